@@ -1,0 +1,131 @@
+//! Why capturing failed.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why opening or reading a source, writing a sink or compiling a filter failed. `Display` says
+/// what and where; [`Error::hint`] says what to do about it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be opened, read or written. Likely a wrong path or missing permission.
+    Io {
+        /// What was done: "open", "read", "write", "create".
+        action: &'static str,
+        /// The file; `-` is standard input or output.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not a capture in any known format, or in one that is refused.
+    NotACapture {
+        /// The file.
+        path: PathBuf,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The file is damaged from a point on. Everything before it was delivered.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset (in the decompressed stream) of the damage.
+        offset: u64,
+        /// What was wrong there.
+        reason: String,
+        /// Whether the file merely ends too early (cut off), as opposed to holding nonsense.
+        truncated: bool,
+    },
+    /// libpcap refused the filter expression.
+    Filter {
+        /// The expression.
+        expression: String,
+        /// libpcap's message.
+        reason: String,
+    },
+    /// A live interface could not be opened.
+    Interface {
+        /// Its name.
+        name: String,
+        /// What failed.
+        reason: String,
+        /// What to do about it.
+        hint: String,
+    },
+}
+
+impl Error {
+    /// What the user can do about it, where something general can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => Some("check the path".to_owned()),
+                io::ErrorKind::PermissionDenied => {
+                    Some("check who may read or write the file and its folder".to_owned())
+                }
+                io::ErrorKind::StorageFull => Some("free space or write elsewhere".to_owned()),
+                _ => None,
+            },
+            Error::NotACapture { .. } => Some(
+                "pcap, pcapng, snoop and ERF files are read, also compressed with gzip or zstd"
+                    .to_owned(),
+            ),
+            Error::Damaged {
+                truncated: true, ..
+            } => Some(
+                "the capturing program was probably stopped while writing; what was readable was \
+                 processed"
+                    .to_owned(),
+            ),
+            Error::Damaged { .. } => Some("what was readable was processed".to_owned()),
+            Error::Filter { .. } => {
+                Some("the syntax is in the manual page pcap-filter(7)".to_owned())
+            }
+            Error::Interface { hint, .. } => Some(hint.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io {
+                action,
+                path,
+                source,
+            } => {
+                write!(f, "cannot {action} {}: {source}", path.display())
+            }
+            Error::NotACapture { path, reason } => {
+                write!(f, "{} is not a readable capture: {reason}", path.display())
+            }
+            Error::Damaged {
+                path,
+                offset,
+                reason,
+                ..
+            } => {
+                write!(
+                    f,
+                    "{} is damaged at byte {offset}: {reason}",
+                    path.display()
+                )
+            }
+            Error::Filter { expression, reason } => {
+                write!(f, "bad filter \"{expression}\": {reason}")
+            }
+            Error::Interface { name, reason, .. } => {
+                write!(f, "cannot capture on {name}: {reason}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

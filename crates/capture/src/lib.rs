@@ -1,0 +1,11 @@
+//! Packet sources and sinks: pcap, pcapng, snoop, ERF, AF_PACKET; BPF filters; trace generator.
+//!
+//! A [`PacketSource`] yields [`Batch`]es that borrow its memory; nothing is copied between the
+//! file's buffer or the kernel's ring and whoever processes the packets.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod source;
+
+pub use error::Error;
+pub use source::{Interface, PacketSource};

@@ -1,0 +1,51 @@
+//! The source trait.
+
+use flowgauge_wire::{Batch, Ledger, LinkType};
+
+use crate::error::Error;
+
+/// One interface a source's packets come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Name, where the source knows one.
+    pub name: Option<String>,
+    /// Description, where the source knows one.
+    pub description: Option<String>,
+    /// Link type of its packets.
+    pub link: LinkType,
+    /// Snap length in bytes; 0 when unlimited or unknown.
+    pub snap_len: u32,
+    /// Capture filter that was in force when the file was written, if it says.
+    pub filter: Option<String>,
+}
+
+/// Something packets come from, batch by batch.
+pub trait PacketSource {
+    /// The next batch, borrowed until the next call; `None` at the end of input. A live source
+    /// returns an empty batch with `now` set when it has been idle for its tick (100 ms).
+    ///
+    /// # Errors
+    /// A damaged file yields all that was readable first, then one error that says where it is
+    /// damaged; later calls return `None`.
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error>;
+
+    /// The interfaces known so far; a pcapng file can add some at any time.
+    fn interfaces(&self) -> &[Interface];
+
+    /// Packets received, delivered and refused so far. Always balanced after a batch.
+    fn ledger(&mut self) -> Ledger;
+}
+
+impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        (**self).next_batch()
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        (**self).interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        (**self).ledger()
+    }
+}

@@ -1,0 +1,4 @@
+//! The `flowgauge` command.
+#![forbid(unsafe_code)]
+
+fn main() {}

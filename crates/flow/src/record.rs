@@ -1,0 +1,147 @@
+//! What is known of a flow when it ends.
+
+use flowgauge_wire::{Address, Nanos, TcpFlags, Tunnel};
+
+/// Why a flow's record was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// Both sides closed with FIN.
+    Fin,
+    /// A valid RST closed it.
+    Rst,
+    /// Nothing was seen for the idle timeout.
+    Idle,
+    /// It lasted longer than the active timeout; the connection goes on in a further record.
+    Active,
+    /// The input ended.
+    EndOfInput,
+    /// The table was full and this was the longest idle.
+    Evicted,
+}
+
+impl EndReason {
+    /// Name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EndReason::Fin => "fin",
+            EndReason::Rst => "rst",
+            EndReason::Idle => "idle",
+            EndReason::Active => "active",
+            EndReason::EndOfInput => "end_of_input",
+            EndReason::Evicted => "evicted",
+        }
+    }
+}
+
+/// Connection states as Zeek's `conn_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowState {
+    /// Connection attempt seen, no reply.
+    S0,
+    /// Established, not terminated.
+    S1,
+    /// Established, close attempt by the originator seen, none by the responder.
+    S2,
+    /// Established, close attempt by the responder seen, none by the originator.
+    S3,
+    /// Normal establishment and termination.
+    SF,
+    /// Attempt rejected.
+    Rej,
+    /// Established, originator aborted with RST.
+    Rsto,
+    /// Responder sent RST.
+    Rstr,
+    /// Originator sent a SYN followed by a RST, no SYN-ACK seen.
+    Rstos0,
+    /// Responder sent SYN-ACK followed by RST, no SYN from the originator seen.
+    Rstrh,
+    /// Originator sent SYN followed by FIN, no SYN-ACK seen (half open).
+    Sh,
+    /// Responder sent SYN-ACK followed by FIN, no SYN from the originator seen.
+    Shr,
+    /// No SYN seen: mid-stream traffic.
+    Oth,
+}
+
+impl FlowState {
+    /// Name in records, Zeek's spelling.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowState::S0 => "S0",
+            FlowState::S1 => "S1",
+            FlowState::S2 => "S2",
+            FlowState::S3 => "S3",
+            FlowState::SF => "SF",
+            FlowState::Rej => "REJ",
+            FlowState::Rsto => "RSTO",
+            FlowState::Rstr => "RSTR",
+            FlowState::Rstos0 => "RSTOS0",
+            FlowState::Rstrh => "RSTRH",
+            FlowState::Sh => "SH",
+            FlowState::Shr => "SHR",
+            FlowState::Oth => "OTH",
+        }
+    }
+}
+
+/// Counters of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowSide {
+    /// Address of the sender of this direction.
+    pub address: Address,
+    /// Port of the sender; for ICMP see `FlowKey`.
+    pub port: u16,
+    /// Frames.
+    pub packets: u64,
+    /// Frame bytes on the wire.
+    pub bytes: u64,
+    /// IP bytes by the IP headers.
+    pub ip_bytes: u64,
+    /// Transport payload bytes by the headers, retransmissions included.
+    pub payload_bytes: u64,
+    /// All TCP flags seen.
+    pub tcp_flags: TcpFlags,
+    /// Segments whose payload had been seen before.
+    pub retransmitted: u64,
+    /// Segments that came after one with a later sequence number and were no retransmission.
+    pub out_of_order: u64,
+    /// Time of the first packet; zero when there was none.
+    pub first: Nanos,
+    /// Time of the last packet.
+    pub last: Nanos,
+}
+
+/// A finished (or cut) flow.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowRecord<'a> {
+    /// The same for every record about this flow, and in every run over the same input: a hash of
+    /// five-tuple and start time. Written as 16 hexadecimal digits.
+    pub flow_id: u64,
+    /// 4 or 6.
+    pub version: u8,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// The initiator's side.
+    pub source: FlowSide,
+    /// The responder's side.
+    pub destination: FlowSide,
+    /// First packet.
+    pub start: Nanos,
+    /// Last packet.
+    pub end: Nanos,
+    /// Time from the SYN to the ACK that completes the handshake (both halves).
+    pub handshake_rtt: Option<Nanos>,
+    /// Fragments among the packets.
+    pub fragments: u64,
+    /// Zeek's `conn_state`.
+    pub state: FlowState,
+    /// Zeek's `history`.
+    pub history: &'a str,
+    /// VLAN ids, outermost first, of the first packet that had any.
+    pub vlans: &'a [u16],
+    /// The innermost tunnel around its first packet.
+    pub tunnel: Option<&'a Tunnel>,
+    /// Why the record was written.
+    pub end_reason: EndReason,
+}

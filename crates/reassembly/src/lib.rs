@@ -1,0 +1,2 @@
+//! IP defragmentation and TCP sequence space with overlap policies.
+#![forbid(unsafe_code)]

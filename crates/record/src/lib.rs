@@ -1,0 +1,2 @@
+//! Record schemas and their encodings.
+#![forbid(unsafe_code)]

@@ -1,0 +1,338 @@
+//! What decoding found in a packet, as flat columns that later stages read.
+
+use crate::key::{Address, Direction, FlowKey};
+use crate::packet::Batch;
+use crate::time::Nanos;
+
+/// One decoded packet (or one datagram reassembled from fragments): the innermost IP datagram and
+/// its transport. Two cache lines; all lengths come from the headers.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub struct Decoded {
+    /// Five-tuple in canonical order; `version` is 0 when there is no IP.
+    pub key: FlowKey,
+    /// TCP sequence number.
+    pub seq: u32,
+    /// TCP acknowledgement number.
+    pub ack: u32,
+    /// Length of the IP datagram by its header, link layer and padding excluded.
+    pub ip_len: u32,
+    /// Transport payload length by the headers, whatever was captured of it.
+    pub payload_len: u32,
+    /// Hash of `key`, filled by the hash pass; 0 before.
+    pub hash: u64,
+    /// Capture time.
+    pub time: Nanos,
+    /// Frame length on the wire; of a reassembled datagram the sum over its fragments.
+    pub wire_len: u32,
+    /// Where the payload begins in the bytes [`DecodedBatch::bytes`] returns.
+    pub payload_offset: u32,
+    /// How many of `payload_len` bytes were captured.
+    pub payload_captured: u32,
+    /// TCP window as sent (unscaled).
+    pub window: u16,
+    /// Where the innermost IP header begins.
+    pub ip_offset: u16,
+    /// Where the transport header begins.
+    pub transport_offset: u16,
+    /// Index of the packet in its batch (of the last fragment, for a reassembled datagram).
+    pub index: u16,
+    /// Frames this stands for: 1, or the number of fragments.
+    pub frames: u16,
+    /// Outermost two VLAN ids (12 bits), `vlan_count` of them valid.
+    pub vlan: [u16; 2],
+    /// Index + 1 into [`DecodedBatch::tunnels`] of the innermost tunnel; 0 when not tunnelled.
+    pub tunnel: u16,
+    /// What was seen on the way.
+    pub flags: DecodeFlags,
+    /// TCP flags, the low eight bits.
+    pub tcp_flags: TcpFlags,
+    /// ICMP type, for ICMP and ICMPv6 (also in the ports, see `decode`).
+    pub icmp_type: u8,
+    /// ICMP code.
+    pub icmp_code: u8,
+    /// Time to live or hop limit of the innermost IP header.
+    pub ttl: u8,
+    /// VLAN tags found, at most 255 (only two ids are kept).
+    pub vlan_count: u8,
+    /// Direction of the packet relative to `key`.
+    pub direction: Direction,
+    /// Why decoding stopped early, if it did.
+    pub problem: Problem,
+}
+
+impl Decoded {
+    /// Source address and port of this packet.
+    #[inline]
+    pub fn source(&self) -> (Address, u16) {
+        self.key.endpoints(self.direction).0
+    }
+
+    /// Destination address and port of this packet.
+    #[inline]
+    pub fn destination(&self) -> (Address, u16) {
+        self.key.endpoints(self.direction).1
+    }
+
+    /// Whether an IP header was found.
+    #[inline]
+    pub fn has_ip(&self) -> bool {
+        self.key.version != 0
+    }
+}
+
+/// Bits of [`Decoded::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecodeFlags(pub u16);
+
+impl DecodeFlags {
+    /// A fragment of an IP datagram (not the only one): `payload_*` describe the fragment's bytes
+    /// after the IP header, the ports are those of the first fragment or 0.
+    pub const FRAGMENT: DecodeFlags = DecodeFlags(1);
+    /// A complete transport header (TCP, UDP, SCTP, ICMP, ICMPv6) was decoded.
+    pub const TRANSPORT: DecodeFlags = DecodeFlags(2);
+    /// The bytes are a reassembled datagram in [`DecodedBatch::memory`], starting at its IP header.
+    pub const REASSEMBLED: DecodeFlags = DecodeFlags(4);
+    /// The IPv4 header checksum is wrong.
+    pub const BAD_IP_CHECKSUM: DecodeFlags = DecodeFlags(8);
+    /// The transport checksum was computed over all captured bytes and is wrong.
+    pub const BAD_CHECKSUM: DecodeFlags = DecodeFlags(16);
+    /// The transport checksum cannot be or need not be verified (cut packet, not ready, UDP 0).
+    pub const CHECKSUM_UNKNOWN: DecodeFlags = DecodeFlags(32);
+    /// Fewer bytes were captured than the headers say the datagram has.
+    pub const CUT: DecodeFlags = DecodeFlags(64);
+    /// Bytes follow the IP datagram in the frame (padding or trailer).
+    pub const TRAILER: DecodeFlags = DecodeFlags(128);
+    /// Must not be counted or delivered: a checksum or filter decision removed it.
+    pub const EXCLUDED: DecodeFlags = DecodeFlags(256);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    pub const fn contains(self, other: DecodeFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Sets the bits of `other`.
+    #[inline]
+    pub fn insert(&mut self, other: DecodeFlags) {
+        self.0 |= other.0;
+    }
+}
+
+/// TCP flag bits as in the header's byte 13.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpFlags(pub u8);
+
+impl TcpFlags {
+    /// FIN.
+    pub const FIN: TcpFlags = TcpFlags(1);
+    /// SYN.
+    pub const SYN: TcpFlags = TcpFlags(2);
+    /// RST.
+    pub const RST: TcpFlags = TcpFlags(4);
+    /// PSH.
+    pub const PSH: TcpFlags = TcpFlags(8);
+    /// ACK.
+    pub const ACK: TcpFlags = TcpFlags(16);
+    /// URG.
+    pub const URG: TcpFlags = TcpFlags(32);
+    /// ECE.
+    pub const ECE: TcpFlags = TcpFlags(64);
+    /// CWR.
+    pub const CWR: TcpFlags = TcpFlags(128);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    pub const fn contains(self, other: TcpFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any bit of `other` is set.
+    #[inline]
+    pub const fn intersects(self, other: TcpFlags) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// These bits and those of `other`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: TcpFlags) -> TcpFlags {
+        TcpFlags(self.0 | other.0)
+    }
+}
+
+/// Why decoding stopped before the transport payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Nothing went wrong.
+    #[default]
+    None = 0,
+    /// The link type is not one this decodes.
+    UnknownLink,
+    /// The frame carries something other than IP (ARP, LLDP, IS-IS, ...). Not an error.
+    NotIp,
+    /// The captured bytes end inside a header, and the frame was cut by the snap length.
+    CutHeader,
+    /// The frame itself ends inside a header.
+    ShortHeader,
+    /// An IP version, header length or total length contradicts itself.
+    BadIpHeader,
+    /// An IPv6 extension header chain is malformed or too long.
+    BadExtension,
+    /// A transport header length or field contradicts itself.
+    BadTransport,
+    /// Tunnels nest deeper than the limit; the outermost that was still decoded counts.
+    TooDeep,
+}
+
+impl Problem {
+    /// Whether the packet is malformed (as opposed to merely foreign or cut by the snap length).
+    pub const fn is_malformed(self) -> bool {
+        matches!(
+            self,
+            Problem::ShortHeader
+                | Problem::BadIpHeader
+                | Problem::BadExtension
+                | Problem::BadTransport
+                | Problem::TooDeep
+        )
+    }
+}
+
+/// How a packet was carried inside another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum TunnelKind {
+    /// IPv4 in IPv4, IPv6 in IPv6, IPv4 in IPv6 (protocols 4 and 41).
+    #[default]
+    IpInIp,
+    /// IPv6 in IPv4 (6in4, 6to4, ISATAP).
+    SixInFour,
+    /// GRE; `id` is its key.
+    Gre,
+    /// VXLAN; `id` is the VNI.
+    Vxlan,
+    /// Geneve; `id` is the VNI.
+    Geneve,
+    /// GTP-U; `id` is the TEID.
+    GtpU,
+    /// Teredo.
+    Teredo,
+    /// ERSPAN over GRE; `id` is the session.
+    Erspan,
+}
+
+impl TunnelKind {
+    /// Name in records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TunnelKind::IpInIp => "ipip",
+            TunnelKind::SixInFour => "6in4",
+            TunnelKind::Gre => "gre",
+            TunnelKind::Vxlan => "vxlan",
+            TunnelKind::Geneve => "geneve",
+            TunnelKind::GtpU => "gtpu",
+            TunnelKind::Teredo => "teredo",
+            TunnelKind::Erspan => "erspan",
+        }
+    }
+}
+
+/// The innermost tunnel around a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tunnel {
+    /// Kind of encapsulation.
+    pub kind: TunnelKind,
+    /// Outer source address.
+    pub source: Address,
+    /// Outer destination address.
+    pub destination: Address,
+    /// IP version of the outer addresses.
+    pub version: u8,
+    /// How many tunnels were taken off, this one included.
+    pub depth: u8,
+    /// VNI, TEID, GRE key or session, where there is one.
+    pub id: Option<u32>,
+}
+
+/// The decoded packets of one batch, reused from batch to batch.
+#[derive(Debug, Default)]
+pub struct DecodedBatch {
+    /// One per packet or reassembled datagram, in order.
+    pub packets: Vec<Decoded>,
+    /// Tunnels that [`Decoded::tunnel`] refers to.
+    pub tunnels: Vec<Tunnel>,
+    /// Bytes of reassembled datagrams; see [`DecodeFlags::REASSEMBLED`].
+    pub memory: Vec<u8>,
+    /// Start and length in `memory` of each reassembled datagram, looked up by
+    /// [`Decoded::index`] (kept small: fragments are rare).
+    pub datagrams: Vec<(u16, u32, u32)>,
+}
+
+impl DecodedBatch {
+    /// An empty batch with room for [`crate::BATCH_SIZE`] packets.
+    pub fn new() -> DecodedBatch {
+        DecodedBatch {
+            packets: Vec::with_capacity(crate::BATCH_SIZE),
+            tunnels: Vec::with_capacity(crate::BATCH_SIZE),
+            memory: Vec::new(),
+            datagrams: Vec::new(),
+        }
+    }
+
+    /// Forgets the last batch, keeps the memory.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.tunnels.clear();
+        self.memory.clear();
+        self.datagrams.clear();
+    }
+
+    /// The bytes that `packet`'s offsets refer to: the captured frame, or the reassembled datagram.
+    #[inline]
+    pub fn bytes<'a>(&'a self, batch: &Batch<'a>, packet: &Decoded) -> &'a [u8] {
+        if packet.flags.contains(DecodeFlags::REASSEMBLED) {
+            return self.reassembled(packet.index);
+        }
+        batch.bytes(packet.index as usize)
+    }
+
+    /// The captured part of `packet`'s transport payload.
+    #[inline]
+    pub fn payload<'a>(&'a self, batch: &Batch<'a>, packet: &Decoded) -> &'a [u8] {
+        let start = packet.payload_offset as usize;
+        self.bytes(batch, packet)
+            .get(start..start + packet.payload_captured as usize)
+            .unwrap_or(&[])
+    }
+
+    /// The innermost tunnel around `packet`.
+    #[inline]
+    pub fn tunnel(&self, packet: &Decoded) -> Option<&Tunnel> {
+        self.tunnels.get(usize::from(packet.tunnel).checked_sub(1)?)
+    }
+
+    #[cold]
+    fn reassembled(&self, index: u16) -> &[u8] {
+        let found = self.datagrams.iter().find(|(of, _, _)| *of == index);
+        let Some(&(_, start, len)) = found else {
+            return &[];
+        };
+        self.memory
+            .get(start as usize..(start + len) as usize)
+            .unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decoded_is_two_cache_lines() {
+        assert_eq!(size_of::<Decoded>(), 128);
+    }
+}

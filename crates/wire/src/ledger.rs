@@ -1,0 +1,133 @@
+//! The ledger: every packet is delivered or counted in exactly one named place.
+
+/// Where a packet can end other than at its consumer. *Dropped* places lose wanted packets;
+/// *discarded* places refuse unwanted ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Place {
+    /// Dropped by the network card before the kernel saw it.
+    Nic = 0,
+    /// Dropped because the kernel ring was full.
+    KernelRing = 1,
+    /// Discarded by a filter in the kernel.
+    KernelFilter = 2,
+    /// Discarded because its stream's cutoff was reached.
+    Cutoff = 3,
+    /// Dropped under overload because of its priority.
+    Priority = 4,
+    /// Dropped because a memory budget was used up.
+    Memory = 5,
+    /// Discarded as a duplicate of a packet seen before.
+    Duplicate = 6,
+    /// Discarded because its headers or checksums are wrong.
+    Malformed = 7,
+    /// Discarded by a filter in user space.
+    Filter = 8,
+    /// Dropped because a sink could not take it.
+    Sink = 9,
+}
+
+impl Place {
+    /// All places, in order.
+    pub const ALL: [Place; 10] = [
+        Place::Nic,
+        Place::KernelRing,
+        Place::KernelFilter,
+        Place::Cutoff,
+        Place::Priority,
+        Place::Memory,
+        Place::Duplicate,
+        Place::Malformed,
+        Place::Filter,
+        Place::Sink,
+    ];
+
+    /// Name in reports and records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Place::Nic => "nic",
+            Place::KernelRing => "kernel_ring",
+            Place::KernelFilter => "kernel_filter",
+            Place::Cutoff => "cutoff",
+            Place::Priority => "priority",
+            Place::Memory => "memory",
+            Place::Duplicate => "duplicate",
+            Place::Malformed => "malformed",
+            Place::Filter => "filter",
+            Place::Sink => "sink",
+        }
+    }
+
+    /// Whether what ends here was wanted but lost (dropped), rather than not wanted (discarded).
+    pub const fn is_drop(self) -> bool {
+        matches!(
+            self,
+            Place::Nic | Place::KernelRing | Place::Priority | Place::Memory | Place::Sink
+        )
+    }
+}
+
+/// Packets and bytes that reached an interface or stood in a file, and where they went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Packets that reached the source.
+    pub received: u64,
+    /// Packets that went on to the consumer.
+    pub delivered: u64,
+    /// Wire bytes of the delivered packets.
+    pub delivered_bytes: u64,
+    places: [u64; Place::ALL.len()],
+}
+
+impl Ledger {
+    /// Counts `packets` that ended at `place`. They must have been counted as received.
+    #[inline]
+    pub fn count(&mut self, place: Place, packets: u64) {
+        self.places[place as usize] += packets;
+    }
+
+    /// Packets that ended at `place`.
+    pub fn at(&self, place: Place) -> u64 {
+        self.places[place as usize]
+    }
+
+    /// Packets wanted but lost, over all places.
+    pub fn dropped(&self) -> u64 {
+        Place::ALL
+            .iter()
+            .filter(|place| place.is_drop())
+            .map(|&place| self.at(place))
+            .sum()
+    }
+
+    /// Packets not wanted, over all places.
+    pub fn discarded(&self) -> u64 {
+        Place::ALL
+            .iter()
+            .filter(|place| !place.is_drop())
+            .map(|&place| self.at(place))
+            .sum()
+    }
+
+    /// Whether `received = delivered + sum(places)`.
+    pub fn is_balanced(&self) -> bool {
+        self.received == self.delivered + self.dropped() + self.discarded()
+    }
+
+    /// Moves `packets` that were counted as delivered to `place`: a later stage refused them.
+    pub fn refuse(&mut self, place: Place, packets: u64, bytes: u64) {
+        self.delivered -= packets;
+        self.delivered_bytes -= bytes;
+        self.count(place, packets);
+    }
+
+    /// Adds another source's ledger.
+    pub fn merge(&mut self, other: &Ledger) {
+        self.received += other.received;
+        self.delivered += other.delivered;
+        self.delivered_bytes += other.delivered_bytes;
+        for (mine, theirs) in self.places.iter_mut().zip(other.places) {
+            *mine += theirs;
+        }
+    }
+}

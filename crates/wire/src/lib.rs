@@ -1,0 +1,19 @@
+//! Headers of each layer, flow keys, hashes, checksums.
+//!
+//! Everything here is a pure function of bytes: no I/O, no clock, no allocation per packet, no
+//! `unsafe`. Malformed input never panics: it yields a [`Decoded`] with its [`Problem`] set.
+#![forbid(unsafe_code)]
+
+pub mod decoded;
+pub mod key;
+pub mod ledger;
+pub mod link;
+pub mod packet;
+pub mod time;
+
+pub use decoded::{DecodeFlags, Decoded, DecodedBatch, Problem, TcpFlags, Tunnel, TunnelKind};
+pub use key::{Address, Direction, FlowKey, HashSeed};
+pub use ledger::{Ledger, Place};
+pub use link::LinkType;
+pub use packet::{BATCH_SIZE, Batch, PacketDescriptor, PacketFlags};
+pub use time::Nanos;

@@ -1,0 +1,114 @@
+//! Batches of captured packets, borrowed from their source.
+//!
+//! A [`Batch`] is one region of memory (a ring block, a file's read buffer) and descriptors that
+//! point into it, so no packet is copied and no vector of references is rebuilt per batch:
+//!
+//! ```text
+//!  memory      [..header|packet 0 bytes..|header|packet 1 bytes.....|header|...]
+//!                       ^ offset                ^ offset
+//!  packets     [ descriptor 0 ][ descriptor 1 ] ...        (at most BATCH_SIZE)
+//! ```
+
+use crate::link::LinkType;
+use crate::time::Nanos;
+
+/// The most packets a batch holds.
+pub const BATCH_SIZE: usize = 256;
+
+/// What the source knows of one packet besides its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct PacketDescriptor {
+    /// Capture time.
+    pub time: Nanos,
+    /// Where the packet's bytes begin in [`Batch::memory`].
+    pub offset: u32,
+    /// Bytes captured, from `offset`.
+    pub captured_len: u32,
+    /// Bytes on the wire, never less than `captured_len`.
+    pub wire_len: u32,
+    /// Index into the source's list of interfaces.
+    pub interface: u16,
+    /// Link type of this packet.
+    pub link: LinkType,
+    /// TPID of a VLAN tag that the kernel took out of the frame (valid with [`PacketFlags::VLAN`]).
+    pub vlan_tpid: u16,
+    /// TCI of that tag.
+    pub vlan_tci: u16,
+    /// What else the source says.
+    pub flags: PacketFlags,
+}
+
+/// Bits of [`PacketDescriptor::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketFlags(pub u16);
+
+impl PacketFlags {
+    /// The sender has not filled in the transport checksum yet (`TP_STATUS_CSUMNOTREADY`).
+    pub const CHECKSUM_NOT_READY: PacketFlags = PacketFlags(1);
+    /// The receiver's hardware or kernel found the transport checksum right.
+    pub const CHECKSUM_VALID: PacketFlags = PacketFlags(2);
+    /// `vlan_tpid` and `vlan_tci` hold a tag that is not in the bytes.
+    pub const VLAN: PacketFlags = PacketFlags(4);
+    /// The packet was sent by this host.
+    pub const OUTGOING: PacketFlags = PacketFlags(8);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    pub const fn contains(self, other: PacketFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These bits and those of `other`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, other: PacketFlags) -> PacketFlags {
+        PacketFlags(self.0 | other.0)
+    }
+}
+
+/// Up to [`BATCH_SIZE`] packets, borrowed from their source until its next batch is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// What all the descriptors' offsets point into.
+    pub memory: &'a [u8],
+    /// The packets, in capture order.
+    pub packets: &'a [PacketDescriptor],
+    /// Capture clock of a live source that had nothing to deliver (an idle tick).
+    pub now: Option<Nanos>,
+}
+
+impl<'a> Batch<'a> {
+    /// A batch of `packets` in `memory`.
+    pub fn new(memory: &'a [u8], packets: &'a [PacketDescriptor]) -> Batch<'a> {
+        Batch {
+            memory,
+            packets,
+            now: None,
+        }
+    }
+
+    /// Number of packets.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether there is no packet (an idle tick of a live source).
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// The captured bytes of packet `index`; empty when a descriptor lies outside the memory.
+    #[inline]
+    pub fn bytes(&self, index: usize) -> &'a [u8] {
+        let Some(packet) = self.packets.get(index) else {
+            return &[];
+        };
+        let start = packet.offset as usize;
+        self.memory
+            .get(start..start + packet.captured_len as usize)
+            .unwrap_or(&[])
+    }
+}

@@ -1,0 +1,2 @@
+//! Development tasks: `cargo run -p xtask -- help`.
+fn main() {}
