@@ -1,3 +1,55 @@
-.PHONY: test
+# Two commands do everything: `make demo` and `make test`. Build output stays out of the checkout.
+CACHE ?= $(or $(FLOWGAUGE_CACHE),$(HOME)/.cache/flowgauge)
+export FLOWGAUGE_CACHE := $(CACHE)
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+CARGO ?= cargo
+SETUP := xtask/setup.sh
+
+.PHONY: help demo build install test lint docs bench fuzz clean
+
+help:
+	@echo 'make demo     install what is missing, build, run the main job on a generated trace'
+	@echo 'make test     build and run all tests (installs what they need)'
+	@echo 'make build    build the release binary'
+	@echo 'make install  build and install it under PREFIX (default /usr/local)'
+	@echo 'make lint     formatting and clippy, warnings denied'
+	@echo 'make docs     API documentation, warnings denied'
+	@echo 'make bench    compare with other tools; writes docs/benchmarks.md'
+	@echo 'make fuzz     coverage-guided fuzzing (FUZZ_SECONDS per target, default 60)'
+
+demo:
+	@$(SETUP) build
+	@$(CARGO) run --quiet --package xtask -- demo
+
+build:
+	@$(SETUP) build
+	$(CARGO) build --release --package flowgauge-cli
+
+PREFIX ?= /usr/local
+install: build
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/flowgauge $(DESTDIR)$(PREFIX)/bin/flowgauge
+
 test:
-	cargo test --workspace
+	@$(SETUP) build test
+	@$(CARGO) run --quiet --package xtask -- test
+
+lint:
+	@$(SETUP) build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+docs:
+	@$(SETUP) build
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+
+bench: build
+	@$(SETUP) bench
+	python3 bench/run.py
+
+FUZZ_SECONDS ?= 60
+fuzz:
+	@$(SETUP) build
+	@$(CARGO) run --quiet --package xtask -- fuzz $(FUZZ_SECONDS)
+
+clean:
+	rm -rf $(CARGO_TARGET_DIR)

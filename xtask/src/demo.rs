@@ -1,0 +1,149 @@
+//! The main job on a generated trace (and on a real capture where one is given), with the defaults.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+pub(crate) fn run() -> Result<ExitCode, String> {
+    let status = Command::new(super::cargo())
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "flowgauge-cli",
+        ])
+        .current_dir(super::root())
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !status.success() {
+        return Err("the build failed; the compiler's messages are above".to_owned());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| super::root().join("target"), PathBuf::from);
+    let binary = target.join("release/flowgauge");
+    let out = super::root().join("demo");
+    let streams = out.join("streams");
+    // A second run starts afresh: stream files are appended to, never overwritten.
+    if streams.exists() {
+        fs::remove_dir_all(&streams).map_err(|error| format!("{}: {error}", streams.display()))?;
+    }
+    fs::create_dir_all(&out)
+        .map_err(|error| format!("cannot create {}: {error}", out.display()))?;
+    let trace = out.join("mix.pcap");
+
+    heading("a synthetic trace: TCP and UDP, HTTP, DNS and TLS-like payloads, loss, reordering");
+    flowgauge(
+        &binary,
+        [
+            OsStr::new("generate"),
+            OsStr::new("mix"),
+            OsStr::new("--scale"),
+            OsStr::new("0.02"),
+            OsStr::new("-w"),
+            trace.as_os_str(),
+        ],
+        None,
+    )?;
+    let mut inputs = vec![("mix".to_owned(), trace)];
+    if let Some(real) = real_capture() {
+        inputs.push(("real".to_owned(), real));
+    }
+    for (name, input) in &inputs {
+        heading(&format!("report: what is in {}", input.display()));
+        flowgauge(
+            &binary,
+            ["report".as_ref(), "-r".as_ref(), input.as_os_str()],
+            None,
+        )?;
+
+        let flows = out.join(format!("{name}-flows.jsonl"));
+        heading("flows: one JSON line per flow");
+        flowgauge(
+            &binary,
+            ["flows".as_ref(), "-r".as_ref(), input.as_os_str()],
+            Some(&flows),
+        )?;
+
+        heading("streams: each direction's bytes in a file");
+        let folder = streams.join(name);
+        flowgauge(
+            &binary,
+            [
+                "streams".as_ref(),
+                "-r".as_ref(),
+                input.as_os_str(),
+                "--out".as_ref(),
+                folder.as_os_str(),
+            ],
+            None,
+        )?;
+    }
+    heading("results");
+    for (name, input) in &inputs {
+        println!("{name}: capture  {}", input.display());
+        println!(
+            "{name}: flows    {}",
+            out.join(format!("{name}-flows.jsonl")).display()
+        );
+        println!("{name}: streams  {}", streams.join(name).display());
+    }
+    println!(
+        "try:  {} flows -r {} --top 10 --by src_ip --sum src_bytes",
+        binary.display(),
+        inputs[0].1.display()
+    );
+    println!("try:  {} --help", binary.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A real capture to show: FLOWGAUGE_DEMO_CAPTURE, or a known one of the test corpora if they are
+/// there.
+fn real_capture() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("FLOWGAUGE_DEMO_CAPTURE") {
+        return Some(PathBuf::from(path));
+    }
+    let corpora = std::env::var_os("FLOWGAUGE_CORPORA")
+        .map_or_else(|| super::root().join("../shared/corpora"), PathBuf::from);
+    [
+        "zeek/Traces/wikipedia.trace",
+        "zeek/Traces/wikipedia.pcap",
+        "tcpflow/tests/test1.pcap",
+    ]
+    .iter()
+    .map(|name| corpora.join(name))
+    .find(|path| path.is_file())
+    .and_then(|path| path.canonicalize().ok())
+}
+
+fn heading(text: &str) {
+    println!("\n== {text}");
+}
+
+fn flowgauge<'a>(
+    binary: &Path,
+    arguments: impl IntoIterator<Item = &'a OsStr>,
+    output: Option<&Path>,
+) -> Result<(), String> {
+    let mut command = Command::new(binary);
+    command.args(arguments);
+    let shown: Vec<String> = command
+        .get_args()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    println!("$ flowgauge {}", shown.join(" "));
+    if let Some(path) = output {
+        let file = File::create(path)
+            .map_err(|error| format!("cannot create {}: {error}", path.display()))?;
+        command.stdout(Stdio::from(file));
+    }
+    let status = command
+        .status()
+        .map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("flowgauge ended with {status}"))
+    }
+}
