@@ -3,6 +3,12 @@
 //! Deliberately absent: payload, I/O, clocks, threads.
 #![forbid(unsafe_code)]
 
+pub mod config;
+pub mod packet_flow;
 pub mod record;
+pub mod tracker;
 
+pub use config::FlowConfig;
+pub use packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 pub use record::{EndReason, FlowRecord, FlowSide, FlowState};
+pub use tracker::{FlowStatistics, FlowTracker};

@@ -1,0 +1,88 @@
+//! What the tracker says of each packet.
+
+/// Index of a flow that is in the table: small and dense, so that callers may keep state of their
+/// own in a vector by it. Reused, but only after [`crate::FlowTracker::drain_ended`] has given its
+/// flow out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct FlowId(pub u32);
+
+impl FlowId {
+    /// No flow.
+    pub const NONE: FlowId = FlowId(u32::MAX);
+
+    /// As an index into a vector.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether this is a flow.
+    #[inline]
+    pub const fn is_some(self) -> bool {
+        self.0 != u32::MAX
+    }
+}
+
+/// One packet's flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketFlow {
+    /// The flow; [`FlowId::NONE`] for packets without IP and excluded ones.
+    pub id: FlowId,
+    /// What this packet means for it.
+    pub flags: PacketFlowFlags,
+}
+
+impl PacketFlow {
+    /// A packet that belongs to no flow.
+    pub const NONE: PacketFlow = PacketFlow {
+        id: FlowId::NONE,
+        flags: PacketFlowFlags(0),
+    };
+
+    /// Whether the flow's initiator sent it. The roles of a flow can change once, when a SYN-ACK
+    /// was captured before its SYN: index lasting state by `Decoded::direction` instead.
+    #[inline]
+    pub const fn from_initiator(self) -> bool {
+        self.flags.contains(PacketFlowFlags::FROM_INITIATOR)
+    }
+
+    /// Whether it is the first packet of its flow.
+    #[inline]
+    pub const fn is_new(self) -> bool {
+        self.flags.contains(PacketFlowFlags::NEW)
+    }
+}
+
+/// Bits of [`PacketFlow::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketFlowFlags(pub u16);
+
+impl PacketFlowFlags {
+    /// Sent by the initiator.
+    pub const FROM_INITIATOR: PacketFlowFlags = PacketFlowFlags(1);
+    /// First packet of a new flow.
+    pub const NEW: PacketFlowFlags = PacketFlowFlags(2);
+    /// The packet has a RST that fits into the connection (RFC 5961: at the next expected byte or
+    /// inside the peer's window), or nothing is known against it.
+    pub const RST_VALID: PacketFlowFlags = PacketFlowFlags(4);
+    /// Both sides had closed, or one was reset, before this packet.
+    pub const AFTER_CLOSE: PacketFlowFlags = PacketFlowFlags(8);
+    /// With this packet the connection is closed on both sides or reset. The flow stays in the
+    /// table for its linger time.
+    pub const CLOSES: PacketFlowFlags = PacketFlowFlags(16);
+    /// Counted, but not analysed: its transport checksum is wrong.
+    pub const NOT_ANALYSED: PacketFlowFlags = PacketFlowFlags(32);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    pub const fn contains(self, other: PacketFlowFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Sets the bits of `other`.
+    #[inline]
+    pub const fn insert(&mut self, other: PacketFlowFlags) {
+        self.0 |= other.0;
+    }
+}
