@@ -1,0 +1,410 @@
+#!/usr/bin/env python3
+"""Measures flowgauge and its peers on the same captures in the same run.
+
+Every tool is a whole process, run in turn (round after round, so that a change of the machine's
+speed meets all of them); its cost is user plus system CPU time from wait4, shown as a ratio to a
+libpcap read loop over the same file in the same round. Peak resident memory comes from the same
+call. What a tool delivered is compared with the truth the generator wrote.
+
+usage: bench/run.py [--runs N] [--traces mix,small,...] [--work read,flows,streams] [--quick]
+                    [--slow] [--no-peers] [--trace-dir DIR] [--write FILE]
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import real  # noqa: E402
+from tools import TARGETS, TOOLS, WORK_TITLES  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CACHE = os.environ.get("FLOWGAUGE_CACHE", os.path.expanduser("~/.cache/flowgauge"))
+TRACES = ["mix", "small", "web", "late", "loss", "real"]
+SEED = 1
+REAL_COPIES = 4
+BASELINE = "libpcap loop"
+
+
+def main():
+    options = arguments()
+    flowgauge = options.flowgauge or build_flowgauge()
+    if options.setup:
+        subprocess.run([os.path.join(ROOT, "bench", "setup.sh"), "--no-install"], check=True)
+    os.makedirs(options.trace_dir, exist_ok=True)
+    results = []
+    for trace in options.traces:
+        path = trace_path(trace, flowgauge, options)
+        if path is None:
+            continue
+        results.append(measure_trace(trace, path, flowgauge, options))
+    if not results:
+        sys.exit("bench: no trace could be made; is `flowgauge generate` built?")
+    text = document(results, flowgauge, options)
+    print(text)
+    if options.write:
+        with open(options.write, "w") as file:
+            file.write(text)
+        print(f"written to {options.write}", file=sys.stderr)
+    failed = [row for result in results for row in result["targets"] if not row["passed"]]
+    sys.exit(1 if failed and options.strict else 0)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--traces", default=",".join(TRACES), help="which of " + ", ".join(TRACES))
+    parser.add_argument("--work", default="read,flows,streams", help="which kinds of work")
+    parser.add_argument("--tools", help="only tools whose name contains one of these (comma separated)")
+    parser.add_argument("--no-peers", action="store_true", help="only flowgauge and the libpcap loop")
+    parser.add_argument("--slow", action="store_true", help="tshark as well (minutes on large traces)")
+    parser.add_argument("--trace-dir", default=os.path.join(CACHE, "traces"), help="where traces are kept")
+    parser.add_argument("--corpora", default=os.environ.get("FLOWGAUGE_CORPORA", os.path.join(ROOT, "..", "shared", "corpora")))
+    parser.add_argument("--flowgauge", help="the binary to measure (default: built here, release)")
+    parser.add_argument("--no-setup", dest="setup", action="store_false", help="peers are built already")
+    parser.add_argument("--time-limit", type=float, default=120, help="seconds of wall time for one process")
+    parser.add_argument("--write", help="write the tables here as well, e.g. docs/benchmarks.md")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
+    options = parser.parse_args()
+    options.traces = options.traces.split(",")
+    options.work = options.work.split(",")
+    return options
+
+
+def build_flowgauge():
+    subprocess.run(["cargo", "build", "--release", "--quiet", "--bin", "flowgauge"], cwd=ROOT, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    return os.path.join(target, "release", "flowgauge")
+
+
+def trace_path(trace, flowgauge, options):
+    """The capture of that name, made when absent; None with a printed reason when it cannot be."""
+    for extension in (".pcap", ".pcapng"):
+        path = os.path.join(options.trace_dir, trace + extension)
+        if os.path.exists(path):
+            return path
+    path = os.path.join(options.trace_dir, trace + ".pcap")
+    if trace == "real":
+        if not os.path.isdir(options.corpora):
+            note("SKIPPED real: no corpora (set FLOWGAUGE_CORPORA)")
+            return None
+        captures, packets = real.make(options.corpora, path, REAL_COPIES)
+        note(f"real: {captures} captures, {packets} packets")
+        return path
+    note(f"generating {trace}")
+    command = [flowgauge, "generate", "--preset", trace, "--seed", str(SEED), "-w", path]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+        note(f"SKIPPED {trace}: {' '.join(command)} failed")
+        return None
+    return path
+
+
+def truth_of(path):
+    """What the generator says of the capture, or {}."""
+    stem = os.path.splitext(path)[0]
+    for candidate in (path + ".truth.json", stem + ".truth.json", path + ".json", stem + ".json"):
+        if os.path.exists(candidate):
+            with open(candidate) as file:
+                return json.load(file)
+    return {}
+
+
+def expected_stream_bytes(truth):
+    """TCP bytes a perfect reassembler can deliver, from the truth file; None when it is silent."""
+    for names in (("totals", "tcp_captured_bytes"), ("totals", "tcp_bytes"), ("totals", "stream_bytes"),
+                  ("tcp_captured_bytes",), ("tcp_bytes",), ("stream_bytes",)):
+        value = truth
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, int):
+            return value
+    streams = truth.get("streams")
+    if isinstance(streams, list):
+        tcp = [stream for stream in streams if stream.get("proto", "tcp") == "tcp"]
+        return sum(stream.get("captured_bytes", stream.get("bytes", 0)) for stream in tcp)
+    return None
+
+
+def measure_trace(trace, path, flowgauge, options):
+    warm(path)
+    size = os.path.getsize(path)
+    bin_dir = os.path.join(CACHE, "bench")
+    tools = [tool for tool in TOOLS if wanted(tool, options) and tool.available(flowgauge, bin_dir)]
+    runs = {tool.name: [] for tool in tools}
+    outputs = {}
+    dead = {}
+    for round_number in range(options.runs):
+        for tool in tools:
+            if tool.name in dead:
+                continue
+            note(f"{trace} {round_number + 1}/{options.runs} {tool.name}")
+            with tempfile.TemporaryDirectory(dir=scratch(), prefix="flowgauge-bench-") as work_dir:
+                command = tool.command(flowgauge, bin_dir, path, work_dir)
+                run = execute(command, tool.environment, options.time_limit)
+                if run["status"] not in tool.good_status:
+                    dead[tool.name] = run["failure"]
+                    note(f"  {tool.name} failed: {run['failure']}")
+                    continue
+                runs[tool.name].append(run)
+                if tool.name not in outputs:
+                    outputs[tool.name] = tool.read_result(run["stdout"], run["stderr"], work_dir)
+    base = runs[BASELINE]
+    rows = []
+    for tool in tools:
+        if not runs[tool.name]:
+            rows.append({"tool": tool, "failed": dead.get(tool.name, "no run")})
+            continue
+        # Ratio within the round: the loop of the same round met the same machine.
+        ratios = [run["cpu"] / max(base[index]["cpu"], 1e-6) for index, run in enumerate(runs[tool.name])]
+        rows.append({
+            "tool": tool,
+            "ratio": statistics.median(run["cpu"] for run in runs[tool.name]) / statistics.median(run["cpu"] for run in base),
+            "low": min(ratios),
+            "high": max(ratios),
+            "cpu": statistics.median(run["cpu"] for run in runs[tool.name]),
+            "memory": max(run["memory"] for run in runs[tool.name]),
+            "result": outputs.get(tool.name, {}),
+        })
+    truth = truth_of(path)
+    packets = outputs.get(BASELINE, {}).get("packets")
+    return {
+        "trace": trace,
+        "path": path,
+        "size": size,
+        "packets": packets,
+        "rows": rows,
+        "stream_bytes": expected_stream_bytes(truth),
+        "targets": targets_of(trace, rows),
+    }
+
+
+def wanted(tool, options):
+    if tool.name == BASELINE:
+        return True
+    if tool.slow and not options.slow:
+        return False
+    if options.no_peers and not tool.ours:
+        return False
+    if options.tools and not any(part in tool.name for part in options.tools.split(",")):
+        return False
+    return tool.work in options.work
+
+
+def targets_of(trace, rows):
+    found = []
+    for (work, tool_name), limits in TARGETS.items():
+        if trace not in limits:
+            continue
+        for row in rows:
+            if row["tool"].name == tool_name and "ratio" in row:
+                found.append({
+                    "work": work,
+                    "tool": tool_name,
+                    "limit": limits[trace],
+                    "ratio": row["ratio"],
+                    "passed": row["ratio"] <= limits[trace],
+                })
+    return found
+
+
+def execute(command, environment, time_limit):
+    """Runs one process to its end; user + system seconds, peak resident MB, output."""
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        started = time.monotonic()
+        with open(os.devnull, "rb") as null:
+            process = subprocess.Popen(
+                command.argv,
+                stdin=null,
+                stdout=subprocess.DEVNULL if command.discard_output else stdout,
+                stderr=stderr,
+                env={**os.environ, **environment},
+            )
+        signal.signal(signal.SIGALRM, lambda *_: process.kill())
+        signal.setitimer(signal.ITIMER_REAL, time_limit)
+        _, status, usage = os.wait4(process.pid, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        stdout.seek(0)
+        stderr.seek(0)
+        errors = stderr.read().decode(errors="replace")
+        return {
+            "status": process.returncode,
+            "cpu": usage.ru_utime + usage.ru_stime,
+            "user": usage.ru_utime,
+            "system": usage.ru_stime,
+            "wall": time.monotonic() - started,
+            "memory": usage.ru_maxrss / 1024,
+            "stdout": stdout.read(1 << 20).decode(errors="replace"),
+            "stderr": errors,
+            "failure": f"exit {process.returncode}: {errors.strip().splitlines()[-1] if errors.strip() else ''}",
+        }
+
+
+def scratch():
+    """A folder in memory where there is one: the tools are measured, not the disk."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def warm(path):
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def document(results, flowgauge, options):
+    lines = ["# Benchmarks", ""]
+    lines += [
+        "Written by `make bench` (`bench/run.py`). Each tool is a whole process, one core's worth of work, run in turn with the",
+        "others from the page cache; cost is user + system CPU time as a **ratio to a libpcap read loop over the same file in",
+        "the same run** (= 1.0). Shown: the ratio of the medians, and in brackets the lowest and highest ratio of a single round.",
+        "",
+    ]
+    lines += machine(flowgauge, options) + [""]
+    lines += targets_table(results)
+    for work, title in WORK_TITLES.items():
+        lines += work_table(work, title, results)
+    lines += correctness_table(results)
+    lines += commands(results, flowgauge)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def machine(flowgauge, options):
+    model = "unknown processor"
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    with open("/proc/meminfo") as file:
+        memory = int(file.readline().split()[1]) // (1 << 20)
+    load = os.getloadavg()[0]
+    lines = [
+        f"- Date: {datetime.date.today().isoformat()}; {options.runs} rounds; load average at the end {load:.1f}",
+        f"- Machine: {model}, {os.cpu_count()} cores, {memory} GB, Linux {platform.release()}",
+        f"- Versions: flowgauge {version([flowgauge, '--version'])}; " + package_versions(),
+    ]
+    return lines
+
+
+def version(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+        return ((done.stdout or done.stderr).strip().splitlines() or ["?"])[0].replace("flowgauge ", "")
+    except (OSError, subprocess.SubprocessError):
+        return "?"
+
+
+def package_versions():
+    found = []
+    for package in ("libpcap0.8", "libnids1.21", "tcpflow", "softflowd", "nfdump", "argus-server", "tshark"):
+        done = subprocess.run(["dpkg-query", "-W", "-f=${Version}", package], capture_output=True, text=True)
+        if done.returncode == 0 and done.stdout:
+            found.append(f"{package} {done.stdout}")
+    found.append("crate flowscope 0.22.0")
+    return ", ".join(found)
+
+
+def targets_table(results):
+    rows = [(result["trace"], row) for result in results for row in result["targets"]]
+    if not rows:
+        return []
+    lines = ["## Targets", "", "| trace | work | target | measured | |", "|---|---|---|---|---|"]
+    for trace, row in rows:
+        verdict = "pass" if row["passed"] else "**missed**"
+        lines.append(f"| {trace} | {WORK_TITLES[row['work']]} | {row['limit']} | {row['ratio']:.2f} | {verdict} |")
+    return lines + [""]
+
+
+def work_table(work, title, results):
+    names = []
+    for result in results:
+        for row in result["rows"]:
+            if row["tool"].work == work and row["tool"].name not in names:
+                names.append(row["tool"].name)
+    if not names:
+        return []
+    lines = [f"## {title[0].upper() + title[1:]}", ""]
+    lines.append("| tool | " + " | ".join(f"{r['trace']}" for r in results) + " | peak memory, MB |")
+    lines.append("|---|" + "---|" * (len(results) + 1))
+    for name in names:
+        cells, memory = [], []
+        for result in results:
+            row = next((row for row in result["rows"] if row["tool"].name == name), None)
+            if row is None:
+                cells.append("")
+                memory.append("")
+            elif "failed" in row:
+                cells.append("failed")
+                memory.append("-")
+            else:
+                cells.append(f"{row['ratio']:.2f} ({row['low']:.2f}-{row['high']:.2f})")
+                memory.append(f"{row['memory']:.0f}")
+        shown = f"**{name}**" if name.startswith("flowgauge") else name
+        lines.append(f"| {shown} | " + " | ".join(cells) + " | " + " / ".join(memory) + " |")
+    return lines + [""]
+
+
+def correctness_table(results):
+    lines = []
+    for result in results:
+        for row in result["rows"]:
+            delivered = row.get("result", {}).get("bytes") if row["tool"].work == "streams" else None
+            if delivered is None:
+                continue
+            expected = result["stream_bytes"]
+            share = f"{100 * delivered / expected:.3f} %" if expected else "no truth"
+            exact = "" if not expected else ("exact" if delivered == expected else f"{delivered - expected:+,}")
+            truth = f"{expected:,}" if expected else "-"
+            lines.append(f"| {result['trace']} | {row['tool'].name} | {delivered:,} | {truth} | {share} | {exact} |")
+    if not lines:
+        return []
+    head = [
+        "## Stream bytes delivered",
+        "",
+        "Against what the generator put into the capture (captured bytes only: on `loss` frames are missing).",
+        "",
+        "| trace | tool | bytes delivered | truth | share | difference |",
+        "|---|---|---|---|---|---|",
+    ]
+    return head + lines + [""]
+
+
+def commands(results, flowgauge):
+    lines = ["## Traces and commands", ""]
+    for result in results:
+        base = next((row for row in result["rows"] if row["tool"].name == BASELINE and "cpu" in row), None)
+        seconds = f", libpcap loop {base['cpu']:.2f} s" if base else ""
+        packets = f"{result['packets']:,} packets" if result["packets"] else "? packets"
+        lines.append(f"- `{result['trace']}`: {packets}, {result['size'] / 1e6:,.0f} MB{seconds}")
+    lines.append("")
+    seen = []
+    for result in results:
+        for row in result["rows"]:
+            tool = row["tool"]
+            if tool.name in seen:
+                continue
+            seen.append(tool.name)
+            command = tool.command("flowgauge", "bench", "FILE", "DIR")
+            environment = "".join(f"{key}={value} " for key, value in tool.environment.items())
+            suffix = " > /dev/null" if command.discard_output else ""
+            lines.append(f"- {tool.name}: `{environment}{' '.join(command.argv)}{suffix}`")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
