@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod filter;
 pub mod source;
 
 pub use error::Error;
+pub use filter::{Filter, Filtered};
 pub use source::{Interface, PacketSource};

@@ -1,0 +1,138 @@
+//! A source behind a filter.
+
+use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place};
+
+use super::{DEFAULT_SNAP_LEN, Filter};
+use crate::error::Error;
+use crate::source::{Interface, PacketSource};
+use flowgauge_wire::Ledger;
+
+/// A source whose packets are selected by a filter expression. Packets that do not match are
+/// counted as [`Place::Filter`]; the others go on where they are, only descriptors are copied.
+///
+/// Files can mix link types, so the expression is compiled once per type, when its first packet
+/// arrives.
+#[derive(Debug)]
+pub struct Filtered<S> {
+    source: S,
+    expression: String,
+    filters: Vec<Filter>,
+    selected: Vec<PacketDescriptor>,
+    refused: u64,
+    refused_bytes: u64,
+    failed: bool,
+}
+
+impl<S: PacketSource> Filtered<S> {
+    /// Puts `expression` before `source`. It is compiled at once for the link types the source
+    /// knows (Ethernet when it knows none yet), so that a mistake shows before the first packet.
+    ///
+    /// # Errors
+    /// [`Error::Filter`] when the expression does not compile.
+    pub fn new(source: S, expression: &str) -> Result<Filtered<S>, Error> {
+        let mut filters: Vec<Filter> = Vec::new();
+        for interface in source.interfaces() {
+            if filters.iter().all(|filter| filter.link() != interface.link) {
+                filters.push(Filter::compile(
+                    expression,
+                    interface.link,
+                    DEFAULT_SNAP_LEN,
+                )?);
+            }
+        }
+        if filters.is_empty() {
+            filters.push(Filter::compile(
+                expression,
+                LinkType::ETHERNET,
+                DEFAULT_SNAP_LEN,
+            )?);
+        }
+        Ok(Filtered {
+            source,
+            expression: expression.to_owned(),
+            filters,
+            selected: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
+            refused: 0,
+            refused_bytes: 0,
+            failed: false,
+        })
+    }
+
+    /// The source behind the filter.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// The source behind the filter, to change.
+    pub fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    /// The source, without the filter.
+    pub fn into_source(self) -> S {
+        self.source
+    }
+}
+
+impl<S: PacketSource> PacketSource for Filtered<S> {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        if self.failed {
+            return Ok(None);
+        }
+        let Some(batch) = self.source.next_batch()? else {
+            return Ok(None);
+        };
+        self.selected.clear();
+        let mut current = 0;
+        for (index, packet) in batch.packets.iter().enumerate() {
+            if self.filters.get(current).map(Filter::link) != Some(packet.link) {
+                current = match filter_for(&mut self.filters, packet.link, &self.expression) {
+                    Ok(found) => found,
+                    Err(error) => {
+                        // Nothing of this batch went on.
+                        self.failed = true;
+                        self.refused += batch.len() as u64;
+                        self.refused_bytes += wire_bytes(batch.packets);
+                        return Err(error);
+                    }
+                };
+            }
+            if self.filters[current].verdict_on(batch.bytes(index), packet) != 0 {
+                self.selected.push(*packet);
+            }
+        }
+        self.refused += (batch.len() - self.selected.len()) as u64;
+        self.refused_bytes += wire_bytes(batch.packets) - wire_bytes(&self.selected);
+        Ok(Some(Batch {
+            memory: batch.memory,
+            packets: &self.selected,
+            now: batch.now,
+        }))
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.source.interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        let mut ledger = self.source.ledger();
+        ledger.refuse(Place::Filter, self.refused, self.refused_bytes);
+        ledger
+    }
+}
+
+/// Index of the filter for `link`, compiled when it is the first packet of its type.
+fn filter_for(filters: &mut Vec<Filter>, link: LinkType, expression: &str) -> Result<usize, Error> {
+    if let Some(found) = filters.iter().position(|filter| filter.link() == link) {
+        return Ok(found);
+    }
+    filters.push(Filter::compile(expression, link, DEFAULT_SNAP_LEN)?);
+    Ok(filters.len() - 1)
+}
+
+fn wire_bytes(packets: &[PacketDescriptor]) -> u64 {
+    packets
+        .iter()
+        .map(|packet| u64::from(packet.wire_len))
+        .sum()
+}

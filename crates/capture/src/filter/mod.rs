@@ -1,0 +1,188 @@
+//! Packet filters in pcap-filter(7) syntax: libpcap compiles the expression, our own interpreter
+//! runs the program over packets (or the kernel does, when live).
+//!
+//! A frame's VLAN tag that the kernel took out (see [`PacketFlags::VLAN`]) is seen by a filter at
+//! its place in the frame, so the same expression selects the same packets from an interface and
+//! from a file.
+
+mod filtered;
+mod place;
+mod program;
+mod view;
+
+use std::fmt::Write as _;
+
+use flowgauge_sys::libpcap;
+use flowgauge_wire::{LinkType, PacketDescriptor, PacketFlags};
+
+pub use filtered::Filtered;
+pub use flowgauge_sys::libpcap::Instruction;
+
+use crate::error::Error;
+use program::Program;
+use view::{Plain, Tagged, WithMetadata};
+
+/// The snap length a filter gives packets when none is asked for, tcpdump's.
+pub const DEFAULT_SNAP_LEN: u32 = 262_144;
+
+/// A compiled filter for packets of one link type.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    expression: String,
+    link: LinkType,
+    instructions: Vec<Instruction>,
+    program: Program,
+}
+
+/// How [`Filter::dump`] writes a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DumpStyle {
+    /// Mnemonics, as `tcpdump -d`.
+    #[default]
+    Human,
+    /// A fragment of C, as `tcpdump -dd`.
+    C,
+    /// Decimal numbers, the count first, as `tcpdump -ddd`.
+    Decimal,
+}
+
+impl Filter {
+    /// Compiles `expression`; an empty one matches everything. The verdict on packets that match
+    /// is `snap_len`.
+    ///
+    /// # Errors
+    /// [`Error::Filter`] with libpcap's message and the place in the expression.
+    pub fn compile(expression: &str, link: LinkType, snap_len: u32) -> Result<Filter, Error> {
+        Filter::compile_with_netmask(expression, link, snap_len, None)
+    }
+
+    /// [`Filter::compile`], with the IPv4 netmask that `ip broadcast` needs.
+    ///
+    /// # Errors
+    /// As [`Filter::compile`].
+    pub fn compile_with_netmask(
+        expression: &str,
+        link: LinkType,
+        snap_len: u32,
+        netmask: Option<std::net::Ipv4Addr>,
+    ) -> Result<Filter, Error> {
+        let netmask = netmask.map(|mask| u32::from_ne_bytes(mask.octets()));
+        let compiled = libpcap::compile(expression, data_link(link), snap_len, netmask);
+        let instructions = compiled.map_err(|message| Error::Filter {
+            expression: expression.to_owned(),
+            reason: place::with_place(expression, link, &message),
+        })?;
+        let mut filter = Filter::from_instructions(instructions, link)?;
+        filter.expression = expression.to_owned();
+        Ok(filter)
+    }
+
+    /// A filter from a program that was compiled elsewhere. It may use the kernel's VLAN
+    /// extensions (`SKF_AD_VLAN_TAG`, `_TAG_PRESENT`, `_TPID`).
+    ///
+    /// # Errors
+    /// [`Error::Filter`] when the program is not safe to run: unknown operations, jumps out of
+    /// the program, division by a constant zero, no return at the end.
+    pub fn from_instructions(
+        instructions: Vec<Instruction>,
+        link: LinkType,
+    ) -> Result<Filter, Error> {
+        match Program::load(&instructions) {
+            Ok(program) => Ok(Filter {
+                expression: String::new(),
+                link,
+                instructions,
+                program,
+            }),
+            Err(reason) => Err(Error::Filter {
+                expression: String::new(),
+                reason,
+            }),
+        }
+    }
+
+    /// Whether the packet `bytes`, `wire_len` long on the wire, is wanted.
+    #[inline]
+    pub fn matches(&self, bytes: &[u8], wire_len: u32) -> bool {
+        self.verdict(bytes, wire_len) != 0
+    }
+
+    /// The program's verdict on a packet: how many bytes of it are wanted (the snap length,
+    /// often more than the packet has); 0 when it is not wanted.
+    #[inline]
+    pub fn verdict(&self, bytes: &[u8], wire_len: u32) -> u32 {
+        self.program.run(&Plain(bytes), wire_len)
+    }
+
+    /// [`Filter::verdict`] on a packet of a batch, whose VLAN tag the kernel may have taken out.
+    #[inline]
+    pub fn verdict_on(&self, bytes: &[u8], packet: &PacketDescriptor) -> u32 {
+        if packet.flags.contains(PacketFlags::VLAN) || self.program.uses_vlan_metadata() {
+            return self.verdict_beside_tag(bytes, packet);
+        }
+        self.verdict(bytes, packet.wire_len)
+    }
+
+    #[cold]
+    fn verdict_beside_tag(&self, bytes: &[u8], packet: &PacketDescriptor) -> u32 {
+        let taken = packet.flags.contains(PacketFlags::VLAN);
+        if self.program.uses_vlan_metadata() {
+            let view = WithMetadata {
+                bytes: Plain(bytes),
+                tag: taken.then_some((packet.vlan_tpid, packet.vlan_tci)),
+            };
+            return self.program.run(&view, packet.wire_len);
+        }
+        match Tagged::new(bytes, packet.link, packet.vlan_tpid, packet.vlan_tci) {
+            Some(view) => self.program.run(&view, packet.wire_len.saturating_add(4)),
+            None => self.verdict(bytes, packet.wire_len),
+        }
+    }
+
+    /// The expression as given.
+    pub fn expression(&self) -> &str {
+        &self.expression
+    }
+
+    /// The link type the filter was compiled for.
+    pub fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// The program, as the kernel takes it.
+    pub fn instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+
+    /// The program as text, a line per instruction.
+    pub fn dump(&self, style: DumpStyle) -> String {
+        let mut text = String::new();
+        if style == DumpStyle::Decimal {
+            let _ = writeln!(text, "{}", self.instructions.len());
+        }
+        for (index, instruction) in self.instructions.iter().enumerate() {
+            let Instruction { code, jt, jf, k } = *instruction;
+            let _ = match style {
+                DumpStyle::Human => writeln!(text, "{}", libpcap::image(instruction, index)),
+                DumpStyle::C => writeln!(text, "{{ {code:#x}, {jt}, {jf}, 0x{k:08x} }},"),
+                DumpStyle::Decimal => writeln!(text, "{code} {jt} {jf} {k}"),
+            };
+        }
+        text
+    }
+}
+
+/// The `DLT_` value on this platform of a `LINKTYPE_` value; they differ for a few old types.
+fn data_link(link: LinkType) -> i32 {
+    match link.0 {
+        100 => 11, // ATM_RFC1483
+        101 => 12, // RAW
+        102 => 15, // SLIP_BSDOS
+        103 => 16, // PPP_BSDOS
+        246 => 18, // PFSYNC
+        other => i32::from(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Where in an expression libpcap's complaint belongs. libpcap itself says only what is wrong.
+
+use flowgauge_sys::libpcap;
+use flowgauge_wire::LinkType;
+
+/// What may complete the beginning of an expression. If none of these does, its last word is
+/// wrong.
+const COMPLETIONS: [&str; 24] = [
+    "",
+    "1",
+    "tcp",
+    "1.2.3.4",
+    "port 1",
+    "host 1.2.3.4",
+    "= 1",
+    "] = 1",
+    "1] = 1",
+    ":1] = 1",
+    "net 10.0.0.0/8",
+    "00:00:00:00:00:00",
+    "::1",
+    "1-2",
+    "1 = 1",
+    "1) = 1",
+    ") = 1",
+    "broadcast",
+    "proto 1",
+    "proto tcp",
+    "mask 255.0.0.0",
+    "type mgt",
+    "mgt",
+    "pass",
+];
+
+/// A long expression is not searched to its end.
+const MOST_TRIALS: usize = 2_000;
+
+/// libpcap's `message` on `expression`, and the column it is about.
+pub(super) fn with_place(expression: &str, link: LinkType, message: &str) -> String {
+    let found = if message.contains("syntax error") {
+        first_impossible_word(expression, super::data_link(link))
+    } else {
+        quoted_word(expression, message)
+    };
+    match found {
+        Some((start, "")) => format!(
+            "{message} (at the end, column {})",
+            column(expression, start)
+        ),
+        Some((start, word)) => {
+            let column = column(expression, start);
+            format!("{message} (at column {column}, \"{word}\")")
+        }
+        None => message.to_owned(),
+    }
+}
+
+/// Columns are counted in characters, from 1.
+fn column(expression: &str, start: usize) -> usize {
+    expression
+        .get(..start)
+        .map_or(0, |before| before.chars().count())
+        + 1
+}
+
+/// The first word that the expression cannot go on with; an empty word at the end when all words
+/// are fine and something is missing.
+fn first_impossible_word(expression: &str, dlt: i32) -> Option<(usize, &str)> {
+    let words = words(expression);
+    let mut trials = 0;
+    for &(start, word) in &words {
+        let beginning = expression.get(..start + word.len())?;
+        let open = beginning.matches('(').count();
+        let closed = beginning.matches(')').count();
+        let closing = ")".repeat(open.saturating_sub(closed));
+        let possible = COMPLETIONS.iter().any(|completion| {
+            trials += 1;
+            let trial = format!("{beginning} {completion}{closing}");
+            match libpcap::compile(&trial, dlt, 96, None) {
+                Ok(_) => true,
+                // Understood, but refused for its meaning.
+                Err(message) => !message.contains("syntax error"),
+            }
+        });
+        if !possible {
+            return Some((start, word));
+        }
+        if trials > MOST_TRIALS {
+            return None;
+        }
+    }
+    Some((expression.len(), ""))
+}
+
+/// The word of `expression` that `message` names in quotes or after a colon.
+fn quoted_word<'a>(expression: &'a str, message: &str) -> Option<(usize, &'a str)> {
+    let named = |word: &str| {
+        message
+            .split(|c: char| {
+                c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ',' | ':' | '(' | ')')
+            })
+            .any(|part| part == word)
+    };
+    let mut found = words(expression)
+        .into_iter()
+        .filter(|(_, word)| word.chars().any(char::is_alphanumeric) && named(word));
+    let first = found.next()?;
+    // A word that stands there twice does not say which is meant.
+    found.next().is_none().then_some(first)
+}
+
+/// The words and signs of an expression with their places, as libpcap's scanner divides it.
+fn words(expression: &str) -> Vec<(usize, &str)> {
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '\\' | ':');
+    let mut words = Vec::new();
+    let mut rest = expression;
+    while let Some(first) = rest.chars().next() {
+        let start = expression.len() - rest.len();
+        let len = if is_word(first) {
+            rest.find(|c| !is_word(c)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        let (word, behind) = rest.split_at(len);
+        if !first.is_whitespace() {
+            words.push((start, word));
+        }
+        rest = behind;
+    }
+    words
+}

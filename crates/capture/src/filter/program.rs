@@ -1,0 +1,397 @@
+//! A verified classic-BPF program and its interpreter.
+//!
+//! The meaning of each instruction is that of libpcap's `bpf_filter`, which is that of McCanne and
+//! Jacobson, "The BSD Packet Filter", USENIX 1993. A program is decoded once, when it is loaded:
+//! an operation is one byte, jump targets are absolute, and a load of packet bytes followed by a
+//! comparison with a constant (most of any real filter) is one step instead of two.
+
+use flowgauge_sys::libpcap::Instruction;
+
+use super::view::View;
+
+/// Start of the kernel's ancillary data in the space of load offsets (`SKF_AD_OFF`).
+const ANCILLARY: u32 = 0xffff_f000;
+/// `SKF_AD_VLAN_TAG`.
+const ANCILLARY_VLAN_TAG: u32 = ANCILLARY + 44;
+/// `SKF_AD_VLAN_TAG_PRESENT`.
+const ANCILLARY_VLAN_PRESENT: u32 = ANCILLARY + 48;
+/// `SKF_AD_VLAN_TPID`.
+const ANCILLARY_VLAN_TPID: u32 = ANCILLARY + 60;
+
+const SCRATCH_CELLS: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Operation {
+    LoadWord,
+    LoadHalf,
+    LoadByte,
+    LoadWordAtX,
+    LoadHalfAtX,
+    LoadByteAtX,
+    LoadLength,
+    LoadConstant,
+    LoadCell,
+    LoadVlanTag,
+    LoadVlanPresent,
+    LoadVlanTpid,
+    LoadXHeaderLength,
+    LoadXLength,
+    LoadXConstant,
+    LoadXCell,
+    StoreA,
+    StoreX,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    And,
+    Or,
+    Xor,
+    ShiftLeft,
+    ShiftRight,
+    AddX,
+    SubX,
+    MulX,
+    DivX,
+    ModX,
+    AndX,
+    OrX,
+    XorX,
+    ShiftLeftX,
+    ShiftRightX,
+    Negate,
+    Jump,
+    JumpBack,
+    IfEqual,
+    IfGreater,
+    IfGreaterOrEqual,
+    IfAnyBit,
+    IfEqualX,
+    IfGreaterX,
+    IfGreaterOrEqualX,
+    IfAnyBitX,
+    ReturnConstant,
+    ReturnA,
+    AToX,
+    XToA,
+    /// Load, then jump by comparing A with `value`.
+    WordIfEqual,
+    HalfIfEqual,
+    ByteIfEqual,
+    HalfAtXIfEqual,
+    /// Load, then jump by whether A and `value` share a bit.
+    HalfIfAnyBit,
+    ByteIfAnyBit,
+}
+
+/// One decoded instruction, or a load fused with the conditional jump behind it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    k: u32,
+    value: u32,
+    when_true: u32,
+    when_false: u32,
+    operation: Operation,
+}
+
+/// A program that was checked: known operations, jumps inside the program, scratch cells in
+/// range, no division by a constant zero, a return at the end.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    steps: Vec<Step>,
+    uses_vlan_metadata: bool,
+}
+
+impl Program {
+    /// Checks and decodes `instructions`. An empty program accepts everything, as in libpcap.
+    pub(super) fn load(instructions: &[Instruction]) -> Result<Program, String> {
+        let mut steps = Vec::with_capacity(instructions.len());
+        for (at, instruction) in instructions.iter().enumerate() {
+            let step = decode(instruction, at, instructions.len())
+                .map_err(|reason| format!("instruction {at} of the program {reason}"))?;
+            steps.push(step);
+        }
+        match steps.last().map(|step| step.operation) {
+            Some(Operation::ReturnConstant | Operation::ReturnA) => {}
+            Some(_) => return Err("the program does not end with a return".to_owned()),
+            None => steps.push(Step {
+                k: u32::MAX,
+                value: 0,
+                when_true: 0,
+                when_false: 0,
+                operation: Operation::ReturnConstant,
+            }),
+        }
+        let uses_vlan_metadata = steps.iter().any(|step| {
+            matches!(
+                step.operation,
+                Operation::LoadVlanTag | Operation::LoadVlanPresent | Operation::LoadVlanTpid
+            )
+        });
+        fuse(&mut steps);
+        Ok(Program {
+            steps,
+            uses_vlan_metadata,
+        })
+    }
+
+    /// Whether the program asks the kernel's metadata for the VLAN tag instead of the bytes.
+    pub(super) fn uses_vlan_metadata(&self) -> bool {
+        self.uses_vlan_metadata
+    }
+
+    /// The snap length the program gives the packet; 0 refuses it. A load outside of the captured
+    /// bytes refuses, too.
+    #[inline]
+    pub(super) fn run<V: View>(&self, packet: &V, wire_len: u32) -> u32 {
+        let mut a = 0_u32;
+        let mut x = 0_u32;
+        let mut cells = [0_u32; SCRATCH_CELLS];
+        let mut at = 0_usize;
+        // Only `protochain` jumps back, and each turn goes over at least a byte of the packet.
+        let mut turns_left = packet.len() + 1;
+        macro_rules! load {
+            ($loaded:expr) => {
+                match $loaded {
+                    Some(value) => value,
+                    None => return 0,
+                }
+            };
+        }
+        macro_rules! branch {
+            ($step:ident, $condition:expr) => {
+                at = if $condition {
+                    $step.when_true
+                } else {
+                    $step.when_false
+                } as usize
+            };
+        }
+        while let Some(step) = self.steps.get(at) {
+            at += 1;
+            let k = step.k;
+            let offset = k as usize;
+            let from_x = x as usize + offset;
+            match step.operation {
+                Operation::LoadWord => a = load!(packet.word(offset)),
+                Operation::LoadHalf => a = load!(packet.half(offset)),
+                Operation::LoadByte => a = load!(packet.byte(offset)),
+                Operation::LoadWordAtX => a = load!(packet.word(from_x)),
+                Operation::LoadHalfAtX => a = load!(packet.half(from_x)),
+                Operation::LoadByteAtX => a = load!(packet.byte(from_x)),
+                Operation::LoadLength => a = wire_len,
+                Operation::LoadConstant => a = k,
+                Operation::LoadCell => a = cells[offset % SCRATCH_CELLS],
+                Operation::LoadVlanTag => a = load!(packet.vlan()).1,
+                Operation::LoadVlanPresent => a = load!(packet.vlan()).0,
+                Operation::LoadVlanTpid => a = load!(packet.vlan()).2,
+                Operation::LoadXHeaderLength => x = (load!(packet.byte(offset)) & 15) << 2,
+                Operation::LoadXLength => x = wire_len,
+                Operation::LoadXConstant => x = k,
+                Operation::LoadXCell => x = cells[offset % SCRATCH_CELLS],
+                Operation::StoreA => cells[offset % SCRATCH_CELLS] = a,
+                Operation::StoreX => cells[offset % SCRATCH_CELLS] = x,
+                Operation::Add => a = a.wrapping_add(k),
+                Operation::Sub => a = a.wrapping_sub(k),
+                Operation::Mul => a = a.wrapping_mul(k),
+                Operation::Div => a = load!(a.checked_div(k)),
+                Operation::Mod => a = load!(a.checked_rem(k)),
+                Operation::And => a &= k,
+                Operation::Or => a |= k,
+                Operation::Xor => a ^= k,
+                Operation::ShiftLeft => a = a.checked_shl(k).unwrap_or(0),
+                Operation::ShiftRight => a = a.checked_shr(k).unwrap_or(0),
+                Operation::AddX => a = a.wrapping_add(x),
+                Operation::SubX => a = a.wrapping_sub(x),
+                Operation::MulX => a = a.wrapping_mul(x),
+                Operation::DivX => a = load!(a.checked_div(x)),
+                Operation::ModX => a = load!(a.checked_rem(x)),
+                Operation::AndX => a &= x,
+                Operation::OrX => a |= x,
+                Operation::XorX => a ^= x,
+                Operation::ShiftLeftX => a = a.checked_shl(x).unwrap_or(0),
+                Operation::ShiftRightX => a = a.checked_shr(x).unwrap_or(0),
+                Operation::Negate => a = a.wrapping_neg(),
+                Operation::Jump => at = step.when_true as usize,
+                Operation::JumpBack => {
+                    if turns_left == 0 {
+                        return 0;
+                    }
+                    turns_left -= 1;
+                    at = step.when_true as usize;
+                }
+                Operation::IfEqual => branch!(step, a == k),
+                Operation::IfGreater => branch!(step, a > k),
+                Operation::IfGreaterOrEqual => branch!(step, a >= k),
+                Operation::IfAnyBit => branch!(step, a & k != 0),
+                Operation::IfEqualX => branch!(step, a == x),
+                Operation::IfGreaterX => branch!(step, a > x),
+                Operation::IfGreaterOrEqualX => branch!(step, a >= x),
+                Operation::IfAnyBitX => branch!(step, a & x != 0),
+                Operation::ReturnConstant => return k,
+                Operation::ReturnA => return a,
+                Operation::AToX => x = a,
+                Operation::XToA => a = x,
+                Operation::WordIfEqual => {
+                    a = load!(packet.word(offset));
+                    branch!(step, a == step.value);
+                }
+                Operation::HalfIfEqual => {
+                    a = load!(packet.half(offset));
+                    branch!(step, a == step.value);
+                }
+                Operation::ByteIfEqual => {
+                    a = load!(packet.byte(offset));
+                    branch!(step, a == step.value);
+                }
+                Operation::HalfAtXIfEqual => {
+                    a = load!(packet.half(from_x));
+                    branch!(step, a == step.value);
+                }
+                Operation::HalfIfAnyBit => {
+                    a = load!(packet.half(offset));
+                    branch!(step, a & step.value != 0);
+                }
+                Operation::ByteIfAnyBit => {
+                    a = load!(packet.byte(offset));
+                    branch!(step, a & step.value != 0);
+                }
+            }
+        }
+        0
+    }
+}
+
+/// Turns a load followed by a conditional jump into one step. The jump stays where it is: others
+/// may lead to it.
+fn fuse(steps: &mut [Step]) {
+    for at in 1..steps.len() {
+        let jump = steps[at];
+        let load = &mut steps[at - 1];
+        let fused = match (load.operation, jump.operation) {
+            (Operation::LoadWord, Operation::IfEqual) => Operation::WordIfEqual,
+            (Operation::LoadHalf, Operation::IfEqual) => Operation::HalfIfEqual,
+            (Operation::LoadByte, Operation::IfEqual) => Operation::ByteIfEqual,
+            (Operation::LoadHalfAtX, Operation::IfEqual) => Operation::HalfAtXIfEqual,
+            (Operation::LoadHalf, Operation::IfAnyBit) => Operation::HalfIfAnyBit,
+            (Operation::LoadByte, Operation::IfAnyBit) => Operation::ByteIfAnyBit,
+            _ => continue,
+        };
+        *load = Step {
+            k: load.k,
+            value: jump.k,
+            operation: fused,
+            ..jump
+        };
+    }
+}
+
+fn decode(instruction: &Instruction, at: usize, len: usize) -> Result<Step, &'static str> {
+    let k = instruction.k;
+    let operation = operation_of(instruction).ok_or("has an unknown operation")?;
+    let target = |jump: i64| {
+        let target = at as i64 + 1 + jump;
+        match u32::try_from(target) {
+            Ok(inside) if (inside as usize) < len => Ok(inside),
+            _ => Err("jumps out of the program"),
+        }
+    };
+    let mut step = Step {
+        k,
+        value: 0,
+        when_true: 0,
+        when_false: 0,
+        operation,
+    };
+    match operation {
+        Operation::LoadCell | Operation::LoadXCell | Operation::StoreA | Operation::StoreX
+            if k as usize >= SCRATCH_CELLS =>
+        {
+            return Err("uses scratch memory that does not exist");
+        }
+        Operation::Div | Operation::Mod if k == 0 => return Err("divides by zero"),
+        Operation::Jump => {
+            // The offset is signed: libpcap jumps back for `protochain`.
+            let jump = i64::from(k.cast_signed());
+            step.when_true = target(jump)?;
+            if jump < 0 {
+                step.operation = Operation::JumpBack;
+            }
+        }
+        Operation::IfEqual
+        | Operation::IfGreater
+        | Operation::IfGreaterOrEqual
+        | Operation::IfAnyBit
+        | Operation::IfEqualX
+        | Operation::IfGreaterX
+        | Operation::IfGreaterOrEqualX
+        | Operation::IfAnyBitX => {
+            step.when_true = target(i64::from(instruction.jt))?;
+            step.when_false = target(i64::from(instruction.jf))?;
+        }
+        _ => {}
+    }
+    Ok(step)
+}
+
+/// The operation of an instruction by its code, as `<linux/bpf_common.h>` composes it from
+/// class, size and mode.
+fn operation_of(instruction: &Instruction) -> Option<Operation> {
+    Some(match instruction.code {
+        0x20 | 0x28 | 0x30 if instruction.k == ANCILLARY_VLAN_TAG => Operation::LoadVlanTag,
+        0x20 | 0x28 | 0x30 if instruction.k == ANCILLARY_VLAN_PRESENT => Operation::LoadVlanPresent,
+        0x20 | 0x28 | 0x30 if instruction.k == ANCILLARY_VLAN_TPID => Operation::LoadVlanTpid,
+        0x20 => Operation::LoadWord,
+        0x28 => Operation::LoadHalf,
+        0x30 => Operation::LoadByte,
+        0x40 => Operation::LoadWordAtX,
+        0x48 => Operation::LoadHalfAtX,
+        0x50 => Operation::LoadByteAtX,
+        0x80 => Operation::LoadLength,
+        0x00 => Operation::LoadConstant,
+        0x60 => Operation::LoadCell,
+        0xb1 => Operation::LoadXHeaderLength,
+        0x81 => Operation::LoadXLength,
+        0x01 => Operation::LoadXConstant,
+        0x61 => Operation::LoadXCell,
+        0x02 => Operation::StoreA,
+        0x03 => Operation::StoreX,
+        0x04 => Operation::Add,
+        0x14 => Operation::Sub,
+        0x24 => Operation::Mul,
+        0x34 => Operation::Div,
+        0x94 => Operation::Mod,
+        0x54 => Operation::And,
+        0x44 => Operation::Or,
+        0xa4 => Operation::Xor,
+        0x64 => Operation::ShiftLeft,
+        0x74 => Operation::ShiftRight,
+        0x0c => Operation::AddX,
+        0x1c => Operation::SubX,
+        0x2c => Operation::MulX,
+        0x3c => Operation::DivX,
+        0x9c => Operation::ModX,
+        0x5c => Operation::AndX,
+        0x4c => Operation::OrX,
+        0xac => Operation::XorX,
+        0x6c => Operation::ShiftLeftX,
+        0x7c => Operation::ShiftRightX,
+        0x84 => Operation::Negate,
+        0x05 => Operation::Jump,
+        0x15 => Operation::IfEqual,
+        0x25 => Operation::IfGreater,
+        0x35 => Operation::IfGreaterOrEqual,
+        0x45 => Operation::IfAnyBit,
+        0x1d => Operation::IfEqualX,
+        0x2d => Operation::IfGreaterX,
+        0x3d => Operation::IfGreaterOrEqualX,
+        0x4d => Operation::IfAnyBitX,
+        0x06 => Operation::ReturnConstant,
+        0x16 => Operation::ReturnA,
+        0x07 => Operation::AToX,
+        0x87 => Operation::XToA,
+        _ => return None,
+    })
+}
