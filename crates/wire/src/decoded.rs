@@ -317,7 +317,8 @@ impl DecodedBatch {
 
     #[cold]
     fn reassembled(&self, index: u16) -> &[u8] {
-        let found = self.datagrams.iter().find(|(of, _, _)| *of == index);
+        // From the end: an inner datagram follows the outer one that the same packet completed.
+        let found = self.datagrams.iter().rev().find(|(of, _, _)| *of == index);
         let Some(&(_, start, len)) = found else {
             return &[];
         };

@@ -62,7 +62,8 @@ impl Direction {
 /// The five-tuple in canonical order: `(low, low_port) <= (high, high_port)`, so that both
 /// directions of a conversation have equal keys. ICMP and ICMPv6 use Community ID's (and Zeek's)
 /// mapping: the source port is the message's type, the destination port the type of its answer
-/// (echo 8 and 0), or the code where the message has no answer.
+/// (echo 8 and 0), or the code where the message has no answer. Such one-way messages are not put
+/// in order, their sender is always `low`: the two directions are two flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct FlowKey {

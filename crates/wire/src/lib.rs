@@ -4,6 +4,7 @@
 //! `unsafe`. Malformed input never panics: it yields a [`Decoded`] with its [`Problem`] set.
 #![forbid(unsafe_code)]
 
+pub mod decode;
 pub mod decoded;
 pub mod key;
 pub mod ledger;
@@ -11,6 +12,7 @@ pub mod link;
 pub mod packet;
 pub mod time;
 
+pub use decode::{DatagramOrigin, DecodeOptions, Decoder, FragmentInfo, fragment_info, hash_batch};
 pub use decoded::{DecodeFlags, Decoded, DecodedBatch, Problem, TcpFlags, Tunnel, TunnelKind};
 pub use key::{Address, Direction, FlowKey, HashSeed};
 pub use ledger::{Ledger, Place};

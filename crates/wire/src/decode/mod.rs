@@ -1,0 +1,271 @@
+//! Decoding: from captured bytes to [`Decoded`], once per packet, in batches.
+//!
+//! Two paths lead to the same result. Ethernet frames that carry an unfragmented IPv4 (no options)
+//! or IPv6 (no extension headers) datagram with TCP or UDP take straight-line code in `fast`;
+//! everything else goes through a [`Walk`](walk::Walk): a loop over layers, each a function in the
+//! file of its family, that ends at the innermost IP datagram's transport.
+//!
+//! Lengths come from the headers. The *end* of a layer is where its headers say it ends on the
+//! wire; how much of it was captured is a second figure. So a packet cut by the snap length counts
+//! with its real size ([`DecodeFlags::CUT`]), and padding is never payload.
+//!
+//! # Tunnels
+//! With [`DecodeOptions::decapsulate`] a tunnel is taken off and the inner datagram decides the
+//! flow. A tunnel whose content is not IP, is cut or is malformed is left alone: the packet then
+//! belongs to the outer flow. UDP tunnels are recognised by port *and* by a header that makes
+//! sense.
+
+mod ethernet;
+mod fast;
+mod fragment;
+mod ipv4;
+mod ipv6;
+mod link;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod walk;
+
+pub use fragment::{FragmentInfo, fragment_info};
+
+use crate::decoded::{DecodeFlags, Decoded, DecodedBatch};
+use crate::key::HashSeed;
+use crate::link::LinkType;
+use crate::packet::{Batch, PacketDescriptor, PacketFlags};
+use crate::time::Nanos;
+use walk::{Next, Walk};
+
+/// What the decoder looks for, and what distinguishes flows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DecodeOptions {
+    /// Whether tunnels are taken off.
+    pub decapsulate: bool,
+    /// How many tunnels are taken off before the packet counts as too deep.
+    pub tunnel_depth: u8,
+    /// UDP ports of VXLAN and VXLAN-GPE.
+    pub vxlan_ports: Vec<u16>,
+    /// UDP ports of Geneve.
+    pub geneve_ports: Vec<u16>,
+    /// UDP ports of GTP-U.
+    pub gtpu_ports: Vec<u16>,
+    /// UDP ports of Teredo servers and relays.
+    pub teredo_ports: Vec<u16>,
+    /// UDP ports of AYIYA.
+    pub ayiya_ports: Vec<u16>,
+    /// Whether equal five-tuples in different VLANs are different flows.
+    pub separate_vlans: bool,
+    /// Whether equal five-tuples in different tunnels (outer addresses, kind, id) are different
+    /// flows.
+    pub separate_tunnels: bool,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> DecodeOptions {
+        DecodeOptions {
+            decapsulate: true,
+            tunnel_depth: 8,
+            vxlan_ports: vec![4789, 8472, 4790],
+            geneve_ports: vec![6081],
+            gtpu_ports: vec![2152],
+            teredo_ports: vec![3544],
+            ayiya_ports: vec![5072],
+            separate_vlans: false,
+            separate_tunnels: false,
+        }
+    }
+}
+
+/// Decodes batches. Holds only configuration: no packet changes how another is decoded.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    options: DecodeOptions,
+    ports: PortFilter,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder::new(DecodeOptions::default())
+    }
+}
+
+impl Decoder {
+    /// A decoder with these options.
+    pub fn new(options: DecodeOptions) -> Decoder {
+        let mut ports = PortFilter::default();
+        if options.decapsulate {
+            for list in [
+                &options.vxlan_ports,
+                &options.geneve_ports,
+                &options.gtpu_ports,
+                &options.teredo_ports,
+                &options.ayiya_ports,
+            ] {
+                list.iter().for_each(|&port| ports.insert(port));
+            }
+        }
+        Decoder { options, ports }
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &DecodeOptions {
+        &self.options
+    }
+
+    /// Decodes every packet of `batch`: clears `out`, then fills [`DecodedBatch::packets`] with
+    /// one [`Decoded`] per packet, in order. Hashes are left 0, see [`hash_batch`].
+    pub fn decode_batch(&mut self, batch: &Batch<'_>, out: &mut DecodedBatch) {
+        out.tunnels.clear();
+        out.memory.clear();
+        out.datagrams.clear();
+        // Slots left from the last batch are overwritten whole, so they are not zeroed first.
+        out.packets.resize(batch.packets.len(), Decoded::default());
+        let slots = out.packets.iter_mut();
+        for (index, (descriptor, slot)) in batch.packets.iter().zip(slots).enumerate() {
+            let start = descriptor.offset as usize;
+            let bytes = batch
+                .memory
+                .get(start..start + descriptor.captured_len as usize)
+                .unwrap_or(&[]);
+            let index = index as u16;
+            if descriptor.link == LinkType::ETHERNET
+                && !descriptor.flags.contains(PacketFlags::VLAN)
+                && !self.options.separate_vlans
+                && fast::ethernet(&self.ports, descriptor, bytes, index, slot)
+            {
+                continue;
+            }
+            self.decode_slow(descriptor, bytes, index, slot, &mut out.tunnels);
+        }
+    }
+
+    /// Decodes a datagram reassembled from fragments and appends the result to `out`: the bytes
+    /// to [`DecodedBatch::memory`], a [`Decoded`] with [`DecodeFlags::REASSEMBLED`] to
+    /// [`DecodedBatch::packets`]. `datagram` begins at the IP header, whose length fields must be
+    /// those of the whole and which must not say *fragment* any more. The result can itself be a
+    /// fragment, of an inner datagram.
+    pub fn decode_datagram(
+        &mut self,
+        datagram: &[u8],
+        origin: &DatagramOrigin,
+        out: &mut DecodedBatch,
+    ) {
+        let start = out.memory.len();
+        out.memory.extend_from_slice(datagram);
+        out.datagrams
+            .push((origin.index, start as u32, datagram.len() as u32));
+        let mut walk = Walk::new(
+            datagram,
+            datagram.len(),
+            &self.options,
+            &self.ports,
+            &mut out.tunnels,
+        );
+        walk.packet.time = origin.time;
+        walk.packet.wire_len = origin.wire_len;
+        walk.packet.index = origin.index;
+        walk.packet.frames = origin.frames;
+        walk.packet.vlan = origin.vlan;
+        walk.packet.vlan_count = origin.vlan_count;
+        walk.packet.tunnel = origin.tunnel;
+        walk.packet.flags.insert(DecodeFlags::REASSEMBLED);
+        walk.run(Next::Ip);
+        let decoded = walk.finish();
+        out.packets.push(decoded);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decode_slow(
+        &self,
+        descriptor: &PacketDescriptor,
+        bytes: &[u8],
+        index: u16,
+        slot: &mut Decoded,
+        tunnels: &mut Vec<crate::Tunnel>,
+    ) {
+        let wire_len = descriptor.wire_len.max(descriptor.captured_len);
+        let mut walk = Walk::new(
+            bytes,
+            wire_len as usize,
+            &self.options,
+            &self.ports,
+            tunnels,
+        );
+        walk.packet.time = descriptor.time;
+        walk.packet.wire_len = wire_len;
+        walk.packet.index = index;
+        walk.packet.frames = 1;
+        if descriptor.flags.contains(PacketFlags::VLAN) {
+            walk.vlan_tag(descriptor.vlan_tci);
+        }
+        walk.run(Next::Link(descriptor.link));
+        *slot = walk.finish();
+    }
+}
+
+/// What a reassembled datagram inherits from its fragments.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DatagramOrigin {
+    /// Capture time of the fragment that completed it.
+    pub time: Nanos,
+    /// Sum of the fragments' frame lengths on the wire.
+    pub wire_len: u32,
+    /// Index in the batch of the fragment that completed it.
+    pub index: u16,
+    /// Number of fragments.
+    pub frames: u16,
+    /// [`Decoded::vlan`] of the completing fragment.
+    pub vlan: [u16; 2],
+    /// [`Decoded::vlan_count`] of the completing fragment.
+    pub vlan_count: u8,
+    /// [`Decoded::tunnel`] of the completing fragment.
+    pub tunnel: u16,
+}
+
+impl DatagramOrigin {
+    /// The origin of a datagram that the fragment `last` completed, with totals over all of them.
+    pub fn of(last: &Decoded, wire_len: u32, frames: u16) -> DatagramOrigin {
+        DatagramOrigin {
+            time: last.time,
+            wire_len,
+            index: last.index,
+            frames,
+            vlan: last.vlan,
+            vlan_count: last.vlan_count,
+            tunnel: last.tunnel,
+        }
+    }
+}
+
+/// Fills [`Decoded::hash`] of each packet that has an IP header.
+#[inline]
+pub fn hash_batch(seed: HashSeed, packets: &mut [Decoded]) {
+    for packet in packets {
+        packet.hash = seed.hash(&packet.key);
+    }
+}
+
+/// Ports that may be a tunnel's: a bitmap over the low twelve bits, 512 bytes, that the fast path
+/// asks before it takes a UDP packet for an ordinary one. Wrong positives only cost time.
+#[derive(Clone, Debug)]
+struct PortFilter {
+    bits: [u64; 64],
+}
+
+impl Default for PortFilter {
+    fn default() -> PortFilter {
+        PortFilter { bits: [0; 64] }
+    }
+}
+
+impl PortFilter {
+    fn insert(&mut self, port: u16) {
+        self.bits[usize::from(port >> 6 & 63)] |= 1 << (port & 63);
+    }
+
+    #[inline(always)]
+    fn may_contain(&self, port: u16) -> bool {
+        self.bits[usize::from(port >> 6 & 63)] >> (port & 63) & 1 != 0
+    }
+}
