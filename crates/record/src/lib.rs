@@ -1,2 +1,53 @@
-//! Record schemas and their encodings.
+//! Records: one schema per kind, many encodings.
+//!
+//! A kind of record is defined once, as a list of [`Field`]s and a [`Record::visit`] that hands
+//! each value to a [`FieldVisitor`]. An encoding is a visitor: JSON lines, CSV and the terminal
+//! table are here; whatever comes later (EVE and Zeek names, Parquet, IPFIX) is one more visitor
+//! and knows nothing about flows. Calls are monomorphised, so that the JSON of a flow record is
+//! straight-line code that appends to one reused buffer.
+//!
+//! ```
+//! use flowgauge_record::{Encoder, Format, StreamRow};
+//! use flowgauge_wire::Address;
+//!
+//! let row = StreamRow {
+//!     version: 4,
+//!     protocol: 6,
+//!     source: (Address::v4([192, 0, 2, 1]), 50956),
+//!     destination: (Address::v4([192, 0, 2, 7]), 80),
+//!     bytes: 517,
+//!     missing_bytes: 0,
+//!     gaps: 0,
+//!     state: "fin",
+//!     flow_id: 0xfeed,
+//!     sha256: None,
+//! };
+//! let mut text = Vec::new();
+//! Encoder::new(Format::Json).encode(&row, &mut text);
+//! assert!(text.starts_with(br#"{"src_ip":"192.0.2.1","src_port":50956,"#));
+//! ```
+//!
+//! Deliberately absent: analysis. [`aggregate`] sums what records say and nothing else.
 #![forbid(unsafe_code)]
+
+pub mod aggregate;
+pub mod csv;
+pub mod encoder;
+pub mod flow;
+pub mod json;
+pub mod ledger;
+pub mod output;
+pub mod packet;
+pub mod schema;
+pub mod stream;
+pub mod table;
+pub mod text;
+
+pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
+pub use encoder::{Encoder, Format};
+pub use flow::FlowRow;
+pub use ledger::LedgerRow;
+pub use output::{Output, OutputError, RecordWriter};
+pub use packet::PacketRow;
+pub use schema::{Column, Field, FieldKind, FieldVisitor, Record, Schema, Unit};
+pub use stream::StreamRow;

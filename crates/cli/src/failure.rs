@@ -1,0 +1,139 @@
+//! Errors as users see them, and exit codes.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use flowgauge_record::{AggregateError, OutputError};
+
+/// Something failed while running: a damaged capture, a full disk.
+pub(crate) const EXIT_FAILED: u8 = 1;
+/// The command could not start: bad usage, filter, file or interface.
+pub(crate) const EXIT_USAGE: u8 = 2;
+/// Packets were dropped and `--fail-on-drop` was given.
+pub(crate) const EXIT_DROPPED: u8 = 3;
+
+/// Why a command ends with something other than success.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Could not start; exit code 2.
+    Usage {
+        /// What and where.
+        what: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// Failed on the way; exit code 1. What was processed until then was printed.
+    Run {
+        /// What and where.
+        what: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+    /// `--fail-on-drop`; exit code 3.
+    Dropped {
+        /// Packets wanted but lost.
+        packets: u64,
+    },
+}
+
+impl Failure {
+    /// A failure to start.
+    pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure::Usage {
+            what: what.into(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    /// A failure on the way.
+    pub(crate) fn run(what: impl Into<String>, hint: Option<String>) -> Failure {
+        Failure::Run {
+            what: what.into(),
+            hint,
+        }
+    }
+
+    /// A source, sink or filter that could not be opened.
+    pub(crate) fn opening(error: &flowgauge_capture::Error) -> Failure {
+        Failure::Usage {
+            what: error.to_string(),
+            hint: error.hint(),
+        }
+    }
+
+    /// A source or sink that failed while it was used.
+    pub(crate) fn running(error: &flowgauge_capture::Error) -> Failure {
+        Failure::Run {
+            what: error.to_string(),
+            hint: error.hint(),
+        }
+    }
+
+    /// Prints the error and its hint on standard error and says how to exit.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Failure::Usage { hint, .. } | Failure::Run { hint, .. } => {
+                eprintln!("flowgauge: error: {self}");
+                if let Some(hint) = hint {
+                    eprintln!("hint: {hint}");
+                }
+            }
+            Failure::Dropped { .. } => eprintln!("flowgauge: error: {self}"),
+        }
+        ExitCode::from(match self {
+            Failure::Usage { .. } => EXIT_USAGE,
+            Failure::Run { .. } => EXIT_FAILED,
+            Failure::Dropped { .. } => EXIT_DROPPED,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage { what, .. } | Failure::Run { what, .. } => f.write_str(what),
+            Failure::Dropped { packets } => {
+                write!(f, "{packets} packets were dropped (--fail-on-drop)")
+            }
+        }
+    }
+}
+
+impl From<AggregateError> for Failure {
+    fn from(error: AggregateError) -> Failure {
+        Failure::usage(error.to_string(), error.hint())
+    }
+}
+
+/// The failure behind an error of the output; `None` when its reader merely went away.
+pub(crate) fn of_output(error: OutputError) -> Option<Failure> {
+    match error {
+        OutputError::Closed => None,
+        OutputError::Io(io) => {
+            let hint = (io.kind() == std::io::ErrorKind::StorageFull)
+                .then(|| "free space, or write elsewhere with -w FILE".to_owned());
+            Some(Failure::run(format!("cannot write the output: {io}"), hint))
+        }
+        other => Some(Failure::run(other.to_string(), None)),
+    }
+}
+
+/// Prints what is wrong with the arguments (or the help that was asked for).
+pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe (`flowgauge --help | head`) is no failure.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(EXIT_USAGE)
+        }
+        _ => {
+            eprint!("flowgauge: {}", error.render());
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}

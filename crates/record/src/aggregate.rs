@@ -1,0 +1,724 @@
+//! Grouping records by any of their fields and summing others: `--by dst_port --sum bytes`.
+//!
+//! A key is a field of the schema; an address may carry a prefix length (`src_ip/24`). A sum is a
+//! field with whole numbers or a duration, or a name both of whose halves exist: `bytes` is
+//! `src_bytes + dst_bytes`. The number of groups is bounded: when the bound is reached, the smaller
+//! half goes, and what went is counted.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::schema::{Column, Field, FieldKind, FieldVisitor, Record, Schema, Unit};
+
+/// Groups kept at most, unless set otherwise.
+const DEFAULT_MAX_GROUPS: usize = 1_000_000;
+
+/// Why a specification makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AggregateError {
+    /// A key names no field.
+    UnknownKey {
+        /// What was given.
+        name: String,
+        /// What could have been.
+        known: Vec<&'static str>,
+    },
+    /// A sum names no field that can be summed.
+    UnknownSum {
+        /// What was given.
+        name: String,
+        /// What could have been.
+        known: Vec<&'static str>,
+    },
+    /// A prefix length on something that is no address, or out of range.
+    BadPrefix {
+        /// What was given.
+        key: String,
+    },
+}
+
+impl fmt::Display for AggregateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AggregateError::UnknownKey { name, .. } => write!(f, "no field \"{name}\" to group by"),
+            AggregateError::UnknownSum { name, .. } => write!(f, "no field \"{name}\" to sum"),
+            AggregateError::BadPrefix { key } => {
+                write!(
+                    f,
+                    "\"{key}\": a prefix length needs an address and 0 to 128 bits"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for AggregateError {}
+
+impl AggregateError {
+    /// What could have been given.
+    pub fn hint(&self) -> String {
+        match self {
+            AggregateError::UnknownKey { known, .. } => {
+                format!("the fields are {}", known.join(", "))
+            }
+            AggregateError::UnknownSum { known, .. } => {
+                format!("what can be summed: {}", known.join(", "))
+            }
+            AggregateError::BadPrefix { .. } => "for example src_ip/24".to_owned(),
+        }
+    }
+}
+
+/// What to group by, what to sum and how many groups to show.
+#[derive(Clone, Debug)]
+pub struct AggregateSpec {
+    schema: Schema,
+    keys: Vec<Key>,
+    sums: Vec<Sum>,
+    count: &'static Field,
+    order: Order,
+    max_groups: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    field: &'static Field,
+    prefix: Option<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct Sum {
+    field: &'static Field,
+    of: Vec<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Count,
+    Sum(usize),
+}
+
+impl AggregateSpec {
+    /// Groups of records of `schema` by `keys`, with `sums`, ordered by the first sum. `count_name`
+    /// is the name of the field that counts the records of a group, and a sum of that name orders
+    /// by it.
+    ///
+    /// # Errors
+    /// When a name is not one of the schema's.
+    pub fn new(
+        schema: Schema,
+        keys: &[String],
+        sums: &[String],
+        count_name: &'static str,
+    ) -> Result<AggregateSpec, AggregateError> {
+        let keys = keys
+            .iter()
+            .map(|key| Key::parse(schema, key))
+            .collect::<Result<Vec<Key>, AggregateError>>()?;
+        let mut order = None;
+        let mut parsed = Vec::new();
+        for name in sums {
+            if name == count_name {
+                order.get_or_insert(Order::Count);
+                continue;
+            }
+            order.get_or_insert(Order::Sum(parsed.len()));
+            parsed.push(Sum::parse(schema, name)?);
+        }
+        Ok(AggregateSpec {
+            schema,
+            keys,
+            sums: parsed,
+            count: leaked_field(count_name, FieldKind::Unsigned, Unit::None, count_name),
+            order: order.unwrap_or(Order::Count),
+            max_groups: DEFAULT_MAX_GROUPS,
+        })
+    }
+
+    /// Bounds the number of groups that are kept while counting.
+    #[must_use]
+    pub fn with_max_groups(mut self, max_groups: usize) -> AggregateSpec {
+        self.max_groups = max_groups.max(2);
+        self
+    }
+}
+
+impl Key {
+    fn parse(schema: Schema, text: &str) -> Result<Key, AggregateError> {
+        let (name, prefix) = match text.split_once('/') {
+            Some((name, bits)) => (name, Some(bits)),
+            None => (text, None),
+        };
+        let Some(field) = schema.iter().find(|field| field.name == name) else {
+            return Err(AggregateError::UnknownKey {
+                name: name.to_owned(),
+                known: schema.iter().map(|field| field.name).collect(),
+            });
+        };
+        let Some(bits) = prefix else {
+            return Ok(Key {
+                field,
+                prefix: None,
+            });
+        };
+        match bits.parse() {
+            Ok(bits @ 0..=128) if field.kind == FieldKind::Address => Ok(Key {
+                field: leaked_field(text, FieldKind::Text, Unit::None, field.column.heading),
+                prefix: Some(bits),
+            }),
+            _ => Err(AggregateError::BadPrefix {
+                key: text.to_owned(),
+            }),
+        }
+    }
+
+    fn source_name(&self) -> &'static str {
+        match self.field.name.split_once('/') {
+            Some((name, _)) => name,
+            None => self.field.name,
+        }
+    }
+}
+
+impl Sum {
+    fn parse(schema: Schema, name: &str) -> Result<Sum, AggregateError> {
+        let summable = |wanted: &str| {
+            schema.iter().find(|field| {
+                field.name == wanted
+                    && matches!(field.kind, FieldKind::Unsigned | FieldKind::Duration)
+            })
+        };
+        if let Some(field) = summable(name) {
+            return Ok(Sum {
+                field: leaked_field(field.name, field.kind, field.unit, field.name),
+                of: vec![field.name],
+            });
+        }
+        let halves = (
+            summable(&format!("src_{name}")),
+            summable(&format!("dst_{name}")),
+        );
+        if let (Some(source), Some(destination)) = halves {
+            return Ok(Sum {
+                field: leaked_field(name, source.kind, source.unit, name),
+                of: vec![source.name, destination.name],
+            });
+        }
+        let mut known: Vec<&'static str> = Vec::new();
+        for field in schema.iter() {
+            if matches!(field.kind, FieldKind::Unsigned | FieldKind::Duration) {
+                known.push(field.name);
+                if let Some(half) = field.name.strip_prefix("src_") {
+                    known.push(half);
+                }
+            }
+        }
+        Err(AggregateError::UnknownSum {
+            name: name.to_owned(),
+            known,
+        })
+    }
+}
+
+/// A field made at run time. A process makes a handful of them, once, while it reads its options;
+/// every encoding takes fields that live for ever.
+fn leaked_field(name: &str, kind: FieldKind, unit: Unit, heading: &str) -> &'static Field {
+    let name: &'static str = String::leak(name.to_owned());
+    Box::leak(Box::new(Field {
+        name,
+        json_key: String::leak(format!(",\"{name}\":")),
+        kind,
+        unit,
+        column: Column {
+            heading: String::leak(heading.to_uppercase()),
+            rank: 1,
+        },
+        help: "",
+    }))
+}
+
+/// Groups records as a specification says.
+#[derive(Debug)]
+pub struct Aggregator {
+    spec: AggregateSpec,
+    /// What each field of the schema does, by position.
+    actions: Vec<Action>,
+    groups: HashMap<Box<[u8]>, Group>,
+    key: Vec<u8>,
+    amounts: Vec<u64>,
+    pruned: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Action {
+    keys: Vec<(u8, Option<u8>)>,
+    sums: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    records: u64,
+    sums: Vec<u64>,
+}
+
+impl Aggregator {
+    /// An aggregator without groups.
+    pub fn new(spec: AggregateSpec) -> Aggregator {
+        let actions = spec
+            .schema
+            .iter()
+            .map(|field| Action {
+                keys: (0..)
+                    .zip(&spec.keys)
+                    .filter(|(_, key)| key.source_name() == field.name)
+                    .map(|(slot, key)| (slot, key.prefix))
+                    .collect(),
+                sums: (0..)
+                    .zip(&spec.sums)
+                    .filter(|(_, sum)| sum.of.contains(&field.name))
+                    .map(|(slot, _)| slot)
+                    .collect(),
+            })
+            .collect();
+        Aggregator {
+            amounts: vec![0; spec.sums.len()],
+            spec,
+            actions,
+            groups: HashMap::new(),
+            key: Vec::new(),
+            pruned: 0,
+        }
+    }
+
+    /// Counts one record.
+    pub fn add<R: Record>(&mut self, record: &R) {
+        self.key.clear();
+        self.amounts.fill(0);
+        record.visit(&mut Collector {
+            actions: self.actions.iter(),
+            key: &mut self.key,
+            amounts: &mut self.amounts,
+        });
+        if let Some(group) = self.groups.get_mut(self.key.as_slice()) {
+            group.records += 1;
+            for (sum, amount) in group.sums.iter_mut().zip(&self.amounts) {
+                *sum = sum.saturating_add(*amount);
+            }
+            return;
+        }
+        if self.groups.len() >= self.spec.max_groups {
+            self.prune();
+        }
+        let group = Group {
+            records: 1,
+            sums: self.amounts.clone(),
+        };
+        self.groups.insert(self.key.as_slice().into(), group);
+    }
+
+    /// Groups that were given up because there were too many.
+    pub fn pruned(&self) -> u64 {
+        self.pruned
+    }
+
+    /// The fields of the rows: keys, the count, sums.
+    pub fn schema(&self) -> Schema {
+        let mut fields: Vec<&'static Field> = self.spec.keys.iter().map(|key| key.field).collect();
+        fields.push(self.spec.count);
+        fields.extend(self.spec.sums.iter().map(|sum| sum.field));
+        Vec::leak(fields)
+    }
+
+    /// Adds another aggregator's groups; both must have been made from the same specification.
+    pub fn merge(&mut self, other: Aggregator) {
+        for (key, group) in other.groups {
+            match self.groups.get_mut(&key) {
+                Some(mine) => {
+                    mine.records += group.records;
+                    for (sum, amount) in mine.sums.iter_mut().zip(group.sums) {
+                        *sum = sum.saturating_add(amount);
+                    }
+                }
+                None => {
+                    self.groups.insert(key, group);
+                }
+            }
+        }
+        self.pruned += other.pruned;
+    }
+
+    /// The largest `top` groups (all, without), largest first; equals in the order of their keys.
+    pub fn rows(&self, top: Option<usize>) -> Vec<AggregateRow<'_>> {
+        let mut groups: Vec<(&[u8], &Group)> = self
+            .groups
+            .iter()
+            .map(|(key, group)| (&**key, group))
+            .collect();
+        groups.sort_unstable_by(|(key, group), (other_key, other)| {
+            weigh(self.spec.order, other)
+                .cmp(&weigh(self.spec.order, group))
+                .then_with(|| key.cmp(other_key))
+        });
+        groups.truncate(top.unwrap_or(usize::MAX));
+        groups
+            .into_iter()
+            .map(|(key, group)| AggregateRow {
+                spec: &self.spec,
+                key,
+                group,
+            })
+            .collect()
+    }
+
+    #[cold]
+    fn prune(&mut self) {
+        let order = self.spec.order;
+        let mut weights: Vec<u64> = self.groups.values().map(|g| weigh(order, g)).collect();
+        let middle = weights.len() / 2;
+        let (_, &mut median, _) = weights.select_nth_unstable(middle);
+        let before = self.groups.len();
+        // At most half goes: everything below the median, then groups equal to it.
+        let mut to_drop = middle;
+        for below in [true, false] {
+            self.groups.retain(|_, group| {
+                let weight = weigh(order, group);
+                let goes = to_drop > 0
+                    && if below {
+                        weight < median
+                    } else {
+                        weight == median
+                    };
+                to_drop -= usize::from(goes);
+                !goes
+            });
+        }
+        self.pruned += (before - self.groups.len()) as u64;
+    }
+}
+
+/// What groups are ordered by.
+fn weigh(order: Order, group: &Group) -> u64 {
+    match order {
+        Order::Count => group.records,
+        Order::Sum(slot) => group.sums.get(slot).copied().unwrap_or(0),
+    }
+}
+
+/// Kinds of values in a key, in front of the value's bytes.
+mod tag {
+    pub(super) const NULL: u8 = 0;
+    pub(super) const UNSIGNED: u8 = 1;
+    pub(super) const TEXT: u8 = 2;
+    pub(super) const HEX: u8 = 3;
+    pub(super) const ADDRESS: u8 = 4;
+    pub(super) const TIME: u8 = 5;
+    pub(super) const DURATION: u8 = 6;
+    pub(super) const LIST: u8 = 7;
+    pub(super) const PREFIX: u8 = 8;
+    pub(super) const FLOAT: u8 = 9;
+}
+
+/// Gathers a record's key and amounts. A key is a sequence of `slot, tag, length (u16), bytes`.
+struct Collector<'a> {
+    actions: core::slice::Iter<'a, Action>,
+    key: &'a mut Vec<u8>,
+    amounts: &'a mut Vec<u64>,
+}
+
+impl<'a> Collector<'a> {
+    #[inline]
+    fn value(&mut self, tag: u8, bytes: &[u8], amount: u64) {
+        let Some(action) = self.actions.next() else {
+            return;
+        };
+        self.apply(action, tag, bytes, amount);
+    }
+
+    #[inline]
+    fn apply(&mut self, action: &Action, tag: u8, bytes: &[u8], amount: u64) {
+        for &(slot, _) in &action.keys {
+            self.push(slot, tag, bytes);
+        }
+        for &slot in &action.sums {
+            if let Some(sum) = self.amounts.get_mut(slot) {
+                *sum = sum.saturating_add(amount);
+            }
+        }
+    }
+
+    fn push(&mut self, slot: u8, tag: u8, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
+        let [low, high] = (bytes.len() as u16).to_le_bytes();
+        self.key.extend_from_slice(&[slot, tag, low, high]);
+        self.key.extend_from_slice(bytes);
+    }
+}
+
+impl FieldVisitor for Collector<'_> {
+    fn null(&mut self, _field: &'static Field) {
+        self.value(tag::NULL, &[], 0);
+    }
+    fn unsigned(&mut self, _field: &'static Field, value: u64) {
+        self.value(tag::UNSIGNED, &value.to_be_bytes(), value);
+    }
+    fn float(&mut self, _field: &'static Field, value: f64) {
+        self.value(tag::FLOAT, &value.to_be_bytes(), 0);
+    }
+    fn text(&mut self, _field: &'static Field, value: &str) {
+        self.value(tag::TEXT, value.as_bytes(), 0);
+    }
+    fn symbol(&mut self, _field: &'static Field, value: &str) {
+        self.value(tag::TEXT, value.as_bytes(), 0);
+    }
+    fn hex(&mut self, _field: &'static Field, value: u64) {
+        self.value(tag::HEX, &value.to_be_bytes(), 0);
+    }
+    fn address(&mut self, _field: &'static Field, value: Address, version: u8) {
+        let Some(action) = self.actions.next() else {
+            return;
+        };
+        for &(slot, prefix) in &action.keys {
+            let mut bytes = [0; 18];
+            bytes[0] = version;
+            match prefix {
+                None => {
+                    bytes[1..17].copy_from_slice(&value.0);
+                    self.push(slot, tag::ADDRESS, &bytes[..17]);
+                }
+                Some(bits) => {
+                    let bits = if version == 4 { bits.min(32) } else { bits };
+                    let kept = if version == 4 { 96 + bits } else { bits };
+                    bytes[1..17].copy_from_slice(&masked(value, kept).0);
+                    bytes[17] = bits;
+                    self.push(slot, tag::PREFIX, &bytes);
+                }
+            }
+        }
+    }
+    fn time(&mut self, _field: &'static Field, value: Nanos) {
+        self.value(tag::TIME, &value.0.to_be_bytes(), 0);
+    }
+    fn duration(&mut self, _field: &'static Field, value: Nanos) {
+        self.value(tag::DURATION, &value.0.to_be_bytes(), value.0);
+    }
+    fn list(&mut self, _field: &'static Field, values: &[u16]) {
+        let Some(action) = self.actions.next() else {
+            return;
+        };
+        for &(slot, _) in &action.keys {
+            let mut bytes = [0; 16];
+            let mut len = 0;
+            for (place, value) in bytes.chunks_exact_mut(2).zip(values) {
+                place.copy_from_slice(&value.to_be_bytes());
+                len += 2;
+            }
+            self.push(slot, tag::LIST, &bytes[..len]);
+        }
+    }
+    fn object<R: Record>(&mut self, _field: &'static Field, value: Option<&R>) {
+        let Some(action) = self.actions.next() else {
+            return;
+        };
+        if action.keys.is_empty() {
+            return;
+        }
+        let mut text = Vec::new();
+        if let Some(value) = value {
+            crate::json::JsonEncoder::default().object(value, &mut text);
+        }
+        let tag = if value.is_some() {
+            tag::TEXT
+        } else {
+            tag::NULL
+        };
+        self.apply(action, tag, &text, 0);
+    }
+}
+
+fn masked(address: Address, bits: u8) -> Address {
+    let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+    Address((u128::from_be_bytes(address.0) & mask).to_be_bytes())
+}
+
+/// One group: its keys, the number of its records and its sums.
+#[derive(Clone, Copy, Debug)]
+pub struct AggregateRow<'a> {
+    spec: &'a AggregateSpec,
+    key: &'a [u8],
+    group: &'a Group,
+}
+
+impl Record for AggregateRow<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        for (slot, key) in (0..).zip(&self.spec.keys) {
+            match values(self.key).find(|value| value.0 == slot) {
+                Some((_, tag, bytes)) => visit_key(visitor, key.field, tag, bytes),
+                None => visitor.null(key.field),
+            }
+        }
+        visitor.unsigned(self.spec.count, self.group.records);
+        for (sum, &total) in self.spec.sums.iter().zip(&self.group.sums) {
+            if sum.field.kind == FieldKind::Duration {
+                visitor.duration(sum.field, Nanos(total));
+            } else {
+                visitor.unsigned(sum.field, total);
+            }
+        }
+    }
+}
+
+/// Takes a key apart again: slot, tag and bytes of each value.
+fn values(key: &[u8]) -> impl Iterator<Item = (u8, u8, &[u8])> {
+    let mut rest = key;
+    core::iter::from_fn(move || {
+        let (&[slot, tag, low, high], after) = rest.split_first_chunk()?;
+        let (bytes, after) = after.split_at_checked(u16::from_le_bytes([low, high]).into())?;
+        rest = after;
+        Some((slot, tag, bytes))
+    })
+}
+
+fn visit_key<V: FieldVisitor>(visitor: &mut V, field: &'static Field, tag: u8, bytes: &[u8]) {
+    let number = || bytes.try_into().map_or(0, u64::from_be_bytes);
+    match tag {
+        tag::UNSIGNED => visitor.unsigned(field, number()),
+        tag::FLOAT => visitor.float(field, f64::from_bits(number())),
+        tag::HEX => visitor.hex(field, number()),
+        tag::TIME => visitor.time(field, Nanos(number())),
+        tag::DURATION => visitor.duration(field, Nanos(number())),
+        tag::TEXT => visitor.text(field, core::str::from_utf8(bytes).unwrap_or("")),
+        tag::ADDRESS | tag::PREFIX => {
+            let Some((&version, rest)) = bytes.split_first() else {
+                return visitor.null(field);
+            };
+            let Some((&address, rest)) = rest.split_first_chunk() else {
+                return visitor.null(field);
+            };
+            match rest.first() {
+                None => visitor.address(field, Address(address), version),
+                Some(bits) => {
+                    let network = Address(address).to_ip(version);
+                    visitor.text(field, &format!("{network}/{bits}"));
+                }
+            }
+        }
+        tag::LIST => {
+            let list: Vec<u16> = bytes
+                .chunks_exact(2)
+                .map(|pair| u16::from(pair[0]) << 8 | u16::from(pair[1]))
+                .collect();
+            visitor.list(field, &list);
+        }
+        _ => visitor.null(field),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::JsonEncoder;
+    use crate::stream::{STREAM_SCHEMA, StreamRow};
+
+    fn row(source: [u8; 4], port: u16, bytes: u64) -> StreamRow<'static> {
+        StreamRow {
+            version: 4,
+            protocol: 6,
+            source: (Address::v4(source), 50_000),
+            destination: (Address::v4([198, 51, 100, 7]), port),
+            bytes,
+            missing_bytes: 1,
+            gaps: 0,
+            state: "fin",
+            flow_id: 1,
+            sha256: None,
+        }
+    }
+
+    fn spec(keys: &[&str], sums: &[&str]) -> Result<AggregateSpec, AggregateError> {
+        let owned = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        AggregateSpec::new(STREAM_SCHEMA, &owned(keys), &owned(sums), "streams")
+    }
+
+    fn lines(aggregator: &Aggregator, top: Option<usize>) -> Vec<String> {
+        let mut encoder = JsonEncoder::default();
+        let mut out = Vec::new();
+        for row in aggregator.rows(top) {
+            encoder.encode(&row, &mut out);
+        }
+        let text = String::from_utf8(out).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn groups_come_largest_first_with_keys_in_the_order_given() {
+        let spec = spec(&["dst_port", "src_ip/24"], &["bytes", "missing_bytes"]).unwrap();
+        let mut aggregator = Aggregator::new(spec);
+        aggregator.add(&row([192, 0, 2, 1], 80, 10));
+        aggregator.add(&row([192, 0, 2, 2], 80, 20));
+        aggregator.add(&row([192, 0, 3, 2], 443, 500));
+        assert_eq!(
+            lines(&aggregator, None),
+            [
+                r#"{"dst_port":443,"src_ip/24":"192.0.3.0/24","streams":1,"bytes":500,"missing_bytes":1}"#,
+                r#"{"dst_port":80,"src_ip/24":"192.0.2.0/24","streams":2,"bytes":30,"missing_bytes":2}"#,
+            ]
+        );
+        assert_eq!(lines(&aggregator, Some(1)).len(), 1);
+        let names: Vec<&str> = aggregator.schema().iter().map(|f| f.name).collect();
+        assert_eq!(
+            names,
+            ["dst_port", "src_ip/24", "streams", "bytes", "missing_bytes"]
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_what_there_is() {
+        let error = spec(&["port"], &["bytes"]).unwrap_err();
+        assert_eq!(error.to_string(), "no field \"port\" to group by");
+        assert!(error.hint().contains("src_port, dst_ip"));
+        let error = spec(&["src_ip"], &["state"]).unwrap_err();
+        assert_eq!(error.to_string(), "no field \"state\" to sum");
+        assert!(matches!(
+            spec(&["src_port/8"], &["bytes"]).unwrap_err(),
+            AggregateError::BadPrefix { .. }
+        ));
+    }
+
+    #[test]
+    fn the_number_of_groups_is_bounded_and_the_large_ones_stay() {
+        let spec = spec(&["dst_port"], &["bytes"])
+            .unwrap()
+            .with_max_groups(100);
+        let mut aggregator = Aggregator::new(spec);
+        for port in 0..10_000u16 {
+            aggregator.add(&row([192, 0, 2, 1], port, 1));
+            aggregator.add(&row([192, 0, 2, 1], 65_000 + port % 3, 1_000));
+        }
+        assert!(aggregator.groups.len() <= 100);
+        assert!(aggregator.pruned() > 0);
+        let top = lines(&aggregator, Some(3));
+        assert!(top.iter().all(|line| line.contains("\"dst_port\":6500")));
+    }
+
+    #[test]
+    fn merging_adds_up() {
+        let spec = spec(&["dst_port"], &["streams"]).unwrap();
+        let (mut left, mut right) = (Aggregator::new(spec.clone()), Aggregator::new(spec));
+        left.add(&row([192, 0, 2, 1], 80, 1));
+        right.add(&row([192, 0, 2, 1], 80, 1));
+        right.add(&row([192, 0, 2, 1], 81, 1));
+        left.merge(right);
+        assert_eq!(
+            lines(&left, None),
+            [
+                r#"{"dst_port":80,"streams":2}"#,
+                r#"{"dst_port":81,"streams":1}"#
+            ]
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! CSV as in RFC 4180, except that lines end with a line feed alone: a carriage return would become
+//! part of the last value in most tools of a Unix system.
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::json::JsonEncoder;
+use crate::schema::{Field, FieldVisitor, Record, Schema};
+use crate::text::{TimeWriter, write_address, write_duration, write_hex64, write_unsigned};
+
+/// Appends records as lines of comma-separated values. What is unknown is empty; lists and objects
+/// are one value of JSON text.
+#[derive(Clone, Debug, Default)]
+pub struct CsvEncoder {
+    time: TimeWriter,
+    json: JsonEncoder,
+    scratch: Vec<u8>,
+}
+
+impl CsvEncoder {
+    /// Appends the line of names.
+    pub fn header(schema: Schema, out: &mut Vec<u8>) {
+        for (n, field) in schema.iter().enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            write_quoted(out, field.name);
+        }
+        out.push(b'\n');
+    }
+
+    /// Appends `record` and a line feed.
+    #[inline]
+    pub fn encode<R: Record>(&mut self, record: &R, out: &mut Vec<u8>) {
+        record.visit(&mut CsvVisitor {
+            out,
+            encoder: self,
+            first: true,
+        });
+        out.push(b'\n');
+    }
+}
+
+/// Appends `value`, in quotation marks where RFC 4180 needs them.
+fn write_quoted(out: &mut Vec<u8>, value: &str) {
+    let needs_quotes = value
+        .bytes()
+        .any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r'));
+    if !needs_quotes {
+        return out.extend_from_slice(value.as_bytes());
+    }
+    out.push(b'"');
+    for byte in value.bytes() {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+struct CsvVisitor<'a> {
+    out: &'a mut Vec<u8>,
+    encoder: &'a mut CsvEncoder,
+    first: bool,
+}
+
+impl CsvVisitor<'_> {
+    #[inline(always)]
+    fn next(&mut self) {
+        if !self.first {
+            self.out.push(b',');
+        }
+        self.first = false;
+    }
+}
+
+impl FieldVisitor for CsvVisitor<'_> {
+    #[inline]
+    fn null(&mut self, _field: &'static Field) {
+        self.next();
+    }
+
+    #[inline]
+    fn unsigned(&mut self, _field: &'static Field, value: u64) {
+        self.next();
+        write_unsigned(self.out, value);
+    }
+
+    fn float(&mut self, _field: &'static Field, value: f64) {
+        self.next();
+        if value.is_finite() {
+            self.out.extend_from_slice(value.to_string().as_bytes());
+        }
+    }
+
+    fn text(&mut self, _field: &'static Field, value: &str) {
+        self.next();
+        write_quoted(self.out, value);
+    }
+
+    #[inline]
+    fn symbol(&mut self, _field: &'static Field, value: &str) {
+        self.next();
+        self.out.extend_from_slice(value.as_bytes());
+    }
+
+    #[inline]
+    fn hex(&mut self, _field: &'static Field, value: u64) {
+        self.next();
+        write_hex64(self.out, value);
+    }
+
+    #[inline]
+    fn address(&mut self, _field: &'static Field, value: Address, version: u8) {
+        self.next();
+        write_address(self.out, value, version);
+    }
+
+    #[inline]
+    fn time(&mut self, _field: &'static Field, value: Nanos) {
+        self.next();
+        self.encoder.time.write(self.out, value);
+    }
+
+    #[inline]
+    fn duration(&mut self, _field: &'static Field, value: Nanos) {
+        self.next();
+        write_duration(self.out, value);
+    }
+
+    fn list(&mut self, _field: &'static Field, values: &[u16]) {
+        self.next();
+        let quoted = values.len() > 1;
+        if quoted {
+            self.out.push(b'"');
+        }
+        self.out.push(b'[');
+        for (n, &value) in values.iter().enumerate() {
+            if n > 0 {
+                self.out.push(b',');
+            }
+            write_unsigned(self.out, u64::from(value));
+        }
+        self.out.push(b']');
+        if quoted {
+            self.out.push(b'"');
+        }
+    }
+
+    fn object<R: Record>(&mut self, _field: &'static Field, value: Option<&R>) {
+        self.next();
+        let Some(value) = value else {
+            return;
+        };
+        self.encoder.scratch.clear();
+        self.encoder.json.object(value, &mut self.encoder.scratch);
+        write_quoted(
+            self.out,
+            core::str::from_utf8(&self.encoder.scratch).unwrap_or(""),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting_by_rfc_4180() {
+        for (value, expected) in [
+            ("plain", "plain"),
+            ("", ""),
+            ("a,b", "\"a,b\""),
+            ("say \"hi\"", "\"say \"\"hi\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+            ("carriage\rreturn", "\"carriage\rreturn\""),
+            ("space stays", "space stays"),
+        ] {
+            let mut out = Vec::new();
+            write_quoted(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Flow records.
+
+use flowgauge_flow::{FlowRecord, FlowSide};
+use flowgauge_wire::Tunnel;
+
+use crate::schema::{Field, FieldVisitor, Record, fields};
+use crate::text::{protocol_name, tcp_flag_letters};
+
+fields! {
+    /// Fields of [`FlowRow`]. `src` is the initiator, `dst` the responder.
+    FlowFields, FLOW, FLOW_SCHEMA:
+    src_ip Address None "SOURCE" 1 "address of the initiator";
+    src_port Unsigned None "PORT" 2 "port of the initiator; for ICMP the message's type";
+    dst_ip Address None "DESTINATION" 1 "address of the responder";
+    dst_port Unsigned None "PORT" 2 "port of the responder; for ICMP the type of the answer, or the code where there is none";
+    proto Text None "PROTO" 2 "tcp, udp, icmp (both versions) or the protocol's number, always as text";
+    start Time None "START" 4 "time of the first packet";
+    end Time None "END" 0 "time of the last packet";
+    duration Duration Seconds "DURATION" 3 "from the first to the last packet";
+    src_packets Unsigned Packets "PKTS>" 4 "frames from the initiator";
+    dst_packets Unsigned Packets "<PKTS" 4 "frames from the responder";
+    src_bytes Unsigned Bytes "BYTES>" 1 "bytes of those frames on the wire";
+    dst_bytes Unsigned Bytes "<BYTES" 1 "bytes of those frames on the wire";
+    src_ip_bytes Unsigned Bytes "" 0 "IP bytes by the IP headers";
+    dst_ip_bytes Unsigned Bytes "" 0 "IP bytes by the IP headers";
+    src_payload_bytes Unsigned Bytes "" 0 "transport payload by the headers, retransmissions included";
+    dst_payload_bytes Unsigned Bytes "" 0 "transport payload by the headers, retransmissions included";
+    src_tcp_flags Text None "" 0 "all TCP flags seen, in the order SAPFRUEC; null unless TCP";
+    dst_tcp_flags Text None "" 0 "all TCP flags seen, in the order SAPFRUEC; null unless TCP";
+    src_retransmitted Unsigned Packets "RETR>" 6 "segments whose payload had been seen before";
+    dst_retransmitted Unsigned Packets "<RETR" 6 "segments whose payload had been seen before";
+    src_out_of_order Unsigned Packets "" 0 "segments that came after a later one and were no retransmission";
+    dst_out_of_order Unsigned Packets "" 0 "segments that came after a later one and were no retransmission";
+    handshake_rtt Duration Seconds "RTT" 5 "from the SYN to the ACK that completes the handshake; null when not seen";
+    fragments Unsigned Packets "" 0 "IP fragments among the packets";
+    state Text None "STATE" 3 "connection state as Zeek's conn_state";
+    history Text None "HISTORY" 7 "events in order as Zeek's history";
+    vlan List None "VLAN" 8 "VLAN ids, outermost first";
+    tunnel Object None "" 0 "the innermost tunnel around the flow: kind, src_ip, dst_ip, id, depth";
+    community_id Text None "" 0 "Community ID version 1; null for packets without IP";
+    flow_id Hex None "" 0 "16 hexadecimal digits, the same in every record about the flow";
+    end_reason Text None "END" 5 "why the record was written: fin, rst, idle, active, end_of_input or evicted";
+}
+
+fields! {
+    /// Fields of the object `tunnel`.
+    TunnelFields, TUNNEL, TUNNEL_SCHEMA:
+    kind Text None "" 0 "ipip, 6in4, gre, vxlan, geneve, gtpu, teredo or erspan";
+    src_ip Address None "" 0 "outer source address";
+    dst_ip Address None "" 0 "outer destination address";
+    id Unsigned None "" 0 "VNI, TEID, GRE key or ERSPAN session; null where there is none";
+    depth Unsigned None "" 0 "how many tunnels were taken off";
+}
+
+/// A flow's record, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowRow<'a> {
+    /// What is known of the flow.
+    pub record: &'a FlowRecord<'a>,
+    /// Its Community ID.
+    pub community_id: Option<&'a str>,
+}
+
+impl Record for FlowRow<'_> {
+    #[inline]
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let flow = self.record;
+        let (source, destination) = (&flow.source, &flow.destination);
+        visitor.address(&FLOW.src_ip, source.address, flow.version);
+        visitor.unsigned(&FLOW.src_port, u64::from(source.port));
+        visitor.address(&FLOW.dst_ip, destination.address, flow.version);
+        visitor.unsigned(&FLOW.dst_port, u64::from(destination.port));
+        visitor.symbol(&FLOW.proto, protocol_name(flow.protocol));
+        visitor.time(&FLOW.start, flow.start);
+        visitor.time(&FLOW.end, flow.end);
+        visitor.duration(&FLOW.duration, flow.end - flow.start);
+        visitor.unsigned(&FLOW.src_packets, source.packets);
+        visitor.unsigned(&FLOW.dst_packets, destination.packets);
+        visitor.unsigned(&FLOW.src_bytes, source.bytes);
+        visitor.unsigned(&FLOW.dst_bytes, destination.bytes);
+        visitor.unsigned(&FLOW.src_ip_bytes, source.ip_bytes);
+        visitor.unsigned(&FLOW.dst_ip_bytes, destination.ip_bytes);
+        visitor.unsigned(&FLOW.src_payload_bytes, source.payload_bytes);
+        visitor.unsigned(&FLOW.dst_payload_bytes, destination.payload_bytes);
+        tcp_flags(visitor, &FLOW.src_tcp_flags, flow, source);
+        tcp_flags(visitor, &FLOW.dst_tcp_flags, flow, destination);
+        visitor.unsigned(&FLOW.src_retransmitted, source.retransmitted);
+        visitor.unsigned(&FLOW.dst_retransmitted, destination.retransmitted);
+        visitor.unsigned(&FLOW.src_out_of_order, source.out_of_order);
+        visitor.unsigned(&FLOW.dst_out_of_order, destination.out_of_order);
+        match flow.handshake_rtt {
+            Some(rtt) => visitor.duration(&FLOW.handshake_rtt, rtt),
+            None => visitor.null(&FLOW.handshake_rtt),
+        }
+        visitor.unsigned(&FLOW.fragments, flow.fragments);
+        visitor.symbol(&FLOW.state, flow.state.name());
+        visitor.symbol(&FLOW.history, flow.history);
+        visitor.list(&FLOW.vlan, flow.vlans);
+        visitor.object(
+            &FLOW.tunnel,
+            flow.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
+        );
+        match self.community_id {
+            Some(id) => visitor.symbol(&FLOW.community_id, id),
+            None => visitor.null(&FLOW.community_id),
+        }
+        visitor.hex(&FLOW.flow_id, flow.flow_id);
+        visitor.symbol(&FLOW.end_reason, flow.end_reason.name());
+    }
+}
+
+#[inline]
+fn tcp_flags<V: FieldVisitor>(
+    visitor: &mut V,
+    field: &'static Field,
+    flow: &FlowRecord<'_>,
+    side: &FlowSide,
+) {
+    if flow.protocol == 6 {
+        visitor.symbol(field, tcp_flag_letters(side.tcp_flags));
+    } else {
+        visitor.null(field);
+    }
+}
+
+/// The object `tunnel`.
+#[derive(Clone, Copy, Debug)]
+pub struct TunnelRow(pub Tunnel);
+
+impl Record for TunnelRow {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let tunnel = &self.0;
+        visitor.symbol(&TUNNEL.kind, tunnel.kind.name());
+        visitor.address(&TUNNEL.src_ip, tunnel.source, tunnel.version);
+        visitor.address(&TUNNEL.dst_ip, tunnel.destination, tunnel.version);
+        match tunnel.id {
+            Some(id) => visitor.unsigned(&TUNNEL.id, u64::from(id)),
+            None => visitor.null(&TUNNEL.id),
+        }
+        visitor.unsigned(&TUNNEL.depth, u64::from(tunnel.depth));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_flow::{EndReason, FlowState};
+    use flowgauge_wire::{Address, Nanos, TcpFlags, TunnelKind};
+
+    use super::*;
+    use crate::encoder::{Encoder, Format};
+
+    fn encoded(format: Format, record: &FlowRecord<'_>) -> String {
+        let row = FlowRow {
+            record,
+            community_id: Some("1:abc="),
+        };
+        let mut encoder = Encoder::new(format);
+        let mut out = Vec::new();
+        encoder.header(FLOW_SCHEMA, &mut out);
+        encoder.encode(&row, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn sample<'a>(tunnel: Option<&'a Tunnel>, vlans: &'a [u16]) -> FlowRecord<'a> {
+        let side = |octet, port| FlowSide {
+            address: Address::v4([192, 0, 2, octet]),
+            port,
+            packets: 5,
+            bytes: 500,
+            ip_bytes: 430,
+            payload_bytes: 230,
+            tcp_flags: TcpFlags(0x1b),
+            retransmitted: 1,
+            out_of_order: 2,
+            first: Nanos::from_secs(1),
+            last: Nanos::from_secs(3),
+        };
+        FlowRecord {
+            flow_id: 0xfeed,
+            version: 4,
+            protocol: 6,
+            source: side(1, 50956),
+            destination: side(2, 80),
+            start: Nanos(1_709_164_800_000_000_001),
+            end: Nanos(1_709_164_802_500_000_001),
+            handshake_rtt: Some(Nanos::from_millis(20)),
+            fragments: 0,
+            state: FlowState::SF,
+            history: "ShADadFf",
+            vlans,
+            tunnel,
+            end_reason: EndReason::Fin,
+        }
+    }
+
+    #[test]
+    fn json_has_every_field_in_order() {
+        let tunnel = Tunnel {
+            kind: TunnelKind::Vxlan,
+            source: Address::v4([10, 0, 0, 1]),
+            destination: Address::v4([10, 0, 0, 2]),
+            version: 4,
+            depth: 1,
+            id: Some(77),
+        };
+        assert_eq!(
+            encoded(Format::Json, &sample(Some(&tunnel), &[10, 20])),
+            concat!(
+                r#"{"src_ip":"192.0.2.1","src_port":50956,"dst_ip":"192.0.2.2","dst_port":80,"#,
+                r#""proto":"tcp","start":"2024-02-29T00:00:00.000000001Z","#,
+                r#""end":"2024-02-29T00:00:02.500000001Z","duration":2.500000000,"#,
+                r#""src_packets":5,"dst_packets":5,"src_bytes":500,"dst_bytes":500,"#,
+                r#""src_ip_bytes":430,"dst_ip_bytes":430,"src_payload_bytes":230,"#,
+                r#""dst_payload_bytes":230,"src_tcp_flags":"SAPF","dst_tcp_flags":"SAPF","#,
+                r#""src_retransmitted":1,"dst_retransmitted":1,"src_out_of_order":2,"#,
+                r#""dst_out_of_order":2,"handshake_rtt":0.020000000,"fragments":0,"#,
+                r#""state":"SF","history":"ShADadFf","vlan":[10,20],"#,
+                r#""tunnel":{"kind":"vxlan","src_ip":"10.0.0.1","dst_ip":"10.0.0.2","id":77,"#,
+                r#""depth":1},"community_id":"1:abc=","flow_id":"000000000000feed","#,
+                r#""end_reason":"fin"}"#,
+                "\n"
+            )
+        );
+    }
+
+    #[test]
+    fn csv_has_one_value_per_name() {
+        let text = encoded(Format::Csv, &sample(None, &[]));
+        let mut lines = text.lines();
+        let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let values: Vec<&str> = lines.next().unwrap().split(',').collect();
+        assert_eq!(names.len(), values.len());
+        assert_eq!(names.len(), FLOW_SCHEMA.len());
+        let value = |name| values[names.iter().position(|&n| n == name).unwrap()];
+        assert_eq!(value("tunnel"), "");
+        assert_eq!(value("vlan"), "[]");
+        assert_eq!(value("end_reason"), "fin");
+        assert_eq!(value("duration"), "2.500000000");
+    }
+
+    #[test]
+    fn flags_are_null_unless_tcp() {
+        let mut record = sample(None, &[]);
+        record.protocol = 17;
+        record.handshake_rtt = None;
+        let text = encoded(Format::Json, &record);
+        assert!(text.contains(r#""src_tcp_flags":null"#));
+        assert!(text.contains(r#""handshake_rtt":null"#));
+        assert!(text.contains(r#""proto":"udp""#));
+    }
+}

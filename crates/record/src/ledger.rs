@@ -1,0 +1,77 @@
+//! The ledger as a record.
+
+use flowgauge_wire::{Ledger, Place};
+
+use crate::schema::{FieldVisitor, Record, fields};
+
+fields! {
+    /// Fields of [`LedgerRow`]: `received = delivered + dropped + discarded`, and the places add up
+    /// to the last two.
+    LedgerFields, LEDGER, LEDGER_SCHEMA:
+    received Unsigned Packets "RECEIVED" 1 "packets that reached the source";
+    delivered Unsigned Packets "DELIVERED" 1 "packets that were processed";
+    delivered_bytes Unsigned Bytes "BYTES" 2 "wire bytes of the delivered packets";
+    dropped Unsigned Packets "DROPPED" 1 "packets wanted but lost, over all places";
+    discarded Unsigned Packets "DISCARDED" 1 "packets not wanted, over all places";
+    nic Unsigned Packets "NIC" 3 "dropped by the network card";
+    kernel_ring Unsigned Packets "RING" 3 "dropped because the kernel's ring was full";
+    kernel_filter Unsigned Packets "KFILTER" 3 "discarded by a filter in the kernel";
+    cutoff Unsigned Packets "CUTOFF" 4 "discarded because the stream's cutoff was reached";
+    priority Unsigned Packets "PRIORITY" 4 "dropped under overload because of their priority";
+    memory Unsigned Packets "MEMORY" 4 "dropped because a memory budget was used up";
+    duplicate Unsigned Packets "DUPLICATE" 4 "discarded as duplicates";
+    malformed Unsigned Packets "MALFORMED" 3 "discarded because headers or checksums are wrong";
+    filter Unsigned Packets "FILTER" 3 "discarded by a filter in user space";
+    sink Unsigned Packets "SINK" 4 "dropped because a sink could not take them";
+}
+
+/// A [`Ledger`] as a record.
+#[derive(Clone, Copy, Debug)]
+pub struct LedgerRow<'a>(pub &'a Ledger);
+
+impl Record for LedgerRow<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let ledger = self.0;
+        visitor.unsigned(&LEDGER.received, ledger.received);
+        visitor.unsigned(&LEDGER.delivered, ledger.delivered);
+        visitor.unsigned(&LEDGER.delivered_bytes, ledger.delivered_bytes);
+        visitor.unsigned(&LEDGER.dropped, ledger.dropped());
+        visitor.unsigned(&LEDGER.discarded, ledger.discarded());
+        for place in Place::ALL {
+            let field = match place {
+                Place::Nic => &LEDGER.nic,
+                Place::KernelRing => &LEDGER.kernel_ring,
+                Place::KernelFilter => &LEDGER.kernel_filter,
+                Place::Cutoff => &LEDGER.cutoff,
+                Place::Priority => &LEDGER.priority,
+                Place::Memory => &LEDGER.memory,
+                Place::Duplicate => &LEDGER.duplicate,
+                Place::Malformed => &LEDGER.malformed,
+                Place::Filter => &LEDGER.filter,
+                Place::Sink => &LEDGER.sink,
+            };
+            visitor.unsigned(field, ledger.at(place));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::JsonEncoder;
+
+    #[test]
+    fn places_have_the_names_of_the_ledger() {
+        let names: Vec<&str> = LEDGER_SCHEMA[5..].iter().map(|field| field.name).collect();
+        assert_eq!(names, Place::ALL.map(Place::name));
+        let mut ledger = Ledger::default();
+        ledger.received = 10;
+        ledger.delivered = 7;
+        ledger.count(Place::KernelRing, 2);
+        ledger.count(Place::Filter, 1);
+        let mut out = Vec::new();
+        JsonEncoder::default().encode(&LedgerRow(&ledger), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains(r#""dropped":2,"discarded":1,"nic":0,"kernel_ring":2"#));
+    }
+}

@@ -1,0 +1,141 @@
+//! What a record is made of.
+
+use flowgauge_wire::{Address, Nanos};
+
+/// What kind of value a field holds, and so how encodings write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FieldKind {
+    /// A whole number.
+    Unsigned,
+    /// A number with a fraction.
+    Float,
+    /// Text.
+    Text,
+    /// An IPv4 or IPv6 address.
+    Address,
+    /// A point in time: RFC 3339, UTC, nine decimals.
+    Time,
+    /// A span of time: seconds with nine decimals.
+    Duration,
+    /// A 64-bit identifier as 16 hexadecimal digits.
+    Hex,
+    /// A list of whole numbers.
+    List,
+    /// A record inside the record.
+    Object,
+}
+
+/// What a number counts, for people and for encodings that know units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// No unit.
+    None,
+    /// Bytes.
+    Bytes,
+    /// Packets.
+    Packets,
+    /// Seconds.
+    Seconds,
+}
+
+impl Unit {
+    /// The unit's name in documentation; empty when there is none.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::None => "",
+            Unit::Bytes => "bytes",
+            Unit::Packets => "packets",
+            Unit::Seconds => "seconds",
+        }
+    }
+}
+
+/// How a field appears in a table on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Heading.
+    pub heading: &'static str,
+    /// 1 is shown first of all; larger ranks go when the terminal is narrow; 0 is never shown.
+    pub rank: u8,
+}
+
+/// One field of a record.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name in every encoding that has names.
+    pub name: &'static str,
+    /// `,"name":`, so that the JSON encoder appends it in one piece.
+    pub json_key: &'static str,
+    /// What it holds.
+    pub kind: FieldKind,
+    /// What it counts.
+    pub unit: Unit,
+    /// How tables show it.
+    pub column: Column,
+    /// What it means, in a line.
+    pub help: &'static str,
+}
+
+/// The fields of one kind of record, in order.
+pub type Schema = &'static [&'static Field];
+
+/// One record: names and types are in a [`Schema`], values are handed to a visitor.
+pub trait Record {
+    /// Hands every value to `visitor`, each field exactly once, in the order of the schema.
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V);
+}
+
+/// Receives the values of a record.
+pub trait FieldVisitor {
+    /// The value is not known or does not apply.
+    fn null(&mut self, field: &'static Field);
+    /// A whole number.
+    fn unsigned(&mut self, field: &'static Field, value: u64);
+    /// A number with a fraction.
+    fn float(&mut self, field: &'static Field, value: f64);
+    /// Any text.
+    fn text(&mut self, field: &'static Field, value: &str);
+    /// Text that needs escaping in no encoding: printable ASCII without quotation mark, backslash
+    /// and comma.
+    fn symbol(&mut self, field: &'static Field, value: &str);
+    /// A 64-bit identifier.
+    fn hex(&mut self, field: &'static Field, value: u64);
+    /// An address; `version` 4 means that it is a mapped IPv4 address.
+    fn address(&mut self, field: &'static Field, value: Address, version: u8);
+    /// A point in time.
+    fn time(&mut self, field: &'static Field, value: Nanos);
+    /// A span of time.
+    fn duration(&mut self, field: &'static Field, value: Nanos);
+    /// A list of whole numbers.
+    fn list(&mut self, field: &'static Field, values: &[u16]);
+    /// A record inside the record.
+    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>);
+}
+
+/// Defines the fields of a kind of record: a struct with one [`Field`] per name, one `static` of
+/// it, and the [`Schema`].
+macro_rules! fields {
+    (
+        $(#[$doc:meta])* $struct_name:ident, $static_name:ident, $schema:ident:
+        $( $name:ident $kind:ident $unit:ident $heading:literal $rank:literal $help:literal; )*
+    ) => {
+        #[derive(Debug)]
+        struct $struct_name { $( $name: $crate::schema::Field, )* }
+        static $static_name: $struct_name = $struct_name { $(
+            $name: $crate::schema::Field {
+                name: stringify!($name),
+                json_key: concat!(",\"", stringify!($name), "\":"),
+                kind: $crate::schema::FieldKind::$kind,
+                unit: $crate::schema::Unit::$unit,
+                column: $crate::schema::Column { heading: $heading, rank: $rank },
+                help: $help,
+            },
+        )* };
+        $(#[$doc])*
+        #[allow(unreachable_pub)] // used in test modules, too
+        pub static $schema: $crate::schema::Schema = &[ $( &$static_name.$name, )* ];
+    };
+}
+pub(crate) use fields;

@@ -1,0 +1,407 @@
+//! Aligned tables for terminals.
+//!
+//! Encoding and layout are apart, because records can be encoded by several threads and only the
+//! thread that writes knows the columns: [`TableEncoder`] appends the cells of a record, separated
+//! by [`SEPARATOR`]; [`TableLayout`] turns them into lines. Widths are taken from the first rows,
+//! and a later cell that is wider widens its column from there on. Where the terminal is too
+//! narrow, the columns of least importance go.
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::schema::{Field, FieldKind, FieldVisitor, Record, Schema, Unit};
+use crate::text::{TimeWriter, write_address, write_hex64, write_scaled, write_unsigned};
+
+/// ASCII "unit separator" between the cells of an encoded row.
+pub const SEPARATOR: u8 = 0x1f;
+
+/// Rows kept back until the column widths are fixed.
+const ROWS_FOR_WIDTHS: usize = 200;
+
+const GAP: usize = 2;
+
+/// Appends records as rows of cells.
+#[derive(Clone, Debug, Default)]
+pub struct TableEncoder {
+    time: TimeWriter,
+}
+
+impl TableEncoder {
+    /// Appends the cells of `record` and a line feed.
+    pub fn encode<R: Record>(&mut self, record: &R, out: &mut Vec<u8>) {
+        record.visit(&mut CellVisitor {
+            out,
+            time: &mut self.time,
+        });
+        out.push(b'\n');
+    }
+}
+
+struct CellVisitor<'a> {
+    out: &'a mut Vec<u8>,
+    time: &'a mut TimeWriter,
+}
+
+impl CellVisitor<'_> {
+    fn cell(&mut self, field: &'static Field, write: impl FnOnce(&mut Self)) {
+        if field.column.rank > 0 {
+            write(self);
+            self.out.push(SEPARATOR);
+        }
+    }
+
+    fn number(&mut self, field: &'static Field, value: u64) {
+        if field.unit == Unit::Bytes {
+            write_scaled(self.out, value);
+        } else {
+            write_unsigned(self.out, value);
+        }
+    }
+}
+
+impl FieldVisitor for CellVisitor<'_> {
+    fn null(&mut self, field: &'static Field) {
+        self.cell(field, |visitor| visitor.out.push(b'-'));
+    }
+
+    fn unsigned(&mut self, field: &'static Field, value: u64) {
+        self.cell(field, |visitor| visitor.number(field, value));
+    }
+
+    fn float(&mut self, field: &'static Field, value: f64) {
+        self.cell(field, |visitor| {
+            visitor
+                .out
+                .extend_from_slice(format!("{value:.3}").as_bytes());
+        });
+    }
+
+    fn text(&mut self, field: &'static Field, value: &str) {
+        self.cell(field, |visitor| {
+            // Control characters could move the cursor or split the row.
+            for character in value.chars() {
+                let shown = if character.is_control() {
+                    '\u{fffd}'
+                } else {
+                    character
+                };
+                let mut buffer = [0; 4];
+                let encoded = shown.encode_utf8(&mut buffer);
+                visitor.out.extend_from_slice(encoded.as_bytes());
+            }
+        });
+    }
+
+    fn symbol(&mut self, field: &'static Field, value: &str) {
+        self.cell(field, |visitor| {
+            visitor.out.extend_from_slice(value.as_bytes());
+        });
+    }
+
+    fn hex(&mut self, field: &'static Field, value: u64) {
+        self.cell(field, |visitor| write_hex64(visitor.out, value));
+    }
+
+    fn address(&mut self, field: &'static Field, value: Address, version: u8) {
+        self.cell(field, |visitor| write_address(visitor.out, value, version));
+    }
+
+    fn time(&mut self, field: &'static Field, value: Nanos) {
+        self.cell(field, |visitor| {
+            let text = visitor.time.format(value);
+            visitor.out.extend_from_slice(&text[..10]);
+            visitor.out.push(b' ');
+            // Milliseconds are what the eye can use.
+            visitor.out.extend_from_slice(&text[11..23]);
+        });
+    }
+
+    fn duration(&mut self, field: &'static Field, value: Nanos) {
+        self.cell(field, |visitor| {
+            visitor
+                .out
+                .extend_from_slice(human_duration(value).as_bytes());
+        });
+    }
+
+    fn list(&mut self, field: &'static Field, values: &[u16]) {
+        self.cell(field, |visitor| {
+            for (n, &value) in values.iter().enumerate() {
+                if n > 0 {
+                    visitor.out.push(b'.');
+                }
+                write_unsigned(visitor.out, u64::from(value));
+            }
+        });
+    }
+
+    fn object<R: Record>(&mut self, field: &'static Field, _value: Option<&R>) {
+        self.cell(field, |_| {});
+    }
+}
+
+/// A span of time in the unit that suits its size: `820us`, `1.53ms`, `12.40s`, `1h02m`.
+pub fn human_duration(duration: Nanos) -> String {
+    let nanos = duration.0;
+    match nanos {
+        0 => "0".to_owned(),
+        1..1_000 => format!("{nanos}ns"),
+        1_000..1_000_000 => format!("{}us", nanos / 1_000),
+        1_000_000..1_000_000_000 => format!("{:.2}ms", nanos as f64 / 1e6),
+        1_000_000_000..120_000_000_000 => format!("{:.2}s", nanos as f64 / 1e9),
+        _ => {
+            let minutes = nanos / 60_000_000_000;
+            let seconds = nanos / 1_000_000_000 % 60;
+            if minutes < 60 {
+                format!("{minutes}m{seconds:02}s")
+            } else {
+                format!("{}h{:02}m", minutes / 60, minutes % 60)
+            }
+        }
+    }
+}
+
+/// Lays out encoded rows.
+#[derive(Debug)]
+pub struct TableLayout {
+    columns: Vec<LaidColumn>,
+    /// Columns of the terminal; `None` when the output is not one.
+    terminal_width: Option<usize>,
+    waiting: Vec<u8>,
+    waiting_rows: usize,
+    started: bool,
+}
+
+#[derive(Debug)]
+struct LaidColumn {
+    heading: &'static str,
+    rank: u8,
+    right: bool,
+    width: usize,
+    shown: bool,
+}
+
+impl TableLayout {
+    /// A layout for records of `schema` in a terminal of `terminal_width` columns.
+    pub fn new(schema: Schema, terminal_width: Option<usize>) -> TableLayout {
+        let columns = schema
+            .iter()
+            .filter(|field| field.column.rank > 0)
+            .map(|field| LaidColumn {
+                heading: field.column.heading,
+                rank: field.column.rank,
+                right: matches!(
+                    field.kind,
+                    FieldKind::Unsigned | FieldKind::Float | FieldKind::Duration
+                ),
+                width: field.column.heading.chars().count(),
+                shown: true,
+            })
+            .collect();
+        TableLayout {
+            columns,
+            terminal_width,
+            waiting: Vec::new(),
+            waiting_rows: 0,
+            started: false,
+        }
+    }
+
+    /// Takes encoded rows; appends to `out` the lines whose layout is settled.
+    pub fn rows(&mut self, encoded: &[u8], out: &mut Vec<u8>) {
+        if self.started {
+            return self.lines(encoded, out);
+        }
+        self.waiting.extend_from_slice(encoded);
+        self.waiting_rows += encoded.iter().filter(|&&byte| byte == b'\n').count();
+        if self.waiting_rows >= ROWS_FOR_WIDTHS {
+            self.flush(out);
+        }
+    }
+
+    /// Appends everything that was kept back.
+    pub fn flush(&mut self, out: &mut Vec<u8>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let waiting = core::mem::take(&mut self.waiting);
+        if !self.started {
+            self.measure(&waiting);
+            self.choose_columns();
+            self.heading(out);
+            self.started = true;
+        }
+        self.lines(&waiting, out);
+    }
+
+    fn measure(&mut self, encoded: &[u8]) {
+        for row in rows(encoded) {
+            for (column, cell) in self.columns.iter_mut().zip(cells(row)) {
+                column.width = column.width.max(cell_width(cell));
+            }
+        }
+    }
+
+    /// Hides columns from the least important on until a line fits.
+    fn choose_columns(&mut self) {
+        let Some(terminal_width) = self.terminal_width else {
+            return;
+        };
+        loop {
+            let shown = self.columns.iter().filter(|column| column.shown);
+            let line: usize = shown.clone().map(|column| column.width + GAP).sum();
+            if line.saturating_sub(GAP) <= terminal_width || shown.count() <= 1 {
+                return;
+            }
+            // The last of the columns with the largest rank.
+            let mut victim: Option<&mut LaidColumn> = None;
+            for column in self.columns.iter_mut().filter(|column| column.shown) {
+                if victim
+                    .as_ref()
+                    .is_none_or(|found| column.rank >= found.rank)
+                {
+                    victim = Some(column);
+                }
+            }
+            let Some(victim) = victim else {
+                return;
+            };
+            victim.shown = false;
+        }
+    }
+
+    fn heading(&self, out: &mut Vec<u8>) {
+        let mut line = Line::default();
+        for column in self.columns.iter().filter(|column| column.shown) {
+            line.cell(column, column.heading.as_bytes(), out);
+        }
+        line.end(out);
+    }
+
+    fn lines(&mut self, encoded: &[u8], out: &mut Vec<u8>) {
+        for row in rows(encoded) {
+            let mut line = Line::default();
+            for (column, cell) in self.columns.iter_mut().zip(cells(row)) {
+                if column.shown {
+                    column.width = column.width.max(cell_width(cell));
+                    line.cell(column, cell, out);
+                }
+            }
+            line.end(out);
+        }
+    }
+}
+
+fn rows(encoded: &[u8]) -> impl Iterator<Item = &[u8]> {
+    encoded
+        .split(|&byte| byte == b'\n')
+        .filter(|row| !row.is_empty())
+}
+
+fn cells(row: &[u8]) -> impl Iterator<Item = &[u8]> {
+    row.split(|&byte| byte == SEPARATOR)
+}
+
+/// Characters of a cell: UTF-8 continuation bytes take no room.
+fn cell_width(cell: &[u8]) -> usize {
+    cell.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
+}
+
+/// Pads lazily, so that no line ends in spaces.
+#[derive(Default)]
+struct Line {
+    owed: usize,
+}
+
+impl Line {
+    fn cell(&mut self, column: &LaidColumn, cell: &[u8], out: &mut Vec<u8>) {
+        let padding = column.width.saturating_sub(cell_width(cell));
+        if column.right {
+            self.owed += padding;
+        }
+        if !cell.is_empty() {
+            out.resize(out.len() + self.owed, b' ');
+            self.owed = 0;
+            out.extend_from_slice(cell);
+        }
+        self.owed += GAP + if column.right { 0 } else { padding };
+    }
+
+    fn end(self, out: &mut Vec<u8>) {
+        out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::{STREAM_SCHEMA, StreamRow};
+
+    fn row(bytes: u64, last_octet: u8) -> StreamRow<'static> {
+        StreamRow {
+            version: 4,
+            protocol: 6,
+            source: (Address::v4([192, 0, 2, last_octet]), 50956),
+            destination: (Address::v4([198, 51, 100, 7]), 80),
+            bytes,
+            missing_bytes: 0,
+            gaps: 0,
+            state: "fin",
+            flow_id: 1,
+            sha256: None,
+        }
+    }
+
+    fn table(width: Option<usize>, rows: &[StreamRow<'_>]) -> String {
+        let mut layout = TableLayout::new(STREAM_SCHEMA, width);
+        let (mut cells, mut out) = (Vec::new(), Vec::new());
+        let mut encoder = TableEncoder::default();
+        for row in rows {
+            encoder.encode(row, &mut cells);
+        }
+        layout.rows(&cells, &mut out);
+        layout.flush(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_right_aligned_and_lines_end_without_spaces() {
+        let text = table(None, &[row(5, 1), row(12_345_678, 200)]);
+        assert_eq!(
+            text,
+            "\
+SOURCE        PORT  DESTINATION   PORT  PROTO  BYTES  MISSING  GAPS  STATE
+192.0.2.1    50956  198.51.100.7    80  tcp        5        0     0  fin
+192.0.2.200  50956  198.51.100.7    80  tcp    12.3M        0     0  fin
+"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_loses_the_least_important_columns() {
+        let text = table(Some(60), &[row(5, 1)]);
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(60), "{text}");
+        assert!(text.starts_with("SOURCE"), "{text}");
+        assert!(text.contains("BYTES"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_written_for_no_rows() {
+        assert_eq!(table(None, &[]), "");
+    }
+
+    #[test]
+    fn durations_for_people() {
+        for (nanos, expected) in [
+            (0, "0"),
+            (999, "999ns"),
+            (820_000, "820us"),
+            (1_530_000, "1.53ms"),
+            (12_400_000_000, "12.40s"),
+            (3_720_000_000_000, "1h02m"),
+            (125_000_000_000, "2m05s"),
+        ] {
+            assert_eq!(human_duration(Nanos(nanos)), expected);
+        }
+    }
+}
