@@ -6,6 +6,7 @@
 
 pub mod error;
 pub mod filter;
+pub mod generate;
 pub mod source;
 
 pub use error::Error;
