@@ -8,6 +8,16 @@ pub mod packet_flow;
 pub mod record;
 pub mod tracker;
 
+mod clock;
+mod flow;
+mod history;
+mod index;
+mod ports;
+mod slab;
+mod tcp;
+mod wheel;
+
+pub use clock::FAR_JUMP;
 pub use config::FlowConfig;
 pub use packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 pub use record::{EndReason, FlowRecord, FlowSide, FlowState};

@@ -1,12 +1,43 @@
-//! The flow tracker.
+//! The flow tracker: batches of decoded packets in, one flow per packet and finished records out.
+//!
+//! A batch goes through three passes, so that the cache misses of 256 packets overlap: prefetch
+//! where the index would have each packet; look each up and prefetch its record; update. Flows
+//! that end are unlinked at once but kept until [`FlowTracker::drain_ended`], so that callers can
+//! keep state of their own by [`FlowId`]: an id never means two flows within a batch.
+//!
+//! # Who initiated
+//! The sender of the first packet, except:
+//! - TCP first seen by a SYN-ACK: its receiver.
+//! - TCP first seen in its middle: if the sender's port is a well-known server port, the receiver;
+//!   if both ports are, the sender of the higher one.
+//! - UDP whose first packet comes from a well-known server port to one that is none (and not to
+//!   the broadcast address): the receiver.
+//!
+//! Where the rule exchanged the roles the history begins with `^`, as in Zeek.
+//!
+//! # When a flow ends
+//! - idle: nothing seen for its protocol's timeout on the capture clock;
+//! - closed: both sides sent FIN, or one a RST that fits, and then nothing came for the linger
+//!   time; or a new SYN took the five-tuple over;
+//! - evicted: the table was full and it was idle longest, to one tick (1.07 s and more for long
+//!   timeouts);
+//! - at the end of the input.
+//!
+//! The active timeout only cuts the record. All records of a connection have the same `flow_id`.
 
-use std::collections::HashMap;
+use flowgauge_wire::{BATCH_SIZE, DecodeFlags, Decoded, Nanos, TcpFlags, Tunnel};
 
-use flowgauge_wire::{Decoded, FlowKey, Nanos, Tunnel};
-
+use crate::clock::CaptureClock;
 use crate::config::FlowConfig;
+use crate::flow::{CHECKSUMS, Extra, Flow, FlowFlags, NO_EXTRA, UDP};
+use crate::history::Letter;
+use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
-use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
+use crate::ports;
+use crate::record::{EndReason, FlowRecord};
+use crate::slab::Slab;
+use crate::tcp;
+use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 
 /// What a tracker has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,39 +50,91 @@ pub struct FlowStatistics {
     pub time_backwards: u64,
     /// Packets that belong to no flow (no IP, excluded).
     pub without_flow: u64,
+    /// The most flows held at once.
+    pub most_flows: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Interim {
-    key: FlowKey,
-    sides: [FlowSide; 2],
-    initiator: usize,
-    start: Nanos,
-    end: Nanos,
+/// Timeout classes, each with a wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Class {
+    Tcp = 0,
+    Udp = 1,
+    Other = 2,
+    Closed = 3,
+}
+
+const CLASSES: usize = 4;
+
+impl Class {
+    #[inline(always)]
+    fn of(flow: &Flow) -> Class {
+        match flow.hot.key.protocol {
+            tcp::PROTOCOL if flow.hot.flags.has(FlowFlags::CLOSED) => Class::Closed,
+            tcp::PROTOCOL => Class::Tcp,
+            UDP => Class::Udp,
+            _ => Class::Other,
+        }
+    }
 }
 
 /// Follows flows through batches of decoded packets.
 #[derive(Debug)]
 pub struct FlowTracker {
     config: FlowConfig,
-    index: HashMap<FlowKey, u32>,
-    flows: Vec<Interim>,
-    free: Vec<u32>,
-    ended: Vec<(u32, EndReason)>,
-    clock: Nanos,
+    index: Index,
+    flows: Slab<Flow>,
+    extras: Slab<Extra>,
+    wheels: [Wheel; CLASSES],
+    timeouts: [Nanos; CLASSES],
+    clock: CaptureClock,
+    /// The clock's tick up to which timeouts have been dealt with.
+    tick: u32,
+    /// Ended and not drained yet: a list through the flows' links, whose `previous` is the reason.
+    ended_first: u32,
+    ended_last: u32,
+    /// Records cut by the active timeout.
+    cuts: Vec<(FlowId, Flow)>,
+    free_flow: u32,
+    free_extra: u32,
+    finished: bool,
     statistics: FlowStatistics,
 }
 
+impl Links for Slab<Flow> {
+    #[inline(always)]
+    fn link(&mut self, id: u32) -> &mut Link {
+        &mut self.at(id).cold.link
+    }
+}
+
 impl FlowTracker {
-    /// An empty tracker.
+    /// An empty tracker. It takes a few kilobytes and grows with the flows.
     pub fn new(config: FlowConfig) -> FlowTracker {
+        let timeouts = [
+            config.tcp_idle,
+            config.udp_idle,
+            config.other_idle,
+            config.linger,
+        ];
         FlowTracker {
-            config,
-            index: HashMap::new(),
-            flows: Vec::new(),
-            free: Vec::new(),
-            ended: Vec::new(),
-            clock: Nanos::ZERO,
+            config: FlowConfig {
+                max_flows: config.max_flows.clamp(1, 1 << 30),
+                ..config
+            },
+            index: Index::new(),
+            flows: Slab::new(),
+            extras: Slab::new(),
+            wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
+            timeouts,
+            clock: CaptureClock::default(),
+            tick: 0,
+            ended_first: NONE,
+            ended_last: NONE,
+            cuts: Vec::new(),
+            free_flow: NONE,
+            free_extra: NONE,
+            finished: false,
             statistics: FlowStatistics::default(),
         }
     }
@@ -59,84 +142,127 @@ impl FlowTracker {
     /// Looks every packet's flow up, creating it where needed, and updates it. `refs` is cleared
     /// and gets one entry per packet. `Decoded::hash` must be filled. Flows that end meanwhile are
     /// kept, and their ids not reused, until [`FlowTracker::drain_ended`].
-    pub fn process(
+    pub fn process(&mut self, packets: &[Decoded], tunnels: &[Tunnel], refs: &mut Vec<PacketFlow>) {
+        refs.clear();
+        let mut rest = packets;
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(rest.len().min(BATCH_SIZE));
+            self.process_batch(batch, later.first(), tunnels, refs);
+            rest = later;
+        }
+    }
+
+    fn process_batch(
         &mut self,
-        packets: &[Decoded],
-        _tunnels: &[Tunnel],
+        batch: &[Decoded],
+        later: Option<&Decoded>,
+        tunnels: &[Tunnel],
         refs: &mut Vec<PacketFlow>,
     ) {
-        refs.clear();
-        for packet in packets {
-            self.clock = self.clock.max(packet.time);
-            if !packet.has_ip() {
-                self.statistics.without_flow += 1;
-                refs.push(PacketFlow::NONE);
-                continue;
+        for packet in batch {
+            self.index.prefetch(tag_of(packet.hash));
+        }
+        let mut candidates = [NONE; BATCH_SIZE];
+        for (candidate, packet) in candidates.iter_mut().zip(batch) {
+            if let Some(id) = self.index.find(tag_of(packet.hash), |_| true) {
+                *candidate = id;
+                let side = packet.direction.index();
+                self.flows
+                    .prefetch(id, |flow| (&flow.hot, &flow.sides[side]));
             }
-            let mut flags = PacketFlowFlags(0);
-            let id = match self.index.get(&packet.key) {
-                Some(&id) => id,
-                None => {
-                    flags.insert(PacketFlowFlags::NEW);
-                    self.create(packet)
-                }
-            };
-            let flow = &mut self.flows[id as usize];
-            let side = packet.direction.index();
-            if side == flow.initiator {
-                flags.insert(PacketFlowFlags::FROM_INITIATOR);
-            }
-            let counters = &mut flow.sides[side];
-            if counters.packets == 0 {
-                counters.first = packet.time;
-            }
-            counters.packets += u64::from(packet.frames);
-            counters.bytes += u64::from(packet.wire_len);
-            counters.ip_bytes += u64::from(packet.ip_len);
-            counters.payload_bytes += u64::from(packet.payload_len);
-            counters.tcp_flags = counters.tcp_flags.with(packet.tcp_flags);
-            counters.last = packet.time;
-            flow.end = flow.end.max(packet.time);
-            refs.push(PacketFlow {
-                id: FlowId(id),
-                flags,
-            });
+        }
+        for (at, (packet, candidate)) in batch.iter().zip(candidates).enumerate() {
+            let next = batch.get(at + 1).or(later).map(|packet| packet.time);
+            refs.push(self.packet(packet, next, candidate, tunnels));
         }
     }
 
     /// Moves the capture clock of an idle live source on, ending what times out.
     pub fn advance(&mut self, now: Nanos) {
-        self.clock = self.clock.max(now);
+        self.clock.trusted(now);
+        self.turn();
     }
 
-    /// Ends every flow: the input is over.
+    /// The input is over: every flow ends with the next [`FlowTracker::drain_ended`].
     pub fn finish(&mut self) {
-        let all = self
-            .index
-            .drain()
-            .map(|(_, id)| (id, EndReason::EndOfInput));
-        self.ended.extend(all);
+        self.finished = true;
     }
 
     /// The record of a flow so far: one in the table, or ended and not drained yet.
     pub fn with_record<R>(&self, id: FlowId, read: impl FnOnce(&FlowRecord<'_>) -> R) -> Option<R> {
-        let flow = self.flows.get(id.index())?;
-        Some(read(&record(flow, EndReason::Active)))
+        let flow = self.flows.get(id.0)?;
+        let reason = closed_reason(flow).unwrap_or(EndReason::Active);
+        Some(flow.with_record(self.extras.get(flow.cold.extra), reason, read))
     }
 
-    /// Gives out, in the order they ended, the records complete since the last call, and frees
-    /// their ids. A record with [`EndReason::Active`] was only cut: its flow and id live on.
+    /// Gives out the records complete since the last call, those that were only cut first and then
+    /// in the order they ended, and frees their ids. A record with [`EndReason::Active`] was cut:
+    /// its flow and id live on.
     pub fn drain_ended(&mut self, mut take: impl FnMut(FlowId, &FlowRecord<'_>)) {
-        for (id, reason) in self.ended.drain(..) {
-            take(FlowId(id), &record(&self.flows[id as usize], reason));
-            self.free.push(id);
+        for (id, flow) in self.cuts.drain(..) {
+            flow.with_record(
+                self.extras.get(flow.cold.extra),
+                EndReason::Active,
+                |record| take(id, record),
+            );
+        }
+        let mut id = core::mem::replace(&mut self.ended_first, NONE);
+        self.ended_last = NONE;
+        while id != NONE {
+            let Link { next, previous } = *self.flows.link(id);
+            self.flows.prefetch(next, |flow| (&flow.hot, &flow.cold));
+            self.give_out(id, reason_from(previous), &mut take);
+            id = next;
+        }
+        if self.finished {
+            self.drain_all(take);
+        }
+    }
+
+    /// Ends everything in one pass over the records, in the order of their creation as far as ids
+    /// were not reused.
+    fn drain_all(&mut self, mut take: impl FnMut(FlowId, &FlowRecord<'_>)) {
+        self.finished = false;
+        self.index = Index::new();
+        self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
+        for id in 0..self.flows.len() {
+            let flow = self.flows.at(id);
+            if flow.hot.flags.has(FlowFlags::LIVE) {
+                let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
+                flow.hot.flags.clear(FlowFlags::LIVE);
+                self.give_out(id, reason, &mut take);
+            }
+        }
+    }
+
+    fn give_out(
+        &mut self,
+        id: u32,
+        reason: EndReason,
+        take: &mut impl FnMut(FlowId, &FlowRecord<'_>),
+    ) {
+        let flow = self.flows.at(id);
+        let extra = core::mem::replace(&mut flow.cold.extra, NO_EXTRA);
+        flow.with_record(self.extras.get(extra), reason, |record| {
+            take(FlowId(id), record)
+        });
+        flow.cold.link = Link {
+            next: self.free_flow,
+            previous: NONE,
+        };
+        self.free_flow = id;
+        if let Some(free) = self.extras.get_mut(extra) {
+            free.next_free = self.free_extra;
+            self.free_extra = extra;
         }
     }
 
     /// Whether [`FlowTracker::drain_ended`] has something to give.
     #[inline]
     pub fn has_ended(&self) -> bool {
-        !self.ended.is_empty()
+        self.ended_first != NONE
+            || !self.cuts.is_empty()
+            || (self.finished && self.index.len() != 0)
     }
 
     /// Flows in the table.
@@ -146,17 +272,20 @@ impl FlowTracker {
 
     /// Whether the table is empty.
     pub fn is_empty(&self) -> bool {
-        self.index.is_empty()
+        self.index.len() == 0
     }
 
     /// The capture clock: the largest time seen.
     pub fn clock(&self) -> Nanos {
-        self.clock
+        self.clock.now()
     }
 
     /// Counters.
     pub fn statistics(&self) -> FlowStatistics {
-        self.statistics
+        FlowStatistics {
+            time_backwards: self.clock.backwards,
+            ..self.statistics
+        }
     }
 
     /// The configuration.
@@ -164,49 +293,373 @@ impl FlowTracker {
         &self.config
     }
 
-    fn create(&mut self, packet: &Decoded) -> u32 {
-        let (low, high) = (packet.key.low, packet.key.high);
-        let side = |address, port| FlowSide {
-            address,
-            port,
-            ..FlowSide::default()
-        };
-        let flow = Interim {
-            key: packet.key,
-            sides: [
-                side(low, packet.key.low_port),
-                side(high, packet.key.high_port),
-            ],
-            initiator: packet.direction.index(),
-            start: packet.time,
-            end: packet.time,
-        };
-        let id = self.free.pop().unwrap_or(self.flows.len() as u32);
-        match self.flows.get_mut(id as usize) {
-            Some(slot) => *slot = flow,
-            None => self.flows.push(flow),
+    /// Bytes of memory reserved for flows and their index.
+    pub fn memory_bytes(&self) -> usize {
+        self.index.bytes() + self.flows.bytes() + self.extras.bytes()
+    }
+
+    #[inline(always)]
+    fn packet(
+        &mut self,
+        packet: &Decoded,
+        next: Option<Nanos>,
+        candidate: u32,
+        tunnels: &[Tunnel],
+    ) -> PacketFlow {
+        self.clock.packet(packet.time, next);
+        if tick_of(self.clock.now()) != self.tick {
+            self.turn();
         }
-        self.index.insert(packet.key, id);
+        let damaged = packet.flags.contains(DecodeFlags::BAD_CHECKSUM);
+        if !packet.has_ip() || (packet.flags.contains(DecodeFlags::EXCLUDED) && !damaged) {
+            self.statistics.without_flow += 1;
+            return PacketFlow::NONE;
+        }
+        let side = packet.direction.index();
+        let mut flags = PacketFlowFlags(0);
+        let mut id = self.look_up(packet, candidate);
+        if id == NONE || self.must_end(packet, id, side, damaged) {
+            id = self.create(packet, side, tunnels);
+            flags.insert(PacketFlowFlags::NEW);
+        }
+        let flow = self.flows.at(id);
+        flow.hot.last_tick = self.tick;
+        let usual = packet.flags.0
+            & (DecodeFlags::FRAGMENT.0
+                | DecodeFlags::REASSEMBLED.0
+                | DecodeFlags::TRANSPORT.0
+                | DecodeFlags::BAD_CHECKSUM.0)
+            == DecodeFlags::TRANSPORT.0
+            && packet.vlan_count == 0;
+        let counted = if usual && packet.key.protocol == tcp::PROTOCOL {
+            flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
+            if !tcp::in_order(flow, packet, side) {
+                self.remarkable_segment(packet, id, side, &mut flags);
+            }
+            true
+        } else {
+            self.other(packet, id, side, damaged, &mut flags)
+        };
+        let flow = self.flows.at(id);
+        if side == flow.initiator() {
+            flags.insert(PacketFlowFlags::FROM_INITIATOR);
+        }
+        if counted {
+            self.count(packet, id, side);
+        }
+        PacketFlow {
+            id: FlowId(id),
+            flags,
+        }
+    }
+
+    /// The packet's flow, most likely the candidate; [`NONE`] when there is none.
+    #[inline(always)]
+    fn look_up(&self, packet: &Decoded, candidate: u32) -> u32 {
+        let is_it = |id: u32| {
+            self.flows.get(id).is_some_and(|flow| {
+                flow.hot.key == packet.key && flow.hot.flags.has(FlowFlags::LIVE)
+            })
+        };
+        if is_it(candidate) {
+            return candidate;
+        }
+        // Created or ended earlier in this batch, or two flows with one tag.
+        self.index.find(tag_of(packet.hash), is_it).unwrap_or(NONE)
+    }
+
+    /// Ends flow `id` where the packet cannot belong to it: it has been idle too long, or this is
+    /// the SYN of another connection. Returns whether it did.
+    #[inline(always)]
+    fn must_end(&mut self, packet: &Decoded, id: u32, side: usize, damaged: bool) -> bool {
+        let now = self.clock.now();
+        let tick = self.tick;
+        let flow = self.flows.at(id);
+        let class = Class::of(flow);
+        let timeout = self.timeouts[class as usize];
+        let idle_ticks = u64::from(tick.wrapping_sub(flow.hot.last_tick));
+        if idle_ticks >= timeout.0 >> TICK_SHIFT {
+            let seen = flow
+                .last()
+                .max(Nanos(u64::from(flow.hot.last_tick) << TICK_SHIFT));
+            if now - seen > timeout {
+                self.end(id, EndReason::Idle);
+                return true;
+            }
+        }
+        let reuse = packet.tcp_flags.contains(TcpFlags::SYN)
+            && packet.key.protocol == tcp::PROTOCOL
+            && packet.flags.contains(DecodeFlags::TRANSPORT)
+            && !damaged
+            && tcp::is_reuse(flow, packet, side);
+        if reuse {
+            self.end(id, EndReason::Idle);
+        }
+        reuse
+    }
+
+    #[cold]
+    fn create(&mut self, packet: &Decoded, side: usize, tunnels: &[Tunnel]) -> u32 {
+        if self.index.len() >= self.config.max_flows as usize {
+            self.evict();
+        }
+        let tag = tag_of(packet.hash);
+        let mut flow = Flow::new(packet.key, tag, packet.time, self.tick);
+        let flip = sender_is_server(packet);
+        if (side == 1) != flip {
+            flow.hot.flags.set(FlowFlags::INITIATOR_HIGH);
+        }
+        if flip {
+            flow.cold.history.push_flipped();
+        }
+        let tunnel = usize::from(packet.tunnel)
+            .checked_sub(1)
+            .and_then(|at| tunnels.get(at));
+        let class = Class::of(&flow);
+        let id = if self.free_flow == NONE {
+            self.flows.push(flow)
+        } else {
+            let id = self.free_flow;
+            let slot = self.flows.at(id);
+            self.free_flow = slot.cold.link.next;
+            *slot = flow;
+            id
+        };
+        if let Some(&tunnel) = tunnel {
+            self.extra(id).tunnel = Some(tunnel);
+        }
+        self.index.insert(tag, id);
+        self.wheels[class as usize].insert(&mut self.flows, id, self.tick);
         self.statistics.created += 1;
+        let flows = self.index.len() as u64;
+        self.statistics.most_flows = self.statistics.most_flows.max(flows);
         id
+    }
+
+    /// A TCP segment that is not simply the next one.
+    #[inline(never)]
+    fn remarkable_segment(
+        &mut self,
+        packet: &Decoded,
+        id: u32,
+        side: usize,
+        flags: &mut PacketFlowFlags,
+    ) {
+        if tcp::needs_extra(self.flows.at(id), packet, side) {
+            self.extra(id);
+        }
+        let flow = self.flows.at(id);
+        let was_closed = flow.hot.flags.has(FlowFlags::CLOSED);
+        let extra = self.extras.get_mut(flow.cold.extra);
+        tcp::segment(flow, extra, packet, side, flags);
+        if !was_closed && flow.hot.flags.has(FlowFlags::CLOSED) {
+            self.wheels[Class::Tcp as usize].remove(&mut self.flows, id);
+            self.wheels[Class::Closed as usize].insert(&mut self.flows, id, self.tick);
+        }
+    }
+
+    /// Everything but complete TCP segments without VLAN tags. Returns whether it is counted.
+    fn other(
+        &mut self,
+        packet: &Decoded,
+        id: u32,
+        side: usize,
+        damaged: bool,
+        flags: &mut PacketFlowFlags,
+    ) -> bool {
+        let is_tcp = packet.key.protocol == tcp::PROTOCOL;
+        let whole = packet.flags.contains(DecodeFlags::TRANSPORT);
+        let pieces = packet.flags.0 & (DecodeFlags::FRAGMENT.0 | DecodeFlags::REASSEMBLED.0) != 0;
+        if pieces {
+            self.extra(id).fragments += u64::from(packet.frames);
+        }
+        let flow = self.flows.at(id);
+        if packet.vlan_count != 0 {
+            flow.set_vlans(packet.vlan, packet.vlan_count);
+        }
+        if damaged {
+            flags.insert(PacketFlowFlags::NOT_ANALYSED);
+            if is_tcp || packet.key.protocol == UDP {
+                tcp::count_rare(flow, CHECKSUMS, side, Letter::Checksum);
+            }
+            // As Zeek: a damaged segment is none, a damaged datagram was still a datagram.
+            return packet.key.protocol == UDP;
+        }
+        if is_tcp && whole {
+            flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
+            if !tcp::in_order(flow, packet, side) {
+                self.remarkable_segment(packet, id, side, flags);
+            }
+        } else if packet.key.protocol == UDP && flow.hot.seen[side] & tcp::seen::DATA == 0 {
+            flow.hot.seen[side] |= tcp::seen::DATA;
+            let from_initiator = side == flow.initiator();
+            flow.cold.history.push(Letter::Data, from_initiator);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn count(&mut self, packet: &Decoded, id: u32, side: usize) {
+        if let Some(active) = self.config.active {
+            self.cut_if_long(packet, id, active);
+        }
+        let flow = self.flows.at(id);
+        let counters = &mut flow.sides[side];
+        if counters.packets == 0 {
+            counters.first = packet.time;
+        }
+        let (packets, overflow) = counters.packets.overflowing_add(u32::from(packet.frames));
+        counters.packets = packets;
+        counters.bytes += u64::from(packet.wire_len);
+        counters.ip_bytes += u64::from(packet.ip_len);
+        counters.payload_bytes += u64::from(packet.payload_len);
+        counters.last = counters.last.max(packet.time);
+        if overflow {
+            self.extra(id).packets_high[side] += 1;
+        }
+    }
+
+    /// Cuts the record that this packet would make longer than the active timeout.
+    #[inline(never)]
+    fn cut_if_long(&mut self, packet: &Decoded, id: u32, active: Nanos) {
+        let flow = self.flows.at(id);
+        let empty = flow.sides.iter().all(|side| side.packets == 0);
+        if empty || packet.time - flow.record_start() <= active {
+            return;
+        }
+        self.cuts.push((FlowId(id), *flow));
+        flow.cut();
+    }
+
+    /// Flow `id`'s extra part, made where it has none.
+    fn extra(&mut self, id: u32) -> &mut Extra {
+        let flow = self.flows.at(id);
+        if flow.cold.extra == NO_EXTRA {
+            flow.cold.extra = if self.free_extra == NONE {
+                self.extras.push(Extra::EMPTY)
+            } else {
+                let at = self.free_extra;
+                let slot = self.extras.at(at);
+                self.free_extra = slot.next_free;
+                *slot = Extra::EMPTY;
+                at
+            };
+        }
+        let at = flow.cold.extra;
+        self.extras.at(at)
+    }
+
+    /// Ends what the clock's new tick makes time out.
+    #[cold]
+    fn turn(&mut self) {
+        self.tick = tick_of(self.clock.now());
+        for class in 0..CLASSES {
+            while let Some(id) = self.wheels[class].due(self.tick) {
+                let last_tick = self.flows.at(id).hot.last_tick;
+                if self.wheels[class].is_due(last_tick, self.tick) {
+                    self.end(id, EndReason::Idle);
+                } else {
+                    self.wheels[class].remove(&mut self.flows, id);
+                    self.wheels[class].insert(&mut self.flows, id, last_tick);
+                }
+            }
+        }
+    }
+
+    /// Ends the flow that has been idle longest.
+    fn evict(&mut self) {
+        let mut longest: Option<(u32, u32)> = None;
+        for wheel in &mut self.wheels {
+            // Flows seen since they were last looked at move to where they belong.
+            while let Some((id, tick)) = wheel.oldest() {
+                let last_tick = self.flows.at(id).hot.last_tick;
+                if last_tick <= tick {
+                    if longest.is_none_or(|(_, longest)| last_tick < longest) {
+                        longest = Some((id, last_tick));
+                    }
+                    break;
+                }
+                wheel.remove(&mut self.flows, id);
+                wheel.insert(&mut self.flows, id, last_tick);
+            }
+        }
+        if let Some((id, _)) = longest {
+            self.statistics.evicted += 1;
+            self.end(id, EndReason::Evicted);
+        }
+    }
+
+    /// Takes a flow out of the table and queues its record. What had closed before has ended by
+    /// that, whatever takes it out now.
+    fn end(&mut self, id: u32, reason: EndReason) {
+        let flow = self.flows.at(id);
+        let class = Class::of(flow);
+        let tag = flow.tag();
+        let reason = closed_reason(flow).unwrap_or(reason);
+        flow.hot.flags.clear(FlowFlags::LIVE);
+        self.index.remove(tag, id);
+        self.wheels[class as usize].remove(&mut self.flows, id);
+        *self.flows.link(id) = Link {
+            next: NONE,
+            previous: reason as u32,
+        };
+        if self.ended_last == NONE {
+            self.ended_first = id;
+        } else {
+            self.flows.link(self.ended_last).next = id;
+        }
+        self.ended_last = id;
     }
 }
 
-fn record(flow: &Interim, end_reason: EndReason) -> FlowRecord<'_> {
-    FlowRecord {
-        flow_id: 0,
-        version: flow.key.version,
-        protocol: flow.key.protocol,
-        source: flow.sides[flow.initiator],
-        destination: flow.sides[1 - flow.initiator],
-        start: flow.start,
-        end: flow.end,
-        handshake_rtt: None,
-        fragments: 0,
-        state: FlowState::Oth,
-        history: "",
-        vlans: &[],
-        tunnel: None,
-        end_reason,
+#[inline(always)]
+fn tick_of(time: Nanos) -> u32 {
+    (time.0 >> TICK_SHIFT) as u32
+}
+
+fn closed_reason(flow: &Flow) -> Option<EndReason> {
+    let flags = flow.hot.flags;
+    match (flags.has(FlowFlags::RESET), flags.has(FlowFlags::CLOSED)) {
+        (true, _) => Some(EndReason::Rst),
+        (false, true) => Some(EndReason::Fin),
+        (false, false) => None,
+    }
+}
+
+fn reason_from(number: u32) -> EndReason {
+    const ALL: [EndReason; 6] = [
+        EndReason::Fin,
+        EndReason::Rst,
+        EndReason::Idle,
+        EndReason::Active,
+        EndReason::EndOfInput,
+        EndReason::Evicted,
+    ];
+    ALL.into_iter()
+        .find(|&reason| reason as u32 == number)
+        .unwrap_or(EndReason::Idle)
+}
+
+/// Whether the first packet of a flow was sent by what is most likely the server.
+fn sender_is_server(packet: &Decoded) -> bool {
+    if !packet.flags.contains(DecodeFlags::TRANSPORT) {
+        return false;
+    }
+    let ((_, source_port), (to, to_port)) = (packet.source(), packet.destination());
+    match packet.key.protocol {
+        tcp::PROTOCOL => {
+            let syn = packet.tcp_flags.contains(TcpFlags::SYN);
+            let ack = packet.tcp_flags.contains(TcpFlags::ACK);
+            match (syn, ack) {
+                (true, false) => false,
+                (true, true) => true,
+                (false, _) => ports::tcp_sender_is_server(source_port, to_port),
+            }
+        }
+        UDP => {
+            ports::udp_sender_is_server(source_port, to_port)
+                && !to.0.ends_with(&[0xff, 0xff, 255, 255, 255, 255])
+        }
+        _ => false,
     }
 }

@@ -1,0 +1,369 @@
+//! One flow's record in the table: four cache lines, of which a packet of an established flow
+//! touches two.
+//!
+//! ```text
+//!  line 0   key, last tick, highest sequence numbers, TCP state       every packet
+//!  line 1   counters of side 0                                        every packet of side 0
+//!  line 2   counters of side 1                                        every packet of side 1
+//!  line 3   start, history, RTT, timeout links, rare counters         when something happens
+//! ```
+//!
+//! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
+
+use flowgauge_wire::{FlowKey, HashSeed, Nanos, TcpFlags, Tunnel};
+
+use crate::history::{CAPACITY, History};
+use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
+use crate::tcp::{self, TcpState};
+use crate::wheel::Link;
+
+/// No [`Extra`].
+pub(crate) const NO_EXTRA: u32 = u32::MAX;
+
+/// Holes remembered per side.
+pub(crate) const HOLES: usize = 4;
+
+/// A flow.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Flow {
+    pub(crate) hot: Hot,
+    pub(crate) sides: [Side; 2],
+    pub(crate) cold: Cold,
+}
+
+/// What every packet of the flow reads.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Hot {
+    pub(crate) key: FlowKey,
+    /// Tick of the capture clock when it was last seen.
+    pub(crate) last_tick: u32,
+    /// One past the highest sequence number each side sent (SYN and FIN count as one).
+    pub(crate) next_seq: [u32; 2],
+    /// Letters each side has in the history already ([`tcp::seen`]).
+    pub(crate) seen: [u8; 2],
+    /// TCP flags each side sent.
+    pub(crate) tcp_flags: [TcpFlags; 2],
+    /// The state machine.
+    pub(crate) tcp: TcpState,
+    pub(crate) flags: FlowFlags,
+}
+
+/// Counters of one side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Side {
+    pub(crate) bytes: u64,
+    pub(crate) ip_bytes: u64,
+    pub(crate) payload_bytes: u64,
+    pub(crate) last: Nanos,
+    pub(crate) first: Nanos,
+    /// Low half; the rest is in `Extra`, for the few flows of more than four thousand million
+    /// packets.
+    pub(crate) packets: u32,
+    /// Highest acknowledgement number this side sent.
+    pub(crate) acked: u32,
+    pub(crate) retransmitted: u32,
+    pub(crate) out_of_order: u32,
+    /// Initial sequence number, or what it would be had the first segment seen followed a SYN.
+    pub(crate) start_seq: u32,
+    /// Side 0: the index's tag. Side 1: two VLAN ids and their count. (They fill the line.)
+    pub(crate) spare: u32,
+}
+
+/// What is touched when a flow begins, ends or changes its state.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Cold {
+    pub(crate) link: Link,
+    /// First packet of the flow (of its first record, when cut).
+    pub(crate) start: Nanos,
+    pub(crate) history: History,
+    /// Time of the SYN until the handshake is complete, then the RTT.
+    pub(crate) handshake: Nanos,
+    pub(crate) extra: u32,
+    /// Sequence number of each side's last FIN (its end) or RST, to tell repeated ones.
+    pub(crate) control_seq: [u32; 2],
+    /// Bad checksums, zero windows and gaps per side, saturating.
+    pub(crate) rare: [[u16; 2]; 3],
+}
+
+/// Rows of [`Cold::rare`].
+pub(crate) const CHECKSUMS: usize = 0;
+pub(crate) const ZERO_WINDOWS: usize = 1;
+pub(crate) const GAPS: usize = 2;
+
+/// What few flows have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extra {
+    /// Per side, ranges of sequence space below the highest that were not seen, in order; empty
+    /// ranges are unused.
+    pub(crate) holes: [[(u32, u32); HOLES]; 2],
+    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) fragments: u64,
+    /// Upper halves of the packet counters.
+    pub(crate) packets_high: [u32; 2],
+    /// Next free one, while this is free.
+    pub(crate) next_free: u32,
+}
+
+impl Extra {
+    pub(crate) const EMPTY: Extra = Extra {
+        holes: [[(0, 0); HOLES]; 2],
+        tunnel: None,
+        fragments: 0,
+        packets_high: [0; 2],
+        next_free: NO_EXTRA,
+    };
+}
+
+/// Bits of [`Hot::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlowFlags(pub(crate) u16);
+
+impl FlowFlags {
+    /// Side 1 (the high endpoint) is the initiator.
+    pub(crate) const INITIATOR_HIGH: u16 = 1;
+    /// A SYN of side 0 was seen; of side 1 the next bit.
+    pub(crate) const SYN: [u16; 2] = [2, 4];
+    /// A FIN was seen.
+    pub(crate) const FIN: [u16; 2] = [8, 16];
+    /// There are holes in this side's sequence space.
+    pub(crate) const HOLES: [u16; 2] = [32, 64];
+    /// Data that was not fully captured has not been acknowledged yet.
+    pub(crate) const CUT: [u16; 2] = [128, 256];
+    /// `Cold::handshake` is the time of the SYN.
+    pub(crate) const SYN_TIME: u16 = 512;
+    /// `Cold::handshake` is the RTT.
+    pub(crate) const RTT: u16 = 1024;
+    /// Closed on both sides or reset: in the linger class.
+    pub(crate) const CLOSED: u16 = 2048;
+    /// ... by a RST.
+    pub(crate) const RESET: u16 = 4096;
+    /// Seen from its middle: sequence numbers began without a SYN.
+    pub(crate) const PARTIAL: u16 = 8192;
+    /// In the index. (Not: free, or ended and not drained yet.)
+    pub(crate) const LIVE: u16 = 16384;
+
+    #[inline(always)]
+    pub(crate) const fn has(self, bits: u16) -> bool {
+        self.0 & bits != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&mut self, bits: u16) {
+        self.0 |= bits;
+    }
+
+    #[inline(always)]
+    pub(crate) fn clear(&mut self, bits: u16) {
+        self.0 &= !bits;
+    }
+}
+
+impl Flow {
+    pub(crate) fn new(key: FlowKey, tag: u32, start: Nanos, tick: u32) -> Flow {
+        let side = Side {
+            bytes: 0,
+            ip_bytes: 0,
+            payload_bytes: 0,
+            last: Nanos::ZERO,
+            first: Nanos::ZERO,
+            packets: 0,
+            acked: 0,
+            retransmitted: 0,
+            out_of_order: 0,
+            start_seq: 0,
+            spare: 0,
+        };
+        Flow {
+            hot: Hot {
+                key,
+                last_tick: tick,
+                next_seq: [0; 2],
+                seen: [0; 2],
+                tcp_flags: [TcpFlags(0); 2],
+                tcp: TcpState::default(),
+                flags: FlowFlags(FlowFlags::LIVE),
+            },
+            sides: [Side { spare: tag, ..side }, side],
+            cold: Cold {
+                link: Link::NONE,
+                start,
+                history: History::EMPTY,
+                handshake: Nanos::ZERO,
+                extra: NO_EXTRA,
+                control_seq: [0; 2],
+                rare: [[0; 2]; 3],
+            },
+        }
+    }
+
+    /// 0 or 1: the side that initiated.
+    #[inline(always)]
+    pub(crate) fn initiator(&self) -> usize {
+        usize::from(self.hot.flags.0 & FlowFlags::INITIATOR_HIGH)
+    }
+
+    #[inline]
+    pub(crate) fn tag(&self) -> u32 {
+        self.sides[0].spare
+    }
+
+    /// Time of the last packet of either side.
+    #[inline]
+    pub(crate) fn last(&self) -> Nanos {
+        self.sides[0].last.max(self.sides[1].last)
+    }
+
+    /// Time of the first packet that the current record counts.
+    pub(crate) fn record_start(&self) -> Nanos {
+        let [low, high] = &self.sides;
+        match (low.packets != 0, high.packets != 0) {
+            (true, true) => low.first.min(high.first),
+            (true, false) => low.first,
+            (false, true) => high.first,
+            (false, false) => self.cold.start,
+        }
+    }
+
+    /// Begins a further record of the same connection.
+    pub(crate) fn cut(&mut self) {
+        for side in &mut self.sides {
+            side.bytes = 0;
+            side.ip_bytes = 0;
+            side.payload_bytes = 0;
+            side.first = Nanos::ZERO;
+            side.packets = 0;
+            side.retransmitted = 0;
+            side.out_of_order = 0;
+        }
+        self.hot.tcp_flags = [TcpFlags(0); 2];
+    }
+
+    /// Keeps the VLAN ids of the first packet that has any.
+    #[inline]
+    pub(crate) fn set_vlans(&mut self, ids: [u16; 2], count: u8) {
+        let spare = &mut self.sides[1].spare;
+        if *spare == 0 {
+            let count = u32::from(count.min(2));
+            *spare = count << 24 | u32::from(ids[1] & 0xfff) << 12 | u32::from(ids[0] & 0xfff);
+        }
+    }
+
+    fn vlans(&self) -> ([u16; 2], usize) {
+        let spare = self.sides[1].spare;
+        let ids = [(spare & 0xfff) as u16, (spare >> 12 & 0xfff) as u16];
+        (ids, (spare >> 24) as usize)
+    }
+
+    /// Gives the record to `take`.
+    pub(crate) fn with_record<R>(
+        &self,
+        extra: Option<&Extra>,
+        end_reason: EndReason,
+        take: impl FnOnce(&FlowRecord<'_>) -> R,
+    ) -> R {
+        let initiator = self.initiator();
+        let (vlan_ids, vlan_count) = self.vlans();
+        let mut buffer = [0; CAPACITY];
+        let start = self.record_start();
+        let end = self
+            .sides
+            .iter()
+            .filter(|side| side.packets != 0)
+            .map(|side| side.last)
+            .max()
+            .unwrap_or(start);
+        take(&FlowRecord {
+            flow_id: self.flow_id(),
+            version: self.hot.key.version,
+            protocol: self.hot.key.protocol,
+            source: self.side(initiator, extra),
+            destination: self.side(1 - initiator, extra),
+            start,
+            end: end.max(start),
+            handshake_rtt: (self.hot.flags.has(FlowFlags::RTT)).then_some(self.cold.handshake),
+            fragments: extra.map_or(0, |extra| extra.fragments),
+            state: self.state(),
+            history: self.cold.history.text(&mut buffer),
+            vlans: vlan_ids.get(..vlan_count).unwrap_or(&[]),
+            tunnel: extra.and_then(|extra| extra.tunnel.as_ref()),
+            end_reason,
+        })
+    }
+
+    fn flow_id(&self) -> u64 {
+        // Numbering contexts is the caller's affair; the identity of a flow does not depend on it.
+        let key = FlowKey {
+            context: 0,
+            ..self.hot.key
+        };
+        let product = u128::from(HashSeed::FIXED.hash(&key) ^ 0x5851_f42d_4c95_7f2d)
+            * u128::from(self.cold.start.0 ^ 0xa076_1d64_78bd_642f);
+        (product as u64) ^ ((product >> 64) as u64)
+    }
+
+    fn side(&self, side: usize, extra: Option<&Extra>) -> FlowSide {
+        let counters = &self.sides[side];
+        let key = &self.hot.key;
+        let (address, port) = match side {
+            0 => (key.low, key.low_port),
+            _ => (key.high, key.high_port),
+        };
+        let high = extra.map_or(0, |extra| extra.packets_high[side]);
+        let packets = u64::from(high) << 32 | u64::from(counters.packets);
+        FlowSide {
+            address,
+            port,
+            packets,
+            bytes: counters.bytes,
+            ip_bytes: counters.ip_bytes,
+            payload_bytes: counters.payload_bytes,
+            tcp_flags: self.hot.tcp_flags[side],
+            retransmitted: u64::from(counters.retransmitted),
+            out_of_order: u64::from(counters.out_of_order),
+            first: counters.first,
+            last: if packets == 0 {
+                Nanos::ZERO
+            } else {
+                counters.last
+            },
+        }
+    }
+
+    fn state(&self) -> FlowState {
+        let initiator = self.initiator();
+        match self.hot.key.protocol {
+            tcp::PROTOCOL => tcp::conn_state(self),
+            UDP => {
+                // A side that sent nothing but damaged datagrams was not active.
+                let active = |side: usize| self.hot.seen[side] & tcp::seen::DATA != 0;
+                match (active(initiator), active(1 - initiator)) {
+                    (true, true) => FlowState::SF,
+                    (true, false) => FlowState::S0,
+                    (false, true) => FlowState::Shr,
+                    (false, false) => FlowState::Oth,
+                }
+            }
+            _ => FlowState::Oth,
+        }
+    }
+}
+
+/// UDP's protocol number.
+pub(crate) const UDP: u8 = 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_four_cache_lines() {
+        assert_eq!(size_of::<Flow>(), 256);
+        assert_eq!(size_of::<Hot>(), 64);
+        assert_eq!(size_of::<Side>(), 64);
+        assert_eq!(size_of::<Cold>(), 64);
+    }
+}

@@ -1,0 +1,132 @@
+//! Zeek's `history`, packed into 16 bytes.
+
+/// The letters, as their number in [`LETTERS`]. Upper case (added 0) is the initiator's, lower case
+/// (added 1) the responder's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Letter {
+    Syn = 2,
+    SynAck = 4,
+    Ack = 6,
+    Data = 8,
+    Fin = 10,
+    Rst = 12,
+    Checksum = 14,
+    Gap = 16,
+    Retransmission = 18,
+    ZeroWindow = 20,
+    Inconsistent = 22,
+    MultiFlag = 24,
+}
+
+/// Number of the mark for roles that were exchanged.
+const FLIPPED: u8 = 1;
+
+/// By number; 0 ends a history.
+const LETTERS: &[u8; 32] = b"\0^SsHhAaDdFfRrCcGgTtWwIiQq\0\0\0\0\0\0";
+
+/// Letters per word: twelve of five bits each.
+const PER_WORD: usize = 12;
+
+/// The most letters kept; later ones are dropped.
+pub(crate) const CAPACITY: usize = 2 * PER_WORD;
+
+/// A history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct History([u64; 2]);
+
+impl History {
+    pub(crate) const EMPTY: History = History([0; 2]);
+
+    pub(crate) fn push(&mut self, letter: Letter, from_initiator: bool) {
+        self.push_number(letter as u8 + u8::from(!from_initiator));
+    }
+
+    pub(crate) fn push_flipped(&mut self) {
+        self.push_number(FLIPPED);
+    }
+
+    fn push_number(&mut self, number: u8) {
+        for word in &mut self.0 {
+            let used = (u64::BITS - word.leading_zeros()).div_ceil(5);
+            if (used as usize) < PER_WORD {
+                *word |= u64::from(number) << (5 * used);
+                return;
+            }
+        }
+    }
+
+    /// As text, in `buffer`.
+    pub(crate) fn text<'a>(&self, buffer: &'a mut [u8; CAPACITY]) -> &'a str {
+        let mut len = 0;
+        for (to, letter) in buffer.iter_mut().zip(self.letters()) {
+            *to = letter;
+            len += 1;
+        }
+        core::str::from_utf8(buffer.get(..len).unwrap_or(&[])).unwrap_or("")
+    }
+
+    pub(crate) fn letters(&self) -> impl Iterator<Item = u8> {
+        let words = self.0;
+        (0..CAPACITY)
+            .map(move |i| (words[i / PER_WORD] >> (5 * (i % PER_WORD))) as usize & 31)
+            .take_while(|&number| number != 0)
+            .map(|number| LETTERS[number])
+    }
+
+    /// Whether the initiator sent a SYN and then a RST with nothing of its own between that shows
+    /// an established connection (Zeek's pattern `\^?S[^HAFGIQ]*R.*`).
+    pub(crate) fn is_syn_then_rst(&self) -> bool {
+        let mut letters = self.letters().skip_while(|&letter| letter == b'^');
+        if letters.next() != Some(b'S') {
+            return false;
+        }
+        letters
+            .find(|letter| b"RHAFGIQ".contains(letter))
+            .is_some_and(|letter| letter == b'R')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_and_unpacks() {
+        let mut history = History::default();
+        let mut buffer = [0; CAPACITY];
+        assert_eq!(history.text(&mut buffer), "");
+        history.push_flipped();
+        history.push(Letter::Syn, true);
+        history.push(Letter::SynAck, false);
+        history.push(Letter::MultiFlag, false);
+        assert_eq!(history.text(&mut buffer), "^Shq");
+        for _ in 0..40 {
+            history.push(Letter::Ack, true);
+        }
+        assert_eq!(history.text(&mut buffer), "^ShqAAAAAAAAAAAAAAAAAAAA");
+    }
+
+    #[test]
+    fn knows_half_open_scans() {
+        let of = |letters: &[(Letter, bool)]| {
+            let mut history = History::default();
+            for &(letter, from_initiator) in letters {
+                history.push(letter, from_initiator);
+            }
+            history.is_syn_then_rst()
+        };
+        assert!(of(&[(Letter::Syn, true), (Letter::Rst, true)]));
+        assert!(of(&[
+            (Letter::Syn, true),
+            (Letter::SynAck, false),
+            (Letter::Rst, true)
+        ]));
+        assert!(!of(&[
+            (Letter::Syn, true),
+            (Letter::Ack, true),
+            (Letter::Rst, true)
+        ]));
+        assert!(!of(&[(Letter::Rst, true)]));
+    }
+}

@@ -1,0 +1,817 @@
+//! What a TCP segment means for its flow: Zeek's endpoint states and history, retransmissions,
+//! gaps, the handshake, the end.
+//!
+//! # Retransmitted or out of order
+//! Per direction the highest sequence number and the last [`HOLES`] holes below it are kept. A
+//! segment with payload that lies wholly below the highest sequence number was *out of order* if
+//! it touches a hole (or lies before the first segment of a connection seen from its middle), else
+//! it was *retransmitted*. A segment that ends beyond the highest sequence number is neither.
+//! With more holes than are kept, the oldest is forgotten: what fills it later counts as
+//! retransmitted.
+//!
+//! # States
+//! Each side is inactive, SYN sent, SYN-ACK sent, partial (seen from the middle), established,
+//! closed (FIN sent) or reset; `conn_state` is a function of both, as in Zeek's
+//! `base/protocols/conn`. Where this differs from Zeek on purpose: a SYN in the middle of a
+//! simultaneous open does not start a new flow, and a RST outside the window changes the state but
+//! does not end the flow.
+
+use flowgauge_wire::{Decoded, TcpFlags};
+
+use crate::flow::{Extra, Flow, FlowFlags, GAPS, HOLES, ZERO_WINDOWS};
+use crate::history::Letter;
+use crate::packet_flow::PacketFlowFlags;
+use crate::record::FlowState;
+
+/// TCP's protocol number.
+pub(crate) const PROTOCOL: u8 = 6;
+
+/// Jumps of SYN or RST sequence numbers beyond this are not believed (1 MB, as Zeek).
+const FAR: i32 = 1 << 20;
+
+/// Holes this far below the last acknowledgement are forgotten.
+const FORGET: i32 = 1 << 16;
+
+/// Bits of `Hot::seen`: letters that a side adds to the history at most once, or looks at first.
+pub(crate) mod seen {
+    pub(crate) const SYN: u8 = 1;
+    pub(crate) const FIN: u8 = 2;
+    pub(crate) const RST: u8 = 4;
+    pub(crate) const INCONSISTENT: u8 = 8;
+    pub(crate) const DATA: u8 = 16;
+    pub(crate) const ACK: u8 = 32;
+    pub(crate) const MULTI_FLAG: u8 = 64;
+}
+
+/// State of one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Endpoint {
+    Inactive = 0,
+    SynSent = 1,
+    SynAckSent = 2,
+    Partial = 3,
+    Established = 4,
+    Closed = 5,
+    Reset = 6,
+}
+
+impl Endpoint {
+    const fn from_bits(bits: u16) -> Endpoint {
+        match bits & 7 {
+            1 => Endpoint::SynSent,
+            2 => Endpoint::SynAckSent,
+            3 => Endpoint::Partial,
+            4 => Endpoint::Established,
+            5 => Endpoint::Closed,
+            6 => Endpoint::Reset,
+            _ => Endpoint::Inactive,
+        }
+    }
+}
+
+/// Both sides' states and the ones before, three bits each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpState(u16);
+
+impl TcpState {
+    const BOTH_ESTABLISHED: u16 = 4 | 4 << 6;
+    const CURRENT: u16 = 7 | 7 << 6;
+
+    #[inline(always)]
+    pub(crate) const fn of(self, side: usize) -> Endpoint {
+        Endpoint::from_bits(self.0 >> (6 * side))
+    }
+
+    const fn before(self, side: usize) -> Endpoint {
+        Endpoint::from_bits(self.0 >> (6 * side + 3))
+    }
+
+    fn set(&mut self, side: usize, state: Endpoint) {
+        let current = self.of(side);
+        if current != state {
+            let shift = 6 * side;
+            let bits = state as u16 | (current as u16) << 3;
+            self.0 = self.0 & !(0x3f << shift) | bits << shift;
+        }
+    }
+
+    #[inline(always)]
+    const fn both_established(self) -> bool {
+        self.0 & Self::CURRENT == Self::BOTH_ESTABLISHED
+    }
+
+    /// Established, or closed from there.
+    fn is_clean(self, side: usize) -> bool {
+        match self.of(side) {
+            Endpoint::Established => true,
+            Endpoint::Closed => self.before(side) == Endpoint::Established,
+            _ => false,
+        }
+    }
+
+    /// Whether nothing more is expected: both sides closed, or one was reset.
+    pub(crate) fn is_over(self) -> bool {
+        let over = |side| matches!(self.of(side), Endpoint::Closed | Endpoint::Reset);
+        over(0) && over(1) || self.of(0) == Endpoint::Reset || self.of(1) == Endpoint::Reset
+    }
+}
+
+/// `a - b` in sequence space.
+#[inline(always)]
+pub(crate) const fn delta(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b) as i32
+}
+
+/// The next segment in order of an established connection, with nothing remarkable: the case that
+/// must be fast. Returns whether it was one and has been dealt with.
+#[inline(always)]
+pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
+    const REMARKABLE: u16 = FlowFlags::HOLES[0]
+        | FlowFlags::HOLES[1]
+        | FlowFlags::CUT[0]
+        | FlowFlags::CUT[1]
+        | FlowFlags::SYN_TIME;
+    const CONTROL: TcpFlags = TcpFlags(1 | 2 | 4);
+    let hot = &mut flow.hot;
+    let letter = if packet.payload_len != 0 {
+        seen::DATA
+    } else {
+        seen::ACK
+    };
+    let acked = &mut flow.sides[side].acked;
+    let plain = hot.tcp.both_established()
+        & !hot.flags.has(REMARKABLE)
+        & !packet.tcp_flags.intersects(CONTROL)
+        & packet.tcp_flags.contains(TcpFlags::ACK)
+        & (packet.window != 0)
+        & (hot.seen[side] & letter != 0)
+        & (packet.seq == hot.next_seq[side])
+        & (packet.payload_captured == packet.payload_len)
+        & (delta(packet.ack, *acked) >= 0)
+        & (delta(hot.next_seq[1 - side], packet.ack) >= 0);
+    if plain {
+        hot.next_seq[side] = packet.seq.wrapping_add(packet.payload_len);
+        *acked = packet.ack;
+    }
+    plain
+}
+
+/// Whether this SYN begins another connection with the five-tuple of `flow`.
+pub(crate) fn is_reuse(flow: &Flow, packet: &Decoded, side: usize) -> bool {
+    let initiator = flow.initiator();
+    let responder = 1 - initiator;
+    let state = flow.hot.tcp;
+    let over =
+        state.of(0) as u8 >= Endpoint::Closed as u8 && state.of(1) as u8 >= Endpoint::Closed as u8;
+    if packet.tcp_flags.contains(TcpFlags::ACK) {
+        // Answers begin something only where nothing but answers was seen.
+        return state.of(initiator) == Endpoint::Inactive
+            && state.of(responder) != Endpoint::Inactive
+            && side == responder
+            && (over || packet.seq != flow.sides[responder].start_seq);
+    }
+    if over {
+        return true;
+    }
+    if packet.seq == flow.sides[side].start_seq && state.of(side) != Endpoint::Inactive {
+        return false;
+    }
+    if side == responder && state.of(responder) == Endpoint::Inactive {
+        // The other half of a simultaneous open, or the SYN that a SYN-ACK overtook.
+        return !matches!(
+            state.of(initiator),
+            Endpoint::SynSent | Endpoint::SynAckSent
+        );
+    }
+    if side == initiator && state.of(initiator) == Endpoint::Inactive {
+        // The SYN of a connection whose SYN-ACK was captured first.
+        return packet.seq != flow.sides[initiator].start_seq;
+    }
+    true
+}
+
+/// What a segment is, in short.
+struct Segment {
+    side: usize,
+    from_initiator: bool,
+    syn: bool,
+    fin: bool,
+    rst: bool,
+    ack: bool,
+    seq: u32,
+    /// One past it, SYN and FIN counted.
+    end: u32,
+    len: u32,
+}
+
+/// Updates the flow's TCP state by a segment. The caller provides `extra` where [`needs_extra`]
+/// asks for it, or where the flow has one.
+pub(crate) fn segment(
+    flow: &mut Flow,
+    extra: Option<&mut Extra>,
+    packet: &Decoded,
+    side: usize,
+    result: &mut PacketFlowFlags,
+) {
+    let flags = packet.tcp_flags;
+    let (syn, fin, rst) = (
+        flags.contains(TcpFlags::SYN),
+        flags.contains(TcpFlags::FIN),
+        flags.contains(TcpFlags::RST),
+    );
+    // The payload of a RST is a message to people, not part of the stream.
+    let stream_len = if rst { 0 } else { packet.payload_len };
+    let segment = Segment {
+        side,
+        from_initiator: side == flow.initiator(),
+        syn,
+        fin,
+        rst,
+        ack: flags.contains(TcpFlags::ACK),
+        seq: packet.seq,
+        end: packet
+            .seq
+            .wrapping_add(stream_len)
+            .wrapping_add(u32::from(syn) + u32::from(fin)),
+        len: packet.payload_len,
+    };
+    let was_over = flow.hot.tcp.is_over();
+    if was_over {
+        result.insert(PacketFlowFlags::AFTER_CLOSE);
+    }
+    if rst && is_plausible_rst(flow, &segment, packet.ack) {
+        result.insert(PacketFlowFlags::RST_VALID);
+    }
+    begin_side(flow, &segment);
+    add_history(flow, &segment);
+    zero_window(flow, &segment, packet.window);
+    handshake(flow, &segment, packet);
+    if fin {
+        flow.hot.flags.set(FlowFlags::FIN[side]);
+    }
+    let mut extra = extra;
+    if segment.ack
+        && !rst
+        && let Some(extra) = extra.as_deref_mut()
+    {
+        acknowledged_holes(flow, extra, side, packet.ack);
+    }
+    let previous_ack = take_ack(flow, &segment, packet.ack);
+    sequence(flow, extra, &segment, packet);
+    step(flow, &segment);
+    if let Some((old, new)) = previous_ack {
+        gaps(flow, &segment, old, new);
+    }
+    close(flow, &segment, *result, was_over, result);
+}
+
+/// Whether this segment will have to remember a hole.
+#[inline]
+pub(crate) fn needs_extra(flow: &Flow, packet: &Decoded, side: usize) -> bool {
+    let beyond = delta(packet.seq, flow.hot.next_seq[side]);
+    let before = delta(packet.seq, flow.sides[side].start_seq);
+    packet.payload_len != 0
+        && flow.hot.tcp.of(side) != Endpoint::Inactive
+        && (beyond > 0 || (before < 0 && !flow.hot.flags.has(FlowFlags::SYN[side])))
+}
+
+/// Sets the sequence numbers of a side that sends for the first time, or again with a SYN.
+fn begin_side(flow: &mut Flow, segment: &Segment) {
+    let side = segment.side;
+    let state = flow.hot.tcp.of(side);
+    let begin = match state {
+        Endpoint::Inactive => true,
+        Endpoint::SynSent | Endpoint::SynAckSent => {
+            segment.syn && segment.seq != flow.sides[side].start_seq
+        }
+        Endpoint::Established | Endpoint::Partial => segment.syn,
+        Endpoint::Reset => segment.syn && flow.hot.tcp.before(side) == Endpoint::Inactive,
+        Endpoint::Closed => false,
+    };
+    if state == Endpoint::Inactive {
+        let partial = if segment.from_initiator {
+            !segment.syn || segment.ack
+        } else {
+            !segment.syn
+        };
+        if partial {
+            flow.hot.flags.set(FlowFlags::PARTIAL);
+        }
+    }
+    if !begin {
+        return;
+    }
+    if segment.syn {
+        flow.hot.flags.set(FlowFlags::SYN[side]);
+        flow.sides[side].start_seq = segment.seq;
+        flow.hot.next_seq[side] = segment.end;
+        flow.sides[1 - side].acked = segment.seq;
+    } else {
+        let before = segment.seq.wrapping_sub(1);
+        flow.sides[side].start_seq = before;
+        flow.hot.next_seq[side] = segment.seq;
+        flow.sides[1 - side].acked = before;
+    }
+}
+
+fn add_history(flow: &mut Flow, segment: &Segment) {
+    let Segment {
+        side,
+        from_initiator: from,
+        syn,
+        fin,
+        rst,
+        ..
+    } = *segment;
+    let seen = flow.hot.seen[side];
+    let mut once = |bit: u8, letter: Letter| {
+        if seen & bit == 0 {
+            flow.hot.seen[side] |= bit;
+            flow.cold.history.push(letter, from);
+            true
+        } else {
+            false
+        }
+    };
+    match u8::from(syn) + u8::from(fin) + u8::from(rst) {
+        0 if segment.len > 0 => {
+            once(seen::DATA, Letter::Data);
+        }
+        0 if segment.ack => {
+            once(seen::ACK, Letter::Ack);
+        }
+        0 => {}
+        1 if syn => {
+            let letter = if segment.ack {
+                Letter::SynAck
+            } else {
+                Letter::Syn
+            };
+            // A SYN with another number begins its side anew, so its place in it is always the
+            // same, and a repeated one adds nothing.
+            once(seen::SYN, letter);
+        }
+        1 => {
+            let (bit, letter, at) = if fin {
+                (seen::FIN, Letter::Fin, segment.end)
+            } else {
+                (seen::RST, Letter::Rst, segment.seq)
+            };
+            if !once(bit, letter) && at != flow.cold.control_seq[side] {
+                flow.cold.history.push(letter, from);
+            }
+            flow.cold.control_seq[side] = at;
+        }
+        _ if fin && rst => {
+            once(seen::INCONSISTENT, Letter::Inconsistent);
+        }
+        _ => {
+            once(seen::MULTI_FLAG, Letter::MultiFlag);
+        }
+    }
+}
+
+/// Whether a letter that is repeated on a logarithmic scale is due at this count.
+pub(crate) fn is_power_of_ten(count: u32) -> bool {
+    matches!(
+        count,
+        1 | 10
+            | 100
+            | 1000
+            | 10_000
+            | 100_000
+            | 1_000_000
+            | 10_000_000
+            | 100_000_000
+            | 1_000_000_000
+    )
+}
+
+/// Counts something rare, and adds its letter at 1, 10, 100, ... of them.
+pub(crate) fn count_rare(flow: &mut Flow, row: usize, side: usize, letter: Letter) {
+    let from_initiator = side == flow.initiator();
+    let count = &mut flow.cold.rare[row][side];
+    if *count == u16::MAX {
+        return;
+    }
+    *count += 1;
+    if is_power_of_ten(u32::from(*count)) {
+        flow.cold.history.push(letter, from_initiator);
+    }
+}
+
+fn zero_window(flow: &mut Flow, segment: &Segment, window: u16) {
+    let side = segment.side;
+    if window == 0
+        && !segment.rst
+        && flow.hot.tcp.of(1 - side) != Endpoint::Closed
+        && flow.hot.tcp.of(side) != Endpoint::Reset
+    {
+        count_rare(flow, ZERO_WINDOWS, side, Letter::ZeroWindow);
+    }
+}
+
+fn handshake(flow: &mut Flow, segment: &Segment, packet: &Decoded) {
+    if !segment.from_initiator || flow.hot.flags.has(FlowFlags::RTT) {
+        return;
+    }
+    let responder = 1 - segment.side;
+    if segment.syn && !segment.ack && !flow.hot.flags.has(FlowFlags::SYN[responder]) {
+        // The last SYN before the answer: the one that was answered, as far as can be known.
+        flow.cold.handshake = packet.time;
+        flow.hot.flags.set(FlowFlags::SYN_TIME);
+    } else if segment.ack
+        && !segment.syn
+        && flow.hot.flags.has(FlowFlags::SYN_TIME)
+        && flow.hot.flags.has(FlowFlags::SYN[responder])
+    {
+        flow.hot.flags.clear(FlowFlags::SYN_TIME);
+        if !segment.rst && delta(packet.ack, flow.sides[responder].start_seq) >= 1 {
+            flow.hot.flags.set(FlowFlags::RTT);
+            flow.cold.handshake = packet.time - flow.cold.handshake;
+        }
+    }
+}
+
+/// Takes the acknowledgement number; returns the one before and the new one where it advanced.
+fn take_ack(flow: &mut Flow, segment: &Segment, ack: u32) -> Option<(u32, u32)> {
+    let side = segment.side;
+    let peer = 1 - side;
+    if !segment.ack {
+        return None;
+    }
+    if flow.hot.tcp.of(peer) == Endpoint::Inactive {
+        // Numbers for the side that has not been seen, as if there had been a SYN.
+        let before = ack.wrapping_sub(1);
+        flow.sides[peer].start_seq = before;
+        flow.hot.next_seq[peer] = before;
+        flow.sides[side].acked = before;
+        return None;
+    }
+    let old = flow.sides[side].acked;
+    let advance = delta(ack, old);
+    // Acknowledgements in RSTs are not to be trusted, and a zero far away is a broken stack's.
+    if segment.rst || advance <= 0 || (ack == 0 && advance > FAR) {
+        return None;
+    }
+    flow.sides[side].acked = ack;
+    Some((old, ack))
+}
+
+/// Moves the highest sequence number on, or finds out why it does not move.
+fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packet: &Decoded) {
+    let side = segment.side;
+    let next = flow.hot.next_seq[side];
+    let advance = delta(segment.end, next);
+    if (segment.syn || segment.rst) && !(-FAR..=FAR).contains(&advance) {
+        return;
+    }
+    let is_first_fin = segment.fin && next == flow.sides[side].start_seq.wrapping_add(1);
+    if !is_first_fin {
+        if flow.hot.tcp.of(side) == Endpoint::Reset {
+            return;
+        }
+        if advance <= 0 {
+            if segment.len > 0 {
+                repeated(flow, extra, segment);
+            }
+            return;
+        }
+    }
+    flow.hot.next_seq[side] = segment.end;
+    if segment.len == 0 || segment.rst {
+        return;
+    }
+    if packet.payload_captured < packet.payload_len {
+        flow.hot.flags.set(FlowFlags::CUT[side]);
+    }
+    let Some(extra) = extra else { return };
+    let holes = &mut extra.holes[side];
+    if delta(segment.seq, next) > 0 {
+        remember_hole(holes, next, segment.seq);
+        flow.hot.flags.set(FlowFlags::HOLES[side]);
+    } else if flow.hot.flags.has(FlowFlags::HOLES[side]) {
+        fill_holes(holes, segment.seq, segment.end);
+        forget_holes(flow, extra, side);
+    }
+}
+
+/// A segment with payload that ends at or below the highest sequence number.
+fn repeated(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment) {
+    let side = segment.side;
+    let start = flow.sides[side].start_seq.wrapping_add(1);
+    let mut late = false;
+    if let Some(extra) = extra {
+        let holes = &mut extra.holes[side];
+        if flow.hot.flags.has(FlowFlags::HOLES[side]) {
+            late = fill_holes(holes, segment.seq, segment.end);
+        }
+        if !flow.hot.flags.has(FlowFlags::SYN[side]) && delta(segment.end, start) <= 0 {
+            // Before the first segment seen of a connection that was seen from its middle.
+            late = true;
+            flow.sides[side].start_seq = segment.seq.wrapping_sub(1);
+            if segment.end != start {
+                remember_hole(holes, segment.end, start);
+                holes.sort_by_key(|&(from, _)| delta(from, segment.seq));
+                flow.hot.flags.set(FlowFlags::HOLES[side]);
+            }
+        }
+        if flow.hot.flags.has(FlowFlags::HOLES[side]) {
+            forget_holes(flow, extra, side);
+        }
+    }
+    let counters = &mut flow.sides[side];
+    if late {
+        counters.out_of_order = counters.out_of_order.saturating_add(1);
+    } else {
+        counters.retransmitted = counters.retransmitted.saturating_add(1);
+    }
+    let count = counters.out_of_order.saturating_add(counters.retransmitted);
+    if is_power_of_ten(count) {
+        flow.cold
+            .history
+            .push(Letter::Retransmission, segment.from_initiator);
+    }
+}
+
+type Holes = [(u32, u32); HOLES];
+
+/// Adds a hole behind the others; with all places taken the oldest is forgotten.
+fn remember_hole(holes: &mut Holes, from: u32, to: u32) {
+    let free = holes.iter().position(|&(from, to)| from == to);
+    if free.is_none() {
+        holes.rotate_left(1);
+    }
+    holes[free.unwrap_or(HOLES - 1)] = (from, to);
+}
+
+/// Takes `[from, to)` out of the holes; returns whether it touched one.
+fn fill_holes(holes: &mut Holes, from: u32, to: u32) -> bool {
+    let mut touched = false;
+    let mut split = None;
+    for hole in holes.iter_mut() {
+        let (start, end) = *hole;
+        if start == end || delta(to, start) <= 0 || delta(end, from) <= 0 {
+            continue;
+        }
+        touched = true;
+        let left = delta(from, start) > 0;
+        let right = delta(end, to) > 0;
+        *hole = match (left, right) {
+            (false, false) => (0, 0),
+            (true, false) => (start, from),
+            (false, true) => (to, end),
+            (true, true) => {
+                split = Some((to, end));
+                (start, from)
+            }
+        };
+    }
+    if let Some((start, end)) = split {
+        remember_hole(holes, start, end);
+    }
+    touched
+}
+
+/// Drops holes that are long acknowledged, and the flag when none is left.
+fn forget_holes(flow: &mut Flow, extra: &mut Extra, side: usize) {
+    let acked = flow.sides[1 - side].acked;
+    let mut any = false;
+    for hole in &mut extra.holes[side] {
+        if hole.0 != hole.1 && delta(acked, hole.1) > FORGET {
+            *hole = (0, 0);
+        }
+        any |= hole.0 != hole.1;
+    }
+    if !any {
+        flow.hot.flags.clear(FlowFlags::HOLES[side]);
+    }
+}
+
+/// After the state machine has seen the segment: does its acknowledgement, which went from `old`
+/// to `new`, cover bytes of the other side that were never captured?
+fn gaps(flow: &mut Flow, segment: &Segment, old: u32, new: u32) {
+    let peer = 1 - segment.side;
+    if !flow.hot.tcp.is_clean(0) || !flow.hot.tcp.is_clean(1) {
+        return;
+    }
+    let next = flow.hot.next_seq[peer];
+    let fin = flow.hot.flags.has(FlowFlags::FIN[peer]);
+    let mut gap = delta(new, next) > 0 && !fin;
+    if flow.hot.flags.has(FlowFlags::CUT[peer]) {
+        flow.hot.flags.clear(FlowFlags::CUT[peer]);
+        gap = true;
+    }
+    if gap && !(flow.hot.flags.has(FlowFlags::PARTIAL) && delta(new, old) <= 2) {
+        count_rare(flow, GAPS, peer, Letter::Gap);
+    }
+}
+
+/// Counts the holes of the other side that an acknowledgement from `old` to `new` covers.
+fn acknowledged_holes(flow: &mut Flow, extra: &mut Extra, side: usize, ack: u32) {
+    let peer = 1 - side;
+    let old = flow.sides[side].acked;
+    if !flow.hot.flags.has(FlowFlags::HOLES[peer]) || delta(ack, old) <= 0 {
+        return;
+    }
+    let clean = flow.hot.tcp.is_clean(0) && flow.hot.tcp.is_clean(1);
+    for at in 0..HOLES {
+        let (from, to) = extra.holes[peer][at];
+        if from != to && clean && delta(ack, from) > 0 && delta(to, old) > 0 {
+            count_rare(flow, GAPS, peer, Letter::Gap);
+        }
+    }
+    forget_holes(flow, extra, peer);
+}
+
+/// The state machine.
+fn step(flow: &mut Flow, segment: &Segment) {
+    match flow.hot.tcp.of(segment.side) {
+        Endpoint::Inactive => from_inactive(flow, segment),
+        Endpoint::SynSent | Endpoint::SynAckSent => {
+            if segment.fin {
+                flow.hot.tcp.set(segment.side, Endpoint::Closed);
+            }
+            if segment.rst {
+                flow.hot.tcp.set(segment.side, Endpoint::Reset);
+            }
+        }
+        Endpoint::Established | Endpoint::Partial => from_established(flow, segment),
+        Endpoint::Closed => {
+            // A RST after both sides' FINs is how some stacks say goodbye.
+            if segment.rst && flow.hot.tcp.of(1 - segment.side) != Endpoint::Closed {
+                flow.hot.tcp.set(segment.side, Endpoint::Reset);
+            }
+        }
+        Endpoint::Reset => {}
+    }
+}
+
+fn from_inactive(flow: &mut Flow, segment: &Segment) {
+    let side = segment.side;
+    let peer = 1 - side;
+    let tcp = &mut flow.hot.tcp;
+    if segment.syn {
+        if segment.from_initiator {
+            // Where the SYN-ACK was captured first, this completes the picture.
+            let state = match (segment.ack, tcp.of(peer)) {
+                (true, _) => Endpoint::SynAckSent,
+                (false, Endpoint::Established) => Endpoint::Established,
+                (false, _) => Endpoint::SynSent,
+            };
+            tcp.set(side, state);
+        } else {
+            match tcp.of(peer) {
+                Endpoint::SynAckSent
+                    if !segment.ack && segment.seq == flow.sides[side].start_seq =>
+                {
+                    // SYN and SYN-ACK were captured in the wrong order.
+                    flow.hot.flags.0 ^= FlowFlags::INITIATOR_HIGH;
+                    flow.hot.flags.clear(FlowFlags::PARTIAL);
+                    flow.cold.history.push_flipped();
+                    tcp.set(peer, Endpoint::Established);
+                }
+                Endpoint::SynSent => tcp.set(peer, Endpoint::Established),
+                _ => {}
+            }
+            tcp.set(side, Endpoint::Established);
+        }
+    }
+    if segment.fin {
+        tcp.set(side, Endpoint::Closed);
+    }
+    if segment.rst {
+        tcp.set(side, Endpoint::Reset);
+    }
+    if tcp.of(side) != Endpoint::Inactive {
+        return;
+    }
+    if !segment.from_initiator && segment.len == 0 && tcp.of(peer) == Endpoint::SynSent {
+        // Some stacks acknowledge a SYN before they answer it with their own.
+    } else if segment.ack && tcp.of(peer) == Endpoint::Established {
+        // Everything but the initiator's SYN was captured.
+        tcp.set(side, Endpoint::Established);
+        flow.hot.flags.clear(FlowFlags::PARTIAL);
+    } else {
+        tcp.set(side, Endpoint::Partial);
+    }
+}
+
+fn from_established(flow: &mut Flow, segment: &Segment) {
+    let side = segment.side;
+    let peer = 1 - side;
+    let tcp = &mut flow.hot.tcp;
+    if segment.syn
+        && !segment.ack
+        && tcp.of(side) == Endpoint::Partial
+        && tcp.of(peer) == Endpoint::Inactive
+    {
+        tcp.set(side, Endpoint::SynSent);
+    }
+    if segment.fin && !segment.rst {
+        tcp.set(side, Endpoint::Closed);
+        if tcp.of(peer) == Endpoint::Reset && tcp.before(peer) == Endpoint::Closed {
+            // FIN, then RST, then the other side's FIN: it closed normally after all.
+            tcp.set(peer, Endpoint::Closed);
+        }
+    }
+    if segment.rst {
+        tcp.set(side, Endpoint::Reset);
+    }
+}
+
+/// Whether a RST fits: at what the receiver expects or within a window's reach of it (RFC 5961,
+/// section 3), or in answer to a SYN it acknowledges (RFC 9293, section 3.10.7.3).
+fn is_plausible_rst(flow: &Flow, segment: &Segment, ack: u32) -> bool {
+    let side = segment.side;
+    let peer = 1 - side;
+    match (flow.hot.tcp.of(side), flow.hot.tcp.of(peer)) {
+        (Endpoint::Inactive, Endpoint::SynSent) => {
+            !segment.ack || delta(ack, flow.hot.next_seq[peer]) <= 0
+        }
+        (Endpoint::Inactive, _) => true,
+        _ => {
+            // What the receiver acknowledged last, or everything sent where it was not seen to.
+            let expected = match flow.hot.tcp.of(peer) {
+                Endpoint::Inactive => flow.hot.next_seq[side],
+                _ => flow.sides[peer].acked,
+            };
+            (-1..=FAR).contains(&delta(segment.seq, expected))
+        }
+    }
+}
+
+/// Decides whether the connection is over with this segment.
+fn close(
+    flow: &mut Flow,
+    segment: &Segment,
+    facts: PacketFlowFlags,
+    was_over: bool,
+    result: &mut PacketFlowFlags,
+) {
+    if !(segment.fin || segment.rst) || flow.hot.flags.has(FlowFlags::CLOSED) {
+        return;
+    }
+    let tcp = flow.hot.tcp;
+    let reset = segment.rst
+        && facts.contains(PacketFlowFlags::RST_VALID)
+        && tcp.of(segment.side) == Endpoint::Reset;
+    let both = [0, 1]
+        .iter()
+        .all(|&side| matches!(tcp.of(side), Endpoint::Closed | Endpoint::Reset));
+    // A FIN where only one direction can be seen: nobody else will close it.
+    let alone = segment.fin && tcp.of(1 - segment.side) == Endpoint::Inactive;
+    if reset || both || alone {
+        flow.hot.flags.set(FlowFlags::CLOSED);
+        if reset {
+            flow.hot.flags.set(FlowFlags::RESET);
+        }
+        if !was_over && !alone {
+            result.insert(PacketFlowFlags::CLOSES);
+        }
+    }
+}
+
+/// Bytes of stream this side sent, by its sequence numbers.
+fn stream_size(flow: &Flow, side: usize) -> u32 {
+    let start = flow.sides[side].start_seq;
+    let sent = delta(flow.hot.next_seq[side], start).max(delta(flow.sides[1 - side].acked, start));
+    let fin = i32::from(flow.hot.flags.has(FlowFlags::FIN[side]));
+    (sent - 1 - fin).max(0) as u32
+}
+
+/// Zeek's `conn_state`.
+pub(crate) fn conn_state(flow: &Flow) -> FlowState {
+    let initiator = flow.initiator();
+    let responder = 1 - initiator;
+    let tcp = flow.hot.tcp;
+    let (from, to) = (tcp.of(initiator), tcp.of(responder));
+    let quiet = |state| matches!(state, Endpoint::Inactive | Endpoint::Partial);
+    match (from, to) {
+        (Endpoint::SynSent | Endpoint::SynAckSent, Endpoint::Reset) => FlowState::Rej,
+        (Endpoint::Reset, Endpoint::Reset)
+            if stream_size(flow, initiator) == 0 && stream_size(flow, responder) == 0 =>
+        {
+            FlowState::Rej
+        }
+        (from, Endpoint::Reset) if quiet(from) => FlowState::Rstrh,
+        (_, Endpoint::Reset) => FlowState::Rstr,
+        (Endpoint::Reset, to) if quiet(to) => {
+            if flow.cold.history.is_syn_then_rst() {
+                FlowState::Rstos0
+            } else {
+                FlowState::Oth
+            }
+        }
+        (Endpoint::Reset, _) => FlowState::Rsto,
+        (Endpoint::Closed, Endpoint::Closed) => FlowState::SF,
+        (Endpoint::Closed, to) if quiet(to) => FlowState::Sh,
+        (Endpoint::Closed, _) => FlowState::S2,
+        (from, Endpoint::Closed) if quiet(from) => FlowState::Shr,
+        (_, Endpoint::Closed) => FlowState::S3,
+        (Endpoint::SynSent, Endpoint::Inactive) => FlowState::S0,
+        (Endpoint::Established, Endpoint::Established) => FlowState::S1,
+        _ => FlowState::Oth,
+    }
+}

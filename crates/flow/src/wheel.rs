@@ -1,0 +1,198 @@
+//! Idle timeouts without work per packet.
+//!
+//! A packet only writes the current tick into its flow. Each timeout class has a ring of buckets,
+//! one per tick; a flow hangs in the bucket of the tick at which it was *last looked at*. When a
+//! bucket's ticks have been idle for the timeout, its flows are looked at again: those seen since
+//! go to the bucket of the tick at which they were last seen, the others have ended. So a flow is
+//! touched once per timeout, however many packets it has. The buckets are doubly linked lists
+//! through the flows themselves; there is nothing to allocate.
+//!
+//! The oldest bucket also tells, to one tick, which flow has been idle longest.
+
+/// Nanoseconds per tick as a power of two: 1.07 s, and a tick number fits 32 bits for 146 years.
+pub(crate) const TICK_SHIFT: u32 = 30;
+
+/// No flow.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Set in a link to the previous flow that is the bucket itself.
+const IS_BUCKET: u32 = 1 << 31;
+
+/// A flow's place in its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) next: u32,
+    pub(crate) previous: u32,
+}
+
+impl Link {
+    pub(crate) const NONE: Link = Link {
+        next: NONE,
+        previous: NONE,
+    };
+}
+
+/// Where links are kept.
+pub(crate) trait Links {
+    /// The link of a flow.
+    fn link(&mut self, id: u32) -> &mut Link;
+}
+
+/// Flows with the same timeout, by when they were last looked at.
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    /// First flow of each bucket.
+    heads: Vec<u32>,
+    /// Ticks per bucket as a power of two.
+    shift: u32,
+    /// Ticks after which the timeout is over for certain: two more than its whole ticks, because
+    /// both ends of the interval lie somewhere within theirs.
+    timeout: u64,
+    /// No flow hangs in a bucket before this one (in ticks >> shift, not wrapped).
+    oldest: u64,
+    flows: u32,
+}
+
+impl Wheel {
+    /// A wheel for a timeout in nanoseconds.
+    pub(crate) fn new(timeout_ns: u64) -> Wheel {
+        let timeout = (timeout_ns >> TICK_SHIFT) + 2;
+        // At most 1024 buckets, whatever the timeout.
+        let shift = (u64::BITS - (timeout >> 9).leading_zeros()).min(31);
+        let buckets = ((timeout >> shift) + 3).next_power_of_two();
+        Wheel {
+            heads: vec![NONE; buckets as usize],
+            shift,
+            timeout,
+            oldest: 0,
+            flows: 0,
+        }
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.flows == 0
+    }
+
+    fn mask(&self) -> u64 {
+        self.heads.len() as u64 - 1
+    }
+
+    /// Hangs a flow into the bucket of `tick`.
+    pub(crate) fn insert(&mut self, links: &mut impl Links, id: u32, tick: u32) {
+        let mut bucket = u64::from(tick) >> self.shift;
+        if self.flows == 0 {
+            self.oldest = bucket;
+        }
+        // Never behind what has been looked at already, never a whole turn ahead.
+        bucket = bucket.clamp(self.oldest, self.oldest + self.mask());
+        let at = (bucket & self.mask()) as usize;
+        let first = self.heads[at];
+        *links.link(id) = Link {
+            next: first,
+            previous: at as u32 | IS_BUCKET,
+        };
+        if first != NONE {
+            links.link(first).previous = id;
+        }
+        self.heads[at] = id;
+        self.flows += 1;
+    }
+
+    /// Takes a flow out.
+    pub(crate) fn remove(&mut self, links: &mut impl Links, id: u32) {
+        let link = *links.link(id);
+        if link == Link::NONE {
+            return;
+        }
+        if link.previous & IS_BUCKET != 0 {
+            if let Some(head) = self.heads.get_mut((link.previous & !IS_BUCKET) as usize) {
+                *head = link.next;
+            }
+        } else {
+            links.link(link.previous).next = link.next;
+        }
+        if link.next != NONE {
+            links.link(link.next).previous = link.previous;
+        }
+        *links.link(id) = Link::NONE;
+        self.flows -= 1;
+    }
+
+    /// The first flow of the oldest bucket and that bucket's last tick, without taking it out.
+    pub(crate) fn oldest(&mut self) -> Option<(u32, u32)> {
+        if self.flows == 0 {
+            return None;
+        }
+        for _ in 0..self.heads.len() {
+            let id = self.heads[(self.oldest & self.mask()) as usize];
+            if id != NONE {
+                let last_tick = ((self.oldest + 1) << self.shift) - 1;
+                return Some((id, last_tick.min(u64::from(u32::MAX)) as u32));
+            }
+            self.oldest += 1;
+        }
+        None
+    }
+
+    /// The first flow that has to be looked at by now: its bucket is older than the timeout.
+    pub(crate) fn due(&mut self, now: u32) -> Option<u32> {
+        let (id, last_tick) = self.oldest()?;
+        self.is_due(last_tick, now).then_some(id)
+    }
+
+    /// Whether a flow last seen at `last_tick` has timed out for certain.
+    pub(crate) fn is_due(&self, last_tick: u32, now: u32) -> bool {
+        u64::from(last_tick) + self.timeout <= u64::from(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Links for Vec<Link> {
+        fn link(&mut self, id: u32) -> &mut Link {
+            &mut self[id as usize]
+        }
+    }
+
+    #[test]
+    fn gives_out_by_age() {
+        for timeout_s in [1, 5, 300, 86_400, 10_000_000] {
+            let mut links = vec![Link::NONE; 100];
+            let mut wheel = Wheel::new(timeout_s * 1_000_000_000);
+            assert!(wheel.heads.len() <= 1024);
+            for id in 0..100 {
+                wheel.insert(&mut links, id, 1000 + id / 20);
+            }
+            wheel.remove(&mut links, 5);
+            let limit = 1000 + wheel.timeout as u32 + (2 << wheel.shift) + 10;
+            let mut seen = Vec::new();
+            for now in 1000..limit {
+                while let Some(id) = wheel.due(now) {
+                    assert!(u64::from(now) >= u64::from(1000 + id / 20) + wheel.timeout);
+                    wheel.remove(&mut links, id);
+                    seen.push(id);
+                }
+            }
+            assert_eq!(seen.len(), 99);
+            assert!(wheel.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_removed_middle_flow_leaves_the_list_whole() {
+        let mut links = vec![Link::NONE; 3];
+        let mut wheel = Wheel::new(30_000_000_000);
+        for id in 0..3 {
+            wheel.insert(&mut links, id, 7);
+        }
+        wheel.remove(&mut links, 1);
+        assert_eq!(wheel.oldest().map(|(id, _)| id), Some(2));
+        wheel.remove(&mut links, 2);
+        assert_eq!(wheel.oldest().map(|(id, _)| id), Some(0));
+        wheel.remove(&mut links, 0);
+        assert_eq!(wheel.oldest(), None);
+    }
+}
