@@ -223,6 +223,8 @@ pub enum TunnelKind {
     Teredo,
     /// ERSPAN over GRE; `id` is the session.
     Erspan,
+    /// AYIYA.
+    Ayiya,
 }
 
 impl TunnelKind {
@@ -237,6 +239,7 @@ impl TunnelKind {
             TunnelKind::GtpU => "gtpu",
             TunnelKind::Teredo => "teredo",
             TunnelKind::Erspan => "erspan",
+            TunnelKind::Ayiya => "ayiya",
         }
     }
 }

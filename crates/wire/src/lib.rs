@@ -4,6 +4,8 @@
 //! `unsafe`. Malformed input never panics: it yields a [`Decoded`] with its [`Problem`] set.
 #![forbid(unsafe_code)]
 
+pub mod checksum;
+pub mod community_id;
 pub mod decode;
 pub mod decoded;
 pub mod key;
@@ -12,6 +14,8 @@ pub mod link;
 pub mod packet;
 pub mod time;
 
+pub use checksum::{Checksum, ChecksumVerdict, verify_transport};
+pub use community_id::{CommunityId, community_id_hash};
 pub use decode::{DatagramOrigin, DecodeOptions, Decoder, FragmentInfo, fragment_info, hash_batch};
 pub use decoded::{DecodeFlags, Decoded, DecodedBatch, Problem, TcpFlags, Tunnel, TunnelKind};
 pub use key::{Address, Direction, FlowKey, HashSeed};

@@ -1,6 +1,7 @@
 //! Ethernet II, 802.3 with LLC and SNAP, and what their type field announces.
 
 use super::walk::{Next, Walk};
+use super::{ppp, shim};
 use crate::decoded::Problem;
 
 /// IPv4.
@@ -53,6 +54,15 @@ pub(super) fn ethertype(walk: &mut Walk<'_, '_>, ethertype: u16) -> Option<Next>
             walk.vlan_tag(u16::from_be_bytes([tag[0], tag[1]]));
             type_or_length(walk, u16::from_be_bytes([tag[2], tag[3]]))
         }
+        shim::MPLS | 0x8848 => shim::mpls(walk),
+        0x8864 => ppp::pppoe(walk),
+        0x880b => Some(Next::Ppp),
+        // Transparent Ethernet bridging.
+        0x6558 => Some(Next::Ethernet),
+        0x88e7 => shim::backbone(walk),
+        shim::NSH => shim::service_header(walk),
+        0x892f | 0x8926 => shim::tag(walk),
+        0x8903 => shim::fabric_path(walk),
         _ => walk.stop(Problem::NotIp),
     }
 }

@@ -21,10 +21,15 @@ mod fragment;
 mod ipv4;
 mod ipv6;
 mod link;
+mod ppp;
+mod shim;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod tunnel;
+mod udp_tunnel;
 mod walk;
+mod wireless;
 
 pub use fragment::{FragmentInfo, fragment_info};
 
@@ -130,7 +135,6 @@ impl Decoder {
             let index = index as u16;
             if descriptor.link == LinkType::ETHERNET
                 && !descriptor.flags.contains(PacketFlags::VLAN)
-                && !self.options.separate_vlans
                 && fast::ethernet(&self.ports, descriptor, bytes, index, slot)
             {
                 continue;

@@ -1,7 +1,10 @@
 //! TCP, UDP, SCTP, ICMP and ICMPv6 headers; every other protocol as opaque payload.
 
+use super::ipv6::AUTHENTICATION;
+use super::tunnel::{self, GRE, IPV4_IN_IP, IPV6_IN_IP};
+use super::udp_tunnel;
 use super::walk::{Next, Walk};
-use crate::decoded::{DecodeFlags, Problem, TcpFlags, TunnelKind};
+use crate::decoded::{DecodeFlags, Problem, TcpFlags};
 
 /// ICMP.
 pub(super) const ICMP: u8 = 1;
@@ -21,25 +24,13 @@ pub(super) fn transport(walk: &mut Walk<'_, '_>, protocol: u8) -> Option<Next> {
         (UDP, _) => udp(walk),
         (ICMP, 4) | (ICMPV6, 6) => icmp(walk, protocol),
         (SCTP, _) => sctp(walk),
-        (4 | 41, _) if walk.options.decapsulate => ip_in_ip(walk, protocol),
+        (AUTHENTICATION, 4) => authentication(walk),
+        (IPV4_IN_IP | IPV6_IN_IP, _) if walk.options.decapsulate => {
+            tunnel::ip_in_ip(walk, protocol)
+        }
+        (GRE, _) if walk.options.decapsulate => tunnel::gre(walk),
         _ => other(walk, protocol),
     }
-}
-
-/// IP directly in IP (RFC 2003, 2473, 4213).
-fn ip_in_ip(walk: &mut Walk<'_, '_>, protocol: u8) -> Option<Next> {
-    other(walk, protocol);
-    let kind = if (walk.version, protocol) == (4, 41) {
-        TunnelKind::SixInFour
-    } else {
-        TunnelKind::IpInIp
-    };
-    walk.enter(kind, None)?;
-    Some(if protocol == 4 {
-        Next::Ipv4
-    } else {
-        Next::Ipv6
-    })
 }
 
 /// A fragment: the payload is all that follows the IP header; the first one keeps its ports.
@@ -62,6 +53,17 @@ pub(super) fn other(walk: &mut Walk<'_, '_>, protocol: u8) -> Option<Next> {
     walk.set_key(protocol, 0, 0);
     walk.set_payload(0, walk.end - walk.at);
     None
+}
+
+/// The authentication header (RFC 4302) in IPv4; in IPv6 it is one of the extension headers.
+fn authentication(walk: &mut Walk<'_, '_>) -> Option<Next> {
+    other(walk, AUTHENTICATION);
+    let Some(head) = walk.peek::<2>() else {
+        return walk.missing(2);
+    };
+    let [next, length] = *head;
+    walk.skip((usize::from(length) + 2) * 4)?;
+    transport(walk, next)
 }
 
 /// The ports, if their four bytes are there.
@@ -135,7 +137,14 @@ fn udp(walk: &mut Walk<'_, '_>) -> Option<Next> {
     }
     walk.set_payload(8, length.min(room) - 8);
     walk.packet.flags.insert(DecodeFlags::TRANSPORT);
-    None
+    let source = u16::from_be_bytes([header[0], header[1]]);
+    let destination = u16::from_be_bytes([header[2], header[3]]);
+    if !walk.ports.may_contain(source) && !walk.ports.may_contain(destination) {
+        return None;
+    }
+    walk.limit(length);
+    walk.at += 8;
+    udp_tunnel::content(walk, source, destination)
 }
 
 fn sctp(walk: &mut Walk<'_, '_>) -> Option<Next> {

@@ -1,6 +1,6 @@
 //! The general path: a loop over layers.
 
-use super::{DecodeOptions, PortFilter, ethernet, ipv4, ipv6, link};
+use super::{DecodeOptions, PortFilter, ethernet, ipv4, ipv6, link, ppp};
 use crate::decoded::{DecodeFlags, Decoded, Problem, Tunnel, TunnelKind};
 use crate::key::{Address, Direction, FlowKey};
 use crate::link::LinkType;
@@ -15,6 +15,7 @@ pub(super) enum Next {
     Ip,
     Ipv4,
     Ipv6,
+    Ppp,
 }
 
 /// One packet on its way through the layers. A layer function consumes its header and says what
@@ -34,7 +35,6 @@ pub(super) struct Walk<'a, 'b> {
     /// Its version.
     pub(super) version: u8,
     pub(super) options: &'b DecodeOptions,
-    #[allow(dead_code)]
     pub(super) ports: &'b PortFilter,
     tunnels: &'b mut Vec<Tunnel>,
     /// The packet as a packet of the outer flow, while inside a tunnel.
@@ -76,6 +76,7 @@ impl<'a, 'b> Walk<'a, 'b> {
                 Next::Ip => ip(self),
                 Next::Ipv4 => ipv4::ipv4(self),
                 Next::Ipv6 => ipv6::ipv6(self),
+                Next::Ppp => ppp::ppp(self),
             };
         }
     }
