@@ -1,13 +1,16 @@
 //! Packet sources and sinks: pcap, pcapng, snoop, ERF, AF_PACKET; BPF filters; trace generator.
 //!
-//! A [`PacketSource`] yields [`Batch`]es that borrow its memory; nothing is copied between the
-//! file's buffer or the kernel's ring and whoever processes the packets.
+//! A [`PacketSource`] yields [`flowgauge_wire::Batch`]es that borrow its memory; nothing is copied
+//! between the file's buffer or the kernel's ring and whoever processes the packets.
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod file;
 pub mod filter;
+pub mod generate;
 pub mod source;
 
 pub use error::Error;
+pub use file::{open, open_reader};
 pub use filter::{Filter, Filtered};
 pub use source::{Interface, PacketSource};

@@ -5,7 +5,7 @@ use flowgauge_wire::{Batch, Ledger, LinkType};
 use crate::error::Error;
 
 /// One interface a source's packets come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Interface {
     /// Name, where the source knows one.
     pub name: Option<String>,

@@ -1,0 +1,193 @@
+//! Capture files: formats, compression, several files as one.
+//!
+//! [`open`] looks at the first bytes, never at the name: pcap in all its variants, pcapng, snoop
+//! and ERF, plain or compressed with gzip or zstd, from a file, a pipe or standard input (`-`).
+//!
+//! Reading is a loop over one reused buffer of 1 MB (see `input`): a batch's descriptors point
+//! straight into it, nothing is copied but a record that is cut by the buffer's end.
+
+mod input;
+mod order;
+mod pcap;
+mod pcapng;
+mod source;
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+use crate::error::Error;
+use crate::file::input::{Input, READ_BYTES};
+use crate::file::pcapng::PcapNg;
+use crate::file::source::{BatchReader, FileSource};
+use crate::source::PacketSource;
+
+/// Both faces of a file's source.
+pub(crate) trait AnyFile: PacketSource + BatchReader {}
+impl<T: PacketSource + BatchReader> AnyFile for T {}
+
+/// Opens a capture file, or standard input for `-`.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be opened or read, [`Error::NotACapture`] when it is in no
+/// known format or one that is refused, [`Error::Damaged`] when it ends inside its header.
+pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn PacketSource + Send>, Error> {
+    Ok(open_with(path.as_ref(), READ_BYTES)?)
+}
+
+/// Reads a capture from any reader; `name` is used in messages.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_reader(
+    reader: impl Read + Send + 'static,
+    name: impl AsRef<Path>,
+) -> Result<Box<dyn PacketSource + Send>, Error> {
+    Ok(open_input(Input::new(
+        Box::new(reader),
+        name.as_ref(),
+        READ_BYTES,
+    ))?)
+}
+
+pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, Error> {
+    let reader: Box<dyn Read + Send> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = opened.map_err(|source| Error::Io {
+            action: "open",
+            path: path.to_owned(),
+            source,
+        })?;
+        if metadata.is_dir() {
+            return Err(refused(path, "it is a directory"));
+        }
+        Box::new(file)
+    };
+    open_input(Input::new(reader, path, buffer))
+}
+
+/// Finds out the format and hands the input to it, decompressing on the way.
+fn open_input(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
+    // Two layers, because some tools compress what is compressed already; not endlessly.
+    for _ in 0..2 {
+        input.fill(4)?;
+        let path = input.path().to_owned();
+        let window = input.window();
+        let gzip = window.starts_with(&[0x1f, 0x8b]);
+        // Standard frames, and skippable frames in front of them.
+        let zstd = window.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+            || matches!(window, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]);
+        if !gzip && !zstd {
+            break;
+        }
+        let (read, rest) = input.into_parts();
+        let packed = BufReader::with_capacity(READ_BYTES / 4, Cursor::new(read).chain(rest));
+        let unpacked: Box<dyn Read + Send> = if gzip {
+            Box::new(flate2::bufread::MultiGzDecoder::new(packed))
+        } else {
+            let decoder = zstd::Decoder::with_buffer(packed).map_err(|source| Error::Io {
+                action: "decompress",
+                path: path.clone(),
+                source,
+            })?;
+            Box::new(decoder)
+        };
+        input = Input::new(unpacked, &path, READ_BYTES);
+    }
+    open_format(input)
+}
+
+fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
+    // Not more than a short capture has: a pipe may stay silent after it.
+    input.fill(24)?;
+    match pcap::open(input.window()) {
+        pcap::Opened::Little(format, header) => {
+            input.fill(header)?;
+            input.consume(header);
+            return Ok(Box::new(FileSource::new(input, format)));
+        }
+        pcap::Opened::Big(format, header) => {
+            input.fill(header)?;
+            input.consume(header);
+            return Ok(Box::new(FileSource::new(input, format)));
+        }
+        pcap::Opened::Refused(reason) => return Err(refused(input.path(), &reason)),
+        pcap::Opened::Short => return Err(short(&input)),
+        pcap::Opened::Other => {}
+    }
+    if PcapNg::matches(input.window()) {
+        let source = FileSource::new(input, PcapNg::default());
+        return Ok(Box::new(source.with_first_interfaces()));
+    }
+    Err(unknown(&input))
+}
+
+fn short(input: &Input) -> Error {
+    Error::Damaged {
+        path: input.path().to_owned(),
+        offset: input.window().len() as u64,
+        reason: "the file ends inside its header".to_owned(),
+        truncated: true,
+    }
+}
+
+fn refused(path: &Path, reason: &str) -> Error {
+    Error::NotACapture {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// Says what the file is instead, where that can be told.
+fn unknown(input: &Input) -> Error {
+    let bytes = input.window();
+    let head = bytes.get(..16).unwrap_or(bytes);
+    if bytes.is_empty() {
+        return refused(input.path(), "it is empty");
+    }
+    let known: [(&[u8], &str); 9] = [
+        (
+            b"BZh",
+            "it is compressed with bzip2: unpack it first (bzip2 -dc FILE | ... -r -)",
+        ),
+        (
+            b"\xfd7zXZ\0",
+            "it is compressed with xz: unpack it first (xz -dc FILE | ... -r -)",
+        ),
+        (
+            b"\x04\x22\x4d\x18",
+            "it is compressed with lz4: unpack it first (lz4 -dc FILE | ... -r -)",
+        ),
+        (b"PK\x03\x04", "it is a zip archive: unpack it first"),
+        (b"7z\xbc\xaf", "it is a 7z archive: unpack it first"),
+        (
+            b"GMBU",
+            "it is a Microsoft Network Monitor capture: convert it with editcap",
+        ),
+        (
+            b"RTSS",
+            "it is a Microsoft Network Monitor capture: convert it with editcap",
+        ),
+        (b"XCP\0", "it is a NetXray capture: convert it with editcap"),
+        (b"\x7fELF", "it is a program"),
+    ];
+    if let Some((_, reason)) = known.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return refused(input.path(), reason);
+    }
+    let sample = bytes.get(..512).unwrap_or(bytes);
+    let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e | 0x80..);
+    if sample.iter().all(is_text) {
+        let line = sample.split(|byte| *byte == b'\n').next().unwrap_or(sample);
+        let line = String::from_utf8_lossy(line.get(..40).unwrap_or(line));
+        return refused(
+            input.path(),
+            &format!("it is text, beginning with {line:?}"),
+        );
+    }
+    refused(
+        input.path(),
+        &format!("no known format begins with {head:02x?}"),
+    )
+}

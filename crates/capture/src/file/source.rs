@@ -1,0 +1,204 @@
+//! A capture file of any format as a [`PacketSource`].
+
+use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, PacketDescriptor};
+
+use crate::error::Error;
+use crate::file::input::Input;
+use crate::source::{Interface, PacketSource};
+
+/// The largest packet accepted whatever the file says of its snap length: libpcap's
+/// `MAXIMUM_SNAPLEN`.
+pub(crate) const MAX_PACKET_BYTES: u32 = 262_144;
+
+/// A file that says its snap length is larger is believed up to here.
+pub(crate) const MAX_SNAP_LEN: u32 = 16 << 20;
+
+/// A file format: finds packets in bytes.
+pub(crate) trait Format: Send {
+    /// Finds packets in `memory` from `start` on and appends their descriptors (offsets into
+    /// `memory`) until there are [`BATCH_SIZE`] or the bytes end.
+    fn parse(&mut self, memory: &[u8], start: usize, packets: &mut Vec<PacketDescriptor>)
+    -> Parsed;
+
+    /// The interfaces described so far.
+    fn interfaces(&self) -> &[Interface];
+}
+
+/// How far [`Format::parse`] came and what it needs.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// Bytes of whole records consumed.
+    pub(crate) consumed: usize,
+    /// Why it stopped.
+    pub(crate) next: Next,
+}
+
+/// Why [`Format::parse`] stopped.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// The batch is complete: full, or an interface was added that no later packet may precede.
+    Deliver,
+    /// The next record needs this many bytes in all.
+    Need(usize),
+    /// This many bytes hold nothing of interest.
+    Skip(u64),
+    /// The record at `consumed` is nonsense.
+    Damaged(String),
+}
+
+/// A source whose last batch can be looked at again: what merging needs.
+#[allow(dead_code)]
+pub(crate) trait BatchReader: Send {
+    /// Reads the next batch; `false` at the end. The batch may be empty.
+    fn load(&mut self) -> Result<bool, Error>;
+
+    /// The batch that was loaded last.
+    fn loaded(&self) -> Batch<'_>;
+
+    /// Its descriptors, to renumber interfaces.
+    fn loaded_mut(&mut self) -> &mut [PacketDescriptor];
+}
+
+/// Packets of one file.
+pub(crate) struct FileSource<F> {
+    input: Input,
+    format: F,
+    packets: Vec<PacketDescriptor>,
+    ledger: Ledger,
+    ended: bool,
+}
+
+impl<F: Format> FileSource<F> {
+    /// A source over `input`, which stands behind the file header.
+    pub(crate) fn new(input: Input, format: F) -> FileSource<F> {
+        FileSource {
+            input,
+            format,
+            packets: Vec::with_capacity(BATCH_SIZE),
+            ledger: Ledger::default(),
+            ended: false,
+        }
+    }
+
+    /// Takes in descriptions of interfaces that are in memory already, so that they are known
+    /// before the first batch.
+    pub(crate) fn with_first_interfaces(mut self) -> FileSource<F> {
+        let start = self.input.start();
+        let parsed = self
+            .format
+            .parse(self.input.memory(), start, &mut self.packets);
+        debug_assert!(self.packets.is_empty(), "interfaces come before packets");
+        self.input.consume(parsed.consumed);
+        self
+    }
+
+    fn load_batch(&mut self) -> Result<bool, Error> {
+        self.packets.clear();
+        while !self.ended {
+            let parsed =
+                self.format
+                    .parse(self.input.memory(), self.input.start(), &mut self.packets);
+            // Consuming moves nothing: the descriptors stay valid until the next `fill`.
+            self.input.consume(parsed.consumed);
+            if !self.packets.is_empty() {
+                self.count();
+                return Ok(true);
+            }
+            match parsed.next {
+                Next::Deliver => return Ok(true),
+                Next::Need(bytes) => {
+                    let enough = self.input.fill(bytes);
+                    let enough = self.ended_on_error(enough)?;
+                    if !enough {
+                        self.ended = true;
+                        return self.end_of_input(bytes);
+                    }
+                }
+                Next::Skip(bytes) => {
+                    let skipped = self.input.skip(bytes);
+                    let skipped = self.ended_on_error(skipped)?;
+                    if !skipped {
+                        self.ended = true;
+                        return Err(self.damaged("the file ends inside a block".to_owned(), true));
+                    }
+                }
+                Next::Damaged(reason) => {
+                    self.ended = true;
+                    return Err(self.damaged(reason, false));
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn count(&mut self) {
+        let packets = self.packets.len() as u64;
+        self.ledger.received += packets;
+        self.ledger.delivered += packets;
+        self.ledger.delivered_bytes += wire_bytes(&self.packets);
+    }
+
+    fn ended_on_error<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        self.ended |= result.is_err();
+        result
+    }
+
+    fn end_of_input(&self, needed: usize) -> Result<bool, Error> {
+        let left = self.input.window().len();
+        if left == 0 {
+            return Ok(false);
+        }
+        let reason =
+            format!("the file ends inside a record: {left} bytes of at least {needed} are there");
+        Err(self.damaged(reason, true))
+    }
+
+    fn damaged(&self, reason: String, truncated: bool) -> Error {
+        Error::Damaged {
+            path: self.input.path().to_owned(),
+            offset: self.input.position(),
+            reason,
+            truncated,
+        }
+    }
+}
+
+impl<F: Format> BatchReader for FileSource<F> {
+    fn load(&mut self) -> Result<bool, Error> {
+        self.load_batch()
+    }
+
+    fn loaded(&self) -> Batch<'_> {
+        Batch::new(self.input.memory(), &self.packets)
+    }
+
+    fn loaded_mut(&mut self) -> &mut [PacketDescriptor] {
+        &mut self.packets
+    }
+}
+
+impl<F: Format> PacketSource for FileSource<F> {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        Ok(if self.load_batch()? {
+            Some(self.loaded())
+        } else {
+            None
+        })
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.format.interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.ledger.clone()
+    }
+}
+
+/// Sum of the packets' lengths on the wire.
+pub(crate) fn wire_bytes(packets: &[PacketDescriptor]) -> u64 {
+    packets
+        .iter()
+        .map(|packet| u64::from(packet.wire_len))
+        .sum()
+}
