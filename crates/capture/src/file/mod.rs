@@ -6,10 +6,12 @@
 //! Reading is a loop over one reused buffer of 1 MB (see `input`): a batch's descriptors point
 //! straight into it, nothing is copied but a record that is cut by the buffer's end.
 
+mod erf;
 mod input;
 mod order;
 mod pcap;
 mod pcapng;
+mod snoop;
 mod source;
 
 use std::fs::File;
@@ -17,8 +19,10 @@ use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
 use crate::error::Error;
+use crate::file::erf::Erf;
 use crate::file::input::{Input, READ_BYTES};
 use crate::file::pcapng::PcapNg;
+use crate::file::snoop::Snoop;
 use crate::file::source::{BatchReader, FileSource};
 use crate::source::PacketSource;
 
@@ -120,6 +124,20 @@ fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     if PcapNg::matches(input.window()) {
         let source = FileSource::new(input, PcapNg::default());
         return Ok(Box::new(source.with_first_interfaces()));
+    }
+    if input.window().starts_with(snoop::MAGIC) {
+        if input.window().len() < snoop::HEADER_BYTES {
+            return Err(short(&input));
+        }
+        let format = Snoop::new(input.window()).map_err(|reason| refused(input.path(), &reason))?;
+        input.consume(snoop::HEADER_BYTES);
+        return Ok(Box::new(FileSource::new(input, format)));
+    }
+    // No magic: only the looks of the first records speak for it, so it comes last.
+    if Erf::matches(input.window()) {
+        return Ok(Box::new(
+            FileSource::new(input, Erf::default()).with_first_interfaces(),
+        ));
     }
     Err(unknown(&input))
 }
