@@ -8,9 +8,11 @@ pub mod error;
 pub mod file;
 pub mod filter;
 pub mod generate;
+pub mod limit;
 pub mod source;
 
 pub use error::Error;
-pub use file::{open, open_reader};
+pub use file::{MultiSource, expand, open, open_all, open_reader};
 pub use filter::{Filter, Filtered};
+pub use limit::{Limit, SnapLen};
 pub use source::{Interface, PacketSource};

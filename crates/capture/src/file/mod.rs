@@ -8,11 +8,15 @@
 
 mod erf;
 mod input;
+mod multi;
 mod order;
 mod pcap;
 mod pcapng;
 mod snoop;
 mod source;
+
+pub use multi::{MultiSource, expand, open_all};
+pub(crate) use source::wire_bytes;
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -123,7 +127,7 @@ fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     }
     if PcapNg::matches(input.window()) {
         let source = FileSource::new(input, PcapNg::default());
-        return Ok(Box::new(source.with_first_interfaces()));
+        return Ok(Box::new(source.with_first_interfaces()?));
     }
     if input.window().starts_with(snoop::MAGIC) {
         if input.window().len() < snoop::HEADER_BYTES {
@@ -136,7 +140,7 @@ fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     // No magic: only the looks of the first records speak for it, so it comes last.
     if Erf::matches(input.window()) {
         return Ok(Box::new(
-            FileSource::new(input, Erf::default()).with_first_interfaces(),
+            FileSource::new(input, Erf::default()).with_first_interfaces()?,
         ));
     }
     Err(unknown(&input))

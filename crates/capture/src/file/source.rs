@@ -47,7 +47,6 @@ pub(crate) enum Next {
 }
 
 /// A source whose last batch can be looked at again: what merging needs.
-#[allow(dead_code)]
 pub(crate) trait BatchReader: Send {
     /// Reads the next batch; `false` at the end. The batch may be empty.
     fn load(&mut self) -> Result<bool, Error>;
@@ -82,14 +81,21 @@ impl<F: Format> FileSource<F> {
 
     /// Takes in descriptions of interfaces that are in memory already, so that they are known
     /// before the first batch.
-    pub(crate) fn with_first_interfaces(mut self) -> FileSource<F> {
+    /// A file that is nonsense from its first byte on is refused.
+    pub(crate) fn with_first_interfaces(mut self) -> Result<FileSource<F>, Error> {
         let start = self.input.start();
         let parsed = self
             .format
             .parse(self.input.memory(), start, &mut self.packets);
         debug_assert!(self.packets.is_empty(), "interfaces come before packets");
         self.input.consume(parsed.consumed);
-        self
+        match parsed.next {
+            Next::Damaged(reason) if self.input.position() == 0 => Err(Error::NotACapture {
+                path: self.input.path().to_owned(),
+                reason,
+            }),
+            _ => Ok(self),
+        }
     }
 
     fn load_batch(&mut self) -> Result<bool, Error> {

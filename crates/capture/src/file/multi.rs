@@ -1,0 +1,313 @@
+//! Several capture files as one source, merged by time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flowgauge_wire::{Batch, Ledger, Nanos};
+
+use crate::error::Error;
+use crate::file::input::READ_BYTES;
+use crate::file::source::wire_bytes;
+use crate::file::{AnyFile, open_with};
+use crate::source::{Interface, PacketSource};
+
+/// Read buffer while only a file's first time is wanted.
+const PROBE_BYTES: usize = 64 << 10;
+/// More files than this at the same time share the memory of so many buffers.
+const FULL_BUFFERS: usize = 64;
+/// The smallest buffer a file gets.
+const LEAST_BYTES: usize = 64 << 10;
+
+/// Opens files and glob patterns as one source: the plain source of the file when there is only
+/// one, a [`MultiSource`] otherwise.
+///
+/// # Errors
+/// As [`crate::open`]; a pattern that matches nothing is [`Error::NotACapture`].
+pub fn open_all<P: AsRef<Path>>(patterns: &[P]) -> Result<Box<dyn PacketSource + Send>, Error> {
+    let paths = expand(patterns)?;
+    if let [path] = paths.as_slice() {
+        return crate::file::open(path);
+    }
+    Ok(Box::new(MultiSource::open(&paths)?))
+}
+
+/// Replaces patterns by the files they match, sorted by name. What names an existing file is that
+/// file, whatever characters are in it; `-` is standard input.
+///
+/// # Errors
+/// [`Error::NotACapture`] for a pattern that is malformed or matches nothing.
+pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        let path = pattern.as_ref();
+        let text = path.to_string_lossy();
+        if !text.contains(['*', '?', '[']) || path.exists() {
+            paths.push(path.to_owned());
+            continue;
+        }
+        let refused = |reason: String| Error::NotACapture {
+            path: path.to_owned(),
+            reason,
+        };
+        let matches = glob::glob(&text)
+            .map_err(|error| refused(format!("the pattern is malformed: {error}")))?;
+        let before = paths.len();
+        paths.extend(matches.filter_map(Result::ok).filter(|path| !path.is_dir()));
+        if paths.len() == before {
+            return Err(refused("no file matches the pattern".to_owned()));
+        }
+    }
+    Ok(paths)
+}
+
+/// Several files merged by time. Packets are not copied: each batch is a run of one file's packets
+/// that are not later than the other files' next ones. Equal times keep the order of the files.
+///
+/// Files are opened when their first packet is due, so a year of rotated captures needs one file
+/// handle and one buffer. A file that turns out damaged does not stop the others: its error comes
+/// at the end, one per damaged file.
+pub struct MultiSource {
+    /// Files that are being read.
+    active: Vec<Active>,
+    /// Files not yet due, by time of their first packet, the last one first.
+    waiting: Vec<Waiting>,
+    /// Which of `active` gave the last batch, and up to where.
+    given: Option<(usize, usize)>,
+    interfaces: Vec<Interface>,
+    errors: Vec<Error>,
+    ledger: Ledger,
+}
+
+struct Active {
+    source: Box<dyn AnyFile>,
+    /// Place in the order given by the user.
+    rank: usize,
+    /// Next packet of the loaded batch.
+    at: usize,
+    /// Number here of each of the source's interfaces.
+    interfaces: Vec<u16>,
+}
+
+struct Waiting {
+    first: Nanos,
+    rank: usize,
+    path: PathBuf,
+}
+
+impl Active {
+    fn head(&self) -> Option<Nanos> {
+        let batch = self.source.loaded();
+        batch.packets.get(self.at).map(|packet| packet.time)
+    }
+}
+
+impl MultiSource {
+    /// Opens all of `paths` briefly to check them and to learn when they begin.
+    ///
+    /// # Errors
+    /// As [`crate::open`], for the first file that is refused.
+    pub fn open(paths: &[PathBuf]) -> Result<MultiSource, Error> {
+        let mut multi = MultiSource {
+            active: Vec::new(),
+            waiting: Vec::new(),
+            given: None,
+            interfaces: Vec::new(),
+            errors: Vec::new(),
+            ledger: Ledger::default(),
+        };
+        let buffer = READ_BYTES * FULL_BUFFERS.min(paths.len()) / paths.len().max(1);
+        for (rank, path) in paths.iter().enumerate() {
+            // What cannot be opened twice (a pipe, standard input) stays open.
+            let again = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+            let bytes = if again {
+                PROBE_BYTES
+            } else {
+                buffer.max(LEAST_BYTES)
+            };
+            let active = Active {
+                source: open_with(path, bytes)?,
+                rank,
+                at: 0,
+                interfaces: Vec::new(),
+            };
+            let Some(active) = multi.loaded(active) else {
+                continue;
+            };
+            match active.head() {
+                Some(first) if again => multi.waiting.push(Waiting {
+                    first,
+                    rank,
+                    path: path.clone(),
+                }),
+                _ => multi.active.push(active),
+            }
+        }
+        multi
+            .waiting
+            .sort_by_key(|one| std::cmp::Reverse((one.first, one.rank)));
+        // The interfaces of files that were only probed are told again when they are opened.
+        multi.interfaces.clear();
+        for active in &mut multi.active {
+            active.interfaces.clear();
+            number(&mut multi.interfaces, active);
+        }
+        Ok(multi)
+    }
+
+    /// Loads a source's next batch that has packets; `None` when it has no more.
+    fn loaded(&mut self, mut active: Active) -> Option<Active> {
+        loop {
+            match active.source.load() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    self.errors.push(error);
+                    return None;
+                }
+            }
+            active.at = 0;
+            number(&mut self.interfaces, &mut active);
+            for packet in active.source.loaded_mut() {
+                let index = active.interfaces.get(usize::from(packet.interface));
+                packet.interface = index.copied().unwrap_or(0);
+            }
+            if active.head().is_some() {
+                return Some(active);
+            }
+        }
+    }
+
+    /// Opens the waiting files whose first packet is not later than what the open ones have next.
+    fn activate(&mut self) {
+        loop {
+            let due = self.active.iter().filter_map(Active::head).min();
+            let is_due = |next: &mut Waiting| due.is_none_or(|due| next.first <= due);
+            let Some(next) = self.waiting.pop_if(is_due) else {
+                return;
+            };
+            let share = READ_BYTES * FULL_BUFFERS / (self.active.len() + 1);
+            let opened = open_with(&next.path, share.clamp(LEAST_BYTES, READ_BYTES));
+            match opened {
+                Ok(source) => {
+                    let active = self.loaded(Active {
+                        source,
+                        rank: next.rank,
+                        at: 0,
+                        interfaces: Vec::new(),
+                    });
+                    self.active.extend(active);
+                }
+                Err(error) => self.errors.push(error),
+            }
+        }
+    }
+
+    /// Moves past what the last call gave.
+    fn advance(&mut self) {
+        let Some((index, until)) = self.given.take() else {
+            return;
+        };
+        let Some(active) = self.active.get_mut(index) else {
+            return;
+        };
+        active.at = until;
+        if active.head().is_none() {
+            let active = self.active.swap_remove(index);
+            let active = self.loaded(active);
+            self.active.extend(active);
+        }
+    }
+
+    /// The file whose turn it is, and up to where in its batch.
+    fn turn(&self) -> Option<(usize, usize)> {
+        let heads = self.active.iter().enumerate();
+        let heads = heads.filter_map(|(index, one)| Some((one.head()?, one.rank, index)));
+        let (mut first, mut second) = (None, None);
+        for head in heads {
+            if first.is_none_or(|first| head < first) {
+                second = first.replace(head);
+            } else if second.is_none_or(|second| head < second) {
+                second = Some(head);
+            }
+        }
+        let (_, rank, index) = first?;
+        let active = self.active.get(index)?;
+        let mut bound = second.map(|(time, rank, _)| (time, rank));
+        if let Some(waiting) = self.waiting.last() {
+            let waiting = (waiting.first, waiting.rank);
+            bound = Some(bound.map_or(waiting, |bound| bound.min(waiting)));
+        }
+        let packets = active.source.loaded().packets;
+        let rest = packets.get(active.at..).unwrap_or(&[]);
+        let run = match bound {
+            None => rest.len(),
+            // At least one, so that this always moves on.
+            Some(bound) => rest
+                .iter()
+                .position(|packet| (packet.time, rank) > bound)
+                .unwrap_or(rest.len())
+                .max(1),
+        };
+        Some((index, active.at + run))
+    }
+}
+
+/// Gives a source's new interfaces numbers here.
+fn number(interfaces: &mut Vec<Interface>, active: &mut Active) {
+    let theirs = active.source.interfaces();
+    for interface in theirs.get(active.interfaces.len()..).unwrap_or(&[]) {
+        // Rotated files all describe the same interface: found again, it keeps its number.
+        let same = interfaces
+            .iter()
+            .take(MOST_ALIKE)
+            .enumerate()
+            .find(|(index, one)| {
+                *one == interface && !active.interfaces.contains(&(*index as u16))
+            });
+        let index = match same {
+            Some((index, _)) => index,
+            None => {
+                interfaces.push(interface.clone());
+                interfaces.len() - 1
+            }
+        };
+        active
+            .interfaces
+            .push(u16::try_from(index).unwrap_or(u16::MAX));
+    }
+}
+
+/// How many interfaces are compared when looking for one alike.
+const MOST_ALIKE: usize = 256;
+
+impl PacketSource for MultiSource {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        self.advance();
+        self.activate();
+        let Some((index, until)) = self.turn() else {
+            return if self.errors.is_empty() {
+                Ok(None)
+            } else {
+                Err(self.errors.remove(0))
+            };
+        };
+        self.given = Some((index, until));
+        let Some(active) = self.active.get(index) else {
+            return Ok(None);
+        };
+        let loaded = active.source.loaded();
+        let packets = loaded.packets.get(active.at..until).unwrap_or(&[]);
+        self.ledger.received += packets.len() as u64;
+        self.ledger.delivered += packets.len() as u64;
+        self.ledger.delivered_bytes += wire_bytes(packets);
+        Ok(Some(Batch::new(loaded.memory, packets)))
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.ledger.clone()
+    }
+}
