@@ -162,8 +162,10 @@ pub(crate) fn is_reuse(flow: &Flow, packet: &Decoded, side: usize) -> bool {
     let initiator = flow.initiator();
     let responder = 1 - initiator;
     let state = flow.hot.tcp;
-    let over =
-        state.of(0) as u8 >= Endpoint::Closed as u8 && state.of(1) as u8 >= Endpoint::Closed as u8;
+    // Closing is enough: who sends a SYN after a FIN or RST has forgotten the connection.
+    let over = flow.hot.flags.has(FlowFlags::CLOSED)
+        || state.of(0) == Endpoint::Closed
+        || state.of(1) == Endpoint::Closed;
     if packet.tcp_flags.contains(TcpFlags::ACK) {
         // Answers begin something only where nothing but answers was seen.
         return state.of(initiator) == Endpoint::Inactive
@@ -269,11 +271,12 @@ pub(crate) fn segment(
 /// Whether this segment will have to remember a hole.
 #[inline]
 pub(crate) fn needs_extra(flow: &Flow, packet: &Decoded, side: usize) -> bool {
-    let beyond = delta(packet.seq, flow.hot.next_seq[side]);
-    let before = delta(packet.seq, flow.sides[side].start_seq);
-    packet.payload_len != 0
-        && flow.hot.tcp.of(side) != Endpoint::Inactive
-        && (beyond > 0 || (before < 0 && !flow.hot.flags.has(FlowFlags::SYN[side])))
+    let beyond = delta(packet.seq, flow.hot.next_seq[side]) > 0
+        && !packet.tcp_flags.intersects(TcpFlags(2 | 4));
+    let before = delta(packet.seq, flow.sides[side].start_seq) < 0
+        && packet.payload_len != 0
+        && !flow.hot.flags.has(FlowFlags::SYN[side]);
+    flow.hot.tcp.of(side) != Endpoint::Inactive && (beyond || before)
 }
 
 /// Sets the sequence numbers of a side that sends for the first time, or again with a SYN.
@@ -480,7 +483,7 @@ fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packe
         }
     }
     flow.hot.next_seq[side] = segment.end;
-    if segment.len == 0 || segment.rst {
+    if segment.rst || segment.syn {
         return;
     }
     if packet.payload_captured < packet.payload_len {

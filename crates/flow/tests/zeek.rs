@@ -3,6 +3,8 @@
 //! This is the flow table's own look at them, on classic pcap files without fragments; the whole
 //! program is held against all of them elsewhere. What differs is printed: run with `--nocapture`.
 
+#![allow(clippy::print_stdout)] // What differs is what this test is for.
+
 mod support;
 
 use std::collections::BTreeMap;
@@ -16,7 +18,60 @@ use support::{OwnedFlow, corpora, flows_of};
 type Row = BTreeMap<String, String>;
 
 /// Tests whose settings or scripts change what `conn.log` says.
-const NOT_COMPARABLE: &[(&str, &str)] = &[];
+const NOT_COMPARABLE: &[(&str, &str)] = &[
+    (
+        "core/pcap/dynamic-filter.zeek",
+        "the test's script filters packets",
+    ),
+    (
+        "core/vntag-in-vlan.zeek",
+        "the record there has no packets at all",
+    ),
+    (
+        "scripts/base/protocols/ssh/half-duplex-client.zeek",
+        "Zeek ends a SYN unanswered for 5 s, though its sender goes on with data",
+    ),
+];
+
+/// Logs of tests that run Zeek several times: log, capture, whether checksums are verified.
+const FURTHER: &[(&str, &str, bool)] = &[
+    (
+        "core.tcp.rxmit-history/conn-1.log",
+        "tcp/retransmit-fast009.pcap",
+        false,
+    ),
+    ("core.tcp.rxmit-history/conn-2.log", "wikipedia.pcap", false),
+    (
+        "core.checksums_ignore_nets/conn-failed.log",
+        "chksums/localhost-bad-chksum.pcap",
+        true,
+    ),
+    (
+        "scripts.policy.protocols.conn.mac-logging/conn1.log",
+        "wikipedia.pcap",
+        false,
+    ),
+    (
+        "scripts.policy.protocols.conn.mac-logging/conn2.log",
+        "radiotap.pcap",
+        false,
+    ),
+    (
+        "scripts.policy.protocols.conn.mac-logging/conn3.log",
+        "llc.pcap",
+        false,
+    ),
+    (
+        "scripts.base.protocols.modbus.events/conn-second.log",
+        "modbus/modbus-eit.pcap",
+        true,
+    ),
+    (
+        "scripts.policy.protocols.conn.speculative-service/conn-post-large.log",
+        "http/http-post-large.pcap",
+        false,
+    ),
+];
 
 #[test]
 fn conn_logs() {
@@ -28,8 +83,25 @@ fn conn_logs() {
         let test: Value = serde_json::from_str(line).unwrap();
         compare(&root, &test, &mut score);
     }
+    for &(log, trace, verify) in FURTHER {
+        let rows = read_log(&root.join("Baseline").join(log));
+        compare_log(log, trace, rows, verify, &root, &mut score);
+    }
     score.print();
-    assert!(score.share("counters") >= 0.95, "flow counters differ");
+    // What differs: two tunnels that are not taken off here as there; Zeek in bare mode has no list
+    // of server ports, so it takes the sender of a lone SYN-ACK for the initiator (5 times the same
+    // record of wikipedia.pcap); a first SYN with a bad checksum is a record of its own there; `X`
+    // for a flow that Zeek stopped analysing.
+    for (field, least) in [
+        ("counters", 0.99),
+        ("initiator", 0.99),
+        ("state", 0.995),
+        ("history", 0.99),
+        ("payload", 0.99),
+        ("duration", 0.97),
+    ] {
+        assert!(score.share(field) >= least, "{field} differs too often");
+    }
 }
 
 #[derive(Default)]
@@ -121,10 +193,49 @@ fn compare(root: &Path, test: &Value, score: &mut Score) {
         return score.skip("without counters", rows.len());
     }
     let verify = !command.contains(" -C ");
+    compare_log(name, trace, rows, verify, root, score);
+}
+
+fn compare_log(
+    name: &str,
+    trace: &str,
+    rows: Vec<Row>,
+    verify: bool,
+    root: &Path,
+    score: &mut Score,
+) {
+    if !rows.iter().all(|row| row.contains_key("id.orig_h")) {
+        return score.skip("fields renamed by the test", rows.len());
+    }
     let path = root.join("Traces").join(trace);
     let Some(flows) = flows_of(&path, verify, FlowConfig::default()) else {
         return score.skip("no classic pcap", rows.len());
     };
+    if flows.iter().any(|flow| flow.fragments > 0) {
+        return score.skip("fragments", rows.len());
+    }
+    let outer: Vec<String> = flows
+        .iter()
+        .filter_map(|flow| flow.outer)
+        .flatten()
+        .map(|address| address.to_string())
+        .collect();
+    let (rows, outside): (Vec<Row>, Vec<Row>) = rows
+        .into_iter()
+        .partition(|row| !outer.contains(&row["id.orig_h"]) || !outer.contains(&row["id.resp_h"]));
+    score.skip("outer flows of tunnels", outside.len());
+    // Zeek knows no SCTP ports: its records are by address only.
+    let (flows, sctp): (Vec<OwnedFlow>, Vec<OwnedFlow>) =
+        flows.into_iter().partition(|flow| flow.protocol != 132);
+    let (sctp, rows): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| {
+        row["proto"] == "unknown_transport"
+            && sctp.iter().any(|flow| {
+                flow.ends
+                    .iter()
+                    .any(|(end, _)| end.to_string() == row["id.orig_h"])
+            })
+    });
+    score.skip("SCTP", sctp.len());
     compare_flows(name, trace, rows, flows, score);
 }
 

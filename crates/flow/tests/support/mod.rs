@@ -1,5 +1,5 @@
 //! A capture file's flows, with no more than these tests need: classic pcap, no defragmentation.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::print_stdout)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,8 @@ pub(crate) struct OwnedFlow {
     pub(crate) fragments: u64,
     pub(crate) duration: f64,
     pub(crate) reason: EndReason,
+    /// Outer addresses, where the flow is tunnelled.
+    pub(crate) outer: Option<[std::net::IpAddr; 2]>,
 }
 
 impl OwnedFlow {
@@ -58,6 +60,9 @@ impl OwnedFlow {
             fragments: record.fragments,
             duration: (record.end - record.start).as_secs_f64(),
             reason: record.end_reason,
+            outer: record.tunnel.map(|tunnel| {
+                [tunnel.source, tunnel.destination].map(|outer| outer.to_ip(tunnel.version))
+            }),
         }
     }
 }
