@@ -1,0 +1,103 @@
+//! A flow record as the program writes it.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+/// One line of `flowgauge flows --json`.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub source: IpAddr,
+    pub source_port: u64,
+    pub destination: IpAddr,
+    pub destination_port: u64,
+    pub protocol: String,
+    pub sides: [Side; 2],
+    pub duration: f64,
+    pub fragments: u64,
+    pub state: String,
+    pub history: String,
+    pub community_id: String,
+    pub tunnel: Value,
+    pub vlan: Value,
+    pub end_reason: String,
+}
+
+/// Counters of a direction; the first is the initiator's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Side {
+    pub packets: u64,
+    pub bytes: u64,
+    pub ip_bytes: u64,
+    pub payload_bytes: u64,
+}
+
+/// Who talked with whom, whoever began: the sorted endpoints and the protocol.
+pub(crate) type Conversation = ((IpAddr, u64), (IpAddr, u64), String);
+
+impl Flow {
+    /// Reads a record; panics with the line when a field of the contract is missing.
+    pub(crate) fn from_json(line: &Value) -> Flow {
+        let side = |prefix: &str| Side {
+            packets: number(line, &format!("{prefix}_packets")),
+            bytes: number(line, &format!("{prefix}_bytes")),
+            ip_bytes: number(line, &format!("{prefix}_ip_bytes")),
+            payload_bytes: number(line, &format!("{prefix}_payload_bytes")),
+        };
+        Flow {
+            source: address(line, "src_ip"),
+            source_port: port(line, "src_port"),
+            destination: address(line, "dst_ip"),
+            destination_port: port(line, "dst_port"),
+            protocol: match &line["proto"] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            },
+            sides: [side("src"), side("dst")],
+            duration: line["duration"].as_f64().unwrap_or(0.0),
+            fragments: line["fragments"].as_u64().unwrap_or(0),
+            state: text(line, "state"),
+            history: text(line, "history"),
+            community_id: text(line, "community_id"),
+            tunnel: line["tunnel"].clone(),
+            vlan: line["vlan"].clone(),
+            end_reason: text(line, "end_reason"),
+        }
+    }
+
+    pub(crate) fn conversation(&self) -> Conversation {
+        conversation(
+            (self.source, self.source_port),
+            (self.destination, self.destination_port),
+            &self.protocol,
+        )
+    }
+}
+
+/// The sorted endpoints and the protocol.
+pub(crate) fn conversation(a: (IpAddr, u64), b: (IpAddr, u64), protocol: &str) -> Conversation {
+    let (low, high) = if a <= b { (a, b) } else { (b, a) };
+    (low, high, protocol.to_owned())
+}
+
+fn number(line: &Value, name: &str) -> u64 {
+    line[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no number {name} in {line}"))
+}
+
+fn port(line: &Value, name: &str) -> u64 {
+    // Protocols without ports have none.
+    line[name].as_u64().unwrap_or(0)
+}
+
+fn text(line: &Value, name: &str) -> String {
+    line[name].as_str().unwrap_or("").to_owned()
+}
+
+fn address(line: &Value, name: &str) -> IpAddr {
+    line[name]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| panic!("no address {name} in {line}"))
+}
