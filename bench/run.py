@@ -110,7 +110,7 @@ def trace_path(trace, flowgauge, options):
 def truth_of(path):
     """What the generator says of the capture, or {}."""
     stem = os.path.splitext(path)[0]
-    for candidate in (path + ".truth.json", stem + ".truth.json", path + ".json", stem + ".json"):
+    for candidate in (path + ".truth.json", stem + ".truth.json", path + ".json"):
         if os.path.exists(candidate):
             with open(candidate) as file:
                 return json.load(file)
@@ -118,19 +118,11 @@ def truth_of(path):
 
 
 def expected_stream_bytes(truth):
-    """TCP bytes a perfect reassembler can deliver, from the truth file; None when it is silent."""
-    for names in (("totals", "tcp_captured_bytes"), ("totals", "tcp_bytes"), ("totals", "stream_bytes"),
-                  ("tcp_captured_bytes",), ("tcp_bytes",), ("stream_bytes",)):
-        value = truth
-        for name in names:
-            value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, int):
-            return value
-    streams = truth.get("streams")
-    if isinstance(streams, list):
-        tcp = [stream for stream in streams if stream.get("proto", "tcp") == "tcp"]
-        return sum(stream.get("captured_bytes", stream.get("bytes", 0)) for stream in tcp)
-    return None
+    """TCP bytes a perfect reassembler can deliver: what was sent less what is not in the capture."""
+    totals = truth.get("totals", {})
+    if "tcp_stream_bytes" not in totals:
+        return None
+    return totals["tcp_stream_bytes"] - totals.get("tcp_missing_bytes", 0)
 
 
 def measure_trace(trace, path, flowgauge, options):

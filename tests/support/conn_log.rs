@@ -93,7 +93,10 @@ mod tests {
         let log = Log::parse(text, None).unwrap();
         assert_eq!(log.columns, ["uid", "id.orig_h", "service"]);
         assert_eq!(log.rows.len(), 1);
-        assert_eq!(log.rows[0].get("id.orig_h").map(String::as_str), Some("1.2.3.4"));
+        assert_eq!(
+            log.rows[0].get("id.orig_h").map(String::as_str),
+            Some("1.2.3.4")
+        );
         assert_eq!(log.rows[0].get("service"), None);
     }
 
@@ -114,7 +117,11 @@ mod tests {
 
     #[test]
     fn follows_another_separator() {
-        let log = Log::parse("#separator |\n#unset_field|-\n#fields|uid|history\nC1|Sh\n", None).unwrap();
+        let log = Log::parse(
+            "#separator |\n#unset_field|-\n#fields|uid|history\nC1|Sh\n",
+            None,
+        )
+        .unwrap();
         assert_eq!(log.rows[0]["history"], "Sh");
     }
 }

@@ -28,7 +28,8 @@ impl Outcome {
             .lines()
             .filter(|line| !line.trim().is_empty())
             .map(|line| {
-                serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON: {error}: {line}"))
+                serde_json::from_str(line)
+                    .unwrap_or_else(|error| panic!("not JSON: {error}: {line}"))
             })
             .collect()
     }
@@ -94,7 +95,12 @@ fn drain(pipe: Option<impl std::io::Read + Send + 'static>) -> mpsc::Receiver<Ve
 
 /// Flow records of one capture, with further options.
 pub(crate) fn flows(capture: &Path, options: &[&str], filter: Option<&str>) -> Outcome {
-    let mut arguments: Vec<&OsStr> = vec!["flows".as_ref(), "--json".as_ref(), "-r".as_ref(), capture.as_ref()];
+    let mut arguments: Vec<&OsStr> = vec![
+        "flows".as_ref(),
+        "--json".as_ref(),
+        "-r".as_ref(),
+        capture.as_ref(),
+    ];
     arguments.extend(options.iter().map(AsRef::<OsStr>::as_ref));
     if let Some(filter) = filter {
         // `-r` takes several files: the separator keeps the filter from being read as one.

@@ -28,10 +28,7 @@ pub(crate) fn corpora(test: &str) -> Option<PathBuf> {
     }
     skip(
         test,
-        &format!(
-            "no corpora at {} (set FLOWGAUGE_CORPORA)",
-            folder.display()
-        ),
+        &format!("no corpora at {} (set FLOWGAUGE_CORPORA)", folder.display()),
     );
     None
 }
@@ -50,7 +47,8 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    std::fs::create_dir_all(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     folder
 }
 

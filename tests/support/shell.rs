@@ -55,13 +55,16 @@ impl Script {
     /// The origin of the baseline named so. A log that a test's own script writes under another
     /// name comes from the test's only run.
     pub(crate) fn origin(&self, baseline: &str) -> Option<Origin> {
-        self.compared.get(baseline).cloned().or_else(|| match self.runs.as_slice() {
-            [run] => Some(Origin {
-                run: run.clone(),
-                columns: None,
-            }),
-            _ => None,
-        })
+        self.compared
+            .get(baseline)
+            .cloned()
+            .or_else(|| match self.runs.as_slice() {
+                [run] => Some(Origin {
+                    run: run.clone(),
+                    columns: None,
+                }),
+                _ => None,
+            })
     }
 
     fn pipeline(&mut self, words: &[String]) {
@@ -135,7 +138,12 @@ impl Script {
         };
         for source in sources {
             if source.contains('*') {
-                let names: Vec<String> = self.files.keys().filter(|name| !name.contains('/')).cloned().collect();
+                let names: Vec<String> = self
+                    .files
+                    .keys()
+                    .filter(|name| !name.contains('/'))
+                    .cloned()
+                    .collect();
                 for name in names {
                     let origin = self.files.get(&name).cloned();
                     if remove {
@@ -161,7 +169,9 @@ impl Script {
             return;
         };
         if command == "btest-diff-cut" {
-            let columns = words[..words.len() - 1].iter().filter(|word| !word.starts_with('-'));
+            let columns = words[..words.len() - 1]
+                .iter()
+                .filter(|word| !word.starts_with('-'));
             let columns: Vec<String> = columns.cloned().collect();
             origin.columns = (!columns.is_empty()).then_some(columns);
         }
@@ -259,7 +269,10 @@ impl Command {
 
 fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
+        !name.is_empty()
+            && name
+                .chars()
+                .all(|letter| letter.is_ascii_uppercase() || letter == '_')
     })
 }
 
@@ -307,7 +320,9 @@ fn words(line: &str) -> Vec<String> {
                 started = true;
                 while let Some(&next) = letters.peek() {
                     let joined = format!("{word}{next}");
-                    if ["&&", "||", ">>", "2>>", ">&", "2>&", ">&1", ">&2", "2>&1"].contains(&joined.as_str()) {
+                    if ["&&", "||", ">>", "2>>", ">&", "2>&", ">&1", ">&2", "2>&1"]
+                        .contains(&joined.as_str())
+                    {
                         word.push(next);
                         letters.next();
                     } else {
@@ -334,14 +349,34 @@ mod tests {
     fn splits_quotes_and_operators() {
         assert_eq!(
             words("zeek -b \"a += {1, 2}\" -f 'port 53 or port 80' x.pcap >output 2>&1 && mv a b"),
-            ["zeek", "-b", "a += {1, 2}", "-f", "port 53 or port 80", "x.pcap", ">", "output", "2>&1", "&&", "mv", "a", "b"]
+            [
+                "zeek",
+                "-b",
+                "a += {1, 2}",
+                "-f",
+                "port 53 or port 80",
+                "x.pcap",
+                ">",
+                "output",
+                "2>&1",
+                "&&",
+                "mv",
+                "a",
+                "b"
+            ]
         );
-        assert_eq!(words("zeek-cut uid <conn.log >c"), ["zeek-cut", "uid", "<", "conn.log", ">", "c"]);
+        assert_eq!(
+            words("zeek-cut uid <conn.log >c"),
+            ["zeek-cut", "uid", "<", "conn.log", ">", "c"]
+        );
     }
 
     #[test]
     fn reads_a_plain_run() {
-        let script = Script::parse(["zeek -b -Cr $TRACES/a/b.pcap %INPUT >out", "btest-diff conn.log"]);
+        let script = Script::parse([
+            "zeek -b -Cr $TRACES/a/b.pcap %INPUT >out",
+            "btest-diff conn.log",
+        ]);
         let origin = script.origin("conn.log").unwrap();
         assert_eq!(origin.run.trace, "a/b.pcap");
         assert!(origin.run.bare && origin.run.ignore_checksums);
@@ -350,7 +385,9 @@ mod tests {
 
     #[test]
     fn reads_filter_and_settings() {
-        let script = Script::parse(["zeek -f 'port 53' -r ${TRACES}/w.pcap dns_max_queries=3 base/protocols/conn %INPUT"]);
+        let script = Script::parse([
+            "zeek -f 'port 53' -r ${TRACES}/w.pcap dns_max_queries=3 base/protocols/conn %INPUT",
+        ]);
         let run = &script.runs[0];
         assert_eq!(run.filter.as_deref(), Some("port 53"));
         assert_eq!(run.settings, ["dns_max_queries=3"]);
@@ -381,7 +418,10 @@ mod tests {
         ]);
         let origin = script.origin("save.conn.log.cut").unwrap();
         assert_eq!(origin.run.trace, "one.pcap");
-        assert_eq!(origin.columns, Some(vec!["uid".to_owned(), "history".to_owned()]));
+        assert_eq!(
+            origin.columns,
+            Some(vec!["uid".to_owned(), "history".to_owned()])
+        );
     }
 
     #[test]
@@ -392,7 +432,10 @@ mod tests {
             "TEST_DIFF_CANONIFIER=$SCRIPTS/x btest-diff conn.log",
         ]);
         assert_eq!(script.origin("conn.log").unwrap().run.trace, "one.pcap");
-        let script = Script::parse(["zeek -r $TRACES/one.pcap", "btest-diff-cut -m uid history conn.log"]);
+        let script = Script::parse([
+            "zeek -r $TRACES/one.pcap",
+            "btest-diff-cut -m uid history conn.log",
+        ]);
         assert_eq!(
             script.origin("conn.log").unwrap().columns,
             Some(vec!["uid".to_owned(), "history".to_owned()])
