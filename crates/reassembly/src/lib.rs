@@ -1,2 +1,26 @@
 //! IP defragmentation and TCP sequence space with overlap policies.
+//!
+//! Two receivers' halves of the network stack as a passive observer needs them: [`defragment`]
+//! puts IP datagrams together again, [`tcp`] puts the segments of each direction of a connection
+//! in order. Where received bytes contradict each other, an [`OverlapPolicy`] says which copy the
+//! receiving host would have kept.
+//!
+//! Deliberately absent: I/O, clocks, threads, `unsafe`, flow tables. Time comes with the packets;
+//! memory is bounded and reused, nothing is allocated per segment in steady state.
 #![forbid(unsafe_code)]
+
+pub mod defragment;
+pub mod policy;
+pub mod tcp;
+
+#[doc(hidden)]
+pub mod fuzz;
+
+pub use defragment::{
+    DefragmentConfig, DefragmentStatistics, Defragmenter, Fragment, Incomplete, Outcome,
+};
+pub use policy::{OverlapPolicy, UnknownPolicy};
+pub use tcp::{
+    GapCause, Half, HalfFlags, Reassembler, ReassemblyConfig, ReassemblyStatistics, Receiver,
+    Segment,
+};

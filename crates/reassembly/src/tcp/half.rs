@@ -1,0 +1,253 @@
+//! One direction's place in sequence space.
+
+use flowgauge_wire::Nanos;
+
+use super::distance;
+use crate::policy::OverlapPolicy;
+
+/// "No queue."
+pub(super) const NONE: u32 = u32::MAX;
+
+/// One direction of a connection: 32 bytes, in the line a caller keeps its own counters in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Half {
+    /// Sequence number of the next byte to hand on (valid with [`HalfFlags::SYNCED`]).
+    pub(super) next_seq: u32,
+    /// Highest acknowledgement this side has sent (valid with [`HalfFlags::ACKED`]).
+    pub(super) ack_sent: u32,
+    /// End of the farthest believed segment of this side (valid with [`HalfFlags::SYNCED`]).
+    pub(super) max_end: u32,
+    /// Sequence number of its FIN (valid with [`HalfFlags::FIN`]).
+    pub(super) fin_seq: u32,
+    /// Where its waiting segments are, or `NONE`.
+    pub(super) queue: u32,
+    /// Last implausible sequence number (valid with [`HalfFlags::SUSPECT`]).
+    pub(super) suspect: u32,
+    /// State bits.
+    pub(super) flags: HalfFlags,
+    /// Window this side last offered, unscaled.
+    pub(super) window: u16,
+    /// Shift of its windows; 14 (the most there is) while its SYN was not seen.
+    pub(super) window_scale: u8,
+    /// What the receiver of this direction does with overlaps.
+    pub(super) policy: OverlapPolicy,
+    /// Zero.
+    pub(super) reserved: u16,
+}
+
+/// State bits of a [`Half`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HalfFlags(pub u16);
+
+impl HalfFlags {
+    /// `next_seq` is known.
+    pub const SYNCED: HalfFlags = HalfFlags(1);
+    /// The start is known from a SYN or a handshake, not guessed.
+    pub const START_KNOWN: HalfFlags = HalfFlags(2);
+    /// The start is a guess from a packet without data; the byte after it may be the true one.
+    pub const SOFT: HalfFlags = HalfFlags(4);
+    /// This side has sent an acknowledgement.
+    pub const ACKED: HalfFlags = HalfFlags(8);
+    /// This side has sent a FIN.
+    pub const FIN: HalfFlags = HalfFlags(16);
+    /// The stream has got to the FIN (or was reset): nothing is handed on any more.
+    pub const CLOSED: HalfFlags = HalfFlags(32);
+    /// Something waits in a queue.
+    pub const QUEUED: HalfFlags = HalfFlags(64);
+    /// An implausible segment was seen last.
+    pub const SUSPECT: HalfFlags = HalfFlags(128);
+
+    /// With exactly these bits (others of no concern) a segment can be taken in order.
+    const FAST_MASK: u16 =
+        Self::SYNCED.0 | Self::SOFT.0 | Self::FIN.0 | Self::CLOSED.0 | Self::QUEUED.0;
+
+    /// Whether all bits of `other` are set.
+    #[inline(always)]
+    pub const fn contains(self, other: HalfFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    #[inline(always)]
+    pub(super) fn insert(&mut self, other: HalfFlags) {
+        self.0 |= other.0;
+    }
+
+    #[inline(always)]
+    pub(super) fn remove(&mut self, other: HalfFlags) {
+        self.0 &= !other.0;
+    }
+}
+
+/// One TCP segment's data.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// Sequence number of the first byte of data (of a SYN: the one after it).
+    pub seq: u32,
+    /// Bytes captured.
+    pub bytes: &'a [u8],
+    /// Length by the headers, at least that of `bytes`.
+    pub len: u32,
+    /// Whether it has a FIN behind its data.
+    pub fin: bool,
+    /// Capture time.
+    pub time: Nanos,
+}
+
+impl Half {
+    /// A direction of which nothing is known.
+    pub const fn new(policy: OverlapPolicy) -> Half {
+        Half {
+            next_seq: 0,
+            ack_sent: 0,
+            max_end: 0,
+            fin_seq: 0,
+            queue: NONE,
+            suspect: 0,
+            flags: HalfFlags(0),
+            window: 0,
+            window_scale: 14,
+            policy,
+            reserved: 0,
+        }
+    }
+
+    /// State bits.
+    #[inline(always)]
+    pub const fn flags(&self) -> HalfFlags {
+        self.flags
+    }
+
+    /// Whether segments wait behind a hole.
+    #[inline(always)]
+    pub const fn is_queued(&self) -> bool {
+        self.flags.contains(HalfFlags::QUEUED)
+    }
+
+    /// The stream starts at `seq`: known from a handshake. Ignored once data were handed on.
+    pub fn start_at(&mut self, seq: u32) {
+        if self.flags.contains(HalfFlags::START_KNOWN)
+            || self.is_queued() && self.flags.contains(HalfFlags::SYNCED)
+        {
+            return;
+        }
+        if self.flags.contains(HalfFlags::SYNCED) && !self.flags.contains(HalfFlags::SOFT) {
+            return;
+        }
+        self.next_seq = seq;
+        self.max_end = seq;
+        self.flags.insert(HalfFlags::SYNCED);
+        self.flags.insert(HalfFlags::START_KNOWN);
+        self.flags.remove(HalfFlags::SOFT);
+    }
+
+    /// The stream probably goes on at `seq`: the number on a packet without data.
+    pub fn start_near(&mut self, seq: u32) {
+        if self.flags.0 & (HalfFlags::SYNCED.0 | HalfFlags::QUEUED.0) != 0 {
+            return;
+        }
+        self.next_seq = seq;
+        self.max_end = seq;
+        self.flags.insert(HalfFlags::SYNCED);
+        self.flags.insert(HalfFlags::SOFT);
+    }
+
+    /// The shift of this side's windows, from its SYN.
+    pub fn set_window_scale(&mut self, shift: u8) {
+        self.window_scale = shift.min(14);
+    }
+
+    /// Takes a whole segment that begins exactly where the last one ended, if nothing waits and
+    /// nothing is special. The caller hands its bytes on.
+    #[inline(always)]
+    #[must_use]
+    pub fn take_in_order(&mut self, seq: u32, len: u32) -> bool {
+        if self.flags.0 & HalfFlags::FAST_MASK == HalfFlags::SYNCED.0 && seq == self.next_seq {
+            self.next_seq = seq.wrapping_add(len);
+            if distance(self.max_end, self.next_seq) > 0 {
+                self.max_end = self.next_seq;
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Notes the acknowledgement and window of a packet this side sent. True when the
+    /// acknowledgement moved.
+    #[inline(always)]
+    pub fn note_ack(&mut self, ack: u32, window: u16) -> bool {
+        self.window = window;
+        if self.flags.contains(HalfFlags::ACKED) {
+            let moved = distance(self.ack_sent, ack);
+            if moved <= 0 {
+                return false;
+            }
+            if moved > 1 << 26 {
+                return self.note_far_ack(ack);
+            }
+        } else {
+            self.flags.insert(HalfFlags::ACKED);
+        }
+        self.ack_sent = ack;
+        true
+    }
+
+    /// An acknowledgement that jumps further than a window is likely forged or broken; the second
+    /// one near it is believed.
+    #[cold]
+    fn note_far_ack(&mut self, ack: u32) -> bool {
+        if self.confirms(ack, 1 << 26) {
+            self.ack_sent = ack;
+            return true;
+        }
+        false
+    }
+
+    /// The highest acknowledgement sent, if any.
+    #[inline]
+    pub fn ack(&self) -> Option<u32> {
+        self.flags
+            .contains(HalfFlags::ACKED)
+            .then_some(self.ack_sent)
+    }
+
+    /// How far beyond its acknowledgement this side may be sent data, generously: twice the
+    /// offered window and a mebibyte, for acknowledgements that were not captured.
+    pub fn room(&self) -> u32 {
+        let window = (u32::from(self.window) << self.window_scale).max(65_535);
+        (2 * window + (1 << 20)).min(1 << 30)
+    }
+
+    /// Whether `seq` is near the last implausible number; remembers it otherwise.
+    pub(super) fn confirms(&mut self, seq: u32, room: u32) -> bool {
+        let known = self.flags.contains(HalfFlags::SUSPECT);
+        if known && distance(self.suspect, seq).unsigned_abs() <= room {
+            self.flags.remove(HalfFlags::SUSPECT);
+            return true;
+        }
+        self.suspect = seq;
+        self.flags.insert(HalfFlags::SUSPECT);
+        false
+    }
+
+    /// Notes the sequence number of a packet without data: the sender has sent everything before.
+    #[inline]
+    pub fn note_sent(&mut self, seq: u32) {
+        if self.flags.contains(HalfFlags::SYNCED) {
+            let ahead = distance(self.max_end, seq);
+            if ahead > 0 && ahead < 1 << 26 {
+                self.max_end = seq;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_half_is_half_a_cache_line() {
+        assert_eq!(size_of::<Half>(), 32);
+    }
+}

@@ -1,0 +1,61 @@
+//! TCP sequence space: the segments of each direction, put in order.
+//!
+//! Each direction of a connection is a [`Half`] of 32 bytes. A segment that begins where the last
+//! one ended is handed on as it lies in the packet ([`Half::take_in_order`]), touching nothing but
+//! that half. Everything else goes through [`Reassembler::segment`]: segments that came too early
+//! wait in blocks of a pool that all streams share, as a sorted list of *pieces*:
+//!
+//! ```text
+//!  next_seq                     pieces, each with the bounds of the segment that owns its bytes
+//!     |<------- hole -------->[ piece ][ piece ]<-- hole -->[ piece ]
+//! ```
+//!
+//! Where segments overlap, [`OverlapPolicy`] decides per piece. Bytes already handed on cannot be
+//! taken back: what arrives for them again is dropped.
+//!
+//! # Holes
+//! A hole that does not fill is *given up*, the receiver told its exact size, when
+//! - the peer has acknowledged past it, so the bytes were received but not captured, and that was
+//!   known for the reordering allowance ([`ReassemblyConfig::reorder_time`]), or the peer has
+//!   acknowledged [`ReassemblyConfig::reorder_bytes`] beyond it: packets can be captured in
+//!   another order than they were received in;
+//! - no packet of the peer was ever captured, and the hole is older than
+//!   [`ReassemblyConfig::one_sided_time`] or has [`ReassemblyConfig::one_sided_bytes`] behind it;
+//! - it is older than [`ReassemblyConfig::hole_time`], or more than
+//!   [`ReassemblyConfig::hole_bytes`] wait behind it, or the pool is used up;
+//! - the stream ends.
+//!
+//! As long as the peer's acknowledgements stay at the hole, its bytes are still to come, however
+//! much waits behind it.
+//!
+//! # Choices
+//! - Urgent data are delivered in band (RFC 6093 recommends it to receivers).
+//! - Data on a SYN (TCP Fast Open) are delivered; their first byte is the one after the SYN.
+//! - Keep-alives (no byte or one byte before the next) are old data and dropped. The byte of a
+//!   zero-window probe is the stream's next byte and delivered.
+//! - Data after a FIN are dropped. A FIN is believed when the stream has got there and the peer has
+//!   not acknowledged beyond it.
+//! - Segments far outside of what the peer can have offered are held against the stream only when
+//!   a second one agrees (a capture can pause; a forged segment stands alone).
+//! - Bytes cut off by the snap length are a hole that is given up at once: no retransmission will
+//!   bring them.
+
+mod config;
+mod half;
+mod piece;
+mod pool;
+mod queue;
+mod reassembler;
+
+pub use config::{ReassemblyConfig, ReassemblyStatistics};
+pub use half::{Half, HalfFlags, Segment};
+pub use reassembler::{GapCause, Reassembler, Receiver};
+
+/// Signed distance from `from` to `to` in sequence space (RFC 9293 section 3.4).
+#[inline(always)]
+pub(crate) const fn distance(from: u32, to: u32) -> i32 {
+    to.wrapping_sub(from) as i32
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Blocks for waiting segments, shared by all streams.
+
+use super::half::NONE;
+use super::piece::Piece;
+
+/// Bytes in a block: a full Ethernet segment fits.
+pub(super) const BLOCK: usize = 2048;
+/// Blocks that are allocated together: a mebibyte.
+const SLAB: usize = 512;
+/// What a block costs, its description included.
+pub(super) const BLOCK_COST: u64 = (BLOCK + size_of::<Piece>()) as u64;
+
+/// Blocks by index, each with its [`Piece`]. Grows by slabs up to its limit and never shrinks; a
+/// freed block is the next one given out, while it is still in the cache.
+#[derive(Debug)]
+pub(super) struct Pool {
+    slabs: Vec<Box<[u8]>>,
+    pieces: Vec<Piece>,
+    free: u32,
+    used: usize,
+    limit: usize,
+}
+
+impl Pool {
+    pub(super) fn new(memory_bytes: u64) -> Pool {
+        Pool {
+            slabs: Vec::new(),
+            pieces: Vec::new(),
+            free: NONE,
+            used: 0,
+            limit: (memory_bytes / BLOCK_COST).min(u64::from(NONE - 1)) as usize,
+        }
+    }
+
+    /// A block for `piece`; `None` when the limit is reached.
+    pub(super) fn allocate(&mut self, piece: Piece) -> Option<u32> {
+        if self.used >= self.limit {
+            return None;
+        }
+        let index = match self.pieces.get_mut(self.free as usize) {
+            Some(slot) => {
+                let index = self.free;
+                self.free = slot.next;
+                *slot = piece;
+                index
+            }
+            None => {
+                let index = self.pieces.len();
+                if index == self.slabs.len() * SLAB {
+                    self.slabs.push(vec![0; SLAB * BLOCK].into_boxed_slice());
+                }
+                self.pieces.push(piece);
+                index as u32
+            }
+        };
+        self.used += 1;
+        Some(index)
+    }
+
+    pub(super) fn free(&mut self, index: u32) {
+        if let Some(slot) = self.pieces.get_mut(index as usize) {
+            *slot = Piece {
+                next: self.free,
+                ..Piece::EMPTY
+            };
+            self.free = index;
+            self.used -= 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn piece(&self, index: u32) -> Option<&Piece> {
+        self.pieces.get(index as usize)
+    }
+
+    #[inline]
+    pub(super) fn piece_mut(&mut self, index: u32) -> Option<&mut Piece> {
+        self.pieces.get_mut(index as usize)
+    }
+
+    /// The piece's bytes; empty when they were not captured.
+    #[inline]
+    pub(super) fn bytes(&self, index: u32) -> &[u8] {
+        let Some(piece) = self.piece(index).filter(|piece| piece.captured) else {
+            return &[];
+        };
+        let start = (index as usize % SLAB) * BLOCK + usize::from(piece.start);
+        self.slabs
+            .get(index as usize / SLAB)
+            .and_then(|slab| slab.get(start..start + piece.len as usize))
+            .unwrap_or(&[])
+    }
+
+    /// Overwrites bytes of a piece from `offset` on.
+    pub(super) fn write(&mut self, index: u32, offset: usize, data: &[u8]) {
+        let Some(piece) = self.pieces.get(index as usize) else {
+            return;
+        };
+        let start = (index as usize % SLAB) * BLOCK + usize::from(piece.start) + offset;
+        let slab = self.slabs.get_mut(index as usize / SLAB);
+        if let Some(target) = slab.and_then(|slab| slab.get_mut(start..start + data.len())) {
+            target.copy_from_slice(data);
+        }
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used as u64 * BLOCK_COST
+    }
+
+    /// Whether more than seven eighths are used.
+    pub(super) fn is_tight(&self) -> bool {
+        self.used > self.limit - self.limit / 8
+    }
+}

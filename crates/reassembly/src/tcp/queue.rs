@@ -1,0 +1,314 @@
+//! The waiting segments of one direction, sorted.
+
+use flowgauge_wire::Nanos;
+
+use super::ReassemblyStatistics;
+use super::distance;
+use super::half::NONE;
+use super::piece::{Bounds, Piece};
+use super::pool::{BLOCK, Pool};
+use crate::policy::OverlapPolicy;
+
+/// A sorted list of pieces and what is known of the hole before it.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub(super) head: u32,
+    tail: u32,
+    /// Piece touched last: the next one is likely near it.
+    near: u32,
+    /// The stream this belongs to; `NONE` when not in use.
+    pub(super) owner: u32,
+    /// Captured bytes waiting.
+    pub(super) bytes: u64,
+    /// The peer's acknowledgement at `mark_time`, and the one before: known for the reordering
+    /// allowance at least.
+    mark: Option<u32>,
+    stable: Option<u32>,
+    mark_time: Nanos,
+    /// The farthest byte seen when the peer first acknowledged past the hole at the head.
+    passed: Option<u32>,
+}
+
+/// A newcomer's bytes: `None` when the snap length cut them off.
+pub(super) struct Newcomer<'a> {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) bytes: Option<&'a [u8]>,
+    pub(super) owner: Bounds,
+    pub(super) time: Nanos,
+}
+
+impl Queue {
+    pub(super) fn new(owner: u32, ack: Option<u32>, now: Nanos) -> Queue {
+        Queue {
+            head: NONE,
+            tail: NONE,
+            near: NONE,
+            owner,
+            bytes: 0,
+            mark: ack,
+            stable: None,
+            mark_time: now,
+            passed: None,
+        }
+    }
+
+    /// Inserts a newcomer, overlaps resolved by `policy`. `Err` says up to where it was placed when
+    /// the pool was used up.
+    pub(super) fn insert(
+        &mut self,
+        pool: &mut Pool,
+        new: &Newcomer<'_>,
+        policy: OverlapPolicy,
+        statistics: &mut ReassemblyStatistics,
+    ) -> Result<(), u32> {
+        let mut at = self.first_ending_after(pool, new.start);
+        let mut next = new.start;
+        let mut conflict = false;
+        while distance(next, new.end) > 0 {
+            let Some(&piece) = pool
+                .piece(at)
+                .filter(|piece| distance(piece.seq, new.end) > 0)
+            else {
+                self.place(pool, at, next, new.end, new)?;
+                break;
+            };
+            if distance(next, piece.seq) > 0 {
+                self.place(pool, at, next, piece.seq, new)?;
+                next = piece.seq;
+                continue;
+            }
+            // `piece` holds the byte at `next`.
+            let mut to = if distance(piece.end(), new.end) < 0 {
+                new.end
+            } else {
+                piece.end()
+            };
+            let Some(bytes) = new.bytes else {
+                next = to;
+                at = piece.next;
+                continue;
+            };
+            if !piece.captured && distance(next, to) > BLOCK as i32 {
+                to = next.wrapping_add(BLOCK as u32);
+            }
+            let offset = distance(new.start, next) as usize;
+            let theirs = &bytes[offset..offset + distance(next, to) as usize];
+            let wins = if piece.captured {
+                let from = piece.offset_of(next);
+                let ours = &pool.bytes(at)[from..from + theirs.len()];
+                statistics.overlap_bytes += theirs.len() as u64;
+                if ours != theirs {
+                    conflict = true;
+                    let differing = ours.iter().zip(theirs).filter(|(a, b)| a != b).count();
+                    statistics.conflict_bytes += differing as u64;
+                }
+                policy.segment_wins(
+                    0.cmp(&distance(new.owner.start, piece.owner.start)),
+                    0.cmp(&distance(new.owner.end, piece.owner.end)),
+                )
+            } else {
+                true
+            };
+            if wins {
+                at = self.isolate(pool, at, next, to).ok_or(next)?;
+                if let Some(piece) = pool.piece_mut(at) {
+                    if !piece.captured {
+                        piece.captured = true;
+                        piece.start = 0;
+                        self.bytes += u64::from(piece.len);
+                    }
+                    piece.owner = new.owner;
+                }
+                pool.write(at, 0, theirs);
+            }
+            next = to;
+            at = match pool.piece(at) {
+                Some(piece) if distance(piece.end(), next) >= 0 => piece.next,
+                _ => at,
+            };
+        }
+        statistics.conflicts += u64::from(conflict);
+        Ok(())
+    }
+
+    /// Takes the head off.
+    pub(super) fn pop(&mut self, pool: &mut Pool) {
+        let index = self.head;
+        let Some(&piece) = pool.piece(index) else {
+            return;
+        };
+        self.head = piece.next;
+        match pool.piece_mut(piece.next) {
+            Some(next) => next.prev = NONE,
+            None => self.tail = NONE,
+        }
+        if self.near == index {
+            self.near = piece.next;
+        }
+        if piece.captured {
+            self.bytes -= u64::from(piece.len);
+        }
+        // What is known of acknowledgements holds for the next hole, too, but for this:
+        self.passed = None;
+        pool.free(index);
+    }
+
+    /// Notes the peer's acknowledgement at `now`.
+    pub(super) fn observe(
+        &mut self,
+        pool: &Pool,
+        ack: Option<u32>,
+        max_end: u32,
+        now: Nanos,
+        allowance: Nanos,
+    ) {
+        if now - self.mark_time >= allowance {
+            self.stable = self.mark;
+            self.mark = ack;
+            self.mark_time = now;
+        }
+        if self.passed.is_none()
+            && let (Some(ack), Some(head)) = (ack, pool.piece(self.head))
+            && distance(head.seq, ack) >= 0
+        {
+            self.passed = Some(max_end);
+        }
+    }
+
+    /// Whether the peer's acknowledgement of everything before the head has been known for the
+    /// allowance.
+    pub(super) fn is_acknowledged(&self, head: &Piece, max_end: u32, reorder_bytes: u32) -> bool {
+        let stable = self.stable.is_some_and(|ack| distance(head.seq, ack) >= 0);
+        let far = self
+            .passed
+            .is_some_and(|passed| distance(passed, max_end) >= reorder_bytes.min(1 << 30) as i32);
+        stable || far
+    }
+
+    /// The first piece that ends after `seq`; `NONE` when there is none.
+    fn first_ending_after(&self, pool: &Pool, seq: u32) -> u32 {
+        let ends_after = |index: u32| {
+            pool.piece(index)
+                .is_some_and(|piece| distance(seq, piece.end()) > 0)
+        };
+        if !ends_after(self.tail) {
+            return NONE;
+        }
+        if ends_after(self.head) {
+            return self.head;
+        }
+        // Between the ends. Retransmissions after a loss follow each other, so begin near the last.
+        let mut at = if pool.piece(self.near).is_some() {
+            self.near
+        } else {
+            self.tail
+        };
+        if ends_after(at) {
+            while let Some(piece) = pool.piece(at) {
+                if !ends_after(piece.prev) {
+                    return at;
+                }
+                at = piece.prev;
+            }
+        }
+        while let Some(piece) = pool.piece(at) {
+            if ends_after(at) {
+                return at;
+            }
+            at = piece.next;
+        }
+        NONE
+    }
+
+    /// Places the newcomer's bytes `from..to` in front of piece `before` (or at the end).
+    fn place(
+        &mut self,
+        pool: &mut Pool,
+        before: u32,
+        from: u32,
+        to: u32,
+        new: &Newcomer<'_>,
+    ) -> Result<(), u32> {
+        let mut from = from;
+        while distance(from, to) > 0 {
+            let mut len = distance(from, to) as usize;
+            if new.bytes.is_some() {
+                len = len.min(BLOCK);
+            }
+            let piece = Piece {
+                seq: from,
+                len: len as u32,
+                owner: new.owner,
+                time: new.time,
+                captured: new.bytes.is_some(),
+                ..Piece::EMPTY
+            };
+            let index = pool.allocate(piece).ok_or(from)?;
+            if let Some(bytes) = new.bytes {
+                let offset = distance(new.start, from) as usize;
+                pool.write(index, 0, &bytes[offset..offset + len]);
+                self.bytes += len as u64;
+            }
+            self.link_before(pool, index, before);
+            self.near = index;
+            from = from.wrapping_add(len as u32);
+        }
+        Ok(())
+    }
+
+    fn link_before(&mut self, pool: &mut Pool, index: u32, before: u32) {
+        let prev = match pool.piece_mut(before) {
+            Some(next) => core::mem::replace(&mut next.prev, index),
+            None => core::mem::replace(&mut self.tail, index),
+        };
+        match pool.piece_mut(prev) {
+            Some(piece) => piece.next = index,
+            None => {
+                self.head = index;
+                self.passed = None;
+            }
+        }
+        if let Some(piece) = pool.piece_mut(index) {
+            piece.prev = prev;
+            piece.next = before;
+        }
+    }
+
+    /// Cuts a piece so that `from..to` is one of its own, and returns that.
+    fn isolate(&mut self, pool: &mut Pool, index: u32, from: u32, to: u32) -> Option<u32> {
+        let piece = *pool.piece(index)?;
+        let mut index = index;
+        if distance(piece.seq, from) > 0 {
+            index = self.split(pool, index, from)?;
+        }
+        if distance(to, pool.piece(index)?.end()) > 0 {
+            self.split(pool, index, to)?;
+        }
+        Some(index)
+    }
+
+    /// Cuts a piece in two at `seq` and returns the second.
+    fn split(&mut self, pool: &mut Pool, index: u32, seq: u32) -> Option<u32> {
+        let piece = *pool.piece(index)?;
+        let kept = piece.offset_of(seq);
+        let second = pool.allocate(Piece {
+            seq,
+            len: piece.len - kept as u32,
+            start: 0,
+            ..piece
+        })?;
+        if piece.captured {
+            let mut copy = [0; BLOCK];
+            let rest = pool.bytes(index).get(kept..).unwrap_or(&[]);
+            let len = rest.len();
+            copy[..len].copy_from_slice(rest);
+            pool.write(second, 0, &copy[..len]);
+        }
+        if let Some(first) = pool.piece_mut(index) {
+            first.len = kept as u32;
+        }
+        self.link_before(pool, second, piece.next);
+        Some(second)
+    }
+}

@@ -1,0 +1,577 @@
+//! What happens to segments that are not simply next.
+
+use flowgauge_wire::Nanos;
+
+use super::config::{ReassemblyConfig, ReassemblyStatistics};
+use super::distance;
+use super::half::{Half, HalfFlags, NONE, Segment};
+use super::piece::Bounds;
+use super::pool::Pool;
+use super::queue::{Newcomer, Queue};
+
+/// Why a hole was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum GapCause {
+    /// The peer has received the bytes; they were not captured.
+    Acknowledged = 0,
+    /// Too old, or too much waited behind it, and the peer was never seen.
+    OneSided = 1,
+    /// Too old.
+    Time = 2,
+    /// Too much of this stream waited behind it.
+    Bytes = 3,
+    /// The memory for all streams was used up.
+    Memory = 4,
+    /// The stream ended.
+    End = 5,
+    /// The snap length cut the bytes off.
+    Cut = 6,
+}
+
+impl GapCause {
+    /// All causes, in order.
+    pub const ALL: [GapCause; 7] = [
+        GapCause::Acknowledged,
+        GapCause::OneSided,
+        GapCause::Time,
+        GapCause::Bytes,
+        GapCause::Memory,
+        GapCause::End,
+        GapCause::Cut,
+    ];
+
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            GapCause::Acknowledged => "acknowledged",
+            GapCause::OneSided => "one_sided",
+            GapCause::Time => "time",
+            GapCause::Bytes => "bytes",
+            GapCause::Memory => "memory",
+            GapCause::End => "end",
+            GapCause::Cut => "cut",
+        }
+    }
+}
+
+/// Takes a direction's bytes in order.
+pub trait Receiver {
+    /// The next bytes. Never empty.
+    fn data(&mut self, bytes: &[u8]);
+
+    /// That many bytes are missing here. Never 0.
+    fn gap(&mut self, bytes: u64, cause: GapCause);
+}
+
+/// Holds what came too early, for all streams of a shard.
+#[derive(Debug)]
+pub struct Reassembler {
+    config: ReassemblyConfig,
+    pool: Pool,
+    queues: Vec<Queue>,
+    free: Vec<u32>,
+    hand: usize,
+    statistics: ReassemblyStatistics,
+}
+
+impl Reassembler {
+    /// A reassembler that holds nothing yet.
+    pub fn new(config: ReassemblyConfig) -> Reassembler {
+        Reassembler {
+            config,
+            pool: Pool::new(config.memory_bytes),
+            queues: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            statistics: ReassemblyStatistics::default(),
+        }
+    }
+
+    /// Takes any segment of the direction `half` that `peer` answers to, and hands on what has
+    /// become deliverable. `owner` is the caller's name for the direction, see
+    /// [`Reassembler::visit`].
+    pub fn segment(
+        &mut self,
+        owner: u32,
+        half: &mut Half,
+        peer: &Half,
+        segment: &Segment<'_>,
+        out: &mut impl Receiver,
+    ) {
+        if half.flags.contains(HalfFlags::CLOSED) {
+            self.statistics.after_fin_bytes += u64::from(segment.len);
+            return;
+        }
+        let ack = peer.ack();
+        let mut seq = segment.seq;
+        let end = seq.wrapping_add(segment.len);
+        if half.flags.contains(HalfFlags::SYNCED) {
+            if half.flags.contains(HalfFlags::SOFT) && segment.len > 0 {
+                half.flags.remove(HalfFlags::SOFT);
+                if seq == half.next_seq.wrapping_add(1) {
+                    half.next_seq = seq;
+                }
+            }
+        } else if !half.is_queued() && (ack == Some(seq) || segment.len == 0) {
+            half.start_near(seq);
+            half.flags.remove(HalfFlags::SOFT);
+        }
+        if !self.is_plausible(half, peer, end) {
+            self.statistics.implausible += 1;
+            return;
+        }
+        if segment.fin {
+            self.note_fin(half, end, ack);
+        }
+        let mut bytes = segment.bytes;
+        let mut to = end;
+        if half.flags.contains(HalfFlags::FIN) && distance(half.fin_seq, to) > 0 {
+            let beyond = distance(half.fin_seq, to) as u32;
+            self.statistics.after_fin_bytes += u64::from(beyond.min(segment.len));
+            to = half.fin_seq;
+            let kept = distance(seq, to).max(0) as usize;
+            bytes = &bytes[..bytes.len().min(kept)];
+        }
+        let owner_bounds = Bounds { start: seq, end };
+        if half.flags.contains(HalfFlags::SYNCED) {
+            let old = distance(seq, half.next_seq);
+            if old > 0 {
+                let old = (old as u32).min(segment.len);
+                self.statistics.old_bytes += u64::from(old);
+                bytes = bytes.get(old as usize..).unwrap_or(&[]);
+                seq = half.next_seq;
+            }
+        }
+        if distance(seq, to) > 0 {
+            let part = Part {
+                seq,
+                end: to,
+                bytes,
+                owner: owner_bounds,
+                time: segment.time,
+            };
+            self.take(owner, half, ack, &part, out);
+        }
+        self.settle(half, ack, segment.time, out);
+    }
+
+    /// Looks again whether the hole of a direction has to be given up: to be called when the peer
+    /// has acknowledged something or time has passed, while [`Half::is_queued`].
+    pub fn advance(&mut self, half: &mut Half, peer: &Half, now: Nanos, out: &mut impl Receiver) {
+        self.settle(half, peer.ack(), now, out);
+    }
+
+    /// Gives up the first hole of a direction at once, for memory.
+    pub fn relieve(&mut self, half: &mut Half, out: &mut impl Receiver) {
+        self.give_up(half, GapCause::Memory, out);
+        self.drain(half, out);
+        self.close(half, None);
+    }
+
+    /// Hands on everything that waits, holes reported, and forgets the direction. Returns how many
+    /// bytes are known to be missing at its end: before its FIN, or sent or acknowledged but not
+    /// captured.
+    pub fn finish(&mut self, half: &mut Half, peer: &Half, out: &mut impl Receiver) -> u64 {
+        while half.is_queued() {
+            self.give_up(half, GapCause::End, out);
+            self.drain(half, out);
+            self.close(half, peer.ack());
+        }
+        let trailing = trailing_gap(half, peer);
+        if trailing > 0 {
+            self.count_gap(trailing, GapCause::End);
+        }
+        half.flags.insert(HalfFlags::CLOSED);
+        trailing
+    }
+
+    /// The next direction with waiting segments in turn, of those in use: a caller that visits a
+    /// few of them per batch, and calls [`Reassembler::advance`] for each, gives up holes of
+    /// streams that fell silent.
+    pub fn visit(&mut self) -> Option<u32> {
+        if self.queues.len() == self.free.len() {
+            return None;
+        }
+        for _ in 0..self.queues.len().min(64) {
+            self.hand += 1;
+            if self.hand >= self.queues.len() {
+                self.hand = 0;
+            }
+            let queue = self.queues.get(self.hand)?;
+            if queue.owner != NONE {
+                return Some(queue.owner);
+            }
+        }
+        None
+    }
+
+    /// Whether so little memory is left that streams should be relieved.
+    pub fn is_tight(&self) -> bool {
+        self.pool.is_tight()
+    }
+
+    /// Directions with waiting segments.
+    pub fn waiting(&self) -> usize {
+        self.queues.len() - self.free.len()
+    }
+
+    /// Bytes of pool memory in use.
+    pub fn memory(&self) -> u64 {
+        self.pool.used_bytes()
+    }
+
+    /// Counters.
+    pub fn statistics(&self) -> ReassemblyStatistics {
+        self.statistics
+    }
+
+    /// Takes a part that lies at or after `next_seq` and before a FIN.
+    fn take(
+        &mut self,
+        owner: u32,
+        half: &mut Half,
+        ack: Option<u32>,
+        part: &Part<'_>,
+        out: &mut impl Receiver,
+    ) {
+        let mut part = *part;
+        // Each turn hands on or gives up something, so the loop ends.
+        loop {
+            if half.flags.contains(HalfFlags::SYNCED) && part.seq == half.next_seq {
+                part = self.take_next(half, &part, out);
+                if part.is_empty() {
+                    return;
+                }
+            } else {
+                self.statistics.out_of_order += 1;
+            }
+            let Err(stuck) = self.hold(owner, half, ack, &part) else {
+                return;
+            };
+            // No memory: give up what is before it, then it is next itself.
+            self.skip_to(half, stuck, GapCause::Memory, out);
+            part = part.from(half.next_seq);
+            if part.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Hands on a part that is next, up to where something waits already; returns the rest.
+    fn take_next<'a>(
+        &mut self,
+        half: &mut Half,
+        part: &Part<'a>,
+        out: &mut impl Receiver,
+    ) -> Part<'a> {
+        let head = self.head_seq(half);
+        let to = match head {
+            Some(head) if distance(head, part.end) > 0 => head,
+            _ => part.end,
+        };
+        let len = distance(part.seq, to).max(0) as usize;
+        let direct = &part.bytes[..part.bytes.len().min(len)];
+        if !direct.is_empty() {
+            out.data(direct);
+        }
+        if direct.len() < len {
+            self.report_gap((len - direct.len()) as u64, GapCause::Cut, out);
+        }
+        half.next_seq = to;
+        let rest = part.from(to);
+        if rest.is_empty() {
+            self.drain(half, out);
+        }
+        rest
+    }
+
+    /// Queues a part. `Err` says from where on there was no memory.
+    fn hold(
+        &mut self,
+        owner: u32,
+        half: &mut Half,
+        ack: Option<u32>,
+        part: &Part<'_>,
+    ) -> Result<(), u32> {
+        if !half.is_queued() {
+            let queue = Queue::new(owner, ack, part.time);
+            half.queue = match self.free.pop() {
+                Some(index) => {
+                    self.queues[index as usize] = queue;
+                    index
+                }
+                None => {
+                    self.queues.push(queue);
+                    self.queues.len() as u32 - 1
+                }
+            };
+            half.flags.insert(HalfFlags::QUEUED);
+        }
+        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
+            return Ok(());
+        };
+        let seen = part.seq.wrapping_add(part.bytes.len() as u32);
+        let mut result = Ok(());
+        if !part.bytes.is_empty() {
+            let new = Newcomer {
+                start: part.seq,
+                end: seen,
+                bytes: Some(part.bytes),
+                owner: part.owner,
+                time: part.time,
+            };
+            result = queue.insert(&mut self.pool, &new, half.policy, &mut self.statistics);
+        }
+        if result.is_ok() && seen != part.end {
+            let new = Newcomer {
+                start: seen,
+                end: part.end,
+                bytes: None,
+                owner: part.owner,
+                time: part.time,
+            };
+            result = queue.insert(&mut self.pool, &new, half.policy, &mut self.statistics);
+        }
+        self.statistics.memory_high = self.statistics.memory_high.max(self.pool.used_bytes());
+        if queue.head == NONE {
+            self.release_queue(half);
+        }
+        result
+    }
+
+    /// Hands on what has become next, gives up holes that have to be, and closes at a FIN.
+    fn settle(&mut self, half: &mut Half, ack: Option<u32>, now: Nanos, out: &mut impl Receiver) {
+        if half.is_queued() {
+            self.drain(half, out);
+            while let Some(cause) = self.hopeless(half, ack, now) {
+                self.give_up(half, cause, out);
+                self.drain(half, out);
+            }
+        }
+        self.close(half, ack);
+    }
+
+    /// Why the hole at the head has to be given up now, if it has.
+    fn hopeless(&mut self, half: &Half, ack: Option<u32>, now: Nanos) -> Option<GapCause> {
+        if !half.is_queued() {
+            return None;
+        }
+        let config = &self.config;
+        let queue = self.queues.get_mut(half.queue as usize)?;
+        queue.observe(&self.pool, ack, half.max_end, now, config.reorder_time);
+        let head = self.pool.piece(queue.head)?;
+        let age = now - head.time;
+        if queue.is_acknowledged(head, half.max_end, config.reorder_bytes) {
+            return Some(GapCause::Acknowledged);
+        }
+        if ack.is_none() && (age >= config.one_sided_time || queue.bytes >= config.one_sided_bytes)
+        {
+            return Some(GapCause::OneSided);
+        }
+        // Before a mid-stream pick-up there is no hole, only the chance of reordered packets.
+        if !half.flags.contains(HalfFlags::SYNCED)
+            && (age >= config.reorder_time || queue.bytes >= u64::from(config.reorder_bytes))
+        {
+            return Some(GapCause::Time);
+        }
+        if age >= config.hole_time {
+            return Some(GapCause::Time);
+        }
+        (queue.bytes >= config.hole_bytes).then_some(GapCause::Bytes)
+    }
+
+    /// Moves on to the first waiting piece.
+    fn give_up(&mut self, half: &mut Half, cause: GapCause, out: &mut impl Receiver) {
+        if let Some(head) = self.head_seq(half) {
+            self.move_to(half, head, cause, out);
+        }
+    }
+
+    /// Moves on to `seq`, handing on what waits before it.
+    fn skip_to(&mut self, half: &mut Half, seq: u32, cause: GapCause, out: &mut impl Receiver) {
+        while let Some(head) = self.head_seq(half) {
+            if distance(head, seq) <= 0 {
+                break;
+            }
+            self.move_to(half, head, cause, out);
+            self.drain(half, out);
+        }
+        self.move_to(half, seq, cause, out);
+        self.drain(half, out);
+    }
+
+    fn move_to(&mut self, half: &mut Half, seq: u32, cause: GapCause, out: &mut impl Receiver) {
+        if half.flags.contains(HalfFlags::SYNCED) {
+            let missing = distance(half.next_seq, seq);
+            if missing <= 0 {
+                return;
+            }
+            self.report_gap(missing as u64, cause, out);
+        }
+        half.next_seq = seq;
+        half.flags.insert(HalfFlags::SYNCED);
+    }
+
+    /// Hands on waiting pieces as long as they are next.
+    fn drain(&mut self, half: &mut Half, out: &mut impl Receiver) {
+        if !half.is_queued() || !half.flags.contains(HalfFlags::SYNCED) {
+            return;
+        }
+        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
+            return;
+        };
+        while let Some(piece) = self.pool.piece(queue.head) {
+            if piece.seq != half.next_seq {
+                return;
+            }
+            if half.flags.contains(HalfFlags::FIN) && half.next_seq == half.fin_seq {
+                return;
+            }
+            let (len, captured) = (piece.len, piece.captured);
+            half.next_seq = piece.end();
+            if captured {
+                out.data(self.pool.bytes(queue.head));
+            } else {
+                out.gap(u64::from(len), GapCause::Cut);
+                self.statistics.gaps[GapCause::Cut as usize] += 1;
+                self.statistics.gap_bytes += u64::from(len);
+            }
+            queue.pop(&mut self.pool);
+        }
+        self.release_queue(half);
+    }
+
+    fn release_queue(&mut self, half: &mut Half) {
+        if let Some(queue) = self.queues.get_mut(half.queue as usize) {
+            while queue.head != NONE {
+                queue.pop(&mut self.pool);
+            }
+            queue.owner = NONE;
+            self.free.push(half.queue);
+        }
+        half.queue = NONE;
+        half.flags.remove(HalfFlags::QUEUED);
+    }
+
+    fn note_fin(&mut self, half: &mut Half, seq: u32, ack: Option<u32>) {
+        let passed = half.flags.contains(HalfFlags::SYNCED) && distance(half.next_seq, seq) < 0;
+        if passed || ack.is_some_and(|ack| distance(seq.wrapping_add(1), ack) > 0) {
+            // Data beyond it were handed on, or received: no FIN can have been there.
+            self.statistics.false_fins += 1;
+        } else if !half.flags.contains(HalfFlags::FIN) {
+            half.flags.insert(HalfFlags::FIN);
+            half.fin_seq = seq;
+        }
+    }
+
+    /// Closes the direction when it has got to its FIN.
+    fn close(&mut self, half: &mut Half, ack: Option<u32>) {
+        if !half.flags.contains(HalfFlags::FIN) {
+            return;
+        }
+        if ack.is_some_and(|ack| distance(half.fin_seq.wrapping_add(1), ack) > 0) {
+            self.statistics.false_fins += 1;
+            half.flags.remove(HalfFlags::FIN);
+            return;
+        }
+        if half.flags.contains(HalfFlags::SYNCED) && half.next_seq == half.fin_seq {
+            if half.is_queued() {
+                if let Some(queue) = self.queues.get(half.queue as usize) {
+                    self.statistics.after_fin_bytes += queue.bytes;
+                }
+                self.release_queue(half);
+            }
+            half.flags.insert(HalfFlags::CLOSED);
+        }
+    }
+
+    /// Whether a segment that ends at `end` can belong to the stream.
+    fn is_plausible(&mut self, half: &mut Half, peer: &Half, end: u32) -> bool {
+        let room = peer.room();
+        if half.flags.0 & (HalfFlags::SYNCED.0 | HalfFlags::QUEUED.0) == 0 {
+            half.max_end = end;
+            return true;
+        }
+        let mut beyond = distance(half.max_end, end);
+        if let Some(ack) = peer.ack() {
+            beyond = beyond.min(distance(ack, end));
+        }
+        let synced = half.flags.contains(HalfFlags::SYNCED);
+        let known = beyond <= room as i32 && (synced || beyond >= -(room as i32));
+        if !known && !half.confirms(end, room) {
+            return false;
+        }
+        if distance(half.max_end, end) > 0 {
+            half.max_end = end;
+        }
+        true
+    }
+
+    fn head_seq(&self, half: &Half) -> Option<u32> {
+        if !half.is_queued() {
+            return None;
+        }
+        let queue = self.queues.get(half.queue as usize)?;
+        self.pool.piece(queue.head).map(|piece| piece.seq)
+    }
+
+    fn report_gap(&mut self, bytes: u64, cause: GapCause, out: &mut impl Receiver) {
+        self.count_gap(bytes, cause);
+        out.gap(bytes, cause);
+    }
+
+    fn count_gap(&mut self, bytes: u64, cause: GapCause) {
+        self.statistics.gaps[cause as usize] += 1;
+        self.statistics.gap_bytes += bytes;
+    }
+}
+
+/// What is left of a segment to be placed.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    seq: u32,
+    end: u32,
+    bytes: &'a [u8],
+    owner: Bounds,
+    time: Nanos,
+}
+
+impl<'a> Part<'a> {
+    fn is_empty(&self) -> bool {
+        distance(self.seq, self.end) <= 0
+    }
+
+    /// The part from `seq` on.
+    fn from(&self, seq: u32) -> Part<'a> {
+        let skip = distance(self.seq, seq).max(0);
+        Part {
+            seq: self.seq.wrapping_add(skip as u32),
+            bytes: self.bytes.get(skip as usize..).unwrap_or(&[]),
+            ..*self
+        }
+    }
+}
+
+/// Bytes known to be missing at the end of a direction that has nothing waiting.
+fn trailing_gap(half: &Half, peer: &Half) -> u64 {
+    if half.flags.contains(HalfFlags::CLOSED) || !half.flags.contains(HalfFlags::SYNCED) {
+        return 0;
+    }
+    if half.flags.contains(HalfFlags::FIN) {
+        return distance(half.next_seq, half.fin_seq).max(0) as u64;
+    }
+    let mut missing = distance(half.next_seq, half.max_end);
+    if let Some(ack) = peer.ack() {
+        missing = missing.max(distance(half.next_seq, ack));
+    }
+    // The FIN itself takes a number. It was not captured, but when the peer has closed, too, or
+    // only one number is missing, it is what was acknowledged.
+    if missing == 1 || missing > 0 && peer.flags.contains(HalfFlags::FIN) {
+        missing -= 1;
+    }
+    match missing {
+        1..=0x4000_0000 => missing as u64,
+        _ => 0,
+    }
+}
