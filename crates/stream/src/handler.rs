@@ -5,6 +5,7 @@ use flowgauge_wire::{Address, Batch, DecodedBatch, Nanos};
 
 /// How a stream stands or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum StreamStatus {
     /// Still open.
     Active,
@@ -35,35 +36,39 @@ impl StreamStatus {
 }
 
 /// One direction of a connection: what travels from `source` to `destination`.
+///
+/// The fields that change with every segment come first: together with the direction's place in
+/// sequence space they are one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Stream {
+    /// Bytes delivered so far, holes not counted.
+    pub bytes: u64,
+    /// Bytes known to be missing (holes that were given up, before the last byte delivered).
+    pub missing_bytes: u64,
     /// Number of this stream while it lives: small, dense, reused after `stream_terminated`; a
     /// handler may index its own state by it.
     pub id: u32,
     /// The opposite direction's `id`.
     pub opposite: u32,
-    /// [`FlowRecord::flow_id`] of the flow.
-    pub flow_id: u64,
+    /// Number of holes so far.
+    pub gaps: u32,
+    /// How it stands.
+    pub status: StreamStatus,
     /// 4 or 6.
     pub version: u8,
     /// IP protocol: TCP (6) or UDP (17).
     pub protocol: u8,
     /// Whether this is the initiator's direction.
     pub from_initiator: bool,
+    /// [`FlowRecord::flow_id`] of the flow.
+    pub flow_id: u64,
+    /// First packet of the flow.
+    pub start: Nanos,
     /// Sender.
     pub source: (Address, u16),
     /// Receiver.
     pub destination: (Address, u16),
-    /// First packet of the flow.
-    pub start: Nanos,
-    /// Bytes delivered so far, holes not counted.
-    pub bytes: u64,
-    /// Bytes known to be missing (holes that were given up) so far.
-    pub missing_bytes: u64,
-    /// Number of holes so far.
-    pub gaps: u32,
-    /// How it stands.
-    pub status: StreamStatus,
 }
 
 /// Contiguous bytes of a stream.

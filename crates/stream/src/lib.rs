@@ -1,8 +1,44 @@
 //! The stream engine: batches go in, flow records and stream events come out.
 //!
+//! A [`Shard`] takes batches of packets through decoding, checksums, defragmentation, the flow
+//! table and, for a [`Handler`] that wants streams, TCP reassembly. Each step is a pass over the
+//! whole batch; a packet's flow is looked up once, and everything kept for a stream is found by
+//! the number of its flow.
+//!
+//! ```
+//! use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
+//!
+//! #[derive(Default)]
+//! struct Count(u64);
+//!
+//! impl Handler for Count {
+//!     const STREAMS: bool = true;
+//!     fn stream_data(&mut self, _: &Stream, chunk: &Chunk<'_>) {
+//!         self.0 += chunk.bytes.len() as u64;
+//!     }
+//! }
+//!
+//! let mut shard = Shard::new(ShardConfig::default());
+//! let mut count = Count::default();
+//! // for each batch of a source: shard.process(&batch, &mut count);
+//! shard.finish(&mut count);
+//! assert!(shard.ledger().is_balanced());
+//! ```
+//!
 //! Deliberately absent: protocols, I/O, clocks, threads.
 #![forbid(unsafe_code)]
 
+mod checksums;
+pub mod config;
+mod connection;
+mod fragments;
 pub mod handler;
+mod shard;
+pub mod statistics;
+mod streams;
 
+pub use checksums::OffloadingSender;
+pub use config::{ChecksumPolicy, ShardConfig};
 pub use handler::{Chunk, Handler, Stream, StreamStatus};
+pub use shard::Shard;
+pub use statistics::ShardStatistics;

@@ -244,7 +244,6 @@ impl<T: Copy> Datagram<T> {
                 let (from, to) = (next, piece.start);
                 push_new(&mut pieces, &mut joins, new(from, to));
                 self.payload[from as usize..to as usize].copy_from_slice(&data[at(from)..at(to)]);
-                next = to;
             }
             let (from, to) = (piece.start.max(start), piece.end.min(end));
             let ours = &mut self.payload[from as usize..to as usize];

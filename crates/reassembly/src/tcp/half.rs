@@ -32,8 +32,8 @@ pub struct Half {
     pub(super) window_scale: u8,
     /// What the receiver of this direction does with overlaps.
     pub(super) policy: OverlapPolicy,
-    /// Zero.
-    pub(super) reserved: u16,
+    /// Whatever the caller wants to note beside it.
+    pub note: u16,
 }
 
 /// State bits of a [`Half`].
@@ -108,7 +108,7 @@ impl Half {
             window: 0,
             window_scale: 14,
             policy,
-            reserved: 0,
+            note: 0,
         }
     }
 

@@ -1,0 +1,227 @@
+//! The checksum pass: which packets are damaged, and which only look it.
+
+use std::collections::HashMap;
+
+use flowgauge_wire::{
+    Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, PacketFlags,
+    verify_transport,
+};
+
+use crate::config::ChecksumPolicy;
+use crate::statistics::ChecksumStatistics;
+
+/// Senders known to compute their checksums, by fingerprint; one of two that collide is forgotten.
+const KNOWN: usize = 1 << 13;
+/// The most offloading senders listed.
+const LISTED: usize = 4096;
+
+/// A sender whose packets of one protocol all had wrong checksums: a host that leaves them to its
+/// network card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffloadingSender {
+    /// Its address.
+    pub address: Address,
+    /// 4 or 6.
+    pub version: u8,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Packets with a wrong checksum that counted.
+    pub packets: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Checksums {
+    policy: ChecksumPolicy,
+    good: Box<[u64]>,
+    offloading: HashMap<u64, OffloadingSender>,
+    pub(crate) statistics: ChecksumStatistics,
+}
+
+impl Checksums {
+    pub(crate) fn new(policy: ChecksumPolicy) -> Checksums {
+        let known = if policy == ChecksumPolicy::Auto {
+            KNOWN
+        } else {
+            1
+        };
+        Checksums {
+            policy,
+            good: vec![0; known].into_boxed_slice(),
+            offloading: HashMap::new(),
+            statistics: ChecksumStatistics::default(),
+        }
+    }
+
+    /// Whether the IPv4 header checksum of a packet rules it out.
+    #[inline]
+    pub(crate) fn rules_out(&self, bytes: &[u8], packet: &Decoded) -> bool {
+        packet.flags.contains(DecodeFlags::BAD_IP_CHECKSUM)
+            && match self.policy {
+                ChecksumPolicy::Verify => true,
+                ChecksumPolicy::Ignore => false,
+                ChecksumPolicy::Auto => {
+                    let at = usize::from(packet.ip_offset) + 10;
+                    bytes.get(at..at + 2) != Some(&[0, 0])
+                }
+            }
+    }
+
+    /// Marks the packets of `decoded` that are damaged.
+    pub(crate) fn pass(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, transports: bool) {
+        if self.policy == ChecksumPolicy::Ignore {
+            return;
+        }
+        for index in 0..decoded.packets.len() {
+            let packet = decoded.packets[index];
+            if packet.flags.0 & (DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0) != 0 {
+                self.bad_header(batch, decoded, index);
+                continue;
+            }
+            if !transports || !packet.flags.contains(DecodeFlags::TRANSPORT) {
+                continue;
+            }
+            let given = match batch.packets.get(usize::from(packet.index)) {
+                Some(descriptor) if !packet.flags.contains(DecodeFlags::REASSEMBLED) => {
+                    descriptor.flags
+                }
+                _ => PacketFlags::default(),
+            };
+            let not_ready = given.contains(PacketFlags::CHECKSUM_NOT_READY);
+            if given.contains(PacketFlags::CHECKSUM_VALID) || not_ready {
+                if not_ready {
+                    decoded.packets[index]
+                        .flags
+                        .insert(DecodeFlags::CHECKSUM_UNKNOWN);
+                }
+                continue;
+            }
+            let bytes = decoded.bytes(batch, &packet);
+            match verify_transport(bytes, &packet) {
+                ChecksumVerdict::Good => self.note_good(&packet),
+                ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
+                ChecksumVerdict::Unknown => {
+                    decoded.packets[index]
+                        .flags
+                        .insert(DecodeFlags::CHECKSUM_UNKNOWN);
+                }
+            }
+        }
+    }
+
+    /// The senders that compute no checksums, most packets first.
+    pub(crate) fn offloading(&self) -> Vec<OffloadingSender> {
+        let mut senders: Vec<_> = self.offloading.values().copied().collect();
+        senders.sort_by(|a, b| b.packets.cmp(&a.packets).then(a.address.cmp(&b.address)));
+        senders
+    }
+
+    #[cold]
+    fn bad_header(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, index: usize) {
+        let packet = decoded.packets[index];
+        if packet.flags.contains(DecodeFlags::EXCLUDED) {
+            return;
+        }
+        if self.rules_out(decoded.bytes(batch, &packet), &packet) {
+            decoded.packets[index].flags.insert(DecodeFlags::EXCLUDED);
+            self.statistics.bad_ip += 1;
+        } else {
+            self.statistics.offloaded += 1;
+        }
+    }
+
+    #[inline]
+    fn note_good(&mut self, packet: &Decoded) {
+        if self.policy != ChecksumPolicy::Auto {
+            return;
+        }
+        let print = fingerprint(packet);
+        let at = print as usize & (self.good.len() - 1);
+        if self.good[at] != print {
+            self.good[at] = print;
+            if !self.offloading.is_empty() {
+                self.offloading.remove(&print);
+            }
+        }
+    }
+
+    #[cold]
+    fn bad_transport(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, index: usize) {
+        let packet = decoded.packets[index];
+        if self.policy == ChecksumPolicy::Auto {
+            let print = fingerprint(&packet);
+            let known = self.good[print as usize & (self.good.len() - 1)] == print;
+            if !known || is_partial(decoded.bytes(batch, &packet), &packet) {
+                decoded.packets[index]
+                    .flags
+                    .insert(DecodeFlags::CHECKSUM_UNKNOWN);
+                self.statistics.offloaded += 1;
+                self.list(print, &packet);
+                return;
+            }
+        }
+        let flags = &mut decoded.packets[index].flags;
+        flags.insert(DecodeFlags::BAD_CHECKSUM);
+        flags.insert(DecodeFlags::EXCLUDED);
+        self.statistics.bad_transport += 1;
+    }
+
+    fn list(&mut self, print: u64, packet: &Decoded) {
+        let full = self.offloading.len() >= LISTED;
+        if let Some(sender) = self.offloading.get_mut(&print) {
+            sender.packets += 1;
+        } else if !full {
+            self.offloading.insert(
+                print,
+                OffloadingSender {
+                    address: packet.source().0,
+                    version: packet.key.version,
+                    protocol: packet.key.protocol,
+                    packets: 1,
+                },
+            );
+        }
+    }
+}
+
+/// Sender and protocol as one number, never 0. Equal fingerprints of different senders need an
+/// attacker's effort and win him that one damaged packet is judged by another's record.
+#[inline]
+fn fingerprint(packet: &Decoded) -> u64 {
+    let address = u128::from_ne_bytes(packet.source().0.0);
+    let mixed =
+        (address as u64 ^ 0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(packet.key.protocol) << 48);
+    let product = u128::from(mixed) * u128::from((address >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03);
+    ((product >> 64) as u64 ^ product as u64) | 1 << 63
+}
+
+/// Whether the checksum field holds what Linux leaves in it for the network card: the sum of the
+/// pseudo header, not complemented.
+fn is_partial(bytes: &[u8], packet: &Decoded) -> bool {
+    let field = match packet.key.protocol {
+        6 => 16,
+        17 => 6,
+        58 => 2,
+        _ => return false,
+    };
+    let start = usize::from(packet.transport_offset);
+    let Some(&[high, low]) = bytes.get(start + field..start + field + 2) else {
+        return false;
+    };
+    let skipped = if packet.key.version == 4 { 12 } else { 0 };
+    let words = |address: &Address| -> u32 {
+        address.0[skipped..]
+            .chunks_exact(2)
+            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+            .sum()
+    };
+    let length = packet.payload_offset + packet.payload_len - u32::from(packet.transport_offset);
+    let mut sum = words(&packet.key.low)
+        + words(&packet.key.high)
+        + u32::from(packet.key.protocol)
+        + (length & 0xffff)
+        + (length >> 16);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum == u32::from(u16::from_be_bytes([high, low]))
+}

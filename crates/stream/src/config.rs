@@ -1,0 +1,115 @@
+//! What a shard is told at its start.
+
+use core::fmt;
+use core::str::FromStr;
+
+use flowgauge_flow::FlowConfig;
+use flowgauge_reassembly::{DefragmentConfig, OverlapPolicy, ReassemblyConfig};
+use flowgauge_wire::{DecodeOptions, HashSeed};
+
+/// Configuration of a [`crate::Shard`].
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// What is decoded and what tells flows apart.
+    pub decode: DecodeOptions,
+    /// What is done about checksums.
+    pub checksums: ChecksumPolicy,
+    /// Whether transport checksums are looked at when no streams are wanted. It costs a look at
+    /// every byte; without it, damaged segments are counted in their flows.
+    pub checksums_without_streams: bool,
+    /// Limits of the flow table.
+    pub flow: FlowConfig,
+    /// Limits of defragmentation, and what is done about overlapping fragments.
+    pub defragment: DefragmentConfig,
+    /// Limits of TCP reassembly, its memory among them.
+    pub reassembly: ReassemblyConfig,
+    /// What is done about overlapping TCP segments.
+    pub overlap_policy: OverlapPolicy,
+    /// Key of the flow hash.
+    pub hash_seed: HashSeed,
+}
+
+impl Default for ShardConfig {
+    fn default() -> ShardConfig {
+        ShardConfig {
+            decode: DecodeOptions::default(),
+            checksums: ChecksumPolicy::Auto,
+            checksums_without_streams: true,
+            flow: FlowConfig::default(),
+            defragment: DefragmentConfig::default(),
+            reassembly: ReassemblyConfig::default(),
+            overlap_policy: OverlapPolicy::default(),
+            hash_seed: HashSeed::FIXED,
+        }
+    }
+}
+
+impl ShardConfig {
+    /// This configuration with one overlap policy for segments and fragments.
+    #[must_use]
+    pub fn with_policy(mut self, policy: OverlapPolicy) -> ShardConfig {
+        self.overlap_policy = policy;
+        self.defragment.policy = policy;
+        self
+    }
+
+    /// This configuration with `bytes` of memory for segments that wait for earlier ones.
+    #[must_use]
+    pub fn with_memory(mut self, bytes: u64) -> ShardConfig {
+        self.reassembly.memory_bytes = bytes;
+        self
+    }
+}
+
+/// What is done about packets with a wrong checksum.
+///
+/// A capture taken on the sending host has wrong checksums in everything that host sent, because
+/// its network card computes them later. Dropping such packets loses half of every conversation;
+/// accepting every damaged packet lets a packet that its receiver dropped into the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChecksumPolicy {
+    /// A packet with a wrong IP, TCP, UDP or ICMP checksum is left out, and counted as malformed.
+    Verify,
+    /// Checksums are not looked at.
+    Ignore,
+    /// As [`ChecksumPolicy::Verify`], except for senders that compute no checksums themselves. The
+    /// decision needs no look ahead: a wrong checksum counts as *not computed yet* when it is
+    /// exactly what Linux leaves there (the sum of the pseudo header), or when no packet of that
+    /// sender and protocol with a right one was seen so far. From its first right checksum on, a
+    /// sender's wrong ones are damage. The IPv4 header's own checksum may be zero (not computed).
+    /// What is known of senders is bounded: one that was forgotten starts anew.
+    #[default]
+    Auto,
+}
+
+impl ChecksumPolicy {
+    /// Name as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChecksumPolicy::Verify => "verify",
+            ChecksumPolicy::Ignore => "ignore",
+            ChecksumPolicy::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for ChecksumPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ChecksumPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ChecksumPolicy, String> {
+        match text {
+            "verify" => Ok(ChecksumPolicy::Verify),
+            "ignore" => Ok(ChecksumPolicy::Ignore),
+            "auto" => Ok(ChecksumPolicy::Auto),
+            other => Err(format!(
+                "unknown checksum policy \"{other}\"; hint: verify, ignore or auto"
+            )),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The engine of one core.
+
+use flowgauge_flow::{FlowTracker, PacketFlow};
+use flowgauge_wire::{Batch, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch};
+
+use crate::checksums::{Checksums, OffloadingSender};
+use crate::config::ShardConfig;
+use crate::fragments::Fragments;
+use crate::handler::Handler;
+use crate::statistics::ShardStatistics;
+use crate::streams::Streams;
+
+/// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
+#[derive(Debug)]
+pub struct Shard {
+    config: ShardConfig,
+    decoder: Decoder,
+    decoded: DecodedBatch,
+    checksums: Checksums,
+    fragments: Fragments,
+    tracker: FlowTracker,
+    refs: Vec<PacketFlow>,
+    streams: Streams,
+    ledger: Ledger,
+}
+
+impl Shard {
+    /// An engine that has seen nothing yet.
+    pub fn new(config: ShardConfig) -> Shard {
+        Shard {
+            decoder: Decoder::new(config.decode.clone()),
+            decoded: DecodedBatch::new(),
+            checksums: Checksums::new(config.checksums),
+            fragments: Fragments::new(config.defragment),
+            tracker: FlowTracker::new(config.flow),
+            refs: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
+            streams: Streams::new(config.reassembly, config.overlap_policy),
+            ledger: Ledger::default(),
+            config,
+        }
+    }
+
+    /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
+    /// clock.
+    pub fn process<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
+        self.decoder.decode_batch(batch, &mut self.decoded);
+        self.count(batch);
+        let (frames, bytes) = self.fragments.pass(
+            batch,
+            &mut self.decoder,
+            &mut self.decoded,
+            &self.checksums,
+            self.tracker.clock(),
+        );
+        if frames != 0 {
+            self.ledger.refuse(Place::Malformed, frames, bytes);
+        }
+        let transports = H::STREAMS || self.config.checksums_without_streams;
+        let before = self.checksums.statistics;
+        self.checksums.pass(batch, &mut self.decoded, transports);
+        if self.checksums.statistics != before {
+            self.refuse_damaged();
+        }
+        self.track(batch, handler);
+        if let Some(now) = batch.now {
+            self.idle(now, handler);
+        }
+        if H::STREAMS {
+            self.streams.maintain(self.tracker.clock(), handler);
+        }
+        self.end_flows(handler);
+    }
+
+    /// The input is over: ends all streams and flows.
+    pub fn finish<H: Handler>(&mut self, handler: &mut H) {
+        self.decoded.clear();
+        self.fragments.finish(&mut self.decoded);
+        let none = Batch::new(&[], &[]);
+        if !self.decoded.packets.is_empty() {
+            self.track(&none, handler);
+        }
+        self.tracker.finish();
+        self.end_flows(handler);
+    }
+
+    /// Where the packets went: those of a batch are either delivered to the flow table (or left
+    /// alone because they are not IP), or refused.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Counters.
+    pub fn statistics(&self) -> ShardStatistics {
+        ShardStatistics {
+            flow: self.tracker.statistics(),
+            defragment: self.fragments.defragmenter().statistics(),
+            reassembly: self.streams.reassembler().statistics(),
+            checksums: self.checksums.statistics,
+            connections: self.streams.created,
+            connections_high: self.streams.high,
+            delivered_bytes: self.streams.delivered.bytes,
+            chunks: self.streams.delivered.chunks,
+        }
+    }
+
+    /// Hosts whose own packets all have wrong checksums, because their network cards compute them
+    /// after the capture; most packets first. They counted
+    /// ([`ChecksumPolicy::Auto`](crate::ChecksumPolicy::Auto)).
+    pub fn offloading_senders(&self) -> Vec<OffloadingSender> {
+        self.checksums.offloading()
+    }
+
+    /// The flow table.
+    pub fn tracker(&self) -> &FlowTracker {
+        &self.tracker
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ShardConfig {
+        &self.config
+    }
+
+    /// Bytes of memory in which segments wait now.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.streams.reassembler().memory()
+    }
+
+    /// Enters the batch in the ledger; packets whose headers make no sense are refused.
+    fn count(&mut self, batch: &Batch<'_>) {
+        let mut bytes = 0;
+        let mut malformed = (0, 0);
+        for packet in &self.decoded.packets {
+            bytes += u64::from(packet.wire_len);
+            if !packet.has_ip() && packet.problem.is_malformed() {
+                malformed.0 += 1;
+                malformed.1 += u64::from(packet.wire_len);
+            }
+        }
+        let packets = batch.packets.len() as u64;
+        self.ledger.received += packets;
+        self.ledger.delivered += packets;
+        self.ledger.delivered_bytes += bytes;
+        if malformed.0 != 0 {
+            self.ledger
+                .refuse(Place::Malformed, malformed.0, malformed.1);
+        }
+    }
+
+    /// Moves what the checksum pass excluded to its place in the ledger.
+    #[cold]
+    fn refuse_damaged(&mut self) {
+        for packet in &self.decoded.packets {
+            if packet.flags.contains(DecodeFlags::EXCLUDED) {
+                let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
+                self.ledger.refuse(Place::Malformed, frames, bytes);
+            }
+        }
+    }
+
+    /// From decoded packets on: hash, flows, the handler's view of the batch, streams.
+    fn track<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
+        hash_batch(self.config.hash_seed, &mut self.decoded.packets);
+        let decoded = &self.decoded;
+        self.tracker
+            .process(&decoded.packets, &decoded.tunnels, &mut self.refs);
+        handler.batch(batch, decoded);
+        if H::STREAMS {
+            self.streams
+                .pass(batch, decoded, &self.refs, &self.tracker, handler);
+        }
+    }
+
+    /// A live source had nothing for a while.
+    fn idle<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
+        self.tracker.advance(now);
+        self.decoded.clear();
+        self.fragments.expire(now, &mut self.decoded);
+        if !self.decoded.packets.is_empty() {
+            self.track(&Batch::new(&[], &[]), handler);
+        }
+    }
+
+    fn end_flows<H: Handler>(&mut self, handler: &mut H) {
+        if !self.tracker.has_ended() {
+            return;
+        }
+        let streams = &mut self.streams;
+        self.tracker.drain_ended(|id, record| {
+            if H::STREAMS {
+                streams.end(id, record, handler);
+            }
+            handler.flow(record);
+        });
+    }
+}

@@ -1,0 +1,36 @@
+//! What a shard has done so far.
+
+use flowgauge_flow::FlowStatistics;
+use flowgauge_reassembly::{DefragmentStatistics, ReassemblyStatistics};
+
+/// Counters of a [`crate::Shard`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardStatistics {
+    /// Flow table.
+    pub flow: FlowStatistics,
+    /// Defragmentation.
+    pub defragment: DefragmentStatistics,
+    /// TCP reassembly.
+    pub reassembly: ReassemblyStatistics,
+    /// Checksums.
+    pub checksums: ChecksumStatistics,
+    /// Connections (pairs of streams) created.
+    pub connections: u64,
+    /// The most connections with streams at once.
+    pub connections_high: u64,
+    /// Bytes delivered to streams.
+    pub delivered_bytes: u64,
+    /// Chunks they were delivered in.
+    pub chunks: u64,
+}
+
+/// Counters of checksums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChecksumStatistics {
+    /// Packets left out for a wrong IP header checksum.
+    pub bad_ip: u64,
+    /// Packets left out for a wrong transport checksum.
+    pub bad_transport: u64,
+    /// Packets with a wrong checksum that counted, because their sender computes none.
+    pub offloaded: u64,
+}
