@@ -188,7 +188,7 @@ impl Config {
             udp_flows: 50_000,
             hostile_packets: 0,
             duration: Duration::from_secs(60),
-            minimum_size: 5_200,
+            minimum_size: 4_500,
             maximum_size: 40 << 20,
             reordered: 0.01,
             retransmitted: 0.005,
@@ -225,7 +225,7 @@ impl Config {
             Preset::Web => Config {
                 tcp_flows: 40_000,
                 udp_flows: 0,
-                minimum_size: 1_300,
+                minimum_size: 1_430,
                 maximum_size: 4 << 20,
                 ..clean
             },

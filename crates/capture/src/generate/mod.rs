@@ -5,6 +5,7 @@
 mod application;
 mod config;
 mod frame;
+mod hostile;
 mod output;
 mod payload;
 mod plan;
@@ -20,6 +21,7 @@ use std::io::{self, Write};
 pub use config::{Config, Detail, Preset, Resolution};
 pub use truth::{FlowCounts, Hole, HttpTotals, StreamTruth, Totals, Truth};
 
+use hostile::Attacks;
 use output::Output;
 use payload::Library;
 use plan::Flow;
@@ -39,6 +41,7 @@ pub fn generate<W: Write>(config: &Config, sink: W) -> io::Result<Truth> {
     };
     let mut http = HttpTotals::default();
     let mut active = Active::default();
+    let mut attacks = Attacks::new(config);
     let mut starts: Vec<(u64, u64)> = (0..config.tcp_flows + config.udp_flows)
         .map(|index| (plan::start(config, index), index))
         .collect();
@@ -51,6 +54,13 @@ pub fn generate<W: Write>(config: &Config, sink: W) -> io::Result<Truth> {
         {
             starts.next();
             active.insert(plan::flow(config, index, start), start);
+            continue;
+        }
+        if let Some(attack) = attacks.next_time()
+            && due.is_none_or(|due| attack < due)
+        {
+            output.advance(attack)?;
+            attacks.advance(&mut output)?;
             continue;
         }
         let Some(now) = due else { break };
@@ -69,6 +79,7 @@ pub fn generate<W: Write>(config: &Config, sink: W) -> io::Result<Truth> {
         }
     }
     output.finish()?;
+    attacks.finish(&mut truth);
     let flow_totals = truth.totals;
     truth.totals = output.totals;
     truth.totals.add_flows(&flow_totals);

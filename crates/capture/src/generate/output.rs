@@ -116,7 +116,7 @@ impl<W: Write> Output<W> {
     ) -> io::Result<(u64, u64)> {
         let pieces = usize::from(treatment.fragments);
         if pieces > 1 && head.len() + payload.len() >= 16 * pieces {
-            return self.send_fragments(now, path, (protocol, id), (head, payload), treatment);
+            return self.send_fragments(now, path, protocol, (head, payload), treatment);
         }
         if treatment.missing {
             self.totals.missing_frames += 1;
@@ -139,10 +139,12 @@ impl<W: Write> Output<W> {
         &mut self,
         now: u64,
         path: &Path,
-        (protocol, id): (u8, u32),
+        protocol: u8,
         (head, payload): (&[u8], &[u8]),
         treatment: Treatment,
     ) -> io::Result<(u64, u64)> {
+        // One numbering for all flows: those of two hosts must not mix their fragments.
+        let id = self.totals.fragmented_datagrams as u32;
         let mut datagram = std::mem::take(&mut self.datagram);
         datagram.clear();
         datagram.extend_from_slice(head);

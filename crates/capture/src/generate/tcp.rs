@@ -135,7 +135,7 @@ pub(super) struct Connection {
     /// selectively acknowledged bytes.
     openings: VecDeque<(u64, u64, u64)>,
     displaced: Vec<Displaced>,
-    /// The payload of the segment sent last, and who sent it and where it ends.
+    /// The payload of the segment sent last; who sent it and where it ends, if its fate was normal.
     scratch: Vec<u8>,
     previous: (usize, u64),
 }
@@ -191,7 +191,7 @@ impl Connection {
             openings: VecDeque::new(),
             displaced: Vec::new(),
             scratch: Vec::new(),
-            previous: (0, u64::MAX),
+            previous: (0, NEVER),
         };
         if connection.setup.mid_stream {
             for side in 0..2 {
@@ -326,7 +326,6 @@ impl Connection {
             Step::Rst(side) => {
                 let next = self.sides[side].next;
                 self.emit(now, side, RST | ACK, next, &[], false, context)?;
-                self.sides[side].tracker.rst = true;
                 self.sides[1 - side].acknowledge_at = NEVER;
                 self.then(Step::Done, NEVER);
             }
@@ -408,12 +407,15 @@ impl Connection {
             self.send_at = now + self.setup.gap + jitter;
         }
         let to = from + payload.len() as u64;
-        self.previous = (sender, to);
         self.sides[sender].next = to;
         let extended = self.extend_recut(from, &payload);
         let fate = match straddles {
             true => Fate::Normal,
             false => self.fate(context.config, last, room, extended),
+        };
+        self.previous = match fate {
+            Fate::Normal => (sender, to),
+            _ => (sender, NEVER),
         };
         let tracker = &mut self.sides[sender].tracker;
         tracker.send(&payload, fate != Fate::Missing);
@@ -687,10 +689,11 @@ impl Connection {
         header.put(&peer_port.to_be_bytes());
         header.put(&sequence.to_be_bytes());
         header.put(&acknowledged.to_be_bytes());
-        let window: u16 = if syn {
-            64_240
-        } else {
-            0xfa00 - (now as u16 & 0x3ff)
+        // Changes only with what was received, or duplicate acknowledgements would pass for window
+        // updates.
+        let window: u16 = match syn {
+            true => 64_240,
+            false => 0xfa00 - ((side.received >> 10) as u16 & 0x1ff),
         };
         header.put(&[0, flags]);
         header.put(&window.to_be_bytes());
@@ -744,6 +747,7 @@ impl Connection {
         if !treatment.missing {
             side.tracker.syn |= syn;
             side.tracker.fin |= flags & FIN != 0;
+            side.tracker.rst |= flags & RST != 0;
             if !payload.is_empty() {
                 let arrival = side.tracker.capture(offset, offset + payload.len() as u64);
                 count(&mut context.output.totals, arrival);

@@ -29,7 +29,7 @@ pub struct Truth {
     pub totals: Totals,
     /// HTTP transactions in the trace, before frames went missing.
     pub http: HttpTotals,
-    /// Frames of each hostile kind, by its name; empty but in `hostile`, `syn` and `zoo`.
+    /// Frames of each hostile kind, by its name; only in `hostile` and `syn`.
     pub attacks: BTreeMap<String, u64>,
     /// One entry per direction of each TCP connection and UDP flow, in the order in which they
     /// ended; empty when only a summary was asked for. Hostile flows have none.
@@ -43,9 +43,8 @@ pub struct FlowCounts {
     pub tcp: u64,
     /// UDP.
     pub udp: u64,
-    /// ICMP and ICMPv6.
-    pub icmp: u64,
-    /// Flows of a hostile kind, whose number depends on how a tool counts them.
+    /// Flows of a hostile kind. In `syn` these are exactly the distinct five-tuples of the flood; in
+    /// `hostile` their number depends on how a tool counts broken packets.
     pub hostile: u64,
 }
 
