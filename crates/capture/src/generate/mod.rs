@@ -1,7 +1,50 @@
 //! Synthetic traces whose content is known.
 //!
 //! [`generate`] writes a pcap file of a [`Preset`], changed at will in its [`Config`], and returns
-//! its [`Truth`]: totals, and for every stream its bytes with their SHA-256.
+//! its [`Truth`]: totals, and for every stream its bytes, their SHA-256 and the holes.
+//!
+//! ```
+//! use flowgauge_capture::generate::{Config, Preset, generate};
+//!
+//! let mut capture = Vec::new();
+//! let truth = generate(&Config::new(Preset::Mix).scaled(0.0001), &mut capture)?;
+//! assert_eq!(truth.file_bytes, capture.len() as u64);
+//! assert_eq!(truth.flows.tcp, 5);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! # Presets
+//! Full size, seed 1. *Bytes* are frame bytes without the file's record headers.
+//!
+//! | Preset | TCP + UDP flows | Packets | Bytes | Time | What else |
+//! |---|---|---|---|---|---|
+//! | `mix` | 50k + 50k | 2.42 M | 1.75 GB | 60 s | 60 % HTTP (76k transactions), 30 % TLS, 10 % bulk; DNS, NTP, QUIC, RTP; 1 % of the data segments reordered, 0.5 % retransmitted, 0.1 % in other boundaries |
+//! | `late` | 50k + 50k | 2.46 M | 1.76 GB | 60 s | as `mix`, and 0.3 % of the segments lost before the capture point, captured an RTT late while the receiver repeats its acknowledgement |
+//! | `loss` | 50k + 50k | 2.40 M | 1.73 GB | 60 s | as `mix`, and 0.05 % of the frames (handshakes, acknowledgements and data alike) missing from the capture |
+//! | `web` | 40k + 0 | 0.92 M | 446 MB | 60 s | 154k HTTP/1.1 transactions, 10 % of the bodies chunked |
+//! | `small` | 400k + 100k | 5.07 M | 404 MB | 60 s | ten packets per flow, payloads of 4 to 60 bytes |
+//! | `syn` | 2k + 0 | 1.07 M | 108 MB | 20 s | a million SYNs, each from another address; 2 % answered |
+//! | `elephants` | 2.4k + 0 | 0.95 M | 960 MB | 60 s | 400 large flows; about 97.6 % of the bytes beyond the first 10 KB of their direction |
+//! | `hostile` | 1k + 1k | 0.24 M | 64 MB | 20 s | eleven kinds of attack with as many frames each, clean flows between |
+//! | `zoo` | 500 + 300 | 21 k | 15 MB | 20 s | every knob turned on: for tests |
+//!
+//! Response sizes follow a Pareto distribution of shape 8/7 up to 40 MB, round-trip times lie
+//! between 2 and 100 ms, evenly over the octaves. Every flow has a five-tuple of its own.
+//!
+//! # Model
+//! Each connection is simulated as one observer on its way sees it (handshake with options, slow
+//! start, delayed and duplicate acknowledgements, SACK, FIN or RST). A data segment meets one of
+//! several fates, which exclude each other: it passes, is overtaken, is lost before the observer,
+//! is lost behind it, is sent again in other boundaries, or passes without being captured. So the
+//! truth about holes is exact: a byte is missing only if no captured frame holds it.
+//!
+//! Frames of one flow that are fragmented lose at most one fragment; its whole datagram then counts
+//! as missing. Duplicates are of TCP frames only, since nothing could tell a UDP datagram's from
+//! the application's own repetition.
+//!
+//! # Cost
+//! One core writes about 600 MB/s, 300 MB/s with all hashes. Memory holds the flows under way,
+//! 16 bytes per flow to come, and with [`Detail::Full`] about 300 bytes per stream.
 mod application;
 mod config;
 mod frame;

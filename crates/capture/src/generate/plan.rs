@@ -25,7 +25,7 @@ pub(super) enum Flow {
     Udp(Box<UdpFlow>),
 }
 
-/// When flow `index` starts; 1 to `config.tcp_flows` are TCP, the others UDP.
+/// When flow `index` starts; those below `config.tcp_flows` are TCP, the others UDP.
 pub(super) fn start(config: &Config, index: u64) -> u64 {
     let mut random = Random::new(config.seed, index);
     let duration = config.duration.as_nanos() as u64;
@@ -101,7 +101,7 @@ fn tcp_size(config: &Config, index: u64, random: &mut Random) -> (u64, u64) {
             if index.is_multiple_of(6) {
                 (pareto(u, low, cap), 1)
             } else {
-                (random.between(500, 7_000), more(random, 0.5))
+                (random.between(2_000, 12_000), more(random, 0.5))
             }
         }
         preset => {
