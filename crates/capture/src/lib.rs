@@ -9,6 +9,7 @@ pub mod file;
 pub mod filter;
 pub mod generate;
 pub mod limit;
+pub mod live;
 pub mod source;
 
 pub use error::Error;

@@ -2,5 +2,9 @@
 //! system calls and C libraries; no policy lives here.
 
 pub mod checksum;
+pub mod interfaces;
 pub mod libpcap;
+pub mod namespace;
+pub mod packet;
 pub mod prefetch;
+pub mod privileges;

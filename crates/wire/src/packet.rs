@@ -31,7 +31,8 @@ pub struct PacketDescriptor {
     pub interface: u16,
     /// Link type of this packet.
     pub link: LinkType,
-    /// TPID of a VLAN tag that the kernel took out of the frame (valid with [`PacketFlags::VLAN`]).
+    /// TPID of a VLAN tag that the kernel took out of the frame (valid with [`PacketFlags::VLAN`]);
+    /// its four bytes count in `wire_len`.
     pub vlan_tpid: u16,
     /// TCI of that tag.
     pub vlan_tci: u16,

@@ -2,7 +2,7 @@
 
 use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place};
 
-use super::{DEFAULT_SNAP_LEN, Filter};
+use super::{DEFAULT_SNAP_LEN, FilterSet};
 use crate::error::Error;
 use crate::source::{Interface, PacketSource};
 use flowgauge_wire::Ledger;
@@ -15,8 +15,7 @@ use flowgauge_wire::Ledger;
 #[derive(Debug)]
 pub struct Filtered<S> {
     source: S,
-    expression: String,
-    filters: Vec<Filter>,
+    filters: FilterSet,
     selected: Vec<PacketDescriptor>,
     refused: u64,
     refused_bytes: u64,
@@ -30,26 +29,15 @@ impl<S: PacketSource> Filtered<S> {
     /// # Errors
     /// [`Error::Filter`] when the expression does not compile.
     pub fn new(source: S, expression: &str) -> Result<Filtered<S>, Error> {
-        let mut filters: Vec<Filter> = Vec::new();
+        let mut filters = FilterSet::new(expression, DEFAULT_SNAP_LEN, None);
         for interface in source.interfaces() {
-            if filters.iter().all(|filter| filter.link() != interface.link) {
-                filters.push(Filter::compile(
-                    expression,
-                    interface.link,
-                    DEFAULT_SNAP_LEN,
-                )?);
-            }
+            filters.for_link(interface.link)?;
         }
-        if filters.is_empty() {
-            filters.push(Filter::compile(
-                expression,
-                LinkType::ETHERNET,
-                DEFAULT_SNAP_LEN,
-            )?);
+        if source.interfaces().is_empty() {
+            filters.for_link(LinkType::ETHERNET)?;
         }
         Ok(Filtered {
             source,
-            expression: expression.to_owned(),
             filters,
             selected: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
             refused: 0,
@@ -83,22 +71,20 @@ impl<S: PacketSource> PacketSource for Filtered<S> {
             return Ok(None);
         };
         self.selected.clear();
-        let mut current = 0;
         for (index, packet) in batch.packets.iter().enumerate() {
-            if self.filters.get(current).map(Filter::link) != Some(packet.link) {
-                current = match filter_for(&mut self.filters, packet.link, &self.expression) {
-                    Ok(found) => found,
-                    Err(error) => {
-                        // Nothing of this batch went on.
-                        self.failed = true;
-                        self.refused += batch.len() as u64;
-                        self.refused_bytes += wire_bytes(batch.packets);
-                        return Err(error);
+            match self.filters.for_link(packet.link) {
+                Ok(filter) => {
+                    if filter.verdict_on(batch.bytes(index), packet) != 0 {
+                        self.selected.push(*packet);
                     }
-                };
-            }
-            if self.filters[current].verdict_on(batch.bytes(index), packet) != 0 {
-                self.selected.push(*packet);
+                }
+                Err(error) => {
+                    // Nothing of this batch goes on.
+                    self.failed = true;
+                    self.refused += batch.len() as u64;
+                    self.refused_bytes += wire_bytes(batch.packets);
+                    return Err(error);
+                }
             }
         }
         self.refused += (batch.len() - self.selected.len()) as u64;
@@ -119,15 +105,6 @@ impl<S: PacketSource> PacketSource for Filtered<S> {
         ledger.refuse(Place::Filter, self.refused, self.refused_bytes);
         ledger
     }
-}
-
-/// Index of the filter for `link`, compiled when it is the first packet of its type.
-fn filter_for(filters: &mut Vec<Filter>, link: LinkType, expression: &str) -> Result<usize, Error> {
-    if let Some(found) = filters.iter().position(|filter| filter.link() == link) {
-        return Ok(found);
-    }
-    filters.push(Filter::compile(expression, link, DEFAULT_SNAP_LEN)?);
-    Ok(filters.len() - 1)
 }
 
 fn wire_bytes(packets: &[PacketDescriptor]) -> u64 {

@@ -8,6 +8,7 @@
 mod filtered;
 mod place;
 mod program;
+mod set;
 mod view;
 
 use std::fmt::Write as _;
@@ -17,6 +18,7 @@ use flowgauge_wire::{LinkType, PacketDescriptor, PacketFlags};
 
 pub use filtered::Filtered;
 pub use flowgauge_sys::libpcap::Instruction;
+pub use set::FilterSet;
 
 use crate::error::Error;
 use program::Program;
@@ -131,10 +133,13 @@ impl Filter {
                 bytes: Plain(bytes),
                 tag: taken.then_some((packet.vlan_tpid, packet.vlan_tci)),
             };
-            return self.program.run(&view, packet.wire_len);
+            // The kernel's length is that of the frame without the tag.
+            let tag_len = if taken { 4 } else { 0 };
+            let wire_len = packet.wire_len.saturating_sub(tag_len);
+            return self.program.run(&view, wire_len);
         }
         match Tagged::new(bytes, packet.link, packet.vlan_tpid, packet.vlan_tci) {
-            Some(view) => self.program.run(&view, packet.wire_len.saturating_add(4)),
+            Some(view) => self.program.run(&view, packet.wire_len),
             None => self.verdict(bytes, packet.wire_len),
         }
     }

@@ -1,0 +1,63 @@
+//! One expression for packets of several link types.
+
+use std::net::Ipv4Addr;
+
+use flowgauge_wire::LinkType;
+
+use super::Filter;
+use crate::error::Error;
+
+/// An expression and its programs, one per link type, compiled when a link type is first met.
+#[derive(Clone, Debug)]
+pub struct FilterSet {
+    expression: String,
+    snap_len: u32,
+    netmask: Option<Ipv4Addr>,
+    filters: Vec<Filter>,
+    /// Place in `filters` of the one used last.
+    current: usize,
+}
+
+impl FilterSet {
+    /// Nothing is compiled yet. For `netmask` see [`Filter::compile_with_netmask`].
+    pub fn new(expression: &str, snap_len: u32, netmask: Option<Ipv4Addr>) -> FilterSet {
+        FilterSet {
+            expression: expression.to_owned(),
+            snap_len,
+            netmask,
+            filters: Vec::new(),
+            current: 0,
+        }
+    }
+
+    /// The filter for packets of type `link`.
+    ///
+    /// # Errors
+    /// [`Error::Filter`] when the expression does not compile for it.
+    #[inline]
+    pub fn for_link(&mut self, link: LinkType) -> Result<&Filter, Error> {
+        if self.filters.get(self.current).map(Filter::link) != Some(link) {
+            self.current = self.turn_to(link)?;
+        }
+        Ok(&self.filters[self.current])
+    }
+
+    /// The programs compiled so far.
+    pub fn filters(&self) -> &[Filter] {
+        &self.filters
+    }
+
+    #[cold]
+    fn turn_to(&mut self, link: LinkType) -> Result<usize, Error> {
+        if let Some(found) = self.filters.iter().position(|filter| filter.link() == link) {
+            return Ok(found);
+        }
+        self.filters.push(Filter::compile_with_netmask(
+            &self.expression,
+            link,
+            self.snap_len,
+            self.netmask,
+        )?);
+        Ok(self.filters.len() - 1)
+    }
+}

@@ -1,0 +1,129 @@
+//! Live capture from `AF_PACKET` sockets (`TPACKET_V3`).
+//!
+//! Batches borrow the kernel's ring; a block of it goes back to the kernel when its last packet
+//! is done with. The filter runs in the kernel where it can. What its program refuses is not
+//! counted by the kernel, so [`Ledger::received`] of a live source means: packets that passed the
+//! filter in the kernel, whether there was room for them or not.
+//!
+//! [`Ledger::received`]: flowgauge_wire::Ledger::received
+
+mod assembler;
+mod fanout;
+mod kernel_filter;
+mod source;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flowgauge_sys::interfaces;
+pub use flowgauge_sys::interfaces::NetworkInterface;
+use flowgauge_sys::packet::{RingOptions, hardware};
+use flowgauge_wire::LinkType;
+
+pub use source::LiveSource;
+
+use crate::error::Error;
+use crate::filter::DEFAULT_SNAP_LEN;
+
+/// The name that stands for all interfaces.
+pub const ANY: &str = "any";
+
+/// What to capture live, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveConfig {
+    /// Name of the interface, or [`ANY`].
+    pub interface: String,
+    /// Filter in pcap-filter syntax; none when empty.
+    pub filter: String,
+    /// Bytes of each packet that are captured at most.
+    pub snap_len: u32,
+    /// Bytes of the ring of each socket; rounded to whole blocks, at least two.
+    pub buffer_bytes: u64,
+    /// Whether to receive what is not for this host, too.
+    pub promiscuous: bool,
+    /// Milliseconds without packets after which an empty batch is returned.
+    pub tick_ms: u32,
+    /// Milliseconds after which packets are handed over although their block is not full.
+    pub retire_ms: u32,
+}
+
+impl LiveConfig {
+    /// The usual settings: no filter, whole packets, 64 MiB, promiscuous.
+    pub fn new(interface: &str) -> LiveConfig {
+        LiveConfig {
+            interface: interface.to_owned(),
+            filter: String::new(),
+            snap_len: DEFAULT_SNAP_LEN,
+            buffer_bytes: 64 << 20,
+            promiscuous: true,
+            tick_ms: 100,
+            retire_ms: 20,
+        }
+    }
+
+    /// Blocks of 1 MiB: large enough for any frame, small enough that a few of them stay in the
+    /// cache; smaller ones where the buffer is small.
+    fn ring(&self) -> RingOptions {
+        const LARGEST: u64 = 1 << 20;
+        const SMALLEST: u64 = 1 << 17;
+
+        let block = (self.buffer_bytes / 8)
+            .checked_next_power_of_two()
+            .unwrap_or(LARGEST)
+            .clamp(SMALLEST, LARGEST);
+        RingOptions {
+            block_bytes: block as u32,
+            blocks: (self.buffer_bytes / block).clamp(2, 1 << 15) as u32,
+            retire_ms: self.retire_ms,
+        }
+    }
+}
+
+/// Stops live sources from anywhere, a signal handler included. What is in the ring is still
+/// delivered, then the source ends.
+#[derive(Clone, Debug, Default)]
+pub struct StopHandle(Arc<AtomicBool>);
+
+impl StopHandle {
+    /// Asks the source to end. It notices within its tick.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it was asked to.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The interfaces that can be captured on, by index.
+///
+/// # Errors
+/// [`Error::Interface`] when the system does not tell.
+pub fn list_interfaces() -> Result<Vec<NetworkInterface>, Error> {
+    interfaces::list().map_err(|error| Error::Interface {
+        name: ANY.to_owned(),
+        reason: format!("the system does not list its interfaces: {error}"),
+        hint: "check that netlink sockets are allowed here".to_owned(),
+    })
+}
+
+/// The link type of frames from an interface of an ARP hardware type; `None` where the frames
+/// are taken from their network header on, because their link header is unknown or has none of
+/// the known types.
+pub fn link_type_of(hardware_type: u16) -> Option<LinkType> {
+    match hardware_type {
+        hardware::ETHERNET | hardware::LOOPBACK => Some(LinkType::ETHERNET),
+        hardware::IEEE80211 => Some(LinkType::IEEE802_11),
+        hardware::IEEE80211_RADIOTAP => Some(LinkType::IEEE802_11_RADIOTAP),
+        hardware::RAW_IP
+        | hardware::TUNNEL
+        | hardware::TUNNEL6
+        | hardware::SIT
+        | hardware::NONE => Some(LinkType::RAW),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! The network interfaces of this machine (of the calling thread's network namespace).
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkInterface {
+    /// Name.
+    pub name: String,
+    /// Index, from 1.
+    pub index: i32,
+    /// ARP hardware type, see [`crate::packet::hardware`].
+    pub hardware: u16,
+    /// `IFF_` bits.
+    pub flags: u32,
+    /// Link-layer address; empty where there is none.
+    pub link_address: Vec<u8>,
+    /// IP addresses with their netmasks.
+    pub addresses: Vec<(IpAddr, Option<IpAddr>)>,
+    /// Packets the card had no buffer for (`rx_missed_errors`), modulo 2^32.
+    pub missed: u32,
+}
+
+impl NetworkInterface {
+    /// Whether it is switched on.
+    pub fn is_up(&self) -> bool {
+        self.flags & libc::IFF_UP as u32 != 0
+    }
+
+    /// Whether it has a carrier.
+    pub fn is_running(&self) -> bool {
+        self.flags & libc::IFF_RUNNING as u32 != 0
+    }
+
+    /// Whether it is a loopback interface.
+    pub fn is_loopback(&self) -> bool {
+        self.flags & libc::IFF_LOOPBACK as u32 != 0
+    }
+
+    /// Netmask of its first IPv4 address.
+    pub fn netmask(&self) -> Option<Ipv4Addr> {
+        self.addresses.iter().find_map(|(_, mask)| match mask {
+            Some(IpAddr::V4(mask)) => Some(*mask),
+            _ => None,
+        })
+    }
+}
+
+/// All interfaces, by index.
+///
+/// # Errors
+/// The system's.
+pub fn list() -> io::Result<Vec<NetworkInterface>> {
+    let mut first: *mut libc::ifaddrs = core::ptr::null_mut();
+    // SAFETY: getifaddrs stores a list that is ours to free.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = BTreeMap::<String, NetworkInterface>::new();
+    let mut at = first;
+    while !at.is_null() {
+        // SAFETY: an element of the list, which lives until freeifaddrs.
+        let entry = unsafe { &*at };
+        // SAFETY: the name is a terminated string of the same list.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        let name = name.to_string_lossy().into_owned();
+        let interface = found.entry(name.clone()).or_default();
+        interface.name = name;
+        interface.flags = entry.ifa_flags;
+        // SAFETY: pointers of an element of the list.
+        unsafe { add_address(interface, entry) };
+        at = entry.ifa_next;
+    }
+    // SAFETY: what getifaddrs returned, freed once; nothing refers to it any more.
+    unsafe { libc::freeifaddrs(first) };
+    let mut interfaces: Vec<_> = found.into_values().filter(|one| one.index != 0).collect();
+    interfaces.sort_by_key(|interface| interface.index);
+    Ok(interfaces)
+}
+
+/// # Safety
+/// `entry` must be an element of a list from getifaddrs that is not freed yet.
+unsafe fn add_address(interface: &mut NetworkInterface, entry: &libc::ifaddrs) {
+    /// Place of `rx_missed_errors` in `struct rtnl_link_stats`, which is 32-bit counters.
+    const MISSED: usize = 15;
+
+    if entry.ifa_addr.is_null() {
+        return;
+    }
+    // SAFETY: not null; every address begins with its family.
+    if i32::from(unsafe { (*entry.ifa_addr).sa_family }) == libc::AF_PACKET {
+        // SAFETY: an address of this family is a sockaddr_ll.
+        let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned() };
+        interface.index = address.sll_ifindex;
+        interface.hardware = address.sll_hatype;
+        let len = usize::from(address.sll_halen).min(address.sll_addr.len());
+        interface.link_address = address.sll_addr[..len].to_vec();
+        if !entry.ifa_data.is_null() {
+            // SAFETY: for this family the data are a whole rtnl_link_stats (24 counters).
+            interface.missed = unsafe { entry.ifa_data.cast::<u32>().add(MISSED).read_unaligned() };
+        }
+        return;
+    }
+    // SAFETY: an address and a netmask of the element, null or whole.
+    unsafe {
+        if let Some(address) = ip(entry.ifa_addr) {
+            interface.addresses.push((address, ip(entry.ifa_netmask)));
+        }
+    }
+}
+
+/// # Safety
+/// `address` must be null or a whole socket address.
+unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise; the family says which type it is.
+    unsafe {
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).into())
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(Ipv6Addr::from(v6.sin6_addr.s6_addr).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The name of the interface with this index.
+pub fn name_of(index: i32) -> Option<String> {
+    let mut name = [0_u8; libc::IF_NAMESIZE];
+    // SAFETY: the buffer has the size the call asks for.
+    let found = unsafe { libc::if_indextoname(index.try_into().ok()?, name.as_mut_ptr().cast()) };
+    if found.is_null() {
+        return None;
+    }
+    let name = CStr::from_bytes_until_nul(&name).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// The index of the interface with this name.
+pub fn index_of(name: &str) -> Option<i32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: a terminated string that outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => None,
+        index => i32::try_from(index).ok(),
+    }
+}

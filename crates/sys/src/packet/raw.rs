@@ -1,0 +1,92 @@
+//! System calls on a packet socket, with the checks in one place.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::libpcap::Instruction;
+
+/// A packet socket that receives nothing until it is bound (protocol 0).
+pub(super) fn open() -> io::Result<OwnedFd> {
+    // SAFETY: socket takes integers and returns a descriptor or -1.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    check(fd)?;
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// `setsockopt` with a plain C value.
+pub(super) fn set<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and the size are those of `value`, which outlives the call; the kernel
+    // only reads it.
+    let status = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            core::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    check(status)
+}
+
+/// `getsockopt` into `N` integers; what the kernel does not fill stays 0.
+pub(super) fn get<const N: usize>(fd: &OwnedFd, level: i32, name: i32) -> io::Result<[u32; N]> {
+    let mut value = [0_u32; N];
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes, the size of `value`; any bits are valid u32.
+    let status = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    check(status)?;
+    Ok(value)
+}
+
+/// Sets an option that takes a classic-BPF program.
+pub(super) fn set_program(
+    fd: &OwnedFd,
+    level: i32,
+    name: i32,
+    program: &[Instruction],
+) -> io::Result<()> {
+    let len =
+        u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // `Instruction` has the layout of `sock_filter`; the kernel copies the program.
+    let program = libc::sock_fprog {
+        len,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    set(fd, level, name, &program)
+}
+
+/// Binds to an interface (0: all) for `protocol` (0: no reception).
+pub(super) fn bind(fd: &OwnedFd, interface: i32, protocol: u16) -> io::Result<()> {
+    // SAFETY: sockaddr_ll is plain integers, for which zeroes are valid.
+    let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol.to_be();
+    address.sll_ifindex = interface;
+    // SAFETY: the pointer and the size are those of `address`, which outlives the call.
+    let status = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    check(status)
+}
+
+pub(super) fn check(status: i32) -> io::Result<()> {
+    if status < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

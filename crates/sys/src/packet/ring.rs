@@ -1,0 +1,484 @@
+//! The `TPACKET_V3` receive ring.
+//!
+//! ```text
+//!  mapping  [ block 0 ][ block 1 ] ... [ block n-1 ]      filled in turn by the kernel
+//!  block    [ status, count, offset of the first ][ header | frame ][ header | frame ] ...
+//! ```
+//!
+//! A block belongs to the kernel or to us, by its status word. While it is ours the kernel does
+//! not write to it, so its bytes can be borrowed; it goes back when its last packet is done with,
+//! which is when the next packets are asked for.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::raw;
+use crate::libpcap::Instruction;
+
+const ETH_P_ALL: u16 = 3;
+
+/// Offsets in a block's descriptor (`struct tpacket_block_desc`).
+mod block {
+    pub(super) const STATUS: usize = 8;
+    pub(super) const PACKETS: usize = 12;
+    pub(super) const FIRST_PACKET: usize = 16;
+}
+
+/// Offsets in a packet's header (`struct tpacket3_hdr`, and `struct sockaddr_ll` behind it).
+mod header {
+    pub(super) const NEXT: usize = 0;
+    pub(super) const SECONDS: usize = 4;
+    pub(super) const NANOSECONDS: usize = 8;
+    pub(super) const CAPTURED: usize = 12;
+    pub(super) const WIRE: usize = 16;
+    pub(super) const STATUS: usize = 20;
+    pub(super) const LINK_OFFSET: usize = 24;
+    pub(super) const NETWORK_OFFSET: usize = 26;
+    pub(super) const VLAN_TCI: usize = 32;
+    pub(super) const VLAN_TPID: usize = 36;
+    pub(super) const PROTOCOL: usize = 50;
+    pub(super) const INTERFACE: usize = 52;
+    pub(super) const HARDWARE: usize = 56;
+    pub(super) const KIND: usize = 58;
+    pub(super) const LEN: usize = 68;
+}
+
+/// Size of a receive ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Bytes of a block, a multiple of the page size. A frame must fit into one.
+    pub block_bytes: u32,
+    /// Blocks.
+    pub blocks: u32,
+    /// Milliseconds after which a block that is not full is handed over.
+    pub retire_ms: u32,
+}
+
+/// What the kernel counted since it was asked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets that passed the filter and were put into the ring.
+    pub captured: u64,
+    /// Packets that passed the filter and found the ring full.
+    pub dropped: u64,
+    /// How often the ring became full.
+    pub freezes: u64,
+}
+
+/// Why [`RingSocket::wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakeup {
+    /// There may be packets.
+    Ready,
+    /// The time is over, or a signal came.
+    Idle,
+    /// The socket has an error: see [`RingSocket::take_error`].
+    Error,
+}
+
+/// A packet in the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct RingPacket {
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Where its link header begins in [`RingSocket::memory`].
+    pub offset: u32,
+    /// From there to the network header.
+    pub network_offset: u32,
+    /// Bytes captured.
+    pub captured_len: u32,
+    /// Bytes of the frame.
+    pub wire_len: u32,
+    /// Interface index.
+    pub interface: i32,
+    /// `TP_STATUS_` bits.
+    pub status: u32,
+    /// TPID and TCI of the VLAN tag that is not in the bytes, if there is one.
+    pub vlan: Option<(u16, u16)>,
+    /// Protocol as the kernel sees it (an Ethernet type), host byte order.
+    pub protocol: u16,
+    /// Hardware type of the interface, see [`super::hardware`].
+    pub hardware: u16,
+    /// Who it was for (`PACKET_HOST` ..).
+    pub kind: u8,
+}
+
+impl RingPacket {
+    /// Whether this host sent it.
+    pub fn is_outgoing(&self) -> bool {
+        self.kind == libc::PACKET_OUTGOING
+    }
+
+    /// Whether the transport checksum is yet to be filled in.
+    pub fn checksum_not_ready(&self) -> bool {
+        self.status & libc::TP_STATUS_CSUMNOTREADY != 0
+    }
+
+    /// Whether the card or the kernel verified the transport checksum.
+    pub fn checksum_valid(&self) -> bool {
+        self.status & libc::TP_STATUS_CSUM_VALID != 0
+    }
+}
+
+/// A packet socket with a mapped receive ring.
+#[derive(Debug)]
+pub struct RingSocket {
+    ring: Mapping,
+    socket: OwnedFd,
+    block_bytes: usize,
+    blocks: usize,
+    /// The block in turn.
+    block: usize,
+    /// Where in it the next packet's header begins; `None` while the block is the kernel's.
+    next: Option<usize>,
+    packets_left: u32,
+}
+
+impl RingSocket {
+    /// A socket with a ring, not bound yet: nothing arrives, so filters can be set in peace.
+    ///
+    /// # Errors
+    /// The system's; `EPERM` without `CAP_NET_RAW`, `ENOMEM` when the ring is too large.
+    pub fn open(options: &RingOptions) -> io::Result<RingSocket> {
+        const TPACKET_V3: i32 = 2;
+
+        let socket = raw::open()?;
+        raw::set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &TPACKET_V3)?;
+        // req3: block size, blocks, frame size, frames, retire timeout, private size, features.
+        // Frame size only has to divide the block size.
+        let frame_bytes = 2048_u32.min(options.block_bytes);
+        let frames = options.block_bytes / frame_bytes * options.blocks;
+        let request = [
+            options.block_bytes,
+            options.blocks,
+            frame_bytes,
+            frames,
+            options.retire_ms,
+            0,
+            0,
+        ];
+        raw::set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let block_bytes = options.block_bytes as usize;
+        let blocks = options.blocks as usize;
+        let ring = Mapping::new(&socket, block_bytes * blocks)?;
+        Ok(RingSocket {
+            ring,
+            socket,
+            block_bytes,
+            blocks,
+            block: 0,
+            next: None,
+            packets_left: 0,
+        })
+    }
+
+    /// Puts a classic-BPF program before the ring, in place of the last one. What it returns is
+    /// the snap length, 0 refuses. Packets it refuses are not counted anywhere.
+    ///
+    /// # Errors
+    /// `EINVAL` for a program the kernel's verifier refuses.
+    pub fn set_filter(&self, program: &[Instruction]) -> io::Result<()> {
+        raw::set_program(
+            &self.socket,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            program,
+        )
+    }
+
+    /// Leaves out packets this host sends (`PACKET_IGNORE_OUTGOING`, Linux 4.20).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn ignore_outgoing(&self) -> io::Result<()> {
+        raw::set(
+            &self.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_IGNORE_OUTGOING,
+            &1_i32,
+        )
+    }
+
+    /// Makes the interface promiscuous as long as the socket is open.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_promiscuous(&self, interface: i32) -> io::Result<()> {
+        let request = libc::packet_mreq {
+            mr_ifindex: interface,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        raw::set(
+            &self.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_ADD_MEMBERSHIP,
+            &request,
+        )
+    }
+
+    /// Starts reception from `interface`, or from all when it is 0.
+    ///
+    /// # Errors
+    /// `ENODEV` when it does not exist. An interface that is down binds well; the error is
+    /// reported by [`RingSocket::take_error`].
+    pub fn bind(&self, interface: i32) -> io::Result<()> {
+        raw::bind(&self.socket, interface, ETH_P_ALL)
+    }
+
+    /// Joins a fanout group, or founds one when `group` is `None`, and returns its number. Each
+    /// packet goes to one socket of the group: to the one whose number `program` returns, modulo
+    /// their count. All sockets must be bound alike.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn join_fanout(&self, group: Option<u16>, program: &[Instruction]) -> io::Result<u16> {
+        const CLASSIC_BPF: u32 = 6;
+        const UNIQUE_ID: u32 = 0x2000;
+
+        let option = match group {
+            Some(group) => u32::from(group) | CLASSIC_BPF << 16,
+            None => (CLASSIC_BPF | UNIQUE_ID) << 16,
+        };
+        raw::set(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &option)?;
+        if let Some(group) = group {
+            return Ok(group);
+        }
+        raw::set_program(
+            &self.socket,
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT_DATA,
+            program,
+        )?;
+        let [joined] = raw::get(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+        Ok((joined & 0xffff) as u16)
+    }
+
+    /// What was counted since the last call.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn statistics(&self) -> io::Result<Statistics> {
+        let [packets, dropped, freezes] =
+            raw::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+        Ok(Statistics {
+            // The kernel's tp_packets includes the dropped ones.
+            captured: u64::from(packets.saturating_sub(dropped)),
+            dropped: u64::from(dropped),
+            freezes: u64::from(freezes),
+        })
+    }
+
+    /// Waits until a block is ready, for at most `timeout_ms`.
+    ///
+    /// # Errors
+    /// The system's; a signal is not an error.
+    pub fn wait(&self, timeout_ms: u32) -> io::Result<Wakeup> {
+        let mut poll = libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
+        // SAFETY: one pollfd, which outlives the call.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::Interrupted => Ok(Wakeup::Idle),
+                _ => Err(error),
+            };
+        }
+        Ok(match poll.revents {
+            0 => Wakeup::Idle,
+            events if events & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 => {
+                Wakeup::Error
+            }
+            _ => Wakeup::Ready,
+        })
+    }
+
+    /// Takes the socket's pending error, such as `ENETDOWN`.
+    pub fn take_error(&self) -> Option<io::Error> {
+        match raw::get(&self.socket, libc::SOL_SOCKET, libc::SO_ERROR) {
+            Ok([0]) => None,
+            Ok([code]) => Some(io::Error::from_raw_os_error(code.cast_signed())),
+            Err(error) => Some(error),
+        }
+    }
+
+    /// Hands up to `limit` packets of one block to `each`, and returns their number; 0 when no
+    /// block is ready. A block whose packets were all handed out by the last call goes back to
+    /// the kernel first. Offsets refer to [`RingSocket::memory`].
+    pub fn next_packets(&mut self, limit: usize, mut each: impl FnMut(RingPacket)) -> usize {
+        if self.next.is_some() && self.packets_left == 0 {
+            self.release();
+        }
+        if self.next.is_none() && !self.acquire() {
+            return 0;
+        }
+        let mut at = self.next.unwrap_or(0);
+        let mut left = self.packets_left;
+        let mut handed = 0;
+        {
+            let memory = self.memory();
+            while handed < limit && left > 0 {
+                let Some(packet) = packet_at(memory, at) else {
+                    // The kernel never does this; never loop on it.
+                    left = 0;
+                    break;
+                };
+                each(packet);
+                handed += 1;
+                left -= 1;
+                match read_u32(memory, at + header::NEXT) {
+                    0 => left = 0,
+                    next => at += next as usize,
+                }
+            }
+        }
+        self.next = Some(at);
+        self.packets_left = left;
+        handed
+    }
+
+    /// The block that the last packets are in.
+    pub fn memory(&self) -> &[u8] {
+        if self.next.is_none() {
+            return &[];
+        }
+        // SAFETY: the block lies inside the mapping; it is ours until `release`, which takes
+        // `&mut self`, so the kernel does not write to it while the slice lives.
+        unsafe {
+            core::slice::from_raw_parts(
+                self.ring
+                    .start
+                    .as_ptr()
+                    .add(self.block * self.block_bytes)
+                    .cast_const(),
+                self.block_bytes,
+            )
+        }
+    }
+
+    /// Takes the block in turn if the kernel has handed it over.
+    fn acquire(&mut self) -> bool {
+        // Acquire: the block's contents are read after its status.
+        let status = self.status().load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return false;
+        }
+        self.next = Some(0);
+        let memory = self.memory();
+        let packets = read_u32(memory, block::PACKETS);
+        let first = read_u32(memory, block::FIRST_PACKET) as usize;
+        self.packets_left = packets;
+        self.next = Some(first);
+        true
+    }
+
+    /// Gives the block back and turns to the next.
+    fn release(&mut self) {
+        self.next = None;
+        // Release: all reads of the block happen before the kernel may write to it.
+        self.status()
+            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.block = (self.block + 1) % self.blocks;
+    }
+
+    /// The status word of the block in turn.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: inside the mapping and aligned (blocks begin at pages); kernel and user space
+        // both access this word atomically.
+        unsafe {
+            let word = self
+                .ring
+                .start
+                .as_ptr()
+                .add(self.block * self.block_bytes + block::STATUS);
+            AtomicU32::from_ptr(word.cast())
+        }
+    }
+}
+
+fn packet_at(memory: &[u8], at: usize) -> Option<RingPacket> {
+    let bytes = memory.get(at..at.checked_add(header::LEN)?)?;
+    let link_offset = u32::from(read_u16(bytes, header::LINK_OFFSET));
+    let status = read_u32(bytes, header::STATUS);
+    let tci = read_u32(bytes, header::VLAN_TCI) as u16;
+    let vlan = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
+        let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+            read_u16(bytes, header::VLAN_TPID)
+        } else {
+            0x8100
+        };
+        (tpid, tci)
+    });
+    let seconds = u64::from(read_u32(bytes, header::SECONDS));
+    let network_offset = u32::from(read_u16(bytes, header::NETWORK_OFFSET));
+    Some(RingPacket {
+        time_ns: seconds * 1_000_000_000 + u64::from(read_u32(bytes, header::NANOSECONDS)),
+        offset: u32::try_from(at).ok()? + link_offset,
+        network_offset: network_offset.saturating_sub(link_offset),
+        captured_len: read_u32(bytes, header::CAPTURED),
+        wire_len: read_u32(bytes, header::WIRE),
+        interface: read_u32(bytes, header::INTERFACE).cast_signed(),
+        status,
+        vlan,
+        protocol: u16::from_be(read_u16(bytes, header::PROTOCOL)),
+        hardware: read_u16(bytes, header::HARDWARE),
+        kind: bytes[header::KIND],
+    })
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    word.map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    let half = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    half.map_or(0, |half| u16::from_ne_bytes(*half))
+}
+
+/// A shared mapping of the ring, unmapped when dropped.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is owned and can be unmapped from any thread; all access goes through
+// `RingSocket`, whose `&self` methods only read blocks that are ours.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    fn new(socket: &OwnedFd, bytes: usize) -> io::Result<Mapping> {
+        // SAFETY: a new shared mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what mmap returned; no slice of it outlives its owner.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}

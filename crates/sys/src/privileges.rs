@@ -1,0 +1,86 @@
+//! Giving up root once the sockets are open.
+
+use std::ffi::CString;
+use std::io;
+
+/// Whether this process runs as root.
+pub fn is_root() -> bool {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Becomes `user` for good: supplementary groups, group and user of all threads. Capabilities are
+/// lost with the user id; open sockets stay usable.
+///
+/// # Errors
+/// `NotFound` when there is no such user; the system's when the process may not change its user.
+pub fn drop_to(user: &str) -> io::Result<()> {
+    let name = CString::new(user)?;
+    let (user_id, group_id) = look_up(&name)?.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("there is no user \"{user}\""),
+        )
+    })?;
+    // SAFETY: the name is a terminated string that outlives the call; the rest are integers.
+    // The group goes first: afterwards there is no right to change it any more.
+    unsafe {
+        check(libc::initgroups(name.as_ptr(), group_id))?;
+        check(libc::setgid(group_id))?;
+        check(libc::setuid(user_id))?;
+    }
+    // SAFETY: takes an integer; it must fail, or something was kept.
+    if user_id != 0 && unsafe { libc::setuid(0) } == 0 {
+        return Err(io::Error::other("root could be regained after dropping it"));
+    }
+    Ok(())
+}
+
+/// User and group id of a user, from the system's user database.
+fn look_up(name: &CString) -> io::Result<Option<(libc::uid_t, libc::gid_t)>> {
+    let mut buffer = vec![0_u8; 16 * 1024];
+    // SAFETY: passwd is integers and pointers, for which zeroes are valid; it is only read after
+    // the call has filled it.
+    let mut entry: libc::passwd = unsafe { core::mem::zeroed() };
+    let mut found: *mut libc::passwd = core::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call, the length is the buffer's.
+    let status = unsafe {
+        libc::getpwnam_r(
+            name.as_ptr(),
+            &raw mut entry,
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            &raw mut found,
+        )
+    };
+    match (status, found.is_null()) {
+        (0, false) => Ok(Some((entry.pw_uid, entry.pw_gid))),
+        (0 | libc::ENOENT | libc::ESRCH, true) => Ok(None),
+        (code, _) => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
+fn check(status: i32) -> io::Result<()> {
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_user_is_named() {
+        let error = drop_to("no-such-user-here").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("no-such-user-here"));
+    }
+
+    #[test]
+    fn root_is_found() {
+        assert_eq!(look_up(&c"root".to_owned()).unwrap(), Some((0, 0)));
+    }
+}
