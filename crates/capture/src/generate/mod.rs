@@ -43,7 +43,7 @@
 //! the application's own repetition.
 //!
 //! # Cost
-//! One core writes about 600 MB/s, 300 MB/s with all hashes. Memory holds the flows under way,
+//! One core writes `mix` in about three seconds, six with all hashes. Memory holds the flows under way,
 //! 16 bytes per flow to come, and with [`Detail::Full`] about 300 bytes per stream.
 mod application;
 mod config;
