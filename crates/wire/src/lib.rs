@@ -12,6 +12,7 @@ pub mod key;
 pub mod ledger;
 pub mod link;
 pub mod packet;
+pub mod tcp_options;
 pub mod time;
 
 pub use checksum::{Checksum, ChecksumVerdict, verify_transport};
@@ -22,4 +23,5 @@ pub use key::{Address, Direction, FlowKey, HashSeed};
 pub use ledger::{Ledger, Place};
 pub use link::LinkType;
 pub use packet::{BATCH_SIZE, Batch, PacketDescriptor, PacketFlags};
+pub use tcp_options::{SackBlocks, TcpOption, TcpOptions};
 pub use time::Nanos;

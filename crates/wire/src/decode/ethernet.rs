@@ -63,6 +63,7 @@ pub(super) fn ethertype(walk: &mut Walk<'_, '_>, ethertype: u16) -> Option<Next>
         shim::NSH => shim::service_header(walk),
         0x892f | 0x8926 => shim::tag(walk),
         0x8903 => shim::fabric_path(walk),
+        0x88e5 => shim::macsec(walk),
         _ => walk.stop(Problem::NotIp),
     }
 }

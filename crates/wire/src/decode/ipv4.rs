@@ -45,11 +45,11 @@ pub(super) fn set_datagram(walk: &mut Walk<'_, '_>, start: usize, total: usize) 
     walk.packet.ip_offset = start.min(usize::from(u16::MAX)) as u16;
     walk.packet.ip_len = total as u32;
     let end = start + total;
-    if end > walk.end {
+    if end > walk.outer_end {
         // More than the frame holds. Decoding goes on, as far as the bytes go.
         let _: Option<()> = walk.stop(Problem::BadIpHeader);
     }
-    if end < walk.end {
+    if end < walk.outer_end {
         walk.packet.flags.insert(DecodeFlags::TRAILER);
     }
     if end > walk.bytes.len() {

@@ -143,6 +143,12 @@ fn nflog(walk: &mut Walk<'_, '_>) -> Option<Next> {
 
 /// BSD loopback: the address family in either byte order; its values differ between systems.
 fn loopback(walk: &mut Walk<'_, '_>) -> Option<Next> {
+    // Some drivers of point-to-point lines use this link type for what they carry.
+    match walk.peek::<2>() {
+        Some([0x0f | 0x8f, 0x00]) => return ppp::cisco_hdlc(walk),
+        Some([0xff, 0x03]) => return ppp::ppp(walk),
+        _ => {}
+    }
     let header = walk.take::<4>()?;
     let value = u32::from_le_bytes(*header);
     // A family is a small number: whichever order makes it small is the right one.

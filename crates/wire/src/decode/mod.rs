@@ -18,6 +18,7 @@
 mod ethernet;
 mod fast;
 mod fragment;
+mod fuzz;
 mod ipv4;
 mod ipv6;
 mod link;
@@ -32,6 +33,8 @@ mod walk;
 mod wireless;
 
 pub use fragment::{FragmentInfo, fragment_info};
+#[doc(hidden)]
+pub use fuzz::fuzz_decode;
 
 use crate::decoded::{DecodeFlags, Decoded, DecodedBatch};
 use crate::key::HashSeed;

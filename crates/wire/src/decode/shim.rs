@@ -1,5 +1,6 @@
 //! What stands between a link layer and IP: MPLS (RFC 3032) with pseudowires (RFC 4448), provider
-//! backbone bridging (802.1ah), network service headers (RFC 8300), HSR, VN-Tag, FabricPath.
+//! backbone bridging (802.1ah), network service headers (RFC 8300), HSR, VN-Tag, FabricPath,
+//! MACsec without encryption.
 
 use super::walk::{Next, Walk};
 use crate::decoded::Problem;
@@ -97,6 +98,22 @@ pub(super) fn service_header(walk: &mut Walk<'_, '_>) -> Option<Next> {
 /// A tag of four bytes followed by a type: HSR (IEC 62439-3), VN-Tag.
 pub(super) fn tag(walk: &mut Walk<'_, '_>) -> Option<Next> {
     walk.skip(4)?;
+    let ethertype = u16::from_be_bytes(*walk.take::<2>()?);
+    super::ethernet::type_or_length(walk, ethertype)
+}
+
+/// MACsec (802.1AE) that only authenticates: its tag, then the frame's own type. Encrypted frames
+/// are opaque.
+pub(super) fn macsec(walk: &mut Walk<'_, '_>) -> Option<Next> {
+    const CHANNEL_ID: u8 = 0x20;
+    const ENCRYPTED_OR_CHANGED: u8 = 0x0c;
+    let tag = walk.take::<6>()?;
+    if tag[0] & ENCRYPTED_OR_CHANGED != 0 {
+        return walk.stop(Problem::NotIp);
+    }
+    if tag[0] & CHANNEL_ID != 0 {
+        walk.skip(8)?;
+    }
     let ethertype = u16::from_be_bytes(*walk.take::<2>()?);
     super::ethernet::type_or_length(walk, ethertype)
 }

@@ -4,6 +4,7 @@
 use super::transport::other;
 use super::walk::{Next, Walk};
 use crate::decoded::{Problem, TunnelKind};
+use crate::link::LinkType;
 
 /// IPv4 in IP.
 pub(super) const IPV4_IN_IP: u8 = 4;
@@ -34,6 +35,7 @@ pub(super) fn gre(walk: &mut Walk<'_, '_>) -> Option<Next> {
     const KEY: u16 = 0x2000;
     const SEQUENCE: u16 = 0x1000;
     const ACKNOWLEDGEMENT: u16 = 0x0080;
+    const MIKROTIK_ETHERNET: u16 = 0x6400;
 
     other(walk, GRE);
     let header = walk.take::<4>()?;
@@ -61,6 +63,12 @@ pub(super) fn gre(walk: &mut Walk<'_, '_>) -> Option<Next> {
         // acknowledgement.
         let key = key?;
         let length = (key >> 16) as usize;
+        if protocol == MIKROTIK_ETHERNET && flags == KEY | 1 {
+            // Ethernet over IP: the tunnel's number is in the sender's (little-endian) order.
+            walk.enter(TunnelKind::Gre, Some(u32::from((key as u16).swap_bytes())))?;
+            walk.limit(length);
+            return Some(Next::Ethernet);
+        }
         if length == 0 || flags & SEQUENCE == 0 {
             return None;
         }
@@ -90,6 +98,11 @@ pub(super) fn gre(walk: &mut Walk<'_, '_>) -> Option<Next> {
                 walk.skip(4)?;
             }
             Some(Next::Ipv4)
+        }
+        // Aruba's access points: 802.11 frames.
+        0x8200..=0x8210 => {
+            walk.enter(TunnelKind::Gre, key)?;
+            Some(Next::Link(LinkType::IEEE802_11))
         }
         _ => {
             walk.enter(TunnelKind::Gre, key)?;

@@ -39,7 +39,8 @@ fn vxlan(walk: &Walk<'_, '_>) -> Option<Found> {
     const VNI_VALID: u8 = 0x08;
     const NEXT_PROTOCOL: u8 = 0x04;
     let header = walk.peek::<8>()?;
-    if header[0] & VNI_VALID == 0 || header[7] != 0 {
+    // Reserved bits are ignored on receipt (RFC 7348 section 5).
+    if header[0] & VNI_VALID == 0 {
         return None;
     }
     let next = if header[0] & NEXT_PROTOCOL == 0 {
@@ -64,8 +65,8 @@ fn vxlan(walk: &Walk<'_, '_>) -> Option<Found> {
 
 fn geneve(walk: &Walk<'_, '_>) -> Option<Found> {
     let header = walk.peek::<8>()?;
-    // Version 0, reserved bits zero.
-    if header[0] >> 6 != 0 || header[1] & 0x3f != 0 || header[7] != 0 {
+    // Reserved bits are ignored on receipt (RFC 8926 section 3.4); the version is 0.
+    if header[0] >> 6 != 0 {
         return None;
     }
     Some(Found {

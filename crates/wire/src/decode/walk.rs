@@ -27,6 +27,9 @@ pub(super) struct Walk<'a, 'b> {
     pub(super) at: usize,
     /// Where the present layer ends on the wire, by its headers; may lie beyond `bytes`.
     pub(super) end: usize,
+    /// Where the whole frame, or the datagram around this one, ends. Lengths between the link
+    /// layer and IP only narrow `end`: some senders get them wrong.
+    pub(super) outer_end: usize,
     /// The result so far.
     pub(super) packet: Decoded,
     /// Addresses of the IP header last seen.
@@ -53,6 +56,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             bytes,
             at: 0,
             end,
+            outer_end: end,
             packet: Decoded::default(),
             source: Address::default(),
             destination: Address::default(),
@@ -207,6 +211,7 @@ impl<'a, 'b> Walk<'a, 'b> {
             depth: depth + 1,
             id,
         });
+        self.outer_end = self.end;
         let outer = self.packet;
         self.outer = Some(outer);
         self.packet = Decoded {
