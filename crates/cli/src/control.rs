@@ -1,0 +1,61 @@
+//! Signals: how a user stops a run or asks how it goes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+
+use crate::failure::Failure;
+
+/// What signals have asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Control {
+    stop: Arc<AtomicBool>,
+    statistics: Arc<AtomicBool>,
+}
+
+impl Control {
+    /// Handles SIGINT and SIGTERM (stop, drain and print; a second one quits at once) and SIGUSR1
+    /// (print statistics).
+    ///
+    /// # Errors
+    /// When the system refuses a handler.
+    pub(crate) fn install() -> Result<Control, Failure> {
+        let control = Control::default();
+        control.register().map_err(|error| {
+            Failure::run(format!("cannot handle signals: {error}"), None)
+        })?;
+        Ok(control)
+    }
+
+    fn register(&self) -> std::io::Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the first signal finds `stop` unset and sets it, the second quits.
+            signal_hook::flag::register_conditional_shutdown(
+                signal,
+                128 + signal,
+                Arc::clone(&self.stop),
+            )?;
+            signal_hook::flag::register(signal, Arc::clone(&self.stop))?;
+        }
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&self.statistics))?;
+        Ok(())
+    }
+
+    /// Whether the run is to end.
+    #[inline]
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Ends the run, as SIGINT would.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether statistics were asked for since the last call.
+    #[inline]
+    pub(crate) fn statistics_wanted(&self) -> bool {
+        self.statistics.load(Ordering::Relaxed) && self.statistics.swap(false, Ordering::Relaxed)
+    }
+}

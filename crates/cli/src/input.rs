@@ -1,0 +1,213 @@
+//! What to read and which filter to put before it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flowgauge_capture::PacketSource;
+
+use crate::failure::Failure;
+use crate::options::InputOptions;
+
+/// A source of packets that can be handed to a thread.
+pub(crate) type Source = Box<dyn PacketSource + Send>;
+
+/// What the options select, before anything is opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Selection {
+    /// Files to read; `-` is standard input.
+    pub(crate) files: Vec<PathBuf>,
+    /// Interfaces to capture on.
+    pub(crate) interfaces: Vec<String>,
+    /// Filter expression; empty when there is none.
+    pub(crate) filter: String,
+}
+
+impl Selection {
+    /// Sorts the words of the command line into files, interfaces and filter.
+    ///
+    /// Words after the options are a filter, as with tcpdump; but those in front that name
+    /// existing files, or are globs, belong to `-r`, because shells expand `-r *.pcap` so.
+    ///
+    /// # Errors
+    /// When there is nothing to read, a glob matches nothing, or the words make no sense.
+    pub(crate) fn new(options: &InputOptions) -> Result<Selection, Failure> {
+        let mut words = options.rest.as_slice();
+        let mut names = options.read.clone();
+        if options.interface.is_empty() {
+            while let Some((word, rest)) = words.split_first() {
+                if !names_files(word) {
+                    break;
+                }
+                names.push(word.clone());
+                words = rest;
+            }
+            if let Some(word) = words.first()
+                && looks_like_a_path(word)
+            {
+                return Err(Failure::usage(
+                    format!("cannot open {word}: No such file or directory"),
+                    "check the path; words after the files are a filter",
+                ));
+            }
+        }
+        if names.is_empty() && options.interface.is_empty() {
+            return Err(Failure::usage(
+                "nothing to read",
+                "give -r FILE... or -i INTERFACE (flowgauge capture -D lists them)",
+            ));
+        }
+        if !names.is_empty() && !options.interface.is_empty() {
+            return Err(Failure::usage(
+                "-r and -i exclude each other",
+                "read files or capture on interfaces, not both at once",
+            ));
+        }
+        Ok(Selection {
+            files: expand(&names)?,
+            interfaces: options.interface.clone(),
+            filter: filter_expression(options, words)?,
+        })
+    }
+
+    /// Bytes in the files, where they are regular ones.
+    pub(crate) fn file_bytes(&self) -> Option<u64> {
+        let mut bytes = 0;
+        for file in &self.files {
+            let metadata = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+            bytes += metadata.len();
+        }
+        (bytes > 0).then_some(bytes)
+    }
+}
+
+/// Whether a word stands for files: an existing one, standard input, or a glob that matches.
+fn names_files(word: &str) -> bool {
+    word == "-" || Path::new(word).is_file() || (is_glob(word) && matches_any(word))
+}
+
+/// Whether a word that is no file can only have been meant as one.
+fn looks_like_a_path(word: &str) -> bool {
+    let name = word.to_ascii_lowercase();
+    let endings = [".pcap", ".pcapng", ".cap", ".gz", ".zst", ".snoop", ".erf"];
+    endings.iter().any(|ending| name.ends_with(ending))
+        || word.starts_with("./")
+        || word.starts_with("../")
+        || word.starts_with('/')
+}
+
+fn is_glob(word: &str) -> bool {
+    word.contains(['*', '?', '['])
+}
+
+fn matches_any(pattern: &str) -> bool {
+    glob::glob(pattern).is_ok_and(|mut paths| paths.any(|path| path.is_ok_and(|p| p.is_file())))
+}
+
+/// Expands globs, in the order of names; other words stand for themselves.
+fn expand(names: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for name in names {
+        let path = Path::new(name);
+        if path.is_dir() {
+            return Err(Failure::usage(
+                format!("cannot read {name}: it is a folder"),
+                format!("name its files, for example \"{name}/*.pcap\""),
+            ));
+        }
+        if path.exists() || !is_glob(name) {
+            files.push(path.to_owned());
+            continue;
+        }
+        let paths = glob::glob(name).map_err(|error| {
+            Failure::usage(format!("bad pattern \"{name}\": {error}"), "see glob(7)")
+        })?;
+        let before = files.len();
+        files.extend(paths.flatten().filter(|path| path.is_file()));
+        if files.len() == before {
+            return Err(Failure::usage(
+                format!("no file matches \"{name}\""),
+                "check the path",
+            ));
+        }
+    }
+    Ok(files)
+}
+
+/// The filter of `-F`, of the words left over, or of those after `--`.
+fn filter_expression(options: &InputOptions, words: &[String]) -> Result<String, Failure> {
+    let words: Vec<&str> = words
+        .iter()
+        .chain(&options.filter)
+        .map(String::as_str)
+        .collect();
+    let Some(file) = &options.filter_file else {
+        return Ok(words.join(" "));
+    };
+    if !words.is_empty() {
+        return Err(Failure::usage(
+            "a filter on the command line and one in a file",
+            "give one of them",
+        ));
+    }
+    let text = fs::read_to_string(file).map_err(|source| {
+        Failure::opening(&flowgauge_capture::Error::Io {
+            action: "open",
+            path: file.clone(),
+            source,
+        })
+    })?;
+    // As tcpdump: line feeds separate words.
+    Ok(text.split_whitespace().collect::<Vec<&str>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(read: &[&str], interface: &[&str], rest: &[&str]) -> InputOptions {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        InputOptions {
+            read: owned(read),
+            interface: owned(interface),
+            rest: owned(rest),
+            ..InputOptions::default()
+        }
+    }
+
+    #[test]
+    fn existing_files_in_front_belong_to_read() {
+        let selection =
+            Selection::new(&options(&["Cargo.toml"], &[], &["src/main.rs", "tcp", "port", "80"]));
+        let selection = selection.unwrap();
+        assert_eq!(
+            selection.files,
+            [Path::new("Cargo.toml"), Path::new("src/main.rs")]
+        );
+        assert_eq!(selection.filter, "tcp port 80");
+    }
+
+    #[test]
+    fn globs_are_expanded_in_order() {
+        let selection = Selection::new(&options(&["src/[io]*.rs"], &[], &[])).unwrap();
+        assert_eq!(
+            selection.files,
+            [Path::new("src/input.rs"), Path::new("src/options.rs")]
+        );
+        let error = Selection::new(&options(&["src/*.pcap"], &[], &[])).unwrap_err();
+        assert_eq!(error.to_string(), "no file matches \"src/*.pcap\"");
+    }
+
+    #[test]
+    fn a_missing_file_is_not_taken_for_a_filter() {
+        let error = Selection::new(&options(&["Cargo.toml"], &[], &["gone.pcap"])).unwrap_err();
+        assert!(error.to_string().contains("cannot open gone.pcap"));
+    }
+
+    #[test]
+    fn with_an_interface_all_words_are_filter() {
+        let selection = Selection::new(&options(&[], &["lo"], &["Cargo.toml"])).unwrap();
+        assert_eq!(selection.filter, "Cargo.toml");
+        assert!(Selection::new(&options(&["a"], &["lo"], &[])).is_err());
+        assert!(Selection::new(&options(&[], &[], &[])).is_err());
+    }
+}

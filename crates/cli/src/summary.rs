@@ -1,0 +1,124 @@
+//! What is said on standard error at the end of a run.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use flowgauge_wire::{Ledger, Place};
+
+use crate::failure::Failure;
+use crate::options::CommonOptions;
+
+/// How a run ended.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Where every packet went.
+    pub(crate) ledger: Ledger,
+    /// What was damaged or failed; the run went on with what was readable.
+    pub(crate) errors: Vec<flowgauge_capture::Error>,
+    /// Lines about what a user should know, such as offloading hosts.
+    pub(crate) notes: Vec<String>,
+    /// Lines of engine statistics for `--stats`.
+    pub(crate) statistics: Vec<String>,
+    /// Wall-clock time it took.
+    pub(crate) elapsed: Duration,
+}
+
+impl Outcome {
+    /// Prints the ledger, notes and errors, and decides whether the run was a success.
+    ///
+    /// # Errors
+    /// The failure that the exit code is to tell.
+    pub(crate) fn conclude(self, options: &CommonOptions) -> Result<(), Failure> {
+        if !options.quiet {
+            eprintln!("{}", ledger_line(&self.ledger));
+            for note in &self.notes {
+                eprintln!("note: {note}");
+            }
+        }
+        if options.stats {
+            print_statistics(&self.ledger, &self.statistics, self.elapsed);
+        }
+        let mut errors = self.errors.iter();
+        let first = errors.next();
+        for error in errors {
+            eprintln!("flowgauge: error: {error}");
+        }
+        if let Some(error) = first {
+            return Err(Failure::running(error));
+        }
+        let dropped = self.ledger.dropped();
+        if options.fail_on_drop && dropped > 0 {
+            return Err(Failure::Dropped { packets: dropped });
+        }
+        Ok(())
+    }
+}
+
+/// `received = delivered + places` in a line.
+pub(crate) fn ledger_line(ledger: &Ledger) -> String {
+    let mut line = format!(
+        "{} packets received, {} delivered ({} bytes), {} dropped, {} discarded",
+        ledger.received,
+        ledger.delivered,
+        ledger.delivered_bytes,
+        ledger.dropped(),
+        ledger.discarded()
+    );
+    let mut separator = " (";
+    for place in Place::ALL {
+        let packets = ledger.at(place);
+        if packets > 0 {
+            let _ = write!(line, "{separator}{} {packets}", place.name());
+            separator = ", ";
+        }
+    }
+    if separator == ", " {
+        line.push(')');
+    }
+    line
+}
+
+/// Prints engine statistics, for `--stats` and SIGUSR1.
+pub(crate) fn print_statistics(ledger: &Ledger, statistics: &[String], elapsed: Duration) {
+    let seconds = elapsed.as_secs_f64();
+    let rate = |amount: u64| {
+        if seconds > 0.0 {
+            amount as f64 / seconds
+        } else {
+            0.0
+        }
+    };
+    eprintln!(
+        "{seconds:.3} s, {:.0} packets/s, {:.1} MB/s",
+        rate(ledger.received),
+        rate(ledger.delivered_bytes) / 1e6
+    );
+    for line in statistics {
+        eprintln!("{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ledger_names_only_places_with_packets() {
+        let mut ledger = Ledger::default();
+        ledger.received = 10;
+        ledger.delivered = 10;
+        ledger.delivered_bytes = 640;
+        assert_eq!(
+            ledger_line(&ledger),
+            "10 packets received, 10 delivered (640 bytes), 0 dropped, 0 discarded"
+        );
+        ledger.received = 15;
+        ledger.count(Place::KernelRing, 2);
+        ledger.count(Place::Filter, 3);
+        assert_eq!(
+            ledger_line(&ledger),
+            "15 packets received, 10 delivered (640 bytes), 2 dropped, 3 discarded \
+             (kernel_ring 2, filter 3)"
+        );
+    }
+}
