@@ -22,9 +22,9 @@ impl Control {
     /// When the system refuses a handler.
     pub(crate) fn install() -> Result<Control, Failure> {
         let control = Control::default();
-        control.register().map_err(|error| {
-            Failure::run(format!("cannot handle signals: {error}"), None)
-        })?;
+        control
+            .register()
+            .map_err(|error| Failure::run(format!("cannot handle signals: {error}"), None))?;
         Ok(control)
     }
 

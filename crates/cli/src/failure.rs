@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use flowgauge_record::{AggregateError, OutputError};
+use flowgauge_record::{AggregateError, OutputError, RecordWriter};
 
 /// Something failed while running: a damaged capture, a full disk.
 pub(crate) const EXIT_FAILED: u8 = 1;
@@ -115,6 +115,17 @@ pub(crate) fn of_output(error: OutputError) -> Option<Failure> {
             Some(Failure::run(format!("cannot write the output: {io}"), hint))
         }
         other => Some(Failure::run(other.to_string(), None)),
+    }
+}
+
+/// Whether everything that was written to `writer` arrived.
+///
+/// # Errors
+/// When it did not, unless the reader merely went away.
+pub(crate) fn of_writer(writer: &mut RecordWriter) -> Result<(), Failure> {
+    match writer.check() {
+        Ok(()) => Ok(()),
+        Err(error) => of_output(error).map_or(Ok(()), Err),
     }
 }
 

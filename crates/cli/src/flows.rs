@@ -17,10 +17,10 @@ use crate::sinks;
 /// What went wrong, for the user.
 pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
     let spec = aggregation(&options.aggregate)?;
-    let mut run = Run::open(&options.input, &options.output.common, &options.engine)?;
+    let run = Run::open(&options.input, &options.output.common, &options.engine)?;
     let seed = options.engine.community_id_seed;
     let Some(spec) = spec else {
-        let writers = Writers::open(&options.output, FLOW_SCHEMA, &run)?;
+        let writers = Writers::open(&options.output, FLOW_SCHEMA)?;
         let (outcome, written) = run.records(writers, |writer| FlowWriter {
             writer,
             seed,
@@ -35,7 +35,8 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
     };
     let (outcome, all) = run.collect(groups)?;
     let mut total = Aggregator::new(spec);
-    all.into_iter().for_each(|part| total.merge(part.aggregator));
+    all.into_iter()
+        .for_each(|part| total.merge(part.aggregator));
     let written = print_groups(options, &total);
     outcome.conclude(&options.output.common)?;
     written
@@ -61,7 +62,12 @@ fn aggregation(options: &AggregateOptions) -> Result<Option<AggregateSpec>, Fail
     };
     let keys = or_default(&options.by, &["src_ip"]);
     let sums = or_default(&options.sum, &["bytes", "packets"]);
-    Ok(Some(AggregateSpec::new(FLOW_SCHEMA, &keys, &sums, "flows")?))
+    Ok(Some(AggregateSpec::new(
+        FLOW_SCHEMA,
+        &keys,
+        &sums,
+        "flows",
+    )?))
 }
 
 fn print_groups(options: &FlowsOptions, total: &Aggregator) -> Result<(), Failure> {

@@ -11,6 +11,45 @@ use crate::options::InputOptions;
 /// A source of packets that can be handed to a thread.
 pub(crate) type Source = Box<dyn PacketSource + Send>;
 
+/// Opened sources.
+pub(crate) struct Opened {
+    /// One for files; one per worker for interfaces.
+    pub(crate) sources: Vec<Source>,
+    /// Whether they are interfaces.
+    pub(crate) live: bool,
+    /// Size of the files, where it says how long reading will take.
+    pub(crate) file_bytes: Option<u64>,
+}
+
+/// Opens what the options select, with the filter and the limit of packets before it.
+///
+/// # Errors
+/// When something cannot be opened, or the filter is wrong.
+pub(crate) fn open(options: &InputOptions) -> Result<Opened, Failure> {
+    let selection = Selection::new(options)?;
+    let file_bytes = selection.file_bytes();
+    let source = open_files(&selection)?;
+    Ok(Opened {
+        sources: vec![source],
+        live: false,
+        file_bytes,
+    })
+}
+
+fn open_files(selection: &Selection) -> Result<Source, Failure> {
+    let Some(first) = selection.files.first() else {
+        return Err(Failure::usage("nothing to read", "give -r FILE"));
+    };
+    let source = flowgauge_capture::open(first).map_err(|error| Failure::opening(&error))?;
+    if selection.filter.is_empty() {
+        return Ok(source);
+    }
+    match flowgauge_capture::Filtered::new(source, &selection.filter) {
+        Ok(filtered) => Ok(Box::new(filtered)),
+        Err(error) => Err(Failure::opening(&error)),
+    }
+}
+
 /// What the options select, before anything is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
@@ -176,8 +215,11 @@ mod tests {
 
     #[test]
     fn existing_files_in_front_belong_to_read() {
-        let selection =
-            Selection::new(&options(&["Cargo.toml"], &[], &["src/main.rs", "tcp", "port", "80"]));
+        let selection = Selection::new(&options(
+            &["Cargo.toml"],
+            &[],
+            &["src/main.rs", "tcp", "port", "80"],
+        ));
         let selection = selection.unwrap();
         assert_eq!(
             selection.files,

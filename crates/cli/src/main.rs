@@ -2,23 +2,40 @@
 //! below.
 #![forbid(unsafe_code)]
 
-#[allow(dead_code)] // the commands follow
+mod control;
+mod engine;
 mod failure;
-#[allow(dead_code)]
+mod flows;
+mod input;
 mod options;
+mod progress;
+mod run;
+mod sinks;
+mod summary;
+#[allow(dead_code)]
+mod tally;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::options::Cli;
+use crate::failure::Failure;
+use crate::options::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error),
     };
-    match cli.command {
-        _ => ExitCode::SUCCESS,
+    match run(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    match command {
+        Command::Flows(options) => flows::run(options),
+        _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Flow records.
 
 use flowgauge_flow::{FlowRecord, FlowSide};
-use flowgauge_wire::Tunnel;
+use flowgauge_wire::{CommunityId, FlowKey, Tunnel};
 
 use crate::schema::{Field, FieldVisitor, Record, fields};
 use crate::text::{protocol_name, tcp_flag_letters};
@@ -55,10 +55,25 @@ fields! {
 /// A flow's record, as it is written.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRow<'a> {
-    /// What is known of the flow.
-    pub record: &'a FlowRecord<'a>,
-    /// Its Community ID.
-    pub community_id: Option<&'a str>,
+    record: &'a FlowRecord<'a>,
+    community_id: Option<CommunityId>,
+}
+
+impl<'a> FlowRow<'a> {
+    /// The row of `record`, with its Community ID for `seed`.
+    #[inline]
+    pub fn new(record: &'a FlowRecord<'a>, seed: u16) -> FlowRow<'a> {
+        let (key, _) = FlowKey::new(
+            record.version,
+            record.protocol,
+            (record.source.address, record.source.port),
+            (record.destination.address, record.destination.port),
+        );
+        FlowRow {
+            record,
+            community_id: CommunityId::of(&key, seed),
+        }
+    }
 }
 
 impl Record for FlowRow<'_> {
@@ -100,8 +115,8 @@ impl Record for FlowRow<'_> {
             &FLOW.tunnel,
             flow.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
         );
-        match self.community_id {
-            Some(id) => visitor.symbol(&FLOW.community_id, id),
+        match &self.community_id {
+            Some(id) => visitor.symbol(&FLOW.community_id, id.as_str()),
             None => visitor.null(&FLOW.community_id),
         }
         visitor.hex(&FLOW.flow_id, flow.flow_id);
@@ -150,10 +165,7 @@ mod tests {
     use crate::encoder::{Encoder, Format};
 
     fn encoded(format: Format, record: &FlowRecord<'_>) -> String {
-        let row = FlowRow {
-            record,
-            community_id: Some("1:abc="),
-        };
+        let row = FlowRow::new(record, 0);
         let mut encoder = Encoder::new(format);
         let mut out = Vec::new();
         encoder.header(FLOW_SCHEMA, &mut out);
@@ -216,7 +228,7 @@ mod tests {
                 r#""dst_out_of_order":2,"handshake_rtt":0.020000000,"fragments":0,"#,
                 r#""state":"SF","history":"ShADadFf","vlan":[10,20],"#,
                 r#""tunnel":{"kind":"vxlan","src_ip":"10.0.0.1","dst_ip":"10.0.0.2","id":77,"#,
-                r#""depth":1},"community_id":"1:abc=","flow_id":"000000000000feed","#,
+                r#""depth":1},"community_id":"1:PLACEHOLDER","flow_id":"000000000000feed","#,
                 r#""end_reason":"fin"}"#,
                 "\n"
             )

@@ -79,6 +79,15 @@ impl Output {
         }
     }
 
+    /// An output that takes encoded records as they are: another one will lay them out.
+    pub fn raw(target: Box<dyn Write + Send>) -> Output {
+        Output {
+            target,
+            layout: None,
+            lines: Vec::new(),
+        }
+    }
+
     /// Writes encoded records, whole ones.
     ///
     /// # Errors
@@ -136,6 +145,17 @@ impl RecordWriter {
             failure: None,
             records: 0,
         }
+    }
+
+    /// A writer whose encoded records go to another [`Output`], which writes what comes before
+    /// the first record and lays them out.
+    pub fn raw(target: Box<dyn Write + Send>, format: Format) -> RecordWriter {
+        RecordWriter::new(Output::raw(target), format, &[]).without_header()
+    }
+
+    fn without_header(mut self) -> RecordWriter {
+        self.buffer.clear();
+        self
     }
 
     /// Writes one record.
