@@ -6,14 +6,19 @@ mod control;
 mod engine;
 mod failure;
 mod flows;
+mod generate;
 mod input;
 mod options;
+mod packet_line;
+mod packets;
 mod progress;
 mod run;
 mod sinks;
+mod stream_files;
+mod streams;
 mod summary;
-#[allow(dead_code)]
 mod tally;
+mod totals;
 
 use std::process::ExitCode;
 
@@ -36,6 +41,9 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Flows(options) => flows::run(options),
+        Command::Streams(options) => streams::run(options),
+        Command::Packets(options) => packets::run(options),
+        Command::Generate(options) => generate::run(options),
         _ => Ok(()),
     }
 }

@@ -102,6 +102,13 @@ pub(crate) struct OutputOptions {
     pub(crate) common: CommonOptions,
 }
 
+impl OutputOptions {
+    /// Whether a format was asked for.
+    pub(crate) fn names_a_format(&self) -> bool {
+        self.json || self.csv || self.table || self.write.is_some()
+    }
+}
+
 /// What every command that reads packets understands.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output")]
@@ -194,7 +201,11 @@ pub(crate) struct StreamsOptions {
     /// Write each direction's bytes to a file in this folder, named as tcpflow names them
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Write one record per direction (the default)
+    /// With --out: fill the holes in the files with zeros, so that positions are those of the
+    /// stream, as tcpflow does; otherwise the files hold the captured bytes one after the other
+    #[arg(long, requires = "out")]
+    pub(crate) fill_gaps: bool,
+    /// Write one record per direction (the default, except with --out)
     #[arg(long, conflicts_with = "tally")]
     pub(crate) list: bool,
     /// Add the SHA-256 of the delivered bytes to each record

@@ -42,6 +42,7 @@ pub mod schema;
 pub mod stream;
 pub mod table;
 pub mod text;
+pub mod totals;
 
 pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
 pub use encoder::{Encoder, Format};

@@ -3,12 +3,12 @@
 use flowgauge_wire::{DecodeFlags, Decoded, PacketDescriptor, Problem, Tunnel};
 
 use crate::flow::TunnelRow;
-use crate::schema::{FieldVisitor, Record, fields};
+use crate::schema::{FieldVisitor, Record, Schema, fields};
 use crate::text::{protocol_name, tcp_flag_letters};
 
 fields! {
-    /// Fields of [`PacketRow`]. What a packet does not have is null.
-    PacketFields, PACKET, PACKET_SCHEMA:
+    /// Fields of a [`PacketRow`] with its bytes. What a packet does not have is null.
+    PacketFields, PACKET, PACKET_BYTES_SCHEMA:
     number Unsigned None "NO" 3 "position in the input, from 1";
     time Time None "TIME" 1 "capture time";
     interface Text None "" 0 "interface it was captured on";
@@ -32,6 +32,11 @@ fields! {
     bytes Text None "" 0 "the captured bytes in hexadecimal (with -X)";
 }
 
+/// Fields of a [`PacketRow`] without its bytes.
+pub static PACKET_SCHEMA: Schema = PACKET_BYTES_SCHEMA
+    .split_at(PACKET_BYTES_SCHEMA.len() - 1)
+    .0;
+
 /// One captured packet.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketRow<'a> {
@@ -50,7 +55,8 @@ pub struct PacketRow<'a> {
 }
 
 impl PacketRow<'_> {
-    fn note(&self) -> Option<&'static str> {
+    /// What is wrong or special with it.
+    pub fn note(&self) -> Option<&'static str> {
         let flags = self.decoded.flags;
         if self.decoded.problem != Problem::None {
             return Some(problem_text(self.decoded.problem));

@@ -1,0 +1,131 @@
+//! One packet as a line for people, in the manner of tcpdump.
+
+use std::fmt::Write as _;
+
+use flowgauge_record::PacketRow;
+use flowgauge_record::text::{TimeWriter, protocol_name, tcp_flag_letters};
+use flowgauge_wire::DecodeFlags;
+
+/// Appends `2026-11-21 00:09:38.123456 192.0.2.1.50956 > 192.0.2.7.80: tcp SA seq 1 ack 2 win 512
+/// len 0`, without a line feed.
+pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>) {
+    let (packet, decoded) = (row.packet, row.decoded);
+    let mut times = TimeWriter::default();
+    let time = core::str::from_utf8(times.format(packet.time)).unwrap_or("");
+    let (date, clock) = (time.get(..10).unwrap_or(""), time.get(11..26).unwrap_or(""));
+    // Writing to a string cannot fail.
+    let _ = write!(line, "{date} {clock} ");
+    if let Some(name) = row.interface {
+        let _ = write!(line, "{name} ");
+    }
+    let vlans = usize::from(decoded.vlan_count).min(decoded.vlan.len());
+    for vlan in &decoded.vlan[..vlans] {
+        let _ = write!(line, "vlan {vlan} ");
+    }
+    if let Some(tunnel) = row.tunnel {
+        let source = tunnel.source.to_ip(tunnel.version);
+        let destination = tunnel.destination.to_ip(tunnel.version);
+        let _ = write!(line, "{} {source} > {destination}", tunnel.kind.name());
+        if let Some(id) = tunnel.id {
+            let _ = write!(line, " id {id}");
+        }
+        line.push_str(": ");
+    }
+    if decoded.has_ip() {
+        write_ip(line, row);
+    } else {
+        let _ = write!(
+            line,
+            "link type {} length {}",
+            packet.link.0, packet.wire_len
+        );
+    }
+    if let Some(note) = row.note() {
+        let _ = write!(line, " [{note}]");
+    }
+}
+
+fn write_ip(line: &mut String, row: &PacketRow<'_>) {
+    let decoded = row.decoded;
+    let version = decoded.key.version;
+    let (source, destination) = (decoded.source(), decoded.destination());
+    let transport = decoded.flags.contains(DecodeFlags::TRANSPORT);
+    let is_icmp = matches!(decoded.key.protocol, 1 | 58);
+    let with_ports = transport && !is_icmp;
+    let _ = write!(line, "{}", source.0.to_ip(version));
+    if with_ports {
+        let _ = write!(line, ".{}", source.1);
+    }
+    let _ = write!(line, " > {}", destination.0.to_ip(version));
+    if with_ports {
+        let _ = write!(line, ".{}", destination.1);
+    }
+    match decoded.key.protocol {
+        protocol @ (1 | 6 | 17 | 58) => {
+            let _ = write!(line, ": {}", protocol_name(protocol));
+        }
+        other => {
+            let _ = write!(line, ": protocol {other}");
+        }
+    }
+    if decoded.flags.contains(DecodeFlags::FRAGMENT) {
+        line.push_str(" fragment");
+    }
+    if transport && decoded.key.protocol == 6 {
+        let flags = tcp_flag_letters(decoded.tcp_flags);
+        let flags = if flags.is_empty() { "none" } else { flags };
+        let _ = write!(
+            line,
+            " {flags} seq {} ack {} win {}",
+            decoded.seq, decoded.ack, decoded.window
+        );
+    } else if transport && is_icmp {
+        let _ = write!(
+            line,
+            " type {} code {}",
+            decoded.icmp_type, decoded.icmp_code
+        );
+    }
+    let _ = write!(line, " len {}", decoded.payload_len);
+}
+
+/// Appends the bytes as `tcpdump -X` does: offset, hexadecimal in pairs, ASCII.
+pub(crate) fn write_hex_dump(text: &mut String, bytes: &[u8]) {
+    for (row, chunk) in bytes.chunks(16).enumerate() {
+        let _ = write!(text, "\t0x{:04x}:  ", row * 16);
+        for pair in 0..8 {
+            for byte in 0..2 {
+                match chunk.get(2 * pair + byte) {
+                    Some(byte) => {
+                        let _ = write!(text, "{byte:02x}");
+                    }
+                    None => text.push_str("  "),
+                }
+            }
+            text.push(' ');
+        }
+        text.push(' ');
+        for &byte in chunk {
+            let printable = byte.is_ascii_graphic() || byte == b' ';
+            text.push(if printable { char::from(byte) } else { '.' });
+        }
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_dump_is_that_of_tcpdump() {
+        let mut text = String::new();
+        write_hex_dump(&mut text, b"E\0\0\x14GET / HTTP/1.1\r");
+        assert_eq!(
+            text,
+            "\t0x0000:  4500 0014 4745 5420 2f20 4854 5450 2f31  E...GET./.HTTP/1\n\
+             \t0x0010:  2e31 0d                                  .1.\n"
+                .replace("GET./.HTTP", "GET / HTTP")
+        );
+    }
+}

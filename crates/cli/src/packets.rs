@@ -1,0 +1,201 @@
+//! `flowgauge packets`
+
+use std::fmt::Write as _;
+
+use flowgauge_capture::PacketSource;
+use flowgauge_record::packet::{PACKET_BYTES_SCHEMA, PACKET_SCHEMA};
+use flowgauge_record::text::write_hex_bytes;
+use flowgauge_record::{Format, PacketRow, RecordWriter};
+use flowgauge_wire::checksum::verify_transport;
+use flowgauge_wire::decode::Decoder;
+use flowgauge_wire::{Batch, DecodedBatch};
+
+use crate::control::Control;
+use crate::failure::{self, Failure};
+use crate::input;
+use crate::options::PacketsOptions;
+use crate::packet_line::{write_hex_dump, write_line};
+use crate::sinks;
+use crate::summary::Outcome;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
+    let mut opened = input::open(&options.input)?;
+    let control = Control::install()?;
+    let mut printer = Printer::open(options)?;
+    let mut outcome = Outcome::default();
+    let started = std::time::Instant::now();
+    for source in &mut opened.sources {
+        let mut names = Vec::new();
+        while !control.stopped() && !printer.has_failed() {
+            let known = source.interfaces();
+            if known.len() != names.len() {
+                names = known
+                    .iter()
+                    .map(|interface| interface.name.clone())
+                    .collect();
+            }
+            match source.next_batch() {
+                Ok(Some(batch)) => {
+                    printer.batch(&batch, &names);
+                    if opened.live {
+                        printer.flush();
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => outcome.errors.push(error),
+            }
+        }
+        outcome.ledger.merge(&source.ledger());
+    }
+    outcome.elapsed = started.elapsed();
+    let written = printer.finish();
+    outcome.conclude(&options.output.common)?;
+    written
+}
+
+/// Prints packets as lines for people or as records.
+struct Printer {
+    decoder: Decoder,
+    decoded: DecodedBatch,
+    number: u64,
+    hex: bool,
+    target: Target,
+    text: Vec<u8>,
+}
+
+enum Target {
+    Records(RecordWriter),
+    Lines {
+        output: flowgauge_record::Output,
+        lines: String,
+        failure: Option<flowgauge_record::OutputError>,
+    },
+}
+
+impl Printer {
+    fn open(options: &PacketsOptions) -> Result<Printer, Failure> {
+        let format = sinks::format(&options.output);
+        let target = if format == Format::Table {
+            Target::Lines {
+                output: flowgauge_record::Output::raw(sinks::target(
+                    options.output.write.as_deref(),
+                )?),
+                lines: String::new(),
+                failure: None,
+            }
+        } else {
+            let schema = if options.hex {
+                PACKET_BYTES_SCHEMA
+            } else {
+                PACKET_SCHEMA
+            };
+            let output = sinks::open(&options.output, schema)?;
+            Target::Records(RecordWriter::new(output, format, schema))
+        };
+        Ok(Printer {
+            decoder: Decoder::default(),
+            decoded: DecodedBatch::new(),
+            number: 0,
+            hex: options.hex,
+            target,
+            text: Vec::new(),
+        })
+    }
+
+    fn batch(&mut self, batch: &Batch<'_>, names: &[Option<String>]) {
+        self.decoder.decode_batch(batch, &mut self.decoded);
+        let tunnels = &self.decoded.tunnels;
+        for (index, (packet, decoded)) in batch
+            .packets
+            .iter()
+            .zip(&mut self.decoded.packets)
+            .enumerate()
+        {
+            self.number += 1;
+            let bytes = batch.bytes(index);
+            mark_bad_checksum(bytes, decoded);
+            self.text.clear();
+            if self.hex && matches!(self.target, Target::Records(_)) {
+                write_hex_bytes(&mut self.text, bytes);
+            }
+            let row = PacketRow {
+                number: self.number,
+                packet,
+                interface: names
+                    .get(usize::from(packet.interface))
+                    .and_then(Option::as_deref),
+                decoded,
+                tunnel: usize::from(decoded.tunnel)
+                    .checked_sub(1)
+                    .and_then(|at| tunnels.get(at)),
+                bytes: self
+                    .hex
+                    .then(|| core::str::from_utf8(&self.text).unwrap_or("")),
+            };
+            match &mut self.target {
+                Target::Records(writer) => writer.write(&row),
+                Target::Lines { lines, .. } => {
+                    write_line(lines, &row);
+                    let _ = writeln!(lines);
+                    if self.hex {
+                        write_hex_dump(lines, bytes);
+                    }
+                }
+            }
+        }
+        if let Target::Lines { lines, .. } = &self.target
+            && lines.len() > 32 * 1024
+        {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        match &mut self.target {
+            Target::Records(writer) => writer.flush(),
+            Target::Lines {
+                output,
+                lines,
+                failure,
+            } => {
+                if failure.is_none()
+                    && let Err(error) = output.write(lines.as_bytes())
+                {
+                    *failure = Some(error);
+                }
+                lines.clear();
+            }
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        match &self.target {
+            Target::Records(writer) => writer.has_failed(),
+            Target::Lines { failure, .. } => failure.is_some(),
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.flush();
+        match self.target {
+            Target::Records(mut writer) => failure::of_writer(&mut writer),
+            Target::Lines { failure, .. } => match failure {
+                Some(error) => failure::of_output(error).map_or(Ok(()), Err),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// Verifies the transport checksum; nothing is refused here, only told.
+fn mark_bad_checksum(bytes: &[u8], decoded: &mut flowgauge_wire::Decoded) {
+    use flowgauge_wire::DecodeFlags;
+    use flowgauge_wire::checksum::ChecksumVerdict;
+    if verify_transport(bytes, decoded) == ChecksumVerdict::Bad {
+        decoded.flags.insert(DecodeFlags::BAD_CHECKSUM);
+    }
+}

@@ -1,0 +1,402 @@
+//! Files with the bytes of streams, named as tcpflow names them.
+//!
+//! `192.168.001.102.50956-074.125.019.101.00080`: sender, then receiver; IPv6 addresses in their
+//! usual form; `--42` behind it in VLAN 42; `c1`, `c2`... for later connections between the same
+//! endpoints. Names are made of digits, letters, dots, colons and hyphens only, whatever the
+//! packets say.
+//!
+//! A capture can hold more connections than a process may have open files. Small writes are
+//! collected, and the file used longest ago is closed when another is needed; it is opened again
+//! for its next bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flowgauge_stream::{Chunk, Stream};
+use flowgauge_wire::Address;
+
+use crate::failure::Failure;
+
+/// Files open at once; well below the usual limit of 1024.
+const MAX_OPEN: usize = 256;
+
+/// Bytes of one stream that are collected before they are written.
+const COLLECTED: usize = 16 * 1024;
+
+/// The files of a run; shared by its workers.
+#[derive(Clone)]
+pub(crate) struct StreamFiles(Arc<Mutex<Files>>);
+
+struct Files {
+    folder: PathBuf,
+    fill_gaps: bool,
+    /// Connections seen between two endpoints, with the flow of the latest.
+    connections: HashMap<Endpoints, (u32, u64)>,
+    streams: Vec<Option<StreamFile>>,
+    free: Vec<u32>,
+    /// Streams with an open file, longest unused first; may name some twice.
+    recent: VecDeque<u32>,
+    open: usize,
+    written: u64,
+    bytes: u64,
+    failure: Option<(PathBuf, io::Error)>,
+}
+
+type Endpoints = ((Address, u16), (Address, u16), Option<u16>);
+
+struct StreamFile {
+    path: PathBuf,
+    file: Option<File>,
+    collected: Vec<u8>,
+    /// Where the next byte goes when gaps are filled.
+    position: u64,
+    created: bool,
+}
+
+impl StreamFiles {
+    /// Makes the folder, if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn create(folder: &Path, fill_gaps: bool) -> Result<StreamFiles, Failure> {
+        fs::create_dir_all(folder).map_err(|source| {
+            Failure::opening(&flowgauge_capture::Error::Io {
+                action: "create",
+                path: folder.to_owned(),
+                source,
+            })
+        })?;
+        Ok(StreamFiles(Arc::new(Mutex::new(Files {
+            folder: folder.to_owned(),
+            fill_gaps,
+            connections: HashMap::new(),
+            streams: Vec::new(),
+            free: Vec::new(),
+            recent: VecDeque::new(),
+            open: 0,
+            written: 0,
+            bytes: 0,
+            failure: None,
+        }))))
+    }
+
+    /// Appends a chunk to the stream's file. `number` is 0 before its first bytes and is set then.
+    pub(crate) fn write(&self, number: &mut u32, stream: &Stream, chunk: &Chunk<'_>) {
+        let mut files = self.files();
+        if files.failure.is_some() {
+            return;
+        }
+        if *number == 0 {
+            *number = files.begin(stream) + 1;
+        }
+        files.append(*number - 1, chunk);
+    }
+
+    /// The stream has ended.
+    pub(crate) fn close(&self, number: u32, _stream: &Stream) {
+        if let Some(number) = number.checked_sub(1) {
+            self.files().end(number);
+        }
+    }
+
+    /// Whether writing has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.files().failure.is_some()
+    }
+
+    /// Says what was written.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn conclude(&self, quiet: bool) -> Result<(), Failure> {
+        let mut files = self.files();
+        if let Some((path, source)) = files.failure.take() {
+            return Err(Failure::running(&flowgauge_capture::Error::Io {
+                action: "write",
+                path,
+                source,
+            }));
+        }
+        if !quiet {
+            eprintln!(
+                "{} files with {} bytes in {}",
+                files.written,
+                files.bytes,
+                files.folder.display()
+            );
+        }
+        Ok(())
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Files {
+    fn begin(&mut self, stream: &Stream) -> u32 {
+        let vlan = None;
+        let ends = (stream.source, stream.destination);
+        let (low, high) = if ends.0 <= ends.1 {
+            ends
+        } else {
+            (ends.1, ends.0)
+        };
+        let entry = self
+            .connections
+            .entry((low, high, vlan))
+            .or_insert((0, stream.flow_id));
+        if entry.1 != stream.flow_id {
+            *entry = (entry.0 + 1, stream.flow_id);
+        }
+        let name = file_name(stream, vlan, entry.0);
+        let file = StreamFile {
+            path: self.folder.join(name),
+            file: None,
+            collected: Vec::new(),
+            position: 0,
+            created: false,
+        };
+        self.written += 1;
+        match self.free.pop() {
+            Some(number) => {
+                self.streams[number as usize] = Some(file);
+                number
+            }
+            None => {
+                self.streams.push(Some(file));
+                (self.streams.len() - 1) as u32
+            }
+        }
+    }
+
+    fn append(&mut self, number: u32, chunk: &Chunk<'_>) {
+        self.bytes += chunk.bytes.len() as u64;
+        let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
+            return;
+        };
+        let seeks = self.fill_gaps && chunk.gap_before > 0;
+        if !seeks && stream.collected.len() + chunk.bytes.len() <= COLLECTED {
+            stream.collected.extend_from_slice(chunk.bytes);
+            return;
+        }
+        self.write_out(number, &[]);
+        if let Some(Some(stream)) = self.streams.get_mut(number as usize)
+            && seeks
+        {
+            stream.position += chunk.gap_before;
+        }
+        self.write_out(number, chunk.bytes);
+    }
+
+    fn end(&mut self, number: u32) {
+        self.write_out(number, &[]);
+        if let Some(stream) = self.streams.get_mut(number as usize).and_then(Option::take) {
+            self.open -= usize::from(stream.file.is_some());
+            self.free.push(number);
+        }
+    }
+
+    /// Writes what was collected, then `bytes`.
+    fn write_out(&mut self, number: u32, bytes: &[u8]) {
+        if let Err((path, error)) = self.try_write_out(number, bytes) {
+            self.failure.get_or_insert((path, error));
+        }
+    }
+
+    fn try_write_out(&mut self, number: u32, bytes: &[u8]) -> Result<(), (PathBuf, io::Error)> {
+        let is_open = match self.streams.get(number as usize) {
+            Some(Some(stream)) => {
+                if stream.collected.is_empty() && bytes.is_empty() {
+                    return Ok(());
+                }
+                stream.file.is_some()
+            }
+            _ => return Ok(()),
+        };
+        if !is_open {
+            self.make_room();
+        }
+        let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
+            return Ok(());
+        };
+        if !is_open {
+            self.open += 1;
+            self.recent.push_back(number);
+        }
+        match stream.write(bytes) {
+            Ok(()) => Ok(()),
+            Err(error) => Err((stream.path.clone(), error)),
+        }
+    }
+
+    /// Closes the file that was opened longest ago when too many are open.
+    fn make_room(&mut self) {
+        while self.open >= MAX_OPEN {
+            let Some(oldest) = self.recent.pop_front() else {
+                return;
+            };
+            if let Some(Some(stream)) = self.streams.get_mut(oldest as usize)
+                && stream.file.take().is_some()
+            {
+                self.open -= 1;
+            }
+        }
+        if self.recent.len() > 4 * MAX_OPEN {
+            let streams = &self.streams;
+            self.recent.retain(|&number| {
+                matches!(streams.get(number as usize), Some(Some(stream)) if stream.file.is_some())
+            });
+        }
+    }
+}
+
+impl StreamFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.file.is_none() {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(!self.created);
+            self.file = Some(options.open(&self.path)?);
+            self.created = true;
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        file.seek(SeekFrom::Start(self.position))?;
+        for part in [self.collected.as_slice(), bytes] {
+            file.write_all(part)?;
+            self.position += part.len() as u64;
+        }
+        self.collected = Vec::new();
+        Ok(())
+    }
+}
+
+/// The name of a direction's file.
+fn file_name(stream: &Stream, vlan: Option<u16>, connection: u32) -> String {
+    let mut name = format!(
+        "{}-{}",
+        endpoint(stream.source, stream.version),
+        endpoint(stream.destination, stream.version)
+    );
+    if let Some(vlan) = vlan {
+        name.push_str(&format!("--{vlan}"));
+    }
+    if connection > 0 {
+        name.push_str(&format!("c{connection}"));
+    }
+    name
+}
+
+fn endpoint((address, port): (Address, u16), version: u8) -> String {
+    if version == 4 {
+        let [.., a, b, c, d] = address.0;
+        return format!("{a:03}.{b:03}.{c:03}.{d:03}.{port:05}");
+    }
+    format!("{}.{port:05}", address.to_ip(version))
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_stream::StreamStatus;
+    use flowgauge_wire::Nanos;
+
+    use super::*;
+
+    fn stream(flow_id: u64, port: u16) -> Stream {
+        Stream {
+            id: 0,
+            opposite: 1,
+            flow_id,
+            version: 4,
+            protocol: 6,
+            from_initiator: true,
+            source: (Address::v4([192, 168, 1, 102]), port),
+            destination: (Address::v4([74, 125, 19, 101]), 80),
+            start: Nanos::ZERO,
+            bytes: 0,
+            missing_bytes: 0,
+            gaps: 0,
+            status: StreamStatus::Active,
+        }
+    }
+
+    fn chunk(bytes: &[u8], gap_before: u64) -> Chunk<'_> {
+        Chunk {
+            bytes,
+            offset: 0,
+            gap_before,
+            time: Nanos::ZERO,
+        }
+    }
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("flowgauge-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn names_are_those_of_tcpflow() {
+        assert_eq!(
+            file_name(&stream(1, 50956), None, 0),
+            "192.168.001.102.50956-074.125.019.101.00080"
+        );
+        assert_eq!(
+            file_name(&stream(1, 50956), Some(42), 1),
+            "192.168.001.102.50956-074.125.019.101.00080--42c1"
+        );
+        let mut ipv6 = stream(1, 59201);
+        ipv6.version = 6;
+        let text = "2001:6f8:102d:0:2d0:9ff:fee3:e8de";
+        let address: std::net::Ipv6Addr = text.parse().unwrap();
+        ipv6.source.0 = Address(address.octets());
+        ipv6.destination.0 = Address(std::net::Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(file_name(&ipv6, None, 0), format!("{text}.59201-::1.00080"));
+    }
+
+    #[test]
+    fn more_streams_than_open_files_and_every_byte_arrives() {
+        let path = folder("many");
+        let files = StreamFiles::create(&path, false).unwrap();
+        let mut numbers = vec![0; 3 * MAX_OPEN];
+        let large = vec![7; COLLECTED + 1];
+        for round in 0..3 {
+            for (port, number) in (1..).zip(&mut numbers) {
+                files.write(number, &stream(u64::from(port), port), &chunk(&large, 0));
+                files.write(number, &stream(u64::from(port), port), &chunk(&[round], 0));
+            }
+            assert!(files.files().open <= MAX_OPEN);
+        }
+        for (port, number) in (1..).zip(numbers) {
+            files.close(number, &stream(u64::from(port), port));
+        }
+        files.conclude(true).unwrap();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 3 * MAX_OPEN);
+        let content = fs::read(path.join(file_name(&stream(1, 9), None, 0))).unwrap();
+        assert_eq!(content.len(), 3 * (COLLECTED + 2));
+        assert_eq!(content[COLLECTED + 1], 0);
+        assert_eq!(content.last(), Some(&2));
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn later_connections_get_a_number_and_gaps_are_filled_on_demand() {
+        let path = folder("gaps");
+        let files = StreamFiles::create(&path, true).unwrap();
+        for flow_id in [1, 2] {
+            let mut number = 0;
+            files.write(&mut number, &stream(flow_id, 5), &chunk(b"ab", 0));
+            files.write(&mut number, &stream(flow_id, 5), &chunk(b"cd", 3));
+            files.close(number, &stream(flow_id, 5));
+        }
+        let first = path.join(file_name(&stream(1, 5), None, 0));
+        let second = path.join(file_name(&stream(1, 5), None, 1));
+        assert_eq!(fs::read(first).unwrap(), b"ab\0\0\0cd");
+        assert_eq!(fs::read(second).unwrap(), b"ab\0\0\0cd");
+        fs::remove_dir_all(path).unwrap();
+    }
+}

@@ -1,0 +1,179 @@
+//! `flowgauge streams`
+
+use flowgauge_record::stream::{STREAM_HASH_SCHEMA, STREAM_SCHEMA};
+use flowgauge_record::text::write_hex_bytes;
+use flowgauge_record::{RecordWriter, StreamRow};
+use flowgauge_stream::{Chunk, Handler, Stream};
+use flowgauge_wire::{Batch, DecodedBatch};
+use sha2::{Digest, Sha256};
+
+use crate::failure::Failure;
+use crate::options::StreamsOptions;
+use crate::run::{Consumer, Run, Writers};
+use crate::stream_files::StreamFiles;
+use crate::totals;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
+    if options.tally {
+        return totals::run(options);
+    }
+    let files = match &options.out {
+        Some(folder) => Some(StreamFiles::create(folder, options.fill_gaps)?),
+        None => None,
+    };
+    let run = Run::open(&options.input, &options.output.common, &options.engine)?;
+    let schema = if options.hash {
+        STREAM_HASH_SCHEMA
+    } else {
+        STREAM_SCHEMA
+    };
+    // With --out alone the files are the result.
+    if let Some(files) = files.as_ref()
+        && !options.list
+        && !options.hash
+        && !options.output.names_a_format()
+    {
+        let (outcome, _) = run.collect(|_worker| FileWriter::new(files.clone()))?;
+        let written = files.conclude(options.output.common.quiet);
+        outcome.conclude(&options.output.common)?;
+        return written;
+    }
+    let writers = Writers::open(&options.output, schema)?;
+    let (outcome, written) = run.records(writers, |writer| StreamWriter {
+        writer,
+        hashes: Vec::new(),
+        hash: options.hash,
+        files: files.clone().map(FileWriter::new),
+        live: false,
+    })?;
+    let files_written = match &files {
+        Some(files) => files.conclude(options.output.common.quiet),
+        None => Ok(()),
+    };
+    outcome.conclude(&options.output.common)?;
+    written.and(files_written)
+}
+
+/// Writes a record for every direction, and its bytes where asked for.
+struct StreamWriter {
+    writer: RecordWriter,
+    /// By [`Stream::id`].
+    hashes: Vec<Option<Sha256>>,
+    hash: bool,
+    files: Option<FileWriter>,
+    live: bool,
+}
+
+impl Handler for StreamWriter {
+    const STREAMS: bool = true;
+
+    fn batch(&mut self, _batch: &Batch<'_>, _decoded: &DecodedBatch) {
+        if self.live {
+            self.writer.flush();
+        }
+    }
+
+    fn stream_created(&mut self, stream: &Stream) {
+        if self.hash {
+            *slot(&mut self.hashes, stream.id) = Some(Sha256::new());
+        }
+        if let Some(files) = &mut self.files {
+            files.stream_created(stream);
+        }
+    }
+
+    fn stream_data(&mut self, stream: &Stream, chunk: &Chunk<'_>) {
+        if self.hash
+            && let Some(Some(hash)) = self.hashes.get_mut(stream.id as usize)
+        {
+            hash.update(chunk.bytes);
+        }
+        if let Some(files) = &mut self.files {
+            files.stream_data(stream, chunk);
+        }
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+        if let Some(files) = &mut self.files {
+            files.stream_terminated(stream, trailing_gap);
+        }
+        if !self.hash {
+            return self
+                .writer
+                .write(&StreamRow::new(stream, trailing_gap, None));
+        }
+        let hash = slot(&mut self.hashes, stream.id).take().unwrap_or_default();
+        let mut text = Vec::with_capacity(64);
+        write_hex_bytes(&mut text, &hash.finalize());
+        let text = core::str::from_utf8(&text).unwrap_or("");
+        self.writer
+            .write(&StreamRow::new(stream, trailing_gap, Some(text)));
+    }
+}
+
+impl Consumer for StreamWriter {
+    fn set_live(&mut self) {
+        self.live = true;
+    }
+
+    fn finished(&self) -> bool {
+        self.writer.has_failed() || self.files.as_ref().is_some_and(FileWriter::finished)
+    }
+
+    fn writer(&mut self) -> Option<&mut RecordWriter> {
+        Some(&mut self.writer)
+    }
+}
+
+/// The place for stream `id` in a column that grows as ids do (they are dense).
+pub(crate) fn slot<T: Default>(column: &mut Vec<T>, id: u32) -> &mut T {
+    let index = id as usize;
+    if index >= column.len() {
+        column.resize_with(index + 1, T::default);
+    }
+    &mut column[index]
+}
+
+/// Writes the bytes of every direction to its file.
+struct FileWriter {
+    files: StreamFiles,
+    /// Numbers of files by [`Stream::id`], plus one; 0 while a direction has no bytes.
+    numbers: Vec<u32>,
+}
+
+impl FileWriter {
+    fn new(files: StreamFiles) -> FileWriter {
+        FileWriter {
+            files,
+            numbers: Vec::new(),
+        }
+    }
+}
+
+impl Handler for FileWriter {
+    const STREAMS: bool = true;
+
+    fn stream_created(&mut self, stream: &Stream) {
+        *slot(&mut self.numbers, stream.id) = 0;
+    }
+
+    fn stream_data(&mut self, stream: &Stream, chunk: &Chunk<'_>) {
+        let number = slot(&mut self.numbers, stream.id);
+        self.files.write(number, stream, chunk);
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream, _trailing_gap: u64) {
+        let number = core::mem::take(slot(&mut self.numbers, stream.id));
+        self.files.close(number, stream);
+    }
+}
+
+impl Consumer for FileWriter {
+    fn finished(&self) -> bool {
+        self.files.has_failed()
+    }
+}

@@ -1,0 +1,63 @@
+//! `flowgauge streams --count`: every delivered byte is read, totals are printed.
+
+use flowgauge_record::totals::{TOTALS_SCHEMA, TotalsRow};
+use flowgauge_record::{Record, RecordWriter, Schema};
+use flowgauge_stream::{Chunk, Handler, Stream};
+
+use crate::failure::{self, Failure};
+use crate::options::StreamsOptions;
+use crate::run::{Consumer, Run};
+use crate::sinks;
+use crate::tally::byte_sum;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
+    let run = Run::open(&options.input, &options.output.common, &options.engine)?;
+    let (outcome, parts) = run.collect(|_worker| Totals::default())?;
+    let mut totals = TotalsRow::default();
+    for part in parts {
+        totals.merge(&part.row);
+    }
+    let written = write(options, &totals, TOTALS_SCHEMA);
+    outcome.conclude(&options.output.common)?;
+    written
+}
+
+fn write<R: Record>(options: &StreamsOptions, row: &R, schema: Schema) -> Result<(), Failure> {
+    let output = sinks::open(&options.output, schema)?;
+    let mut writer = RecordWriter::new(output, sinks::format(&options.output), schema);
+    writer.write(row);
+    writer.flush();
+    failure::of_writer(&mut writer)
+}
+
+/// Counts and reads.
+#[derive(Default)]
+struct Totals {
+    row: TotalsRow,
+}
+
+impl Handler for Totals {
+    const STREAMS: bool = true;
+
+    fn stream_created(&mut self, _stream: &Stream) {
+        self.row.streams += 1;
+    }
+
+    #[inline]
+    fn stream_data(&mut self, _stream: &Stream, chunk: &Chunk<'_>) {
+        self.row.bytes += chunk.bytes.len() as u64;
+        self.row.checksum = self.row.checksum.wrapping_add(byte_sum(chunk.bytes));
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+        self.row.missing_bytes += stream.missing_bytes + trailing_gap;
+        self.row.gaps += u64::from(stream.gaps) + u64::from(trailing_gap > 0);
+        self.row.empty_streams += u64::from(stream.bytes == 0);
+    }
+}
+
+impl Consumer for Totals {}
