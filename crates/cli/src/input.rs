@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flowgauge_capture::PacketSource;
+use flowgauge_capture::{Filtered, Limit, PacketSource, SnapLen};
 
 use crate::failure::Failure;
 use crate::options::InputOptions;
@@ -28,7 +28,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(options: &InputOptions) -> Result<Opened, Failure> {
     let selection = Selection::new(options)?;
     let file_bytes = selection.file_bytes();
-    let source = open_files(&selection)?;
+    let source = open_files(&selection, options)?;
     Ok(Opened {
         sources: vec![source],
         live: false,
@@ -36,18 +36,28 @@ pub(crate) fn open(options: &InputOptions) -> Result<Opened, Failure> {
     })
 }
 
-fn open_files(selection: &Selection) -> Result<Source, Failure> {
-    let Some(first) = selection.files.first() else {
-        return Err(Failure::usage("nothing to read", "give -r FILE"));
-    };
-    let source = flowgauge_capture::open(first).map_err(|error| Failure::opening(&error))?;
-    if selection.filter.is_empty() {
-        return Ok(source);
+fn open_files(selection: &Selection, options: &InputOptions) -> Result<Source, Failure> {
+    let source = flowgauge_capture::open_all(&selection.files);
+    let source = source.map_err(|error| Failure::opening(&error))?;
+    narrow(source, &selection.filter, options).map_err(|error| Failure::opening(&error))
+}
+
+/// Puts the filter, the snap length and the limit of packets before a source.
+fn narrow(
+    mut source: Source,
+    filter: &str,
+    options: &InputOptions,
+) -> Result<Source, flowgauge_capture::Error> {
+    if !filter.is_empty() {
+        source = Box::new(Filtered::new(source, filter)?);
     }
-    match flowgauge_capture::Filtered::new(source, &selection.filter) {
-        Ok(filtered) => Ok(Box::new(filtered)),
-        Err(error) => Err(Failure::opening(&error)),
+    if let Some(snap_len) = options.snapshot_length.filter(|&bytes| bytes > 0) {
+        source = Box::new(SnapLen::new(source, snap_len));
     }
+    if let Some(packets) = options.packet_count {
+        source = Box::new(Limit::new(source, packets));
+    }
+    Ok(source)
 }
 
 /// What the options select, before anything is opened.
@@ -139,37 +149,20 @@ fn is_glob(word: &str) -> bool {
 }
 
 fn matches_any(pattern: &str) -> bool {
-    glob::glob(pattern).is_ok_and(|mut paths| paths.any(|path| path.is_ok_and(|p| p.is_file())))
+    flowgauge_capture::expand(&[pattern]).is_ok()
 }
 
 /// Expands globs, in the order of names; other words stand for themselves.
 fn expand(names: &[String]) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = Vec::new();
     for name in names {
-        let path = Path::new(name);
-        if path.is_dir() {
+        if Path::new(name).is_dir() {
             return Err(Failure::usage(
                 format!("cannot read {name}: it is a folder"),
                 format!("name its files, for example \"{name}/*.pcap\""),
             ));
         }
-        if path.exists() || !is_glob(name) {
-            files.push(path.to_owned());
-            continue;
-        }
-        let paths = glob::glob(name).map_err(|error| {
-            Failure::usage(format!("bad pattern \"{name}\": {error}"), "see glob(7)")
-        })?;
-        let before = files.len();
-        files.extend(paths.flatten().filter(|path| path.is_file()));
-        if files.len() == before {
-            return Err(Failure::usage(
-                format!("no file matches \"{name}\""),
-                "check the path",
-            ));
-        }
     }
-    Ok(files)
+    flowgauge_capture::expand(names).map_err(|error| Failure::opening(&error))
 }
 
 /// The filter of `-F`, of the words left over, or of those after `--`.
@@ -236,7 +229,7 @@ mod tests {
             [Path::new("src/input.rs"), Path::new("src/options.rs")]
         );
         let error = Selection::new(&options(&["src/*.pcap"], &[], &[])).unwrap_err();
-        assert_eq!(error.to_string(), "no file matches \"src/*.pcap\"");
+        assert!(error.to_string().contains("no file matches"));
     }
 
     #[test]

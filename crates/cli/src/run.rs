@@ -206,11 +206,6 @@ impl Run {
         }
         Ok((outcome, consumers))
     }
-
-    /// Whether packets come from an interface.
-    pub(crate) fn is_live(&self) -> bool {
-        self.live
-    }
 }
 
 /// Where records go, before it is known how many threads write them.

@@ -228,7 +228,7 @@ mod tests {
                 r#""dst_out_of_order":2,"handshake_rtt":0.020000000,"fragments":0,"#,
                 r#""state":"SF","history":"ShADadFf","vlan":[10,20],"#,
                 r#""tunnel":{"kind":"vxlan","src_ip":"10.0.0.1","dst_ip":"10.0.0.2","id":77,"#,
-                r#""depth":1},"community_id":"1:PLACEHOLDER","flow_id":"000000000000feed","#,
+                r#""depth":1},"community_id":"1:tM4/ZoauK9v5SiFVILfLqzv7nwM=","flow_id":"000000000000feed","#,
                 r#""end_reason":"fin"}"#,
                 "\n"
             )
