@@ -1,53 +1,144 @@
 //! The engine with the options of the command line.
 
-use flowgauge_flow::{FlowConfig, FlowTracker, PacketFlow};
-use flowgauge_stream::Handler;
-use flowgauge_wire::decode::{Decoder, hash_batch};
-use flowgauge_wire::{Batch, DecodedBatch, HashSeed, Ledger};
+use flowgauge_record::text::protocol_name;
+use flowgauge_stream::{ChecksumPolicy, Handler, Shard, ShardConfig};
+use flowgauge_wire::{Batch, Ledger, Place};
 
-use crate::options::EngineOptions;
+use crate::options::{ChecksumMode, EngineOptions};
 
-/// Decoding and tracking.
+/// Offloading hosts that are named at the end; the others are counted.
+const NAMED_SENDERS: usize = 5;
+
+/// One shard of the engine.
 pub(crate) struct Engine {
-    decoder: Decoder,
-    decoded: DecodedBatch,
-    tracker: FlowTracker,
-    refs: Vec<PacketFlow>,
+    shard: Shard,
 }
 
 impl Engine {
-    pub(crate) fn new(_options: &EngineOptions, _streams: bool) -> Engine {
+    /// A shard of `workers` that share the limits of `options`.
+    pub(crate) fn new(options: &EngineOptions, workers: usize) -> Engine {
         Engine {
-            decoder: Decoder::default(),
-            decoded: DecodedBatch::new(),
-            tracker: FlowTracker::new(FlowConfig::default()),
-            refs: Vec::new(),
+            shard: Shard::new(configuration(options, workers as u64)),
         }
     }
 
+    /// Processes a batch.
+    #[inline]
     pub(crate) fn process<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
-        self.decoder.decode_batch(batch, &mut self.decoded);
-        hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
-        self.tracker
-            .process(&self.decoded.packets, &self.decoded.tunnels, &mut self.refs);
-        handler.batch(batch, &self.decoded);
-        self.tracker.drain_ended(|_, record| handler.flow(record));
+        self.shard.process(batch, handler);
     }
 
+    /// Ends every stream and flow.
     pub(crate) fn finish<H: Handler>(&mut self, handler: &mut H) {
-        self.tracker.finish();
-        self.tracker.drain_ended(|_, record| handler.flow(record));
+        self.shard.finish(handler);
     }
 
+    /// The source's ledger with what the engine refused.
     pub(crate) fn ledger(&self, source: Ledger) -> Ledger {
-        source
+        let mut ledger = source;
+        let engine = self.shard.ledger();
+        let mut refused_bytes = ledger
+            .delivered_bytes
+            .saturating_sub(engine.delivered_bytes);
+        for place in Place::ALL {
+            let packets = engine.at(place);
+            if packets > 0 {
+                ledger.refuse(place, packets, core::mem::take(&mut refused_bytes));
+            }
+        }
+        ledger
     }
 
+    /// What a user should know of the input.
     pub(crate) fn notes(&self) -> Vec<String> {
-        Vec::new()
+        let senders = self.shard.offloading_senders();
+        let mut notes: Vec<String> = senders
+            .iter()
+            .take(NAMED_SENDERS)
+            .map(|sender| {
+                format!(
+                    "{} computes no {} checksums (offloading to its network card); {} of its \
+                     packets were taken as they are",
+                    sender.address.to_ip(sender.version),
+                    protocol_name(sender.protocol),
+                    sender.packets
+                )
+            })
+            .collect();
+        if senders.len() > NAMED_SENDERS {
+            notes.push(format!(
+                "{} further senders compute no checksums",
+                senders.len() - NAMED_SENDERS
+            ));
+        }
+        notes
     }
 
+    /// Counters, for `--stats`.
     pub(crate) fn statistics(&self) -> Vec<String> {
-        Vec::new()
+        let counters = self.shard.statistics();
+        let (flow, checksums) = (counters.flow, counters.checksums);
+        let (fragments, segments) = (counters.defragment, counters.reassembly);
+        vec![
+            format!(
+                "flows: {} created, {} at once at most, {} evicted; {} packets without a flow, {} \
+                 before the clock",
+                flow.created, flow.most_flows, flow.evicted, flow.without_flow, flow.time_backwards
+            ),
+            format!(
+                "checksums: {} packets with a wrong IP header, {} with a wrong transport checksum, \
+                 {} from offloading hosts",
+                checksums.bad_ip, checksums.bad_transport, checksums.offloaded
+            ),
+            format!(
+                "fragments: {} seen, {} datagrams completed, {} timed out, {} evicted, {} overlaps",
+                fragments.fragments,
+                fragments.completed,
+                fragments.timed_out,
+                fragments.evicted,
+                fragments.overlaps
+            ),
+            format!(
+                "streams: {} connections, {} at once at most, {} bytes in {} chunks, {} segments \
+                 out of order, {} bytes missing, {} bytes of memory at most",
+                counters.connections,
+                counters.connections_high,
+                counters.delivered_bytes,
+                counters.chunks,
+                segments.out_of_order,
+                segments.gap_bytes,
+                segments.memory_high
+            ),
+        ]
     }
+}
+
+fn configuration(options: &EngineOptions, workers: u64) -> ShardConfig {
+    let mut config = ShardConfig {
+        checksums: match options.checksums {
+            ChecksumMode::Verify => ChecksumPolicy::Verify,
+            ChecksumMode::Ignore => ChecksumPolicy::Ignore,
+            ChecksumMode::Auto => ChecksumPolicy::Auto,
+        },
+        ..ShardConfig::default()
+    }
+    .with_policy(options.overlap_policy);
+    if let Some(bytes) = options.memory {
+        // Half for flows, half for segments that wait.
+        let half = (bytes / workers / 2).max(1);
+        config.flow = config.flow.with_memory(half);
+        config = config.with_memory(half);
+    }
+    if let Some(flows) = options.max_flows {
+        let share = flows.div_ceil(workers);
+        config.flow.max_flows = u32::try_from(share).unwrap_or(u32::MAX);
+    }
+    if let Some(timeouts) = options.idle_timeout {
+        let flow = &mut config.flow;
+        flow.tcp_idle = timeouts.tcp.unwrap_or(flow.tcp_idle);
+        flow.udp_idle = timeouts.udp.unwrap_or(flow.udp_idle);
+        flow.other_idle = timeouts.other.unwrap_or(flow.other_idle);
+    }
+    config.flow.active = options.active_timeout;
+    config
 }

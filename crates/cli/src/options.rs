@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Nanos;
 
 /// Passive network monitoring: packets go in, flows, streams and reports come out.
@@ -131,6 +132,10 @@ pub(crate) struct EngineOptions {
     /// What to do with wrong checksums
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ChecksumMode::Auto)]
     pub(crate) checksums: ChecksumMode,
+    /// Which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd,
+    /// solaris and others
+    #[arg(long, value_name = "POLICY", default_value = "first", value_parser = parse_policy)]
+    pub(crate) overlap_policy: OverlapPolicy,
     /// End flows without packets after so many seconds: tcp=300,udp=60,other=30, or one number
     #[arg(long, value_name = "SECONDS", value_parser = parse_idle_timeouts)]
     pub(crate) idle_timeout: Option<IdleTimeouts>,
@@ -355,6 +360,12 @@ fn parse_idle_timeouts(text: &str) -> Result<IdleTimeouts, String> {
         }
     }
     Ok(timeouts)
+}
+
+/// An overlap policy by its name.
+fn parse_policy(text: &str) -> Result<OverlapPolicy, String> {
+    text.parse::<OverlapPolicy>()
+        .map_err(|error| error.to_string())
 }
 
 /// Seconds, with a fraction if need be; more than zero.

@@ -160,9 +160,10 @@ impl Run {
             consumers.iter_mut().for_each(Consumer::set_live);
         }
         let mut sources = self.sources;
+        let workers = sources.len();
         let mut parts = Vec::with_capacity(sources.len());
         if let ([source], [consumer]) = (sources.as_mut_slice(), consumers.as_mut_slice()) {
-            let engine = Engine::new(&self.engine, C::STREAMS);
+            let engine = Engine::new(&self.engine, workers);
             parts.push(work(0, source, engine, consumer, &board, &progress));
         } else {
             thread::scope(|scope| {
@@ -171,7 +172,7 @@ impl Run {
                     .zip(&mut consumers)
                     .enumerate()
                     .map(|(number, (source, consumer))| {
-                        let engine = Engine::new(&self.engine, C::STREAMS);
+                        let engine = Engine::new(&self.engine, workers);
                         let (board, progress) = (&board, &progress);
                         thread::Builder::new()
                             .name(format!("worker-{number}"))

@@ -138,7 +138,7 @@ impl StreamFiles {
 
 impl Files {
     fn begin(&mut self, stream: &Stream) -> u32 {
-        let vlan = None;
+        let vlan = stream.vlan;
         let ends = (stream.source, stream.destination);
         let (low, high) = if ends.0 <= ends.1 {
             ends
@@ -314,6 +314,7 @@ mod tests {
             version: 4,
             protocol: 6,
             from_initiator: true,
+            vlan: None,
             source: (Address::v4([192, 168, 1, 102]), port),
             destination: (Address::v4([74, 125, 19, 101]), 80),
             start: Nanos::ZERO,

@@ -61,6 +61,8 @@ pub struct Stream {
     pub protocol: u8,
     /// Whether this is the initiator's direction.
     pub from_initiator: bool,
+    /// Outermost VLAN id of the packet that created the stream.
+    pub vlan: Option<u16>,
     /// [`FlowRecord::flow_id`] of the flow.
     pub flow_id: u64,
     /// First packet of the flow.

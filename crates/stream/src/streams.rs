@@ -435,6 +435,7 @@ impl Streams {
                     version: packet.key.version,
                     protocol: packet.key.protocol,
                     from_initiator: from_initiator == same,
+                    vlan: (packet.vlan_count > 0).then_some(packet.vlan[0]),
                     flow_id,
                     start,
                     source,
