@@ -4,6 +4,7 @@
 pub mod checksum;
 pub mod interfaces;
 pub mod libpcap;
+pub mod machine;
 pub mod namespace;
 pub mod packet;
 pub mod prefetch;
