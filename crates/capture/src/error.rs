@@ -43,6 +43,16 @@ pub enum Error {
         /// libpcap's message.
         reason: String,
     },
+    /// A sink cannot do what was asked of it: the format cannot hold a packet, or options
+    /// contradict each other.
+    Sink {
+        /// The file.
+        path: PathBuf,
+        /// What cannot be done.
+        reason: String,
+        /// What to do instead.
+        hint: String,
+    },
     /// A live interface could not be opened.
     Interface {
         /// Its name.
@@ -81,7 +91,7 @@ impl Error {
             Error::Filter { .. } => {
                 Some("the syntax is in the manual page pcap-filter(7)".to_owned())
             }
-            Error::Interface { hint, .. } => Some(hint.clone()),
+            Error::Sink { hint, .. } | Error::Interface { hint, .. } => Some(hint.clone()),
         }
     }
 }
@@ -113,6 +123,9 @@ impl fmt::Display for Error {
             }
             Error::Filter { expression, reason } => {
                 write!(f, "bad filter \"{expression}\": {reason}")
+            }
+            Error::Sink { path, reason, .. } => {
+                write!(f, "cannot write {}: {reason}", path.display())
             }
             Error::Interface { name, reason, .. } => {
                 write!(f, "cannot capture on {name}: {reason}")

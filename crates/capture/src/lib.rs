@@ -10,10 +10,12 @@ pub mod filter;
 pub mod generate;
 pub mod limit;
 pub mod live;
+pub mod sink;
 pub mod source;
 
 pub use error::Error;
 pub use file::{MultiSource, expand, open, open_all, open_reader};
 pub use filter::{Filter, Filtered};
 pub use limit::{Limit, SnapLen};
+pub use sink::{FileFormat, FileSink, PacketSink, RingSink, SinkOptions};
 pub use source::{Interface, PacketSource};

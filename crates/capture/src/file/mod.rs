@@ -16,7 +16,7 @@ mod snoop;
 mod source;
 
 pub use multi::{MultiSource, expand, open_all};
-pub(crate) use source::wire_bytes;
+pub(crate) use source::{MAX_PACKET_BYTES, wire_bytes};
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};

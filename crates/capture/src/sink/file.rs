@@ -1,0 +1,194 @@
+//! Writing to a capture file, or to several in turn.
+
+use std::path::{Path, PathBuf};
+
+use flowgauge_wire::{Batch, Ledger, Nanos};
+
+use crate::error::Error;
+use crate::sink::name::Rotation;
+use crate::sink::output::Compression;
+use crate::sink::segment::Segment;
+use crate::sink::{FileFormat, PacketSink, Written};
+use crate::source::Interface;
+
+/// How a [`FileSink`] writes.
+#[derive(Clone, Debug, Default)]
+pub struct SinkOptions {
+    /// Format of the file.
+    pub format: FileFormat,
+    /// Compression.
+    pub compression: Compression,
+    /// When to begin a new file.
+    pub rotation: Rotation,
+    /// `-U`: hand each batch to the system at once.
+    pub unbuffered: bool,
+    /// Comment in the section header of a pcapng file.
+    pub comment: Option<String>,
+}
+
+/// A capture file, or a sequence of them.
+pub struct FileSink {
+    path: PathBuf,
+    options: SinkOptions,
+    segment: Option<Segment>,
+    interfaces: Vec<Interface>,
+    ledger: Option<Ledger>,
+    /// Of the files that are closed.
+    done: Written,
+    /// Number of the current file among those of `-C`.
+    count: u32,
+    /// When the current period of `-G` began, and how many began before it.
+    period: Option<(Nanos, u32)>,
+    full: bool,
+}
+
+impl FileSink {
+    /// Creates the file; `-` is standard output. With `-G` the first file is created with the
+    /// first packet, whose time is in its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be created, [`Error::Sink`] when the options contradict
+    /// each other.
+    pub fn create(path: impl AsRef<Path>, options: SinkOptions) -> Result<FileSink, Error> {
+        let path = path.as_ref().to_owned();
+        options.rotation.check(&path)?;
+        let mut sink = FileSink {
+            path,
+            options,
+            segment: None,
+            interfaces: Vec::new(),
+            ledger: None,
+            done: Written::default(),
+            count: 0,
+            period: None,
+            full: false,
+        };
+        if sink.options.rotation.seconds.is_none() {
+            sink.open_segment(Nanos::ZERO)?;
+        }
+        Ok(sink)
+    }
+
+    /// The file that is being written.
+    pub fn current_path(&self) -> Option<&Path> {
+        self.segment.as_ref().map(Segment::path)
+    }
+
+    fn open_segment(&mut self, time: Nanos) -> Result<&mut Segment, Error> {
+        let name = self.options.rotation.name(&self.path, self.count, time);
+        let mut segment = Segment::create(
+            &name,
+            self.options.format,
+            self.options.compression,
+            self.options.comment.as_deref(),
+        )?;
+        segment.begin(&self.interfaces);
+        self.done.files += 1;
+        Ok(self.segment.insert(segment))
+    }
+
+    fn close_segment(&mut self) -> Result<(), Error> {
+        let Some(mut segment) = self.segment.take() else {
+            return Ok(());
+        };
+        let result = segment.close(&self.interfaces, self.ledger.as_ref());
+        self.done.packets += segment.packets();
+        self.done.bytes += segment.size();
+        result
+    }
+
+    /// Begins a new file if the next packet, of `time`, is due for one.
+    #[inline]
+    fn rotate(&mut self, time: Nanos) -> Result<(), Error> {
+        let rotation = self.options.rotation;
+        if let Some(seconds) = rotation.seconds {
+            let length = Nanos::from_secs(seconds).0;
+            match self.period {
+                None => self.period = Some((time, 0)),
+                Some((start, periods)) if (time - start).0 >= length => {
+                    if rotation.bytes.is_none() && rotation.files.is_some_and(|w| periods + 1 >= w)
+                    {
+                        self.full = true;
+                        return Ok(());
+                    }
+                    // Periods keep their rhythm over silences.
+                    let passed = (time - start).0 / length;
+                    self.period = Some((start + Nanos(passed * length), periods + 1));
+                    self.count = 0;
+                    self.close_segment()?;
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(bytes) = rotation.bytes
+            && self.segment.as_ref().is_some_and(|one| one.size() > bytes)
+        {
+            self.count += 1;
+            let around = rotation.seconds.is_none();
+            if around && rotation.files.is_some_and(|files| self.count >= files) {
+                self.count = 0;
+            }
+            self.close_segment()?;
+        }
+        Ok(())
+    }
+}
+
+impl PacketSink for FileSink {
+    fn set_interfaces(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
+        if interfaces.len() != self.interfaces.len() {
+            self.interfaces = interfaces.to_vec();
+            if let Some(segment) = &mut self.segment {
+                segment.begin(interfaces);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        for (index, packet) in batch.packets.iter().enumerate() {
+            self.rotate(packet.time)?;
+            if self.full {
+                return Ok(());
+            }
+            if self.segment.is_none() {
+                let begin = self.period.map_or(packet.time, |(start, _)| start);
+                self.open_segment(begin)?;
+            }
+            if let Some(segment) = &mut self.segment {
+                segment.write(packet, batch.bytes(index), &self.interfaces)?;
+            }
+        }
+        if self.options.unbuffered {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.segment.as_mut().map_or(Ok(()), Segment::flush)
+    }
+
+    fn set_ledger(&mut self, ledger: &Ledger) {
+        self.ledger = Some(ledger.clone());
+    }
+
+    fn close(&mut self) -> Result<Written, Error> {
+        self.close_segment()?;
+        self.full = true;
+        Ok(self.done)
+    }
+
+    fn is_full(&self) -> bool {
+        self.full
+    }
+
+    fn written(&self) -> Written {
+        let mut written = self.done;
+        if let Some(segment) = &self.segment {
+            written.packets += segment.packets();
+            written.bytes += segment.size();
+        }
+        written
+    }
+}

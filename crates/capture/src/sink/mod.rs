@@ -1,0 +1,88 @@
+//! Packet sinks: capture files, rotated or in a ring.
+//!
+//! [`FileSink`] is what `tcpdump -w` does, with its `-C`, `-G`, `-W` and `-U`; [`RingSink`] keeps
+//! the recent past on disk until something happens.
+//!
+//! Files are readable at any moment: the buffer is handed to the system at the ends of records
+//! only, and when the disk is full the file is cut back to its last whole record.
+
+mod encode;
+mod file;
+mod name;
+mod output;
+mod ring;
+mod segment;
+
+pub use file::{FileSink, SinkOptions};
+pub use name::{Rotation, parse_size};
+pub use output::Compression;
+pub use ring::{RingLimits, RingSink};
+
+use flowgauge_wire::{Batch, Ledger};
+
+use crate::error::Error;
+use crate::source::Interface;
+
+/// Format of a capture file that is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileFormat {
+    /// pcap with nanoseconds (magic `a1b23c4d`).
+    #[default]
+    PcapNanoseconds,
+    /// pcap with microseconds (magic `a1b2c3d4`): for programs that know nothing newer.
+    PcapMicroseconds,
+    /// pcapng with nanoseconds; the only one for packets of different link types.
+    PcapNg,
+}
+
+/// What a sink has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Packets that are in the files. Those that a full disk refused are not counted: the caller
+    /// books the difference to what it gave under [`flowgauge_wire::Place::Sink`].
+    pub packets: u64,
+    /// Bytes, headers included, before compression.
+    pub bytes: u64,
+    /// Files begun.
+    pub files: u64,
+}
+
+/// Something packets go to, batch by batch.
+pub trait PacketSink {
+    /// Tells of the interfaces the following packets may come from; call it before the first
+    /// batch and whenever [`crate::PacketSource::interfaces`] has grown.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when writing fails.
+    fn set_interfaces(&mut self, interfaces: &[Interface]) -> Result<(), Error>;
+
+    /// Writes all packets of a batch. A VLAN tag that the kernel took out is put back.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when writing fails (what was written stays readable), [`Error::Sink`] when the
+    /// format cannot hold a packet.
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), Error>;
+
+    /// Hands everything that is buffered to the system.
+    ///
+    /// # Errors
+    /// As [`PacketSink::write`].
+    fn flush(&mut self) -> Result<(), Error>;
+
+    /// Tells what became of the packets, for the statistics at the end of a pcapng file.
+    fn set_ledger(&mut self, ledger: &Ledger);
+
+    /// Finishes the files. Later calls do nothing.
+    ///
+    /// # Errors
+    /// As [`PacketSink::write`].
+    fn close(&mut self) -> Result<Written, Error>;
+
+    /// Whether the sink wants no more packets (`-W` files of `-G` seconds are full).
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// What was written so far.
+    fn written(&self) -> Written;
+}

@@ -1,0 +1,145 @@
+//! When files are rotated and what they are called, as tcpdump does.
+
+use std::path::{Path, PathBuf};
+
+use chrono::format::{Item, StrftimeItems};
+use chrono::{DateTime, Local};
+use flowgauge_wire::Nanos;
+
+use crate::error::Error;
+
+/// When the next file begins (tcpdump's `-C`, `-G`, `-W`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// `-C`: a new file before the packet that would follow more than this many bytes (counted
+    /// before compression). Later files have a number after their name, from 1 on.
+    pub bytes: Option<u64>,
+    /// `-G`: a new file every so many seconds of the capture clock; the name is a `strftime`
+    /// format, filled in with local time.
+    pub seconds: Option<u64>,
+    /// `-W`: with `-C` so many files are written over in turn, numbered from 0 with leading zeros;
+    /// with `-G` writing ends after so many files; with both it only decides the zeros.
+    pub files: Option<u32>,
+}
+
+impl Rotation {
+    /// Digits of the numbers in file names.
+    fn digits(&self) -> usize {
+        match self.files {
+            Some(files) if files > 1 => (files - 1).ilog10() as usize + 1,
+            _ => 0,
+        }
+    }
+
+    /// Name of file number `count` that begins at `time`.
+    pub(crate) fn name(&self, path: &Path, count: u32, time: Nanos) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        if self.seconds.is_some() {
+            let when = DateTime::from_timestamp_nanos(i64::try_from(time.0).unwrap_or(i64::MAX));
+            let text = path.to_string_lossy();
+            name = when.with_timezone(&Local).format(&text).to_string().into();
+        }
+        let digits = if self.bytes.is_some() {
+            self.digits()
+        } else {
+            0
+        };
+        if count > 0 || digits > 0 {
+            name.push(format!("{count:0digits$}"));
+        }
+        name.into()
+    }
+
+    /// Checks what cannot work.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), Error> {
+        let refused = |reason: &str, hint: &str| {
+            Err(Error::Sink {
+                path: path.to_owned(),
+                reason: reason.to_owned(),
+                hint: hint.to_owned(),
+            })
+        };
+        if self.seconds.is_some() {
+            let text = path.to_string_lossy();
+            if StrftimeItems::new(&text).any(|item| matches!(item, Item::Error)) {
+                return refused(
+                    "the name is not a valid strftime format",
+                    "write a percent sign as %%, or see strftime(3)",
+                );
+            }
+        }
+        if self.bytes == Some(0) || self.seconds == Some(0) || self.files == Some(0) {
+            return refused("a limit of rotation is zero", "give a number from 1 on");
+        }
+        if path == Path::new("-") && (self.bytes.is_some() || self.seconds.is_some()) {
+            return refused("standard output cannot be rotated", "give a file name");
+        }
+        Ok(())
+    }
+}
+
+/// Reads tcpdump's sizes: millions of bytes, or KiB, MiB, GiB with the suffix `k`, `m` or `g`.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let unit = match text.chars().last()?.to_ascii_lowercase() {
+        'k' => 1 << 10,
+        'm' => 1 << 20,
+        'g' => 1 << 30,
+        _ => 1_000_000,
+    };
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    if text.len() - digits.len() > 1 || (unit == 1_000_000 && digits.len() != text.len()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    count.checked_mul(unit).filter(|size| *size > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("3"), Some(3_000_000));
+        assert_eq!(parse_size("3k"), Some(3072));
+        assert_eq!(parse_size("3M"), Some(3 << 20));
+        assert_eq!(parse_size("1g"), Some(1 << 30));
+        for bad in [
+            "",
+            "k",
+            "0",
+            "3kk",
+            "3x",
+            "-1",
+            "1.5m",
+            "99999999999999999999",
+        ] {
+            assert_eq!(parse_size(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        let path = Path::new("a.pcap");
+        let name = |rotation: Rotation, count| rotation.name(path, count, Nanos(0));
+        let sized = |files| Rotation {
+            bytes: Some(1),
+            files,
+            ..Rotation::default()
+        };
+        assert_eq!(name(sized(None), 0), Path::new("a.pcap"));
+        assert_eq!(name(sized(None), 12), Path::new("a.pcap12"));
+        assert_eq!(name(sized(Some(10)), 0), Path::new("a.pcap0"));
+        assert_eq!(name(sized(Some(11)), 0), Path::new("a.pcap00"));
+        assert_eq!(name(sized(Some(11)), 10), Path::new("a.pcap10"));
+        assert_eq!(name(sized(Some(1)), 0), Path::new("a.pcap"));
+        let timed = Rotation {
+            seconds: Some(1),
+            ..Rotation::default()
+        };
+        let name = timed.name(Path::new("b-%Y.pcap"), 0, Nanos::from_secs(86_400 * 400));
+        assert_eq!(name, Path::new("b-1971.pcap"));
+        assert!(timed.check(Path::new("b-%Q.pcap")).is_err());
+        assert!(timed.check(Path::new("b-%s-%%.pcap")).is_ok());
+    }
+}

@@ -1,0 +1,224 @@
+//! A file that is written record by record, compressed on the way if wanted.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Records are collected up to this size before they are written.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// As the name says: `.gz` and `.zst` are compressed.
+    #[default]
+    ByName,
+    /// Not at all.
+    None,
+    /// gzip, level 3: capturing must keep up.
+    Gzip,
+    /// zstd, level 3.
+    Zstd,
+}
+
+impl Compression {
+    /// What `ByName` means for this name.
+    fn resolved(self, path: &Path) -> Compression {
+        if self != Compression::ByName {
+            return self;
+        }
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("gz") => Compression::Gzip,
+            Some("zst" | "zstd") => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
+/// A file or standard output.
+enum Raw {
+    File(File),
+    Stdout(io::Stdout),
+}
+
+impl Write for Raw {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Raw::File(file) => file.write(bytes),
+            Raw::Stdout(stdout) => stdout.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Raw::File(file) => file.flush(),
+            Raw::Stdout(stdout) => stdout.flush(),
+        }
+    }
+}
+
+enum Target {
+    Plain(Raw),
+    Gzip(flate2::write::GzEncoder<Raw>),
+    Zstd(zstd::Encoder<'static, Raw>),
+    /// Finished, or given up after an error.
+    Closed,
+}
+
+/// Collects records and writes them whole.
+pub(crate) struct Output {
+    path: PathBuf,
+    target: Target,
+    pub(crate) buffer: Vec<u8>,
+    /// Ends in `buffer` of the packets in it.
+    ends: Vec<usize>,
+    /// Bytes handed to the target before `buffer`.
+    flushed: u64,
+    packets: u64,
+}
+
+impl Output {
+    /// Creates the file, or takes standard output for `-`.
+    pub(crate) fn create(path: &Path, compression: Compression) -> Result<Output, Error> {
+        let raw = if path == Path::new("-") {
+            Raw::Stdout(io::stdout())
+        } else {
+            Raw::File(File::create(path).map_err(|source| io_error("create", path, source))?)
+        };
+        let target = match compression.resolved(path) {
+            Compression::Gzip => Target::Gzip(flate2::write::GzEncoder::new(
+                raw,
+                flate2::Compression::new(3),
+            )),
+            Compression::Zstd => Target::Zstd(
+                zstd::Encoder::new(raw, 3).map_err(|source| io_error("compress", path, source))?,
+            ),
+            _ => Target::Plain(raw),
+        };
+        Ok(Output {
+            path: path.to_owned(),
+            target,
+            buffer: Vec::with_capacity(BUFFER_BYTES + (64 << 10)),
+            ends: Vec::with_capacity(4096),
+            flushed: 0,
+            packets: 0,
+        })
+    }
+
+    /// The file's name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes so far, before compression.
+    pub(crate) fn size(&self) -> u64 {
+        self.flushed + self.buffer.len() as u64
+    }
+
+    /// Packets so far.
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// A packet was appended to `buffer`.
+    #[inline]
+    pub(crate) fn packet_done(&mut self) -> Result<(), Error> {
+        self.ends.push(self.buffer.len());
+        self.packets += 1;
+        if self.buffer.len() >= BUFFER_BYTES {
+            return self.write_buffer();
+        }
+        Ok(())
+    }
+
+    /// Hands everything to the system.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        self.write_buffer()?;
+        let result = match &mut self.target {
+            Target::Plain(raw) => raw.flush(),
+            Target::Gzip(encoder) => encoder.flush(),
+            Target::Zstd(encoder) => encoder.flush(),
+            Target::Closed => Ok(()),
+        };
+        result.map_err(|source| io_error("write", &self.path, source))
+    }
+
+    /// Writes what is left and the compressor's trailer.
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        self.write_buffer()?;
+        let result = match std::mem::replace(&mut self.target, Target::Closed) {
+            Target::Plain(mut raw) => raw.flush(),
+            Target::Gzip(encoder) => encoder.finish().and_then(|mut raw| raw.flush()),
+            Target::Zstd(encoder) => encoder.finish().and_then(|mut raw| raw.flush()),
+            Target::Closed => Ok(()),
+        };
+        result.map_err(|source| io_error("write", &self.path, source))
+    }
+
+    fn write_buffer(&mut self) -> Result<(), Error> {
+        if matches!(self.target, Target::Closed) {
+            // Given up before: what came later is not in the file and is not counted.
+            self.packets -= self.ends.len() as u64;
+            self.buffer.clear();
+            self.ends.clear();
+            return Ok(());
+        }
+        let result = match &mut self.target {
+            Target::Plain(raw) => write_counted(raw, &self.buffer),
+            Target::Gzip(encoder) => write_counted(encoder, &self.buffer),
+            Target::Zstd(encoder) => write_counted(encoder, &self.buffer),
+            Target::Closed => Ok(()),
+        };
+        if let Err((done, source)) = result {
+            self.give_up(done);
+            return Err(io_error("write", &self.path, source));
+        }
+        self.flushed += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.ends.clear();
+        Ok(())
+    }
+
+    /// Cuts the file back to its last whole record, of which `done` bytes of the buffer are part.
+    #[cold]
+    fn give_up(&mut self, done: usize) {
+        let whole = self.ends.partition_point(|end| *end <= done);
+        let kept = match whole.checked_sub(1).and_then(|last| self.ends.get(last)) {
+            Some(end) => *end as u64,
+            None => 0,
+        };
+        self.packets -= (self.ends.len() - whole) as u64;
+        if let Target::Plain(Raw::File(file)) = &self.target {
+            // A pipe cannot be cut; then there is nothing more to be done.
+            let _ = file.set_len(self.flushed + kept);
+        }
+        self.flushed += kept;
+        self.buffer.clear();
+        self.ends.clear();
+        self.target = Target::Closed;
+    }
+}
+
+/// Writes everything; an error says how many bytes went before it.
+fn write_counted(target: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match target.write(rest) {
+            Ok(0) => return Err((done, io::ErrorKind::WriteZero.into())),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err((done, error)),
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,273 @@
+//! A ring of files that keeps the recent past until a trigger preserves it.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flowgauge_wire::{Batch, Ledger, Nanos};
+
+use crate::error::Error;
+use crate::sink::file::SinkOptions;
+use crate::sink::output::io_error;
+use crate::sink::segment::Segment;
+use crate::sink::{PacketSink, Written};
+use crate::source::Interface;
+
+/// How much of the past a [`RingSink`] keeps. All limits that are given hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingLimits {
+    /// Most files.
+    pub files: Option<usize>,
+    /// Most bytes on disk (before compression).
+    pub bytes: Option<u64>,
+    /// Files whose last packet is older than this go.
+    pub duration: Option<Nanos>,
+    /// How long packets are preserved after a trigger.
+    pub after: Nanos,
+}
+
+/// The limits are divided into this many files when their number is not given.
+const DEFAULT_FILES: usize = 8;
+/// Size of a file when only their number is given.
+const DEFAULT_BYTES: u64 = 64 << 20;
+
+/// Writes packets to a ring of files `NAME-000001.EXT`, removing the oldest; a
+/// [trigger](RingSink::trigger) renames those that are there to `NAME-t1-000001.EXT` and lets the
+/// following ones join them for a time.
+pub struct RingSink {
+    path: PathBuf,
+    options: SinkOptions,
+    limits: RingLimits,
+    current: Option<Segment>,
+    /// Closed files that may still go, oldest first.
+    past: VecDeque<Past>,
+    number: u64,
+    triggers: u64,
+    /// Packets up to this time are preserved.
+    until: Option<Nanos>,
+    now: Nanos,
+    interfaces: Vec<Interface>,
+    ledger: Option<Ledger>,
+    done: Written,
+}
+
+struct Past {
+    path: PathBuf,
+    bytes: u64,
+    last: Nanos,
+}
+
+impl RingSink {
+    /// A ring of files named after `path`; `options.rotation` is not used.
+    ///
+    /// # Errors
+    /// [`Error::Sink`] when no limit is given.
+    pub fn create(
+        path: impl AsRef<Path>,
+        limits: RingLimits,
+        options: SinkOptions,
+    ) -> Result<RingSink, Error> {
+        let path = path.as_ref().to_owned();
+        if limits.files.is_none() && limits.bytes.is_none() && limits.duration.is_none() {
+            return Err(Error::Sink {
+                path,
+                reason: "the ring has no limit".to_owned(),
+                hint: "give a number of files, of bytes or of seconds".to_owned(),
+            });
+        }
+        Ok(RingSink {
+            path,
+            options,
+            limits,
+            current: None,
+            past: VecDeque::new(),
+            number: 0,
+            triggers: 0,
+            until: None,
+            now: Nanos::ZERO,
+            interfaces: Vec::new(),
+            ledger: None,
+            done: Written::default(),
+        })
+    }
+
+    /// Preserves what the ring holds and what comes until `after` has passed on the capture clock.
+    /// Triggered again meanwhile, it only goes on longer. Returns the files preserved at once.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when a file cannot be finished or renamed.
+    pub fn trigger(&mut self) -> Result<Vec<PathBuf>, Error> {
+        if self.until.is_none() {
+            self.triggers += 1;
+        }
+        self.until = Some(self.now + self.limits.after);
+        self.finish_current()?;
+        self.preserve()
+    }
+
+    /// Whether packets are being preserved.
+    pub fn is_triggered(&self) -> bool {
+        self.until.is_some()
+    }
+
+    fn preserve(&mut self) -> Result<Vec<PathBuf>, Error> {
+        let mut preserved = Vec::new();
+        while let Some(past) = self.past.pop_front() {
+            let name = past.path.to_string_lossy().into_owned();
+            // The number is the last part in front of the extensions.
+            let stem = self.stem();
+            let rest = name.strip_prefix(&stem).unwrap_or(&name);
+            let kept = PathBuf::from(format!("{stem}-t{}{rest}", self.triggers));
+            fs::rename(&past.path, &kept)
+                .map_err(|source| io_error("rename", &past.path, source))?;
+            preserved.push(kept);
+        }
+        Ok(preserved)
+    }
+
+    /// The path without its extensions (`.pcapng`, `.pcap.gz`).
+    fn stem(&self) -> String {
+        let text = self.path.to_string_lossy();
+        let name = text.rfind('/').map_or(0, |slash| slash + 1);
+        // A dot at the beginning of the name hides the file.
+        let dot = text.get(name + 1..).and_then(|name| name.find('.'));
+        let end = dot.map_or(text.len(), |dot| name + 1 + dot);
+        text.get(..end).unwrap_or(&text).to_owned()
+    }
+
+    fn open_next(&mut self) -> Result<(), Error> {
+        self.number += 1;
+        let stem = self.stem();
+        let text = self.path.to_string_lossy();
+        let extensions = text.get(stem.len()..).unwrap_or("");
+        let name = PathBuf::from(format!("{stem}-{:06}{extensions}", self.number));
+        let mut segment = Segment::create(
+            &name,
+            self.options.format,
+            self.options.compression,
+            self.options.comment.as_deref(),
+        )?;
+        segment.begin(&self.interfaces);
+        self.done.files += 1;
+        self.current = Some(segment);
+        Ok(())
+    }
+
+    fn finish_current(&mut self) -> Result<(), Error> {
+        let Some(mut segment) = self.current.take() else {
+            return Ok(());
+        };
+        let result = segment.close(&self.interfaces, self.ledger.as_ref());
+        self.done.packets += segment.packets();
+        self.done.bytes += segment.size();
+        self.past.push_back(Past {
+            path: segment.path().to_owned(),
+            bytes: segment.size(),
+            last: segment.last,
+        });
+        result
+    }
+
+    /// Whether the current file has its share of the limits.
+    fn is_current_full(&self) -> bool {
+        let Some(segment) = &self.current else {
+            return false;
+        };
+        let files = self.limits.files.unwrap_or(DEFAULT_FILES).max(2) as u64;
+        let bytes = self
+            .limits
+            .bytes
+            .map_or(DEFAULT_BYTES, |bytes| bytes / files);
+        let span = self.limits.duration.map(|duration| duration.0 / files);
+        let first = segment.first.unwrap_or(self.now);
+        segment.size() >= bytes || span.is_some_and(|span| (self.now - first).0 > span)
+    }
+
+    /// Removes the oldest files beyond the limits.
+    fn trim(&mut self) -> Result<(), Error> {
+        loop {
+            let current = u64::from(self.current.is_some());
+            let files = self.past.len() as u64 + current;
+            let size = self.current.as_ref().map_or(0, Segment::size);
+            let bytes = self.past.iter().map(|past| past.bytes).sum::<u64>() + size;
+            let Some(oldest) = self.past.front() else {
+                return Ok(());
+            };
+            let too_many = self.limits.files.is_some_and(|most| files > most as u64);
+            let too_large = self.limits.bytes.is_some_and(|most| bytes > most);
+            let too_old = |limit: Nanos| oldest.last + limit < self.now;
+            if !too_many && !too_large && !self.limits.duration.is_some_and(too_old) {
+                return Ok(());
+            }
+            if let Some(gone) = self.past.pop_front() {
+                fs::remove_file(&gone.path)
+                    .map_err(|source| io_error("remove", &gone.path, source))?;
+            }
+        }
+    }
+}
+
+impl PacketSink for RingSink {
+    fn set_interfaces(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
+        if interfaces.len() != self.interfaces.len() {
+            self.interfaces = interfaces.to_vec();
+            if let Some(segment) = &mut self.current {
+                segment.begin(interfaces);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
+        for (index, packet) in batch.packets.iter().enumerate() {
+            self.now = self.now.max(packet.time);
+            let ended = self.until.is_some_and(|until| self.now > until);
+            if ended || self.is_current_full() {
+                self.finish_current()?;
+                if self.until.is_some() {
+                    self.preserve()?;
+                }
+                if ended {
+                    self.until = None;
+                }
+            }
+            if self.current.is_none() {
+                self.open_next()?;
+                self.trim()?;
+            }
+            if let Some(segment) = &mut self.current {
+                segment.write(packet, batch.bytes(index), &self.interfaces)?;
+            }
+        }
+        if self.options.unbuffered {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.current.as_mut().map_or(Ok(()), Segment::flush)
+    }
+
+    fn set_ledger(&mut self, ledger: &Ledger) {
+        self.ledger = Some(ledger.clone());
+    }
+
+    fn close(&mut self) -> Result<Written, Error> {
+        self.finish_current()?;
+        if self.until.is_some() {
+            self.preserve()?;
+        }
+        self.trim()?;
+        Ok(self.done)
+    }
+
+    fn written(&self) -> Written {
+        let mut written = self.done;
+        if let Some(segment) = &self.current {
+            written.packets += segment.packets();
+            written.bytes += segment.size();
+        }
+        written
+    }
+}

@@ -1,0 +1,210 @@
+//! One capture file being written.
+
+use std::path::Path;
+
+use flowgauge_wire::{Ledger, LinkType, Nanos, PacketDescriptor};
+
+use crate::error::Error;
+use crate::sink::FileFormat;
+use crate::sink::encode;
+use crate::sink::output::{Compression, Output};
+use crate::source::Interface;
+
+/// A file, and what its headers have said so far.
+pub(crate) struct Segment {
+    output: Output,
+    format: FileFormat,
+    comment: Option<String>,
+    /// Link type in the header of a pcap file, once it is written.
+    link: Option<LinkType>,
+    /// Interfaces described in a pcapng file, by their number there.
+    described: Vec<Described>,
+    /// The one that the last packet came from.
+    recent: usize,
+    begun: bool,
+    pub(crate) first: Option<Nanos>,
+    pub(crate) last: Nanos,
+}
+
+struct Described {
+    interface: u16,
+    link: LinkType,
+    packets: u64,
+    first: Nanos,
+    last: Nanos,
+}
+
+impl Segment {
+    pub(crate) fn create(
+        path: &Path,
+        format: FileFormat,
+        compression: Compression,
+        comment: Option<&str>,
+    ) -> Result<Segment, Error> {
+        Ok(Segment {
+            output: Output::create(path, compression)?,
+            format,
+            comment: comment.map(str::to_owned),
+            link: None,
+            described: Vec::new(),
+            recent: 0,
+            begun: false,
+            first: None,
+            last: Nanos::ZERO,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.output.path()
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.output.size()
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.output.packets()
+    }
+
+    /// Writes the file header, as far as `interfaces` determine it.
+    pub(crate) fn begin(&mut self, interfaces: &[Interface]) {
+        if self.format == FileFormat::PcapNg {
+            if !self.begun {
+                encode::section_header(&mut self.output.buffer, self.comment.as_deref());
+                self.begun = true;
+            }
+            for (index, interface) in interfaces.iter().enumerate() {
+                let index = index as u16;
+                let known = |one: &Described| one.interface == index && one.link == interface.link;
+                if !self.described.iter().any(known) {
+                    self.describe(index, interface);
+                }
+            }
+        } else if let (false, Some(interface)) = (self.begun, interfaces.first()) {
+            self.pcap_header(interface.link, interface.snap_len);
+        }
+    }
+
+    fn pcap_header(&mut self, link: LinkType, snap_len: u32) {
+        let nanoseconds = self.format == FileFormat::PcapNanoseconds;
+        encode::pcap_header(&mut self.output.buffer, link, snap_len, nanoseconds);
+        self.link = Some(link);
+        self.begun = true;
+    }
+
+    fn describe(&mut self, index: u16, interface: &Interface) {
+        encode::interface_description(&mut self.output.buffer, interface);
+        self.described.push(Described {
+            interface: index,
+            link: interface.link,
+            packets: 0,
+            first: Nanos::MAX,
+            last: Nanos::ZERO,
+        });
+    }
+
+    /// Appends a packet.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        packet: &PacketDescriptor,
+        bytes: &[u8],
+        interfaces: &[Interface],
+    ) -> Result<(), Error> {
+        if self.format == FileFormat::PcapNg {
+            let number = self.number(packet, interfaces);
+            encode::enhanced_packet(&mut self.output.buffer, packet, bytes, number);
+        } else {
+            if self.link != Some(packet.link) {
+                self.check_link(packet, interfaces)?;
+            }
+            let nanoseconds = self.format == FileFormat::PcapNanoseconds;
+            encode::pcap_record(&mut self.output.buffer, packet, bytes, nanoseconds);
+        }
+        self.first.get_or_insert(packet.time);
+        self.last = self.last.max(packet.time);
+        self.output.packet_done()
+    }
+
+    /// The pcapng number of the packet's interface, which is described first if need be.
+    #[inline]
+    fn number(&mut self, packet: &PacketDescriptor, interfaces: &[Interface]) -> u32 {
+        let is_it = |one: &Described| one.interface == packet.interface && one.link == packet.link;
+        if !self.described.get(self.recent).is_some_and(is_it) {
+            self.begin(interfaces);
+            self.recent = match self.described.iter().position(is_it) {
+                Some(index) => index,
+                None => {
+                    let known = interfaces.get(usize::from(packet.interface));
+                    let mut interface = known.cloned().unwrap_or_default();
+                    interface.link = packet.link;
+                    self.describe(packet.interface, &interface);
+                    self.described.len() - 1
+                }
+            };
+        }
+        if let Some(one) = self.described.get_mut(self.recent) {
+            one.packets += 1;
+            one.first = one.first.min(packet.time);
+            one.last = one.last.max(packet.time);
+        }
+        self.recent as u32
+    }
+
+    #[cold]
+    fn check_link(
+        &mut self,
+        packet: &PacketDescriptor,
+        interfaces: &[Interface],
+    ) -> Result<(), Error> {
+        if let Some(link) = self.link {
+            return Err(Error::Sink {
+                path: self.path().to_owned(),
+                reason: format!(
+                    "a pcap file holds one link type, {} here, and a packet has {}",
+                    link.0, packet.link.0
+                ),
+                hint: "write pcapng, which holds several".to_owned(),
+            });
+        }
+        let interface = interfaces.get(usize::from(packet.interface));
+        self.pcap_header(packet.link, interface.map_or(0, |one| one.snap_len));
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        self.output.flush()
+    }
+
+    /// Writes statistics and trailers.
+    pub(crate) fn close(
+        &mut self,
+        interfaces: &[Interface],
+        ledger: Option<&Ledger>,
+    ) -> Result<(), Error> {
+        if !self.begun {
+            // An empty capture is still a capture.
+            let unknown = [Interface::default()];
+            let known = if interfaces.is_empty() {
+                &unknown
+            } else {
+                interfaces
+            };
+            self.begin(known);
+        }
+        if self.format == FileFormat::PcapNg {
+            let only = self.described.len() == 1;
+            for (number, one) in self.described.iter().enumerate() {
+                encode::interface_statistics(
+                    &mut self.output.buffer,
+                    number as u32,
+                    one.first.0.min(one.last.0),
+                    one.last.0,
+                    one.packets,
+                    ledger.filter(|_| only),
+                );
+            }
+        }
+        self.output.close()
+    }
+}
