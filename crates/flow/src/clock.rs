@@ -22,15 +22,16 @@ impl CaptureClock {
         self.now
     }
 
-    /// Takes a packet's time; `next` is the time of the packet after it, where that is known.
+    /// Takes a packet's time; `next` tells the time of the packet after it, where that is known.
     #[inline(always)]
-    pub(crate) fn packet(&mut self, time: Nanos, next: Option<Nanos>) {
-        if time >= self.now && time.0 - self.now.0 <= FAR_JUMP.0 {
+    pub(crate) fn packet(&mut self, time: Nanos, next: impl FnOnce() -> Option<Nanos>) {
+        // One comparison for both directions: a time before the clock wraps to a large number.
+        if time.0.wrapping_sub(self.now.0) <= FAR_JUMP.0 {
             self.now = time;
             self.jumped = false;
             self.started = true;
         } else {
-            self.unusual(time, next);
+            self.unusual(time, next());
         }
     }
 
@@ -75,7 +76,7 @@ mod tests {
     fn after(times: &[u64]) -> CaptureClock {
         let mut clock = CaptureClock::default();
         for &time in times {
-            clock.packet(Nanos(time * SECOND), None);
+            clock.packet(Nanos(time * SECOND), || None);
         }
         clock
     }
@@ -107,7 +108,7 @@ mod tests {
     fn two_far_packets_are() {
         assert_eq!(after(&[100, 9000, 9001]).now(), Nanos::from_secs(9001));
         let mut clock = after(&[100]);
-        clock.packet(Nanos::from_secs(9000), Some(Nanos::from_secs(9001)));
+        clock.packet(Nanos::from_secs(9000), || Some(Nanos::from_secs(9001)));
         assert_eq!(clock.now(), Nanos::from_secs(9000));
     }
 

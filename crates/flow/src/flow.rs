@@ -10,7 +10,7 @@
 //!
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
-use flowgauge_wire::{FlowKey, HashSeed, Nanos, TcpFlags, Tunnel};
+use flowgauge_wire::{DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags, Tunnel};
 
 use crate::history::{CAPACITY, History};
 use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
@@ -145,6 +145,8 @@ impl FlowFlags {
     pub(crate) const PARTIAL: u16 = 8192;
     /// In the index. (Not: free, or ended and not drained yet.)
     pub(crate) const LIVE: u16 = 16384;
+    /// Its VLAN ids are known.
+    pub(crate) const VLANS: u16 = 32768;
 
     #[inline(always)]
     pub(crate) const fn has(self, bits: u16) -> bool {
@@ -200,6 +202,59 @@ impl Flow {
         }
     }
 
+    /// Whether this flow is in the table and has this key.
+    #[inline(always)]
+    pub(crate) fn is(&self, key: &FlowKey) -> bool {
+        let mine = &self.hot.key;
+        let address = |bytes: [u8; 16]| u128::from_ne_bytes(bytes);
+        let numbers = |key: &FlowKey| {
+            u64::from(key.low_port)
+                | u64::from(key.high_port) << 16
+                | u64::from(key.protocol) << 32
+                | u64::from(key.version) << 40
+        };
+        numbers(mine) == numbers(key)
+            && address(mine.low.0) == address(key.low.0)
+            && address(mine.high.0) == address(key.high.0)
+            && mine.context == key.context
+            && self.hot.flags.has(FlowFlags::LIVE)
+    }
+
+    /// The next packet of a flow in full swing, with nothing to it but to be counted: returns
+    /// whether it was one and has been dealt with. `quiet` is a number of ticks shorter than every
+    /// timeout.
+    #[inline(always)]
+    pub(crate) fn goes_on(&mut self, packet: &Decoded, side: usize, tick: u32, quiet: u32) -> bool {
+        const LOOKED_AT: u16 = DecodeFlags::FRAGMENT.0
+            | DecodeFlags::REASSEMBLED.0
+            | DecodeFlags::TRANSPORT.0
+            | DecodeFlags::BAD_CHECKSUM.0
+            | DecodeFlags::EXCLUDED.0;
+        let usual = packet.flags.0 & LOOKED_AT == DecodeFlags::TRANSPORT.0
+            && tick.wrapping_sub(self.hot.last_tick) < quiet
+            && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
+            && self.sides[side].packets.wrapping_sub(1) < u32::MAX - 0x1_0000;
+        if !usual {
+            return false;
+        }
+        let in_order = match packet.key.protocol {
+            tcp::PROTOCOL => tcp::in_order(self, packet, side),
+            UDP => self.hot.seen[side] & tcp::seen::DATA != 0,
+            _ => true,
+        };
+        if !in_order {
+            return false;
+        }
+        self.hot.last_tick = tick;
+        let counters = &mut self.sides[side];
+        counters.packets += u32::from(packet.frames);
+        counters.bytes += u64::from(packet.wire_len);
+        counters.ip_bytes += u64::from(packet.ip_len);
+        counters.payload_bytes += u64::from(packet.payload_len);
+        counters.last = counters.last.max(packet.time);
+        true
+    }
+
     /// 0 or 1: the side that initiated.
     #[inline(always)]
     pub(crate) fn initiator(&self) -> usize {
@@ -245,10 +300,11 @@ impl Flow {
     /// Keeps the VLAN ids of the first packet that has any.
     #[inline]
     pub(crate) fn set_vlans(&mut self, ids: [u16; 2], count: u8) {
-        let spare = &mut self.sides[1].spare;
-        if *spare == 0 {
+        if !self.hot.flags.has(FlowFlags::VLANS) {
+            self.hot.flags.set(FlowFlags::VLANS);
             let count = u32::from(count.min(2));
-            *spare = count << 24 | u32::from(ids[1] & 0xfff) << 12 | u32::from(ids[0] & 0xfff);
+            self.sides[1].spare =
+                count << 24 | u32::from(ids[1] & 0xfff) << 12 | u32::from(ids[0] & 0xfff);
         }
     }
 

@@ -141,16 +141,17 @@ pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
     };
     let acked = &mut flow.sides[side].acked;
     let plain = hot.tcp.both_established()
-        & !hot.flags.has(REMARKABLE)
-        & !packet.tcp_flags.intersects(CONTROL)
-        & packet.tcp_flags.contains(TcpFlags::ACK)
-        & (packet.window != 0)
-        & (hot.seen[side] & letter != 0)
-        & (packet.seq == hot.next_seq[side])
-        & (packet.payload_captured == packet.payload_len)
-        & (delta(packet.ack, *acked) >= 0)
-        & (delta(hot.next_seq[1 - side], packet.ack) >= 0);
+        && !hot.flags.has(REMARKABLE)
+        && !packet.tcp_flags.intersects(CONTROL)
+        && packet.tcp_flags.contains(TcpFlags::ACK)
+        && (packet.window != 0)
+        && (hot.seen[side] & letter != 0)
+        && (packet.seq == hot.next_seq[side])
+        && (packet.payload_captured == packet.payload_len)
+        && (delta(packet.ack, *acked) >= 0)
+        && (delta(hot.next_seq[1 - side], packet.ack) >= 0);
     if plain {
+        hot.tcp_flags[side] = hot.tcp_flags[side].with(packet.tcp_flags);
         hot.next_seq[side] = packet.seq.wrapping_add(packet.payload_len);
         *acked = packet.ack;
     }

@@ -88,6 +88,9 @@ pub struct FlowTracker {
     wheels: [Wheel; CLASSES],
     timeouts: [Nanos; CLASSES],
     clock: CaptureClock,
+    /// A number of ticks of silence that no timeout is shorter than; 0 where every packet has to be
+    /// looked at closely (the active timeout).
+    quiet: u32,
     /// The clock's tick up to which timeouts have been dealt with.
     tick: u32,
     /// Ended and not drained yet: a list through the flows' links, whose `previous` is the reason.
@@ -127,6 +130,7 @@ impl FlowTracker {
             extras: Slab::new(),
             wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
             timeouts,
+            quiet: quiet_ticks(&config, &timeouts),
             clock: CaptureClock::default(),
             tick: 0,
             ended_first: NONE,
@@ -171,10 +175,16 @@ impl FlowTracker {
                     .prefetch(id, |flow| (&flow.hot, &flow.sides[side]));
             }
         }
-        for (at, (packet, candidate)) in batch.iter().zip(candidates).enumerate() {
-            let next = batch.get(at + 1).or(later).map(|packet| packet.time);
-            refs.push(self.packet(packet, next, candidate, tunnels));
-        }
+        let packets = batch.iter().zip(&candidates).enumerate();
+        refs.extend(packets.map(|(at, (packet, &candidate))| {
+            self.clock.packet(packet.time, || {
+                batch.get(at + 1).or(later).map(|packet| packet.time)
+            });
+            if tick_of(self.clock.now()) != self.tick {
+                self.turn();
+            }
+            self.packet(packet, candidate, tunnels)
+        }));
     }
 
     /// Moves the capture clock of an idle live source on, ending what times out.
@@ -299,17 +309,29 @@ impl FlowTracker {
     }
 
     #[inline(always)]
-    fn packet(
+    fn packet(&mut self, packet: &Decoded, candidate: u32, tunnels: &[Tunnel]) -> PacketFlow {
+        let side = packet.direction.index();
+        if let Some(flow) = self.flows.get_mut(candidate)
+            && flow.is(&packet.key)
+            && flow.goes_on(packet, side, self.tick, self.quiet)
+        {
+            let from_initiator = side == flow.initiator();
+            return PacketFlow {
+                id: FlowId(candidate),
+                flags: PacketFlowFlags(u16::from(from_initiator)),
+            };
+        }
+        self.remarkable_packet(packet, candidate, tunnels)
+    }
+
+    /// A packet that begins or ends something, or is not simply the next one.
+    #[inline(never)]
+    fn remarkable_packet(
         &mut self,
         packet: &Decoded,
-        next: Option<Nanos>,
         candidate: u32,
         tunnels: &[Tunnel],
     ) -> PacketFlow {
-        self.clock.packet(packet.time, next);
-        if tick_of(self.clock.now()) != self.tick {
-            self.turn();
-        }
         let damaged = packet.flags.contains(DecodeFlags::BAD_CHECKSUM);
         if !packet.has_ip() || (packet.flags.contains(DecodeFlags::EXCLUDED) && !damaged) {
             self.statistics.without_flow += 1;
@@ -322,26 +344,9 @@ impl FlowTracker {
             id = self.create(packet, side, tunnels);
             flags.insert(PacketFlowFlags::NEW);
         }
-        let flow = self.flows.at(id);
-        flow.hot.last_tick = self.tick;
-        let usual = packet.flags.0
-            & (DecodeFlags::FRAGMENT.0
-                | DecodeFlags::REASSEMBLED.0
-                | DecodeFlags::TRANSPORT.0
-                | DecodeFlags::BAD_CHECKSUM.0)
-            == DecodeFlags::TRANSPORT.0
-            && packet.vlan_count == 0;
-        let counted = if usual && packet.key.protocol == tcp::PROTOCOL {
-            flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
-            if !tcp::in_order(flow, packet, side) {
-                self.remarkable_segment(packet, id, side, &mut flags);
-            }
-            true
-        } else {
-            self.other(packet, id, side, damaged, &mut flags)
-        };
-        let flow = self.flows.at(id);
-        if side == flow.initiator() {
+        self.flows.at(id).hot.last_tick = self.tick;
+        let counted = self.analyse(packet, id, side, damaged, &mut flags);
+        if side == self.flows.at(id).initiator() {
             flags.insert(PacketFlowFlags::FROM_INITIATOR);
         }
         if counted {
@@ -354,13 +359,8 @@ impl FlowTracker {
     }
 
     /// The packet's flow, most likely the candidate; [`NONE`] when there is none.
-    #[inline(always)]
     fn look_up(&self, packet: &Decoded, candidate: u32) -> u32 {
-        let is_it = |id: u32| {
-            self.flows.get(id).is_some_and(|flow| {
-                flow.hot.key == packet.key && flow.hot.flags.has(FlowFlags::LIVE)
-            })
-        };
+        let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
         if is_it(candidate) {
             return candidate;
         }
@@ -370,7 +370,6 @@ impl FlowTracker {
 
     /// Ends flow `id` where the packet cannot belong to it: it has been idle too long, or this is
     /// the SYN of another connection. Returns whether it did.
-    #[inline(always)]
     fn must_end(&mut self, packet: &Decoded, id: u32, side: usize, damaged: bool) -> bool {
         let now = self.clock.now();
         let tick = self.tick;
@@ -398,7 +397,6 @@ impl FlowTracker {
         reuse
     }
 
-    #[cold]
     fn create(&mut self, packet: &Decoded, side: usize, tunnels: &[Tunnel]) -> u32 {
         if self.index.len() >= self.config.max_flows as usize {
             self.evict();
@@ -437,14 +435,7 @@ impl FlowTracker {
     }
 
     /// A TCP segment that is not simply the next one.
-    #[inline(never)]
-    fn remarkable_segment(
-        &mut self,
-        packet: &Decoded,
-        id: u32,
-        side: usize,
-        flags: &mut PacketFlowFlags,
-    ) {
+    fn segment(&mut self, packet: &Decoded, id: u32, side: usize, flags: &mut PacketFlowFlags) {
         if tcp::needs_extra(self.flows.at(id), packet, side) {
             self.extra(id);
         }
@@ -458,8 +449,8 @@ impl FlowTracker {
         }
     }
 
-    /// Everything but complete TCP segments without VLAN tags. Returns whether it is counted.
-    fn other(
+    /// What the packet means for its flow. Returns whether it is counted.
+    fn analyse(
         &mut self,
         packet: &Decoded,
         id: u32,
@@ -486,9 +477,9 @@ impl FlowTracker {
             return packet.key.protocol == UDP;
         }
         if is_tcp && whole {
-            flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
             if !tcp::in_order(flow, packet, side) {
-                self.remarkable_segment(packet, id, side, flags);
+                flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
+                self.segment(packet, id, side, flags);
             }
         } else if packet.key.protocol == UDP && flow.hot.seen[side] & tcp::seen::DATA == 0 {
             flow.hot.seen[side] |= tcp::seen::DATA;
@@ -498,7 +489,6 @@ impl FlowTracker {
         true
     }
 
-    #[inline(always)]
     fn count(&mut self, packet: &Decoded, id: u32, side: usize) {
         if let Some(active) = self.config.active {
             self.cut_if_long(packet, id, active);
@@ -615,6 +605,14 @@ impl FlowTracker {
 #[inline(always)]
 fn tick_of(time: Nanos) -> u32 {
     (time.0 >> TICK_SHIFT) as u32
+}
+
+fn quiet_ticks(config: &FlowConfig, timeouts: &[Nanos]) -> u32 {
+    let shortest = timeouts.iter().map(|timeout| timeout.0 >> TICK_SHIFT).min();
+    match (config.active, shortest) {
+        (None, Some(ticks)) => ticks.min(u64::from(u32::MAX)) as u32,
+        _ => 0,
+    }
 }
 
 fn closed_reason(flow: &Flow) -> Option<EndReason> {
