@@ -12,9 +12,9 @@ impl Address {
     /// The mapped form of an IPv4 address.
     #[inline]
     pub const fn v4(bytes: [u8; 4]) -> Address {
-        Address([
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, bytes[0], bytes[1], bytes[2], bytes[3],
-        ])
+        // As one number: assembled byte by byte it goes through the stack in pieces, and reading
+        // it back whole stalls.
+        Address((0xffff_0000_0000 | u32::from_be_bytes(bytes) as u128).to_be_bytes())
     }
 
     /// The address as text is written from it: IPv4 when `version` is 4.

@@ -2,6 +2,17 @@
 //!
 //! Everything here is a pure function of bytes: no I/O, no clock, no allocation per packet, no
 //! `unsafe`. Malformed input never panics: it yields a [`Decoded`] with its [`Problem`] set.
+//!
+//! # What is not decoded
+//! - encrypted or compressed layers: ESP, MACsec with encryption, encrypted 802.11, compressed
+//!   PPP, L2TP, WireGuard, OpenVPN, IP over DNS or HTTP;
+//! - GTP version 0 and GTP-C, LISP, GUE, FOU, CAPWAP, MPLS over UDP, PPP multilink, PPP bridging,
+//!   TRILL, Cisco ISL, Cisco metadata and RealTek/DSA switch tags;
+//! - 802.11 aggregates beyond their first frame, 802.11 fragments;
+//! - link types other than those in [`LinkType`], token ring, FDDI, LLC over ATM, IP over Fibre
+//!   Channel, OpenBSD's ENC and PFLOG, PPI, Prism, AVS, MPLS, Ethernet with preamble;
+//! - ports of UDP-Lite and DCCP, CRC32c of SCTP, chunks of SCTP;
+//! - tunnels within fragments, until their datagram is reassembled.
 #![forbid(unsafe_code)]
 
 pub mod checksum;
