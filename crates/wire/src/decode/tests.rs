@@ -64,3 +64,188 @@ fn both_paths_agree_and_cut_packets_keep_their_lengths() {
         assert_eq!(cut.flags.contains(DecodeFlags::TRANSPORT), length >= 54);
     }
 }
+
+/// IPv4 from 10.9.0.`host` to 10.9.0.200 around `payload`, checksum left 0.
+fn ipv4(protocol: u8, host: u8, payload: &[u8]) -> Vec<u8> {
+    let total = ((20 + payload.len()) as u16).to_be_bytes();
+    let mut datagram = vec![0x45, 0, total[0], total[1], 0, 1, 0, 0, 64, protocol, 0, 0];
+    datagram.extend([10, 9, 0, host, 10, 9, 0, 200]);
+    datagram.extend(payload);
+    datagram
+}
+
+fn udp(destination: u16, payload: &[u8]) -> Vec<u8> {
+    let length = ((8 + payload.len()) as u16).to_be_bytes();
+    let [high, low] = destination.to_be_bytes();
+    let mut bytes = vec![0x80, 1, high, low, length[0], length[1], 0, 0];
+    bytes.extend(payload);
+    bytes
+}
+
+fn join(parts: &[&[u8]]) -> Vec<u8> {
+    parts.concat()
+}
+
+fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    join(&[&[2; 12], &ethertype.to_be_bytes(), payload])
+}
+
+#[test]
+fn tunnels_end_at_the_inner_flow() {
+    use crate::TunnelKind::{Geneve, Gre, GtpU, IpInIp, Vxlan};
+    let inner = ipv4(17, 1, &udp(53, b"hello"));
+    let frame = ethernet(0x0800, &inner);
+    let gtp_length = (inner.len() as u16).to_be_bytes();
+    let cases = [
+        (IpInIp, None, ipv4(4, 7, &inner)),
+        (Gre, None, ipv4(47, 7, &join(&[&[0, 0, 8, 0], &inner]))),
+        (
+            Gre,
+            Some(9),
+            ipv4(
+                47,
+                7,
+                &join(&[
+                    &[0xb0, 0, 0x65, 0x58, 1, 2, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1],
+                    &frame,
+                ]),
+            ),
+        ),
+        (
+            Vxlan,
+            Some(0x01_0203),
+            ipv4(
+                17,
+                7,
+                &udp(4789, &join(&[&[8, 0, 0, 0, 1, 2, 3, 0], &frame])),
+            ),
+        ),
+        (
+            Geneve,
+            Some(5),
+            ipv4(
+                17,
+                7,
+                &udp(
+                    6081,
+                    &join(&[&[1, 0, 0x65, 0x58, 0, 0, 5, 0, 1, 2, 3, 0], &frame]),
+                ),
+            ),
+        ),
+        (
+            GtpU,
+            Some(77),
+            ipv4(
+                17,
+                7,
+                &udp(
+                    2152,
+                    &join(&[&[0x30, 0xff], &gtp_length, &[0, 0, 0, 77], &inner]),
+                ),
+            ),
+        ),
+    ];
+    for (kind, id, outer) in cases {
+        let bytes = ethernet(0x0800, &outer);
+        let (packet, out) = decode_as(LinkType::ETHERNET, &bytes, bytes.len());
+        assert_eq!(
+            packet.source(),
+            (Address::v4([10, 9, 0, 1]), 0x8001),
+            "{kind:?}"
+        );
+        assert_eq!(packet.destination().1, 53, "{kind:?}");
+        assert_eq!((packet.payload_len, packet.problem), (5, Problem::None));
+        let tunnel = out.tunnel(&packet).copied().unwrap_or_default();
+        assert_eq!((tunnel.kind, tunnel.id, tunnel.depth), (kind, id, 1));
+        assert_eq!(tunnel.source, Address::v4([10, 9, 0, 7]));
+    }
+}
+
+#[test]
+fn what_only_looks_like_a_tunnel_stays_the_outer_flow() {
+    let bytes = ethernet(0x0800, &ipv4(17, 7, &udp(4789, &[8; 60])));
+    let (packet, out) = decode_as(LinkType::ETHERNET, &bytes, bytes.len());
+    assert_eq!(packet.destination().1, 4789);
+    assert_eq!((packet.payload_len, packet.problem), (60, Problem::None));
+    assert_eq!((packet.tunnel, out.tunnels.len()), (0, 0));
+}
+
+#[test]
+fn tunnels_beyond_the_limit_are_too_deep() {
+    let mut bytes = ipv4(17, 1, &udp(53, b"hello"));
+    for level in 0..9 {
+        bytes = ipv4(4, 10 + level, &bytes);
+    }
+    let (packet, out) = decode_as(LinkType::RAW, &bytes, bytes.len());
+    assert_eq!(packet.problem, Problem::TooDeep);
+    assert_eq!(packet.key.protocol, 4);
+    assert_eq!(out.tunnel(&packet).map(|tunnel| tunnel.depth), Some(8));
+}
+
+#[test]
+fn shims_lead_to_the_datagram() {
+    let inner = ipv4(17, 1, &udp(53, b"hello"));
+    let length = (inner.len() as u16 + 2).to_be_bytes();
+    let cases: [(LinkType, Vec<u8>, &[u16]); 7] = [
+        (
+            LinkType::ETHERNET,
+            ethernet(0x88a8, &join(&[&[0x20, 5, 0x81, 0, 0, 6, 8, 0], &inner])),
+            &[5, 6],
+        ),
+        (
+            LinkType::ETHERNET,
+            ethernet(0x8847, &join(&[&[0, 1, 0, 64, 0, 1, 1, 64], &inner])),
+            &[],
+        ),
+        (
+            LinkType::ETHERNET,
+            ethernet(
+                0x8864,
+                &join(&[&[0x11, 0, 0, 1], &length, &[0, 0x21], &inner]),
+            ),
+            &[],
+        ),
+        (
+            LinkType::ETHERNET,
+            ethernet(
+                8 + inner.len() as u16,
+                &join(&[&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &inner]),
+            ),
+            &[],
+        ),
+        (LinkType::NULL, join(&[&[2, 0, 0, 0], &inner]), &[]),
+        (LinkType::LINUX_SLL, join(&[&[0; 14], &[8, 0], &inner]), &[]),
+        (
+            LinkType::LINUX_SLL2,
+            join(&[&[8, 0], &[0; 18], &inner]),
+            &[],
+        ),
+    ];
+    for (link, bytes, vlans) in cases {
+        let (packet, _) = decode_as(link, &bytes, bytes.len());
+        assert_eq!(packet.destination().1, 53, "{link:?} {bytes:x?}");
+        assert_eq!(packet.payload_len, 5);
+        assert_eq!(&packet.vlan[..usize::from(packet.vlan_count)], vlans);
+    }
+}
+
+#[test]
+fn fragments_are_described() {
+    let mut first = ipv4(17, 1, &udp(53, b"hello123"));
+    first[6] = 0x20;
+    let (packet, _) = decode_as(LinkType::RAW, &first, first.len());
+    assert!(packet.flags.contains(DecodeFlags::FRAGMENT));
+    assert_eq!((packet.destination().1, packet.payload_len), (53, 16));
+    let info = fragment_info(&first, 0);
+    let facts = info.map(|info| {
+        (
+            info.offset,
+            info.more,
+            info.id,
+            info.data_offset,
+            info.data_len,
+        )
+    });
+    assert_eq!(facts, Some((0, true, 1, 20, 16)));
+    assert_eq!(fragment_info(&ipv4(17, 1, &[]), 0), None);
+}
