@@ -146,6 +146,30 @@ fn open_format(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     Err(unknown(&input))
 }
 
+/// Reads any bytes as a file, to its end: what the fuzzer and the mutation tests call. Returns the
+/// number of packets.
+#[doc(hidden)]
+pub fn fuzz_file(data: &[u8]) -> u64 {
+    let Ok(mut source) = open_reader(Cursor::new(data.to_vec()), "fuzzed") else {
+        return 0;
+    };
+    let mut sum = 0u64;
+    loop {
+        match source.next_batch() {
+            Ok(Some(batch)) => {
+                for index in 0..batch.len() {
+                    sum += batch.bytes(index).len() as u64;
+                }
+            }
+            Ok(None) => break,
+            Err(_) => {}
+        }
+    }
+    let ledger = source.ledger();
+    assert!(ledger.is_balanced(), "{sum} bytes: {ledger:?}");
+    ledger.delivered
+}
+
 fn short(input: &Input) -> Error {
     Error::Damaged {
         path: input.path().to_owned(),

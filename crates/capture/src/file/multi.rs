@@ -145,12 +145,6 @@ impl MultiSource {
         multi
             .waiting
             .sort_by_key(|one| std::cmp::Reverse((one.first, one.rank)));
-        // The interfaces of files that were only probed are told again when they are opened.
-        multi.interfaces.clear();
-        for active in &mut multi.active {
-            active.interfaces.clear();
-            number(&mut multi.interfaces, active);
-        }
         Ok(multi)
     }
 
@@ -282,8 +276,13 @@ const MOST_ALIKE: usize = 256;
 
 impl PacketSource for MultiSource {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        let known = self.interfaces.len();
         self.advance();
         self.activate();
+        if self.interfaces.len() > known {
+            // Let the consumer ask for the interfaces before it sees their packets.
+            return Ok(Some(Batch::new(&[], &[])));
+        }
         let Some((index, until)) = self.turn() else {
             return if self.errors.is_empty() {
                 Ok(None)

@@ -182,7 +182,7 @@ impl Segment {
         interfaces: &[Interface],
         ledger: Option<&Ledger>,
     ) -> Result<(), Error> {
-        if !self.begun {
+        if !self.begun || (self.format == FileFormat::PcapNg && self.described.is_empty()) {
             // An empty capture is still a capture.
             let unknown = [Interface::default()];
             let known = if interfaces.is_empty() {
