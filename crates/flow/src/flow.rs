@@ -207,13 +207,10 @@ impl Flow {
     pub(crate) fn is(&self, key: &FlowKey) -> bool {
         let mine = &self.hot.key;
         let address = |bytes: [u8; 16]| u128::from_ne_bytes(bytes);
-        let numbers = |key: &FlowKey| {
-            u64::from(key.low_port)
-                | u64::from(key.high_port) << 16
-                | u64::from(key.protocol) << 32
-                | u64::from(key.version) << 40
-        };
-        numbers(mine) == numbers(key)
+        mine.low_port == key.low_port
+            && mine.high_port == key.high_port
+            && mine.protocol == key.protocol
+            && mine.version == key.version
             && address(mine.low.0) == address(key.low.0)
             && address(mine.high.0) == address(key.high.0)
             && mine.context == key.context

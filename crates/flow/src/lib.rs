@@ -11,6 +11,7 @@ pub mod tracker;
 mod clock;
 mod flow;
 mod history;
+mod holes;
 mod index;
 mod ports;
 mod slab;

@@ -20,6 +20,7 @@ use flowgauge_wire::{Decoded, TcpFlags};
 
 use crate::flow::{Extra, Flow, FlowFlags, GAPS, HOLES, ZERO_WINDOWS};
 use crate::history::Letter;
+use crate::holes::{delta, fill_holes, remember_hole};
 use crate::packet_flow::PacketFlowFlags;
 use crate::record::FlowState;
 
@@ -115,12 +116,6 @@ impl TcpState {
         let over = |side| matches!(self.of(side), Endpoint::Closed | Endpoint::Reset);
         over(0) && over(1) || self.of(0) == Endpoint::Reset || self.of(1) == Endpoint::Reset
     }
-}
-
-/// `a - b` in sequence space.
-#[inline(always)]
-pub(crate) const fn delta(a: u32, b: u32) -> i32 {
-    a.wrapping_sub(b) as i32
 }
 
 /// The next segment in order of an established connection, with nothing remarkable: the case that
@@ -537,45 +532,6 @@ fn repeated(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment) {
             .history
             .push(Letter::Retransmission, segment.from_initiator);
     }
-}
-
-type Holes = [(u32, u32); HOLES];
-
-/// Adds a hole behind the others; with all places taken the oldest is forgotten.
-fn remember_hole(holes: &mut Holes, from: u32, to: u32) {
-    let free = holes.iter().position(|&(from, to)| from == to);
-    if free.is_none() {
-        holes.rotate_left(1);
-    }
-    holes[free.unwrap_or(HOLES - 1)] = (from, to);
-}
-
-/// Takes `[from, to)` out of the holes; returns whether it touched one.
-fn fill_holes(holes: &mut Holes, from: u32, to: u32) -> bool {
-    let mut touched = false;
-    let mut split = None;
-    for hole in holes.iter_mut() {
-        let (start, end) = *hole;
-        if start == end || delta(to, start) <= 0 || delta(end, from) <= 0 {
-            continue;
-        }
-        touched = true;
-        let left = delta(from, start) > 0;
-        let right = delta(end, to) > 0;
-        *hole = match (left, right) {
-            (false, false) => (0, 0),
-            (true, false) => (start, from),
-            (false, true) => (to, end),
-            (true, true) => {
-                split = Some((to, end));
-                (start, from)
-            }
-        };
-    }
-    if let Some((start, end)) = split {
-        remember_hole(holes, start, end);
-    }
-    touched
 }
 
 /// Drops holes that are long acknowledged, and the flag when none is left.
