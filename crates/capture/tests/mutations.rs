@@ -1,5 +1,7 @@
 //! Damaged files: thousands of mutations of small files of every format, and known bad ones.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 mod common;
 
 use common::{corpora, read};

@@ -1,5 +1,7 @@
 //! What is written is what is read, in every format.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 mod common;
 
 use std::path::Path;
