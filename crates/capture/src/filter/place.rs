@@ -92,21 +92,23 @@ fn first_impossible_word(expression: &str, dlt: i32) -> Option<(usize, &str)> {
     Some((expression.len(), ""))
 }
 
-/// The word of `expression` that `message` names in quotes or after a colon.
+/// The word of `expression` that `message` names: in quotes, or else as any of its words.
 fn quoted_word<'a>(expression: &'a str, message: &str) -> Option<(usize, &'a str)> {
-    let named = |word: &str| {
-        message
-            .split(|c: char| {
-                c.is_whitespace() || matches!(c, '\'' | '"' | '`' | ',' | ':' | '(' | ')')
-            })
-            .any(|part| part == word)
+    let is_quote = |c: char| matches!(c, '\'' | '"' | '`');
+    let is_space = |c: char| c.is_whitespace() || is_quote(c) || matches!(c, ',' | ':' | '(' | ')');
+    let quoted = message.split(is_quote).skip(1).step_by(2);
+    let once = |named: &str| {
+        let mut found = words(expression)
+            .into_iter()
+            .filter(|(_, word)| *word == named);
+        let first = found.next()?;
+        // A word that stands there twice does not say which is meant.
+        found.next().is_none().then_some(first)
     };
-    let mut found = words(expression)
-        .into_iter()
-        .filter(|(_, word)| word.chars().any(char::is_alphanumeric) && named(word));
-    let first = found.next()?;
-    // A word that stands there twice does not say which is meant.
-    found.next().is_none().then_some(first)
+    quoted
+        .chain(message.split(is_space))
+        .filter(|word| word.chars().any(char::is_alphanumeric))
+        .find_map(once)
 }
 
 /// The words and signs of an expression with their places, as libpcap's scanner divides it.
