@@ -12,8 +12,8 @@ use flowgauge_wire::LinkType;
 
 /// Packets taken of each capture.
 const PACKETS: usize = 40;
-/// Every so many captures one is taken.
-const STRIDE: usize = 12;
+/// One of so many captures is taken.
+const STRIDE: usize = 3;
 
 const EXPRESSIONS: &str = "\
 ip
