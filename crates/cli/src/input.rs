@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use flowgauge_capture::live::{LiveConfig, LiveSource};
 use flowgauge_capture::{Filtered, Limit, PacketSource, SnapLen};
 
 use crate::failure::Failure;
@@ -21,19 +22,63 @@ pub(crate) struct Opened {
     pub(crate) file_bytes: Option<u64>,
 }
 
-/// Opens what the options select, with the filter and the limit of packets before it.
+/// Opens what the options select, with the filter and the limit of packets before it, and gives
+/// up privileges if the options say so.
 ///
 /// # Errors
 /// When something cannot be opened, or the filter is wrong.
 pub(crate) fn open(options: &InputOptions) -> Result<Opened, Failure> {
     let selection = Selection::new(options)?;
-    let file_bytes = selection.file_bytes();
-    let source = open_files(&selection, options)?;
+    let live = !selection.interfaces.is_empty();
+    let sources = if live {
+        open_interfaces(&selection, options)?
+    } else {
+        vec![open_files(&selection, options)?]
+    };
+    if let Some(user) = &options.user {
+        flowgauge_sys::privileges::drop_to(user).map_err(|error| {
+            Failure::usage(
+                format!("cannot become {user}: {error}"),
+                "-Z needs root and an existing user",
+            )
+        })?;
+    }
     Ok(Opened {
-        sources: vec![source],
-        live: false,
-        file_bytes,
+        sources,
+        live,
+        file_bytes: selection.file_bytes(),
     })
+}
+
+/// Opens each interface once per worker. The filter runs in the kernel.
+fn open_interfaces(selection: &Selection, options: &InputOptions) -> Result<Vec<Source>, Failure> {
+    let workers = usize::from(options.workers.unwrap_or(1));
+    if options.packet_count.is_some() && workers * selection.interfaces.len() > 1 {
+        return Err(Failure::usage(
+            "-c with several workers or interfaces",
+            "count packets of one interface with one worker",
+        ));
+    }
+    let mut sources: Vec<Source> = Vec::new();
+    for interface in &selection.interfaces {
+        let mut config = LiveConfig::new(interface);
+        config.filter.clone_from(&selection.filter);
+        config.promiscuous = !options.no_promiscuous;
+        if let Some(bytes) = options.snapshot_length.filter(|&bytes| bytes > 0) {
+            config.snap_len = bytes;
+        }
+        if let Some(kib) = options.buffer_size {
+            config.buffer_bytes = kib.saturating_mul(1024);
+        }
+        let group = LiveSource::open_group(&config, workers);
+        for source in group.map_err(|error| Failure::opening(&error))? {
+            sources.push(match options.packet_count {
+                Some(packets) => Box::new(Limit::new(source, packets)),
+                None => Box::new(source),
+            });
+        }
+    }
+    Ok(sources)
 }
 
 fn open_files(selection: &Selection, options: &InputOptions) -> Result<Source, Failure> {

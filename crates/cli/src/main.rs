@@ -12,6 +12,7 @@ mod options;
 mod packet_line;
 mod packets;
 mod progress;
+mod report;
 mod run;
 mod sinks;
 mod stream_files;
@@ -44,6 +45,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Streams(options) => streams::run(options),
         Command::Packets(options) => packets::run(options),
         Command::Generate(options) => generate::run(options),
+        Command::Report(options) => report::run(options),
         _ => Ok(()),
     }
 }

@@ -1,0 +1,283 @@
+//! Gathers what the report says.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use flowgauge_flow::{EndReason, FlowRecord, FlowState};
+use flowgauge_stream::Handler;
+use flowgauge_wire::{Address, Batch, DecodeFlags, DecodedBatch, Nanos};
+
+use super::histogram::{Histogram, Percentiles};
+use super::talkers::{Largest, Sums};
+use super::timeline::Timeline;
+use crate::run::Consumer;
+
+const PACKET_SIZES: &[(u64, &str)] = &[
+    (65, "to 64"),
+    (129, "to 128"),
+    (257, "to 256"),
+    (513, "to 512"),
+    (1025, "to 1024"),
+    (1519, "to 1518"),
+    (u64::MAX, "larger"),
+];
+const FLOW_SIZES: &[(u64, &str)] = &[
+    (100, "under 100 B"),
+    (1_000, "to 1 kB"),
+    (10_000, "to 10 kB"),
+    (100_000, "to 100 kB"),
+    (1_000_000, "to 1 MB"),
+    (10_000_000, "to 10 MB"),
+    (u64::MAX, "larger"),
+];
+const DURATIONS: &[(u64, &str)] = &[
+    (1_000_000, "under 1 ms"),
+    (10_000_000, "to 10 ms"),
+    (100_000_000, "to 100 ms"),
+    (1_000_000_000, "to 1 s"),
+    (10_000_000_000, "to 10 s"),
+    (60_000_000_000, "to 1 min"),
+    (u64::MAX, "longer"),
+];
+
+/// Kinds of packets.
+pub(crate) const PROTOCOLS: [&str; 6] = ["tcp", "udp", "icmp", "other ip", "not ip", "malformed"];
+
+/// Everything the report says of the traffic.
+pub(crate) struct Collector {
+    top: usize,
+    pub(crate) first: Option<Nanos>,
+    pub(crate) last: Nanos,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    /// By [`PROTOCOLS`].
+    pub(crate) protocols: [Sums; PROTOCOLS.len()],
+    pub(crate) ipv6_packets: u64,
+    pub(crate) fragments: u64,
+    pub(crate) timeline: Timeline,
+    pub(crate) packet_sizes: Histogram,
+    pub(crate) flow_sizes: Histogram,
+    pub(crate) flow_durations: Histogram,
+    pub(crate) flows: u64,
+    pub(crate) talkers: Largest<(u8, Address)>,
+    /// Responder's protocol and port.
+    pub(crate) services: Largest<(u8, u16)>,
+    largest_flows: BinaryHeap<Reverse<FlowSummary>>,
+    pub(crate) tcp: TcpHealth,
+}
+
+/// How TCP connections fared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TcpHealth {
+    pub(crate) connections: u64,
+    pub(crate) established: u64,
+    pub(crate) failed: u64,
+    pub(crate) rejected: u64,
+    pub(crate) reset: u64,
+    pub(crate) midstream: u64,
+    pub(crate) packets: u64,
+    pub(crate) retransmitted: u64,
+    pub(crate) out_of_order: u64,
+    pub(crate) rtt: Percentiles,
+}
+
+/// A flow in the list of the largest; ordered by bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlowSummary {
+    pub(crate) bytes: u64,
+    pub(crate) packets: u64,
+    pub(crate) duration: Nanos,
+    pub(crate) flow_id: u64,
+    pub(crate) version: u8,
+    pub(crate) protocol: u8,
+    pub(crate) source: (Address, u16),
+    pub(crate) destination: (Address, u16),
+}
+
+impl Collector {
+    /// Nothing yet; lists will have `top` entries.
+    pub(crate) fn new(top: usize) -> Collector {
+        Collector {
+            top,
+            first: None,
+            last: Nanos::ZERO,
+            packets: 0,
+            bytes: 0,
+            protocols: [Sums::default(); PROTOCOLS.len()],
+            ipv6_packets: 0,
+            fragments: 0,
+            timeline: Timeline::default(),
+            packet_sizes: Histogram::new(PACKET_SIZES),
+            flow_sizes: Histogram::new(FLOW_SIZES),
+            flow_durations: Histogram::new(DURATIONS),
+            flows: 0,
+            talkers: Largest::default(),
+            services: Largest::default(),
+            largest_flows: BinaryHeap::new(),
+            tcp: TcpHealth::default(),
+        }
+    }
+
+    /// From the first to the last packet.
+    pub(crate) fn duration(&self) -> Nanos {
+        self.last - self.first.unwrap_or(self.last)
+    }
+
+    /// The largest flows, largest first.
+    pub(crate) fn top_flows(&self) -> Vec<FlowSummary> {
+        let mut flows: Vec<FlowSummary> = self.largest_flows.iter().map(|flow| flow.0).collect();
+        flows.sort_unstable_by(|a, b| b.cmp(a));
+        flows
+    }
+
+    /// Adds another worker's share.
+    pub(crate) fn merge(&mut self, other: Collector) {
+        if let Some(first) = other.first {
+            self.first = Some(self.first.map_or(first, |mine| mine.min(first)));
+        }
+        self.last = self.last.max(other.last);
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        for (mine, theirs) in self.protocols.iter_mut().zip(other.protocols) {
+            mine.bytes += theirs.bytes;
+            mine.packets += theirs.packets;
+            mine.flows += theirs.flows;
+        }
+        self.ipv6_packets += other.ipv6_packets;
+        self.fragments += other.fragments;
+        self.timeline.merge(&other.timeline);
+        self.packet_sizes.merge(&other.packet_sizes);
+        self.flow_sizes.merge(&other.flow_sizes);
+        self.flow_durations.merge(&other.flow_durations);
+        self.flows += other.flows;
+        self.talkers.merge(other.talkers);
+        self.services.merge(other.services);
+        for Reverse(flow) in other.largest_flows {
+            self.keep_if_large(flow);
+        }
+        self.tcp.merge(&other.tcp);
+    }
+
+    fn keep_if_large(&mut self, flow: FlowSummary) {
+        if self.largest_flows.len() < self.top {
+            self.largest_flows.push(Reverse(flow));
+        } else if let Some(mut smallest) = self.largest_flows.peek_mut()
+            && smallest.0 < flow
+        {
+            *smallest = Reverse(flow);
+        }
+    }
+}
+
+impl Handler for Collector {
+    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        for packet in batch.packets {
+            let bytes = u64::from(packet.wire_len);
+            self.packets += 1;
+            self.bytes += bytes;
+            self.first = Some(
+                self.first
+                    .map_or(packet.time, |first| first.min(packet.time)),
+            );
+            self.last = self.last.max(packet.time);
+            self.timeline.add(packet.time, bytes);
+            self.packet_sizes.add(bytes);
+        }
+        for packet in &decoded.packets {
+            // A reassembled datagram stands for fragments that were counted one by one.
+            if packet.flags.contains(DecodeFlags::REASSEMBLED) {
+                continue;
+            }
+            let kind = if packet.problem.is_malformed() {
+                5
+            } else if !packet.has_ip() {
+                4
+            } else {
+                match packet.key.protocol {
+                    6 => 0,
+                    17 => 1,
+                    1 | 58 => 2,
+                    _ => 3,
+                }
+            };
+            let sums = &mut self.protocols[kind];
+            sums.packets += 1;
+            sums.bytes += u64::from(packet.wire_len);
+            self.ipv6_packets += u64::from(packet.key.version == 6);
+            self.fragments += u64::from(packet.flags.contains(DecodeFlags::FRAGMENT));
+        }
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        let (source, destination) = (&record.source, &record.destination);
+        let sums = Sums {
+            bytes: source.bytes + destination.bytes,
+            packets: source.packets + destination.packets,
+            flows: 1,
+        };
+        self.flows += 1;
+        let kind = match record.protocol {
+            6 => 0,
+            17 => 1,
+            1 | 58 => 2,
+            _ => 3,
+        };
+        self.protocols[kind].flows += 1;
+        self.flow_sizes.add(sums.bytes);
+        self.flow_durations.add((record.end - record.start).0);
+        self.talkers.add((record.version, source.address), sums);
+        self.talkers
+            .add((record.version, destination.address), sums);
+        if matches!(record.protocol, 6 | 17 | 132) {
+            self.services.add((record.protocol, destination.port), sums);
+        }
+        self.keep_if_large(FlowSummary {
+            bytes: sums.bytes,
+            packets: sums.packets,
+            duration: record.end - record.start,
+            flow_id: record.flow_id,
+            version: record.version,
+            protocol: record.protocol,
+            source: (source.address, source.port),
+            destination: (destination.address, destination.port),
+        });
+        if record.protocol == 6 {
+            self.tcp.add(record);
+        }
+    }
+}
+
+impl Consumer for Collector {}
+
+impl TcpHealth {
+    fn add(&mut self, record: &FlowRecord<'_>) {
+        let (source, destination) = (&record.source, &record.destination);
+        self.connections += 1;
+        self.packets += source.packets + destination.packets;
+        self.retransmitted += source.retransmitted + destination.retransmitted;
+        self.out_of_order += source.out_of_order + destination.out_of_order;
+        if let Some(rtt) = record.handshake_rtt {
+            self.rtt.add(rtt.0);
+        }
+        match record.state {
+            FlowState::S0 | FlowState::Sh | FlowState::Rstos0 => self.failed += 1,
+            FlowState::Rej => self.rejected += 1,
+            FlowState::Oth | FlowState::Shr | FlowState::Rstrh => self.midstream += 1,
+            _ => self.established += 1,
+        }
+        self.reset += u64::from(record.end_reason == EndReason::Rst);
+    }
+
+    fn merge(&mut self, other: &TcpHealth) {
+        self.connections += other.connections;
+        self.established += other.established;
+        self.failed += other.failed;
+        self.rejected += other.rejected;
+        self.reset += other.reset;
+        self.midstream += other.midstream;
+        self.packets += other.packets;
+        self.retransmitted += other.retransmitted;
+        self.out_of_order += other.out_of_order;
+        self.rtt.merge(&other.rtt);
+    }
+}

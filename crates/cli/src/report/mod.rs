@@ -1,0 +1,39 @@
+//! `flowgauge report`: one page about a capture.
+
+mod collect;
+mod histogram;
+mod json;
+mod page;
+mod talkers;
+mod timeline;
+
+use std::io::Write;
+
+use crate::failure::{self, Failure};
+use crate::options::ReportOptions;
+use crate::run::Run;
+use crate::sinks;
+use collect::Collector;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
+    let run = Run::open(&options.input, &options.common, &options.engine)?;
+    let (outcome, parts) = run.collect(|_worker| Collector::new(options.top))?;
+    let mut total = Collector::new(options.top);
+    parts.into_iter().for_each(|part| total.merge(part));
+    let text = if options.json {
+        format!("{}\n", json::report(&total, &outcome, options.top))
+    } else {
+        page::report(&total, &outcome, options.top)
+    };
+    let mut target = sinks::target(options.write.as_deref())?;
+    let written = target.write_all(text.as_bytes());
+    outcome.conclude(&options.common)?;
+    match written {
+        Ok(()) => Ok(()),
+        Err(error) => failure::of_output(error.into()).map_or(Ok(()), Err),
+    }
+}

@@ -1,0 +1,288 @@
+//! The report as a page of text.
+
+use std::fmt::Write as _;
+
+use flowgauge_record::table::human_duration;
+use flowgauge_record::text::{TimeWriter, protocol_name, write_scaled};
+use flowgauge_wire::{Address, Nanos};
+
+use super::collect::{Collector, PROTOCOLS};
+use super::histogram::Histogram;
+use crate::summary::{Outcome, ledger_line};
+
+/// Characters of a full bar.
+const BAR: usize = 30;
+
+/// The page.
+pub(crate) fn report(total: &Collector, outcome: &Outcome, top: usize) -> String {
+    let mut page = String::new();
+    // Writing to a string cannot fail; the results are dropped for that reason.
+    overview(&mut page, total, outcome);
+    protocols(&mut page, total);
+    talkers(&mut page, total, top);
+    flows(&mut page, total);
+    tcp_health(&mut page, total);
+    histogram(&mut page, "Packet sizes (bytes)", &total.packet_sizes);
+    histogram(&mut page, "Flow sizes", &total.flow_sizes);
+    histogram(&mut page, "Flow durations", &total.flow_durations);
+    page
+}
+
+fn overview(page: &mut String, total: &Collector, outcome: &Outcome) {
+    let seconds = total.duration().as_secs_f64();
+    let rate = |amount: u64| {
+        if seconds > 0.0 {
+            (amount as f64 / seconds) as u64
+        } else {
+            0
+        }
+    };
+    let _ = writeln!(page, "Traffic");
+    if let Some(first) = total.first {
+        let _ = writeln!(
+            page,
+            "  from      {} to {} ({})",
+            clock(first),
+            clock(total.last),
+            human_duration(total.duration())
+        );
+    }
+    let _ = writeln!(
+        page,
+        "  packets   {} ({}/s), {} flows",
+        total.packets,
+        scaled(rate(total.packets)),
+        total.flows
+    );
+    let _ = writeln!(
+        page,
+        "  bytes     {} ({}bit/s), {} per packet",
+        scaled(total.bytes),
+        scaled(rate(total.bytes).saturating_mul(8)),
+        total.bytes.checked_div(total.packets).unwrap_or(0)
+    );
+    let _ = writeln!(page, "  ledger    {}", ledger_line(&outcome.ledger));
+    let bins = total.timeline.bins();
+    if bins.len() > 1 {
+        let _ = writeln!(
+            page,
+            "  over time {} ({} each)",
+            sparkline(bins),
+            human_duration(total.timeline.width())
+        );
+    }
+}
+
+fn protocols(page: &mut String, total: &Collector) {
+    let _ = writeln!(
+        page,
+        "\nProtocols          packets     bytes     flows  share of bytes"
+    );
+    for (name, sums) in PROTOCOLS.iter().zip(&total.protocols) {
+        if sums.packets == 0 {
+            continue;
+        }
+        let _ = writeln!(
+            page,
+            "  {name:<14} {:>9} {:>9} {:>9}  {}",
+            scaled(sums.packets),
+            scaled(sums.bytes),
+            scaled(sums.flows),
+            bar(sums.bytes, total.bytes)
+        );
+    }
+    if total.ipv6_packets > 0 || total.fragments > 0 {
+        let _ = writeln!(
+            page,
+            "  {} packets are IPv6, {} are fragments",
+            total.ipv6_packets, total.fragments
+        );
+    }
+}
+
+fn talkers(page: &mut String, total: &Collector, top: usize) {
+    let list = total.talkers.top(top);
+    if list.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        page,
+        "\nTop talkers (of {}){:>27}     bytes     flows",
+        total.talkers.len(),
+        "packets"
+    );
+    for ((version, address), sums) in list {
+        let _ = writeln!(
+            page,
+            "  {:<39} {:>9} {:>9} {:>9}  {}",
+            address.to_ip(version).to_string(),
+            scaled(sums.packets),
+            scaled(sums.bytes),
+            scaled(sums.flows),
+            bar(sums.bytes, total.bytes)
+        );
+    }
+    let services = total.services.top(top);
+    if services.is_empty() {
+        return;
+    }
+    let _ = writeln!(page, "\nTop services       packets     bytes     flows");
+    for ((protocol, port), sums) in services {
+        let name = format!("{}/{port}", protocol_name(protocol));
+        let _ = writeln!(
+            page,
+            "  {name:<14} {:>9} {:>9} {:>9}  {}",
+            scaled(sums.packets),
+            scaled(sums.bytes),
+            scaled(sums.flows),
+            bar(sums.bytes, total.bytes)
+        );
+    }
+}
+
+fn flows(page: &mut String, total: &Collector) {
+    let list = total.top_flows();
+    if list.is_empty() {
+        return;
+    }
+    let _ = writeln!(page, "\nTop flows              bytes   packets  duration");
+    for flow in list {
+        let _ = writeln!(
+            page,
+            "  {:016x} {:>9} {:>9} {:>9}  {} {} > {}",
+            flow.flow_id,
+            scaled(flow.bytes),
+            scaled(flow.packets),
+            human_duration(flow.duration),
+            protocol_name(flow.protocol),
+            endpoint(flow.source, flow.version),
+            endpoint(flow.destination, flow.version)
+        );
+    }
+}
+
+fn tcp_health(page: &mut String, total: &Collector) {
+    let tcp = &total.tcp;
+    if tcp.connections == 0 {
+        return;
+    }
+    let _ = writeln!(page, "\nTCP health");
+    let _ = writeln!(
+        page,
+        "  connections     {} ({} established, {} unanswered, {} rejected, {} without their \
+         beginning)",
+        tcp.connections, tcp.established, tcp.failed, tcp.rejected, tcp.midstream
+    );
+    let _ = writeln!(
+        page,
+        "  ended by reset  {} ({})",
+        tcp.reset,
+        percent(tcp.reset, tcp.connections)
+    );
+    let _ = writeln!(
+        page,
+        "  retransmitted   {} packets ({})",
+        tcp.retransmitted,
+        percent(tcp.retransmitted, tcp.packets)
+    );
+    let _ = writeln!(
+        page,
+        "  out of order    {} packets ({})",
+        tcp.out_of_order,
+        percent(tcp.out_of_order, tcp.packets)
+    );
+    let at = |share| tcp.rtt.at(share).map(|nanos| human_duration(Nanos(nanos)));
+    if let (Some(half), Some(ninety), Some(last)) = (at(0.5), at(0.9), at(0.99)) {
+        let _ = writeln!(
+            page,
+            "  handshake RTT   median {half}, 90 % {ninety}, 99 % {last} ({} handshakes)",
+            tcp.rtt.total()
+        );
+    }
+}
+
+fn histogram(page: &mut String, title: &str, histogram: &Histogram) {
+    let all: u64 = histogram.ranges().map(|(_, count)| count).sum();
+    if all == 0 {
+        return;
+    }
+    let _ = writeln!(page, "\n{title}");
+    for (name, count) in histogram.ranges() {
+        let _ = writeln!(
+            page,
+            "  {name:<14} {:>9}  {}",
+            scaled(count),
+            bar(count, all)
+        );
+    }
+}
+
+/// A bar for `part` of `whole`, and the share in per cent.
+fn bar(part: u64, whole: u64) -> String {
+    let share = part as f64 / whole.max(1) as f64;
+    let eighths = (share.min(1.0) * (BAR * 8) as f64).round() as usize;
+    let mut text = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        text.extend(char::from_u32(0x2590 - (eighths % 8) as u32));
+    }
+    if !text.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(&percent(part, whole));
+    text
+}
+
+fn sparkline(bins: &[u64]) -> String {
+    let most = bins.iter().copied().max().unwrap_or(0).max(1);
+    bins.iter()
+        .map(|&bin| {
+            if bin == 0 {
+                return ' ';
+            }
+            let eighths = (bin as f64 / most as f64 * 7.0).round() as u32;
+            char::from_u32(0x2581 + eighths.min(7)).unwrap_or(' ')
+        })
+        .collect()
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+fn scaled(value: u64) -> String {
+    let mut text = Vec::new();
+    write_scaled(&mut text, value);
+    String::from_utf8(text).unwrap_or_default()
+}
+
+fn clock(time: Nanos) -> String {
+    let text = TimeWriter::default().format(time)[..19].to_vec();
+    String::from_utf8(text)
+        .unwrap_or_default()
+        .replace('T', " ")
+}
+
+fn endpoint((address, port): (Address, u16), version: u8) -> String {
+    if version == 4 {
+        format!("{}:{port}", address.to_ip(version))
+    } else {
+        format!("[{}]:{port}", address.to_ip(version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_have_eighths() {
+        assert_eq!(bar(0, 100), "0.0 %");
+        assert_eq!(bar(100, 100), format!("{} 100.0 %", "█".repeat(BAR)));
+        assert_eq!(bar(1, 60), "▌ 1.7 %");
+    }
+
+    #[test]
+    fn sparklines_scale_to_the_highest() {
+        assert_eq!(sparkline(&[0, 1, 50, 100]), " ▁▅█");
+    }
+}

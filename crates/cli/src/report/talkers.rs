@@ -1,0 +1,112 @@
+//! The largest of very many, in bounded memory.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Keys tracked at most.
+const MAX_KEYS: usize = 200_000;
+
+/// Sums of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    /// Wire bytes, both ways.
+    pub(crate) bytes: u64,
+    /// Packets, both ways.
+    pub(crate) packets: u64,
+    /// Flows.
+    pub(crate) flows: u64,
+}
+
+/// Sums by key; when there are too many keys the smaller half goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Largest<K> {
+    sums: HashMap<K, Sums>,
+    pruned: u64,
+}
+
+impl<K> Default for Largest<K> {
+    fn default() -> Largest<K> {
+        Largest {
+            sums: HashMap::new(),
+            pruned: 0,
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash + Ord> Largest<K> {
+    /// Adds to a key.
+    pub(crate) fn add(&mut self, key: K, sums: Sums) {
+        if self.sums.len() >= MAX_KEYS && !self.sums.contains_key(&key) {
+            self.prune();
+        }
+        let mine = self.sums.entry(key).or_default();
+        mine.bytes += sums.bytes;
+        mine.packets += sums.packets;
+        mine.flows += sums.flows;
+    }
+
+    /// Adds another's keys.
+    pub(crate) fn merge(&mut self, other: Largest<K>) {
+        self.pruned += other.pruned;
+        for (key, sums) in other.sums {
+            self.add(key, sums);
+        }
+    }
+
+    /// The `count` keys with the most bytes, largest first.
+    pub(crate) fn top(&self, count: usize) -> Vec<(K, Sums)> {
+        let mut all: Vec<(K, Sums)> = self.sums.iter().map(|(k, s)| (*k, *s)).collect();
+        all.sort_unstable_by_key(|(key, sums)| (std::cmp::Reverse(sums.bytes), *key));
+        all.truncate(count);
+        all
+    }
+
+    /// Distinct keys seen, at least: those given up are counted once each time.
+    pub(crate) fn len(&self) -> u64 {
+        self.sums.len() as u64 + self.pruned
+    }
+
+    #[cold]
+    fn prune(&mut self) {
+        let mut bytes: Vec<u64> = self.sums.values().map(|sums| sums.bytes).collect();
+        let middle = bytes.len() / 2;
+        let (_, &mut median, _) = bytes.select_nth_unstable(middle);
+        let mut excess = middle;
+        let before = self.sums.len();
+        for below in [true, false] {
+            self.sums.retain(|_, sums| {
+                let small = if below {
+                    sums.bytes < median
+                } else {
+                    sums.bytes == median
+                };
+                let goes = excess > 0 && small;
+                excess -= usize::from(goes);
+                !goes
+            });
+        }
+        self.pruned += (before - self.sums.len()) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_and_the_largest_stays() {
+        let mut largest = Largest::default();
+        let sums = |bytes| Sums {
+            bytes,
+            packets: 1,
+            flows: 1,
+        };
+        largest.add(u64::MAX, sums(1_000_000));
+        for key in 0..3 * MAX_KEYS as u64 {
+            largest.add(key, sums(10));
+        }
+        assert!(largest.sums.len() <= MAX_KEYS);
+        assert_eq!(largest.top(1), [(u64::MAX, sums(1_000_000))]);
+        assert_eq!(largest.len(), 3 * MAX_KEYS as u64 + 1);
+    }
+}
