@@ -2,7 +2,9 @@
 //! below.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod control;
+mod doctor;
 mod engine;
 mod failure;
 mod flows;
@@ -46,6 +48,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Packets(options) => packets::run(options),
         Command::Generate(options) => generate::run(options),
         Command::Report(options) => report::run(options),
-        _ => Ok(()),
+        Command::Capture(options) => capture::run(options),
+        Command::Doctor(options) => doctor::run(options),
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use flowgauge_capture::sink::RingLimits;
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Nanos;
 
@@ -267,6 +268,12 @@ pub(crate) struct CaptureOptions {
     /// With -C: keep so many files and overwrite the oldest; with -G: stop after so many
     #[arg(short = 'W', long = "file-count", value_name = "FILES")]
     pub(crate) file_count: Option<u32>,
+    /// Ring of files: keep only packets of the last so many seconds
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds"])]
+    pub(crate) ring_seconds: Option<u64>,
+    /// Ring of files: keep at most so many bytes on disk (units K, M, G)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds"])]
+    pub(crate) ring_bytes: Option<u64>,
     /// Write each packet at once instead of collecting them
     #[arg(short = 'U', long = "packet-buffered")]
     pub(crate) packet_buffered: bool,
@@ -280,11 +287,28 @@ pub(crate) struct CaptureOptions {
     pub(crate) common: CommonOptions,
 }
 
+impl CaptureOptions {
+    /// The ring that was asked for, if one was.
+    pub(crate) fn ring_limits(&self) -> Option<RingLimits> {
+        if self.ring_seconds.is_none() && self.ring_bytes.is_none() {
+            return None;
+        }
+        Some(RingLimits {
+            files: self.file_count.map(|files| files as usize),
+            bytes: self.ring_bytes,
+            duration: self.ring_seconds.map(Nanos::from_secs),
+            ..RingLimits::default()
+        })
+    }
+}
+
 /// Capture file formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CaptureFormat {
     /// pcap with nanoseconds
     Pcap,
+    /// pcap with microseconds
+    PcapMicroseconds,
     /// pcapng
     Pcapng,
 }

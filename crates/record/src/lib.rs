@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+pub mod check;
 pub mod csv;
 pub mod encoder;
 pub mod flow;

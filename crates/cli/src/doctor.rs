@@ -1,0 +1,82 @@
+//! `flowgauge doctor`
+
+use std::io::Write;
+
+use flowgauge_record::check::{CHECK_SCHEMA, CheckRow};
+use flowgauge_record::{Format, Output, RecordWriter};
+use flowgauge_sys::machine::{self, Check};
+
+use crate::failure::{self, Failure};
+use crate::options::DoctorOptions;
+use crate::sinks;
+
+/// Runs the command.
+///
+/// # Errors
+/// When an interface does not exist, or the output fails.
+pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
+    let checks = wanted(machine::checks(), &options.interface)?;
+    let format = if options.json {
+        Format::Json
+    } else {
+        Format::Table
+    };
+    let output = Output::new(sinks::target(None)?, format, CHECK_SCHEMA, None);
+    let mut writer = RecordWriter::new(output, format, CHECK_SCHEMA);
+    for check in &checks {
+        writer.write(&CheckRow {
+            name: &check.name,
+            status: check.status.name(),
+            found: &check.found,
+            advice: check.advice.as_deref(),
+        });
+    }
+    writer.flush();
+    failure::of_writer(&mut writer)?;
+    if options.json {
+        return Ok(());
+    }
+    let mut advice = String::new();
+    for check in &checks {
+        if let Some(text) = &check.advice {
+            advice.push_str(&format!("\n{}: {text}", check.name));
+        }
+    }
+    if advice.is_empty() {
+        advice.push_str("\nnothing to change");
+    }
+    advice.push('\n');
+    let written = sinks::target(None)?.write_all(advice.as_bytes());
+    match written {
+        Ok(()) => Ok(()),
+        Err(error) => failure::of_output(error.into()).map_or(Ok(()), Err),
+    }
+}
+
+/// All checks that are not about an interface, and those about the interfaces named.
+fn wanted(checks: Vec<Check>, interfaces: &[String]) -> Result<Vec<Check>, Failure> {
+    if interfaces.is_empty() {
+        return Ok(checks);
+    }
+    let known = flowgauge_sys::interfaces::list().unwrap_or_default();
+    for name in interfaces {
+        if !known.iter().any(|interface| interface.name == *name) {
+            let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+            return Err(Failure::usage(
+                format!("no interface \"{name}\""),
+                format!("there are {}", names.join(", ")),
+            ));
+        }
+    }
+    let other = |check: &Check, name: &str| {
+        !interfaces.iter().any(|wanted| wanted == name)
+            && check
+                .name
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    Ok(checks
+        .into_iter()
+        .filter(|check| !known.iter().any(|interface| other(check, &interface.name)))
+        .collect())
+}
