@@ -252,10 +252,10 @@ impl LiveSource {
 
     /// Looks for packets, waits for them at most a tick, and says whether there are some.
     fn fill(&mut self) -> Result<bool, Error> {
-        if matches!(self.state, State::Running) && self.stop.is_stopped() {
-            self.drain(None);
-        }
         loop {
+            if matches!(self.state, State::Running) && self.stop.is_stopped() {
+                self.drain(None);
+            }
             self.packets.clear();
             if self.take_packets()? > 0 {
                 return Ok(true);
@@ -265,12 +265,13 @@ impl LiveSource {
                 State::Running => match self.ring.wait(self.tick_ms) {
                     Ok(Wakeup::Ready) => {}
                     Ok(Wakeup::Idle) => return Ok(false),
-                    Ok(Wakeup::Error) => {
-                        if let Some(error) = self.ring.take_error() {
+                    Ok(Wakeup::Error) => match self.ring.take_error() {
+                        Some(error) => {
                             let gone = self.failure("it went away or down", &error);
                             self.drain(Some(gone));
                         }
-                    }
+                        None => return Ok(false),
+                    },
                     Err(error) => {
                         let failed = self.failure("cannot wait for packets", &error);
                         self.drain(Some(failed));
