@@ -1,1 +1,348 @@
+//! Operation sequences against naive models, for fuzzers and tests.
 
+use std::collections::BTreeMap;
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::defragment::{DefragmentConfig, Defragmenter, Fragment, Outcome};
+use crate::policy::OverlapPolicy;
+use crate::tcp::{GapCause, Half, Reassembler, ReassemblyConfig, Receiver, Segment};
+
+/// Reads operands from fuzzer bytes; zeros at the end.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        match self.0.split_first() {
+            Some((&byte, rest)) => {
+                self.0 = rest;
+                byte
+            }
+            None => 0,
+        }
+    }
+
+    fn word(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte(), self.byte()])
+    }
+
+    fn policy(&mut self) -> OverlapPolicy {
+        OverlapPolicy::ALL[usize::from(self.byte()) % OverlapPolicy::ALL.len()]
+    }
+}
+
+/// What a stream's receiver saw, as one run-length description.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    bytes: Vec<u8>,
+    /// Offset (holes counted) and length of each hole, adjacent ones joined.
+    gaps: Vec<(u64, u64)>,
+    offset: u64,
+}
+
+impl Seen {
+    fn push_gap(&mut self, len: u64) {
+        match self.gaps.last_mut() {
+            Some((offset, known)) if *offset + *known == self.offset => *known += len,
+            _ => self.gaps.push((self.offset, len)),
+        }
+        self.offset += len;
+    }
+}
+
+impl Receiver for Seen {
+    fn data(&mut self, bytes: &[u8]) {
+        assert!(!bytes.is_empty());
+        self.bytes.extend_from_slice(bytes);
+        self.offset += bytes.len() as u64;
+    }
+
+    fn gap(&mut self, bytes: u64, _: GapCause) {
+        assert_ne!(bytes, 0);
+        self.push_gap(bytes);
+    }
+}
+
+/// One byte of the naive model: its value, `None` where cut off, and the bounds of its segment.
+type Held = (Option<u8>, i64, i64);
+
+/// Runs a sequence of segments through a [`Reassembler`] and through a map of bytes; both must
+/// hand on the same. With little memory, or acknowledgements, only what cannot depend on timing is
+/// compared.
+pub fn fuzz_reassembly(data: &[u8]) {
+    let mut input = Input(data);
+    let mode = input.byte();
+    let exact = mode & 1 == 0;
+    let policy = input.policy();
+    let base = u32::from_be_bytes([0xff, 0xff, input.byte(), input.byte()]);
+    let unlimited = ReassemblyConfig {
+        memory_bytes: 64 << 20,
+        one_sided_time: Nanos::MAX,
+        one_sided_bytes: u64::MAX,
+        hole_time: Nanos::MAX,
+        ..ReassemblyConfig::default()
+    };
+    let tight = ReassemblyConfig {
+        memory_bytes: 3 * 2048 + 1024,
+        one_sided_bytes: 2000,
+        reorder_bytes: 700,
+        ..ReassemblyConfig::default()
+    };
+    let mut reassembler = Reassembler::new(if exact { unlimited } else { tight });
+    let mut half = Half::new(policy);
+    let mut peer = Half::new(policy);
+    half.start_at(base);
+    let mut seen = Seen::default();
+    let mut held: BTreeMap<i64, Held> = BTreeMap::new();
+    let mut wanted = Seen::default();
+    let mut time = Nanos::from_secs(1);
+    let mut bytes = Vec::new();
+    let mut offered = 0;
+    while !input.0.is_empty() {
+        let operation = input.byte();
+        time = time + Nanos::from_millis(u64::from(operation >> 5));
+        let start = i64::from(input.word() & 0x0fff) - 16;
+        let fill = input.byte();
+        let len = match operation & 7 {
+            0..=4 => usize::from(fill % 48) + 1,
+            5 => usize::from(fill) * 16,
+            6 => 1,
+            _ => 0,
+        };
+        if len == 0 && exact {
+            continue;
+        }
+        if len == 0 {
+            let ack = base.wrapping_add(start as u32);
+            if peer.note_ack(ack, 1000) && half.is_queued() {
+                reassembler.advance(&mut half, &peer, time, &mut seen);
+            }
+            continue;
+        }
+        bytes.clear();
+        bytes.extend((0..len).map(|at| fill.wrapping_mul(31).wrapping_add(at as u8 & !3)));
+        let captured = if operation & 0x18 == 0x18 {
+            len / 2
+        } else {
+            len
+        };
+        let segment = Segment {
+            seq: base.wrapping_add(start as u32),
+            bytes: &bytes[..captured],
+            len: len as u32,
+            fin: false,
+            time,
+        };
+        if captured == len && half.take_in_order(segment.seq, segment.len) {
+            if len > 0 {
+                seen.data(&bytes);
+            }
+        } else {
+            reassembler.segment(7, &mut half, &peer, &segment, &mut seen);
+        }
+        offered += len as u64;
+        if exact {
+            model_segment(
+                &mut held,
+                &mut wanted,
+                policy,
+                start,
+                len,
+                &bytes[..captured],
+            );
+            assert_eq!(seen.bytes, wanted.bytes, "{policy}");
+            assert_eq!(seen.gaps, wanted.gaps, "{policy}");
+        }
+        assert!(reassembler.memory() <= 64 << 20);
+    }
+    let trailing = reassembler.finish(&mut half, &peer, &mut seen);
+    assert_eq!(reassembler.memory(), 0);
+    assert_eq!(reassembler.waiting(), 0);
+    assert!(seen.bytes.len() as u64 <= offered);
+    if exact {
+        assert_eq!(trailing, 0);
+        while let Some((&at, _)) = held.first_key_value() {
+            wanted.push_gap(at as u64 - wanted.offset);
+            model_drain(&mut held, &mut wanted);
+        }
+        assert_eq!(seen, wanted, "{policy}");
+    }
+}
+
+fn model_segment(
+    held: &mut BTreeMap<i64, Held>,
+    wanted: &mut Seen,
+    policy: OverlapPolicy,
+    start: i64,
+    len: usize,
+    captured: &[u8],
+) {
+    let end = start + len as i64;
+    for index in 0..len {
+        let at = start + index as i64;
+        if at < wanted.offset as i64 {
+            continue;
+        }
+        let new = (captured.get(index).copied(), start, end);
+        // What is next is handed on at once: nothing that waits can lie there.
+        let wins = match held.get(&at) {
+            None | Some((None, _, _)) => true,
+            Some(_) if new.0.is_none() => false,
+            Some(&(_, old_start, old_end)) => {
+                policy.segment_wins(start.cmp(&old_start), end.cmp(&old_end))
+            }
+        };
+        if wins && !(new.0.is_none() && held.contains_key(&at)) {
+            held.insert(at, new);
+        }
+    }
+    model_drain(held, wanted);
+}
+
+fn model_drain(held: &mut BTreeMap<i64, Held>, wanted: &mut Seen) {
+    while let Some(entry) = held.first_entry() {
+        if *entry.key() != wanted.offset as i64 {
+            break;
+        }
+        match entry.remove().0 {
+            Some(byte) => wanted.data(&[byte]),
+            None => wanted.push_gap(1),
+        }
+    }
+}
+
+/// Runs a sequence of fragments through a [`Defragmenter`]. A completed datagram must consist of
+/// bytes that were offered for their place: the first or last of them under those policies.
+pub fn fuzz_defragment(data: &[u8]) {
+    let mut input = Input(data);
+    let policy = input.policy();
+    let version = if input.byte() & 1 == 0 { 4 } else { 6 };
+    let config = DefragmentConfig {
+        policy,
+        max_datagrams: 3,
+        max_bytes: 1 << 20,
+        ..DefragmentConfig::default()
+    };
+    let mut defragmenter: Defragmenter<u32> = Defragmenter::new(config);
+    let header = vec![0x45; if version == 4 { 20 } else { 40 }];
+    let mut out = Vec::new();
+    // Per identification: for each place what was offered, in order.
+    let mut offered: BTreeMap<u32, BTreeMap<u32, Vec<u8>>> = BTreeMap::new();
+    let mut time = Nanos::from_secs(1);
+    let (mut inserted, mut accounted, mut refused) = (0u64, 0u64, 0u64);
+    let mut bytes = Vec::new();
+    while !input.0.is_empty() {
+        let operation = input.byte();
+        time = time + Nanos::from_millis(u64::from(operation) * 20);
+        let id = u32::from(operation & 3);
+        let more = operation & 4 != 0;
+        let offset =
+            u32::from(input.byte() & 31) * 8 + if operation & 0xf8 == 0xf8 { 65_400 } else { 0 };
+        let fill = input.byte();
+        let len = u32::from(fill & 15) * 8 + u32::from(operation >> 3 & 1) * 3;
+        bytes.clear();
+        bytes.extend((0..len).map(|at| fill.wrapping_add((at / 8) as u8)));
+        let fragment = Fragment {
+            version,
+            source: Address::v4([1, 1, 1, 1]),
+            destination: Address::v4([2, 2, 2, 2]),
+            protocol: 17,
+            id,
+            context: 0,
+            offset,
+            more,
+            header: &header,
+            next_header_at: if version == 4 { 9 } else { 6 },
+            data: &bytes,
+            data_len: len,
+            time,
+            wire_len: len + 34,
+            ip_len: len + 20,
+            frames: 1,
+        };
+        inserted += 1;
+        let outcome = defragmenter.insert(&fragment, id, &mut out);
+        for incomplete in defragmenter.take_incomplete() {
+            accounted += u64::from(incomplete.totals.frames);
+            offered.remove(&incomplete.tag);
+        }
+        if outcome == Outcome::Refused {
+            refused += 1;
+        } else {
+            let places = offered.entry(id).or_default();
+            let taken = if more { len & !7 } else { len };
+            for at in 0..taken {
+                places
+                    .entry(offset + at)
+                    .or_default()
+                    .push(bytes[at as usize]);
+            }
+        }
+        if let Outcome::Complete(totals) = outcome {
+            accounted += u64::from(totals.frames);
+            let places = offered.remove(&id).unwrap_or_default();
+            let payload = &out[header.len()..];
+            for (at, byte) in payload.iter().enumerate() {
+                let here = places.get(&(at as u32)).map_or(&[][..], |bytes| bytes);
+                match policy {
+                    OverlapPolicy::First => assert_eq!(here.first(), Some(byte)),
+                    OverlapPolicy::Last => assert_eq!(here.last(), Some(byte)),
+                    _ => assert!(here.contains(byte), "{policy} at {at}"),
+                }
+            }
+        }
+        assert!(defragmenter.len() <= 3 && defragmenter.bytes() <= 1 << 21);
+    }
+    defragmenter.finish();
+    for incomplete in defragmenter.take_incomplete() {
+        accounted += u64::from(incomplete.totals.frames);
+    }
+    assert_eq!(inserted, accounted + refused);
+    assert!(defragmenter.is_empty());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// xorshift64*: the same sequences in every run.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        }
+
+        fn bytes(&mut self, len: usize) -> Vec<u8> {
+            (0..len).map(|_| (self.next() >> 32) as u8).collect()
+        }
+    }
+
+    #[test]
+    fn random_segments_as_the_model() {
+        let mut random = Random(0x1234_5678_9abc_def1);
+        for round in 0..6000 {
+            let len = 8 + (random.next() % 240) as usize;
+            let mut data = random.bytes(len);
+            // Half of the rounds stay in a small window, where everything overlaps.
+            if round % 2 == 0 {
+                for at in (5..data.len()).step_by(4) {
+                    data[at] = 0;
+                }
+            }
+            fuzz_reassembly(&data);
+        }
+    }
+
+    #[test]
+    fn random_fragments_as_the_model() {
+        let mut random = Random(0xfeed_5678_9abc_def1);
+        for _ in 0..6000 {
+            let len = 4 + (random.next() % 200) as usize;
+            fuzz_defragment(&random.bytes(len));
+        }
+    }
+}

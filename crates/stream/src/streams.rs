@@ -255,6 +255,11 @@ impl Streams {
         let (side, peer) = sides(connection, packet);
         if packet.tcp_flags.contains(TcpFlags::RST) {
             if flow.flags.contains(PacketFlowFlags::RST_VALID) {
+                // It says how far its sender had got, and what it had received.
+                side.half.note_sent(packet.seq);
+                if packet.tcp_flags.contains(TcpFlags::ACK) {
+                    side.half.note_ack(packet.ack, packet.window);
+                }
                 for stream in [&mut side.stream, &mut peer.stream] {
                     if stream.status == StreamStatus::Active {
                         stream.status = StreamStatus::Rst;

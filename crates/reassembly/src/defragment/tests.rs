@@ -1,1 +1,274 @@
+use super::*;
 
+fn fragment<'a>(
+    version: u8,
+    header: &'a [u8],
+    offset: u32,
+    more: bool,
+    data: &'a [u8],
+) -> Fragment<'a> {
+    Fragment {
+        version,
+        source: Address::v4([1, 1, 1, 1]),
+        destination: Address::v4([2, 2, 2, 2]),
+        protocol: 1,
+        id: 7,
+        context: 0,
+        offset,
+        more,
+        header,
+        next_header_at: if version == 4 { 9 } else { 6 },
+        data,
+        data_len: data.len() as u32,
+        time: Nanos::from_secs(1),
+        wire_len: data.len() as u32 + 34,
+        ip_len: data.len() as u32 + 20,
+        frames: 1,
+    }
+}
+
+const HEADER_V4: [u8; 20] = [
+    0x45, 0, 0, 0, 0, 7, 0x20, 0, 64, 1, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2,
+];
+const HEADER_V6: [u8; 40] = {
+    let mut header = [0; 40];
+    header[0] = 0x60;
+    header[6] = 44;
+    header
+};
+
+fn corpora() -> std::path::PathBuf {
+    std::env::var_os("FLOWGAUGE_CORPORA").map_or_else(
+        || concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora").into(),
+        Into::into,
+    )
+}
+
+fn reassemble(
+    version: u8,
+    policy: OverlapPolicy,
+    pieces: &[(u32, bool, char, usize)],
+) -> Option<String> {
+    let config = DefragmentConfig {
+        policy,
+        ..DefragmentConfig::default()
+    };
+    let mut defragmenter = Defragmenter::new(config);
+    let mut out = Vec::new();
+    let header: &[u8] = if version == 4 { &HEADER_V4 } else { &HEADER_V6 };
+    let mut complete = None;
+    for &(offset, more, fill, len) in pieces {
+        let data = vec![fill as u8; len];
+        let piece = fragment(version, header, offset, more, &data);
+        if let Outcome::Complete(totals) = defragmenter.insert(&piece, (), &mut out) {
+            assert_eq!(totals.frames as usize, pieces.len());
+            complete = Some(String::from_utf8(out[header.len()..].to_vec()).unwrap());
+        }
+    }
+    complete
+}
+
+#[test]
+fn overlap_vectors() {
+    let folder = corpora().join("overlap-vectors");
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        println!("skipped: no {}", folder.display());
+        return;
+    };
+    let mut cases = 0;
+    for file in files.flatten() {
+        if !file
+            .file_name()
+            .to_string_lossy()
+            .starts_with("ip_overlap_vectors")
+        {
+            continue;
+        }
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for case in document["results"].as_array().unwrap() {
+            let list = &document["fragments"][case["fragments_ref"].as_str().unwrap()];
+            let pieces: Vec<_> = list
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|piece| {
+                    (
+                        piece["offset"].as_u64().unwrap() as u32,
+                        piece["more"].as_u64() == Some(1) || piece["more"].as_bool() == Some(true),
+                        piece["fill"].as_str().unwrap().chars().next().unwrap(),
+                        piece["length"].as_u64().unwrap() as usize,
+                    )
+                })
+                .collect();
+            let policy: OverlapPolicy = case["policy"].as_str().unwrap().parse().unwrap();
+            // The fragments are the same in both families, and so must the result be.
+            for version in [4, 6] {
+                assert_eq!(
+                    reassemble(version, policy, &pieces).as_deref(),
+                    case["expected"].as_str(),
+                    "{} ({policy}, IPv{version})",
+                    case["case"]
+                );
+            }
+            cases += 1;
+        }
+    }
+    println!("{cases} cases");
+    assert!(cases > 0);
+}
+
+/// The published pattern under every policy, expectations worked out by hand from the rules.
+#[test]
+fn pattern_under_every_policy() {
+    let pattern = [
+        (0, 'A', 24),
+        (32, 'B', 16),
+        (48, 'C', 24),
+        (80, 'D', 8),
+        (104, 'E', 16),
+        (120, 'F', 24),
+        (144, 'G', 16),
+        (160, 'H', 16),
+        (176, 'I', 8),
+        (8, 'J', 32),
+        (48, 'K', 24),
+        (72, 'L', 24),
+        (96, 'M', 24),
+        (128, 'N', 8),
+        (152, 'O', 8),
+        (160, 'P', 8),
+        (176, 'Q', 16),
+    ];
+    let pieces: Vec<_> = pattern
+        .iter()
+        .map(|&(offset, fill, len)| (offset, fill != 'Q', fill, len))
+        .collect();
+    let short = |text: &str| -> String { text.chars().step_by(8).collect() };
+    use OverlapPolicy as P;
+    for (policies, expected) in [
+        (
+            &[P::First, P::Hpux11, P::MacOs][..],
+            "AAAJBBCCCLDLMEEFFFGGHHIQ",
+        ),
+        (&[P::Last][..], "AJJJJBKKKLLLMMMFNFGOPHQQ"),
+        (
+            &[P::Bsd, P::Hpux10, P::Irix][..],
+            "AAAJJBCCCLLLMMMFFFGGHHIQ",
+        ),
+        (&[P::BsdRight][..], "AJJJBBKKKLDLMEEFNFGOPHQQ"),
+        (&[P::Linux, P::OldLinux][..], "AAAJJBKKKLLLMMMFFFGGPHQQ"),
+        (
+            &[P::Windows, P::Windows2003, P::Vista][..],
+            "AAAJBBCCCLLLMEEFFFGGHHIQ",
+        ),
+        (&[P::Solaris][..], "AAAJBBCCCLLLMMMFFFGGHHIQ"),
+    ] {
+        for &policy in policies {
+            for version in [4, 6] {
+                let whole = reassemble(version, policy, &pieces).unwrap();
+                assert_eq!(whole.len(), 192);
+                assert_eq!(short(&whole), expected, "{policy}, IPv{version}");
+            }
+        }
+    }
+}
+
+#[test]
+fn header_says_whole() {
+    let mut defragmenter = Defragmenter::new(DefragmentConfig::default());
+    let mut out = Vec::new();
+    let (first, last) = ([1u8; 16], [2u8; 5]);
+    let second = fragment(4, &HEADER_V4, 16, false, &last);
+    assert_eq!(defragmenter.insert(&second, 2, &mut out), Outcome::Held);
+    let outcome = defragmenter.insert(&fragment(4, &HEADER_V4, 0, true, &first), 1, &mut out);
+    let totals = Totals {
+        frames: 2,
+        wire_len: 16 + 5 + 68,
+        ip_len: 61,
+    };
+    assert_eq!(outcome, Outcome::Complete(totals));
+    assert_eq!(out[2..4], [0, 41]);
+    assert_eq!(out[6..8], [0, 0]);
+    let sum: u32 = out[..20]
+        .chunks(2)
+        .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]))
+        .sum();
+    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+    assert!(defragmenter.is_empty());
+
+    let second = fragment(6, &HEADER_V6, 16, false, &last);
+    assert_eq!(defragmenter.insert(&second, 2, &mut out), Outcome::Held);
+    defragmenter.insert(&fragment(6, &HEADER_V6, 0, true, &first), 1, &mut out);
+    assert_eq!((out.len(), out[4..7].to_vec()), (61, vec![0, 21, 1]));
+}
+
+#[test]
+fn nonsense_is_refused_and_counted() {
+    let mut defragmenter = Defragmenter::new(DefragmentConfig::default());
+    let mut out = Vec::new();
+    let mut refused = |piece: Fragment<'_>| {
+        assert_eq!(defragmenter.insert(&piece, (), &mut out), Outcome::Refused);
+    };
+    let data = [0u8; 64];
+    refused(fragment(4, &HEADER_V4, 0, true, &[]));
+    refused(fragment(4, &HEADER_V4, 65_480, true, &data));
+    refused(fragment(6, &HEADER_V6, 8, true, &data[..12]));
+    let statistics = defragmenter.statistics();
+    assert_eq!((statistics.bad_length, statistics.too_long), (2, 1));
+    // Teardrop: an end that moves, and data beyond the end.
+    assert_eq!(
+        defragmenter.insert(&fragment(4, &HEADER_V4, 64, false, &data), (), &mut out),
+        Outcome::Held
+    );
+    for piece in [
+        fragment(4, &HEADER_V4, 128, true, &data),
+        fragment(4, &HEADER_V4, 8, false, &data),
+    ] {
+        assert_eq!(defragmenter.insert(&piece, (), &mut out), Outcome::Refused);
+    }
+    assert_eq!(defragmenter.statistics().bad_end, 2);
+    assert_eq!(defragmenter.len(), 1);
+}
+
+#[test]
+fn time_and_room_are_bounded() {
+    let config = DefragmentConfig {
+        max_datagrams: 2,
+        ..DefragmentConfig::default()
+    };
+    let mut defragmenter = Defragmenter::new(config);
+    let mut out = Vec::new();
+    let data = [0u8; 64];
+    for id in 0..3 {
+        let mut piece = fragment(4, &HEADER_V4, 0, true, &data);
+        piece.id = id;
+        defragmenter.insert(&piece, id, &mut out);
+    }
+    let evicted: Vec<_> = defragmenter.take_incomplete().collect();
+    assert_eq!(
+        (evicted.len(), evicted[0].tag, evicted[0].totals.frames),
+        (1, 0, 1)
+    );
+    defragmenter.expire(Nanos::from_secs(31));
+    assert!(!defragmenter.has_incomplete());
+    defragmenter.expire(Nanos::from_secs(32));
+    assert_eq!(defragmenter.take_incomplete().count(), 2);
+    assert_eq!(defragmenter.statistics().timed_out, 2);
+    assert!(defragmenter.is_empty());
+}
+
+#[test]
+fn ipv6_overlaps_can_be_refused() {
+    let config = DefragmentConfig {
+        refuse_ipv6_overlaps: true,
+        ..DefragmentConfig::default()
+    };
+    let mut defragmenter = Defragmenter::new(config);
+    let mut out = Vec::new();
+    let data = [0u8; 64];
+    defragmenter.insert(&fragment(6, &HEADER_V6, 0, true, &data), (), &mut out);
+    defragmenter.insert(&fragment(6, &HEADER_V6, 32, true, &[1; 64]), (), &mut out);
+    assert_eq!(defragmenter.take_incomplete().count(), 1);
+    assert!(defragmenter.is_empty());
+}
