@@ -11,7 +11,7 @@ pub struct ReassemblyConfig {
     pub memory_bytes: u64,
     /// How long the peer must have acknowledged past a hole before it is given up.
     pub reorder_time: Nanos,
-    /// How far the peer may acknowledge past a hole before it is given up at once.
+    /// How much may come after the peer has acknowledged past a hole before it is given up sooner.
     pub reorder_bytes: u32,
     /// How old a hole may get while the peer was never seen.
     pub one_sided_time: Nanos,
@@ -24,13 +24,13 @@ pub struct ReassemblyConfig {
 }
 
 impl Default for ReassemblyConfig {
-    /// 256 MiB; 20 ms or 1 MiB after the acknowledgement; one-sided 1 s or 1 MiB; 120 s; no limit
+    /// 256 MiB; 500 ms or 256 KiB after the acknowledgement; one-sided 1 s or 1 MiB; 120 s; no limit
     /// per stream but the memory.
     fn default() -> ReassemblyConfig {
         ReassemblyConfig {
             memory_bytes: 256 << 20,
-            reorder_time: Nanos::from_millis(20),
-            reorder_bytes: 1 << 20,
+            reorder_time: Nanos::from_millis(500),
+            reorder_bytes: 256 << 10,
             one_sided_time: Nanos::from_secs(1),
             one_sided_bytes: 1 << 20,
             hole_time: Nanos::from_secs(120),

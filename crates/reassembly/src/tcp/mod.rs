@@ -16,9 +16,9 @@
 //! # Holes
 //! A hole that does not fill is *given up*, the receiver told its exact size, when
 //! - the peer has acknowledged past it, so the bytes were received but not captured, and that was
-//!   known for the reordering allowance ([`ReassemblyConfig::reorder_time`]), or the peer has
-//!   acknowledged [`ReassemblyConfig::reorder_bytes`] beyond it: packets can be captured in
-//!   another order than they were received in;
+//!   known for the reordering allowance: [`ReassemblyConfig::reorder_time`] long, or while
+//!   [`ReassemblyConfig::reorder_bytes`] more were captured. Packets can be captured in another
+//!   order than they were received in;
 //! - no packet of the peer was ever captured, and the hole is older than
 //!   [`ReassemblyConfig::one_sided_time`] or has [`ReassemblyConfig::one_sided_bytes`] behind it;
 //! - it is older than [`ReassemblyConfig::hole_time`], or more than
