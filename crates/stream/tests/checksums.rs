@@ -1,0 +1,137 @@
+//! What each checksum policy makes of damaged packets and of hosts that compute no checksums.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use flowgauge_stream::{ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream};
+use flowgauge_wire::{Batch, Checksum, Nanos, PacketDescriptor, PacketFlags, Place};
+
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Handler for Bytes {
+    const STREAMS: bool = true;
+
+    fn stream_data(&mut self, _: &Stream, chunk: &Chunk<'_>) {
+        self.0.extend_from_slice(chunk.bytes);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Sum {
+    Right,
+    Wrong,
+    Partial,
+}
+
+/// An Ethernet frame with a UDP datagram of one byte.
+fn frame(host: u8, byte: u8, sum: Sum, header_right: bool) -> Vec<u8> {
+    let mut ip = vec![
+        0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, host, 10, 0, 0, 9,
+    ];
+    let mut checksum = Checksum::default();
+    checksum.add(&ip);
+    let value = checksum.finish() ^ if header_right { 0 } else { 0x0101 };
+    ip[10..12].copy_from_slice(&value.to_be_bytes());
+    let mut udp = vec![0x10, 0, 0x20, u8::from(host == 9), 0, 9, 0, 0, byte];
+    let mut pseudo = Checksum::default();
+    pseudo.add(&ip[12..20]);
+    pseudo.add(&[0, 17, 0, 9]);
+    let partial = !pseudo.finish();
+    pseudo.add(&udp);
+    let value = match sum {
+        Sum::Right => pseudo.finish(),
+        Sum::Wrong => pseudo.finish() ^ 0x0101,
+        Sum::Partial => partial,
+    };
+    udp[6..8].copy_from_slice(&value.to_be_bytes());
+    [&[2; 12][..], &[8, 0], &ip, &udp].concat()
+}
+
+fn run(policy: ChecksumPolicy, frames: &[(Vec<u8>, PacketFlags)]) -> (String, Shard) {
+    let mut shard = Shard::new(ShardConfig {
+        checksums: policy,
+        ..ShardConfig::default()
+    });
+    let mut bytes = Bytes::default();
+    for (at, (frame, flags)) in frames.iter().enumerate() {
+        let packet = PacketDescriptor {
+            time: Nanos::from_secs(at as u64 + 1),
+            captured_len: frame.len() as u32,
+            wire_len: frame.len() as u32,
+            flags: *flags,
+            ..PacketDescriptor::default()
+        };
+        shard.process(&Batch::new(frame, &[packet]), &mut bytes);
+    }
+    shard.finish(&mut bytes);
+    assert!(shard.ledger().is_balanced());
+    (String::from_utf8(bytes.0).unwrap(), shard)
+}
+
+fn plain(frames: &[(u8, u8, Sum)]) -> Vec<(Vec<u8>, PacketFlags)> {
+    frames
+        .iter()
+        .map(|&(host, byte, sum)| (frame(host, byte, sum, true), PacketFlags::default()))
+        .collect()
+}
+
+#[test]
+fn verify_leaves_out_ignore_takes() {
+    let frames = plain(&[
+        (1, b'a', Sum::Right),
+        (1, b'b', Sum::Wrong),
+        (1, b'c', Sum::Right),
+    ]);
+    let (bytes, shard) = run(ChecksumPolicy::Verify, &frames);
+    assert_eq!(bytes, "ac");
+    assert_eq!(shard.ledger().at(Place::Malformed), 1);
+    assert_eq!(shard.statistics().checksums.bad_transport, 1);
+    assert_eq!(run(ChecksumPolicy::Ignore, &frames).0, "abc");
+}
+
+#[test]
+fn auto_takes_offloading_senders_and_names_them() {
+    let frames = plain(&[
+        (1, b'a', Sum::Wrong),
+        (9, b'b', Sum::Right),
+        (1, b'c', Sum::Wrong),
+        (9, b'd', Sum::Wrong),
+        (9, b'e', Sum::Partial),
+    ]);
+    let (bytes, shard) = run(ChecksumPolicy::Auto, &frames);
+    assert_eq!(bytes, "abce");
+    let senders = shard.offloading_senders();
+    assert_eq!(senders[0].address.to_ip(4).to_string(), "10.0.0.1");
+    assert_eq!((senders[0].packets, senders[0].protocol), (2, 17));
+    assert_eq!(shard.statistics().checksums.offloaded, 3);
+    assert_eq!(shard.ledger().at(Place::Malformed), 1);
+}
+
+#[test]
+fn what_the_kernel_says_counts() {
+    let frames = [
+        (frame(1, b'a', Sum::Right, true), PacketFlags::default()),
+        (
+            frame(1, b'b', Sum::Wrong, true),
+            PacketFlags::CHECKSUM_NOT_READY,
+        ),
+        (frame(1, b'c', Sum::Wrong, true), PacketFlags::default()),
+    ];
+    for policy in [ChecksumPolicy::Auto, ChecksumPolicy::Verify] {
+        assert_eq!(run(policy, &frames).0, "ab");
+    }
+}
+
+#[test]
+fn a_damaged_ip_header_rules_out() {
+    let frames = [
+        (frame(1, b'a', Sum::Right, true), PacketFlags::default()),
+        (frame(1, b'b', Sum::Right, false), PacketFlags::default()),
+    ];
+    for policy in [ChecksumPolicy::Auto, ChecksumPolicy::Verify] {
+        let (bytes, shard) = run(policy, &frames);
+        assert_eq!(bytes, "a");
+        assert_eq!(shard.ledger().at(Place::Malformed), 1);
+    }
+    assert_eq!(run(ChecksumPolicy::Ignore, &frames).0, "ab");
+}
