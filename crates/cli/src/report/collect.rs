@@ -184,10 +184,6 @@ impl Handler for Collector {
             self.packet_sizes.add(bytes);
         }
         for packet in &decoded.packets {
-            // A reassembled datagram stands for fragments that were counted one by one.
-            if packet.flags.contains(DecodeFlags::REASSEMBLED) {
-                continue;
-            }
             let kind = if packet.problem.is_malformed() {
                 5
             } else if !packet.has_ip() {
@@ -201,10 +197,17 @@ impl Handler for Collector {
                 }
             };
             let sums = &mut self.protocols[kind];
-            sums.packets += 1;
+            // A reassembled datagram stands for its fragments.
+            let frames = u64::from(packet.frames.max(1));
+            sums.packets += frames;
             sums.bytes += u64::from(packet.wire_len);
-            self.ipv6_packets += u64::from(packet.key.version == 6);
-            self.fragments += u64::from(packet.flags.contains(DecodeFlags::FRAGMENT));
+            if packet.key.version == 6 {
+                self.ipv6_packets += frames;
+            }
+            let fragment = DecodeFlags::FRAGMENT.0 | DecodeFlags::REASSEMBLED.0;
+            if packet.flags.0 & fragment != 0 {
+                self.fragments += frames;
+            }
         }
     }
 

@@ -1,0 +1,375 @@
+//! The commands as users run them: output, messages and exit codes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("flowgauge-cli-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A small trace of everything, and its truth.
+    fn trace(&self) -> (PathBuf, Value) {
+        let path = self.file("zoo.pcap");
+        let trace = path.to_str().unwrap();
+        let made = run(&["generate", "-w", trace, "--preset", "zoo", "--flows", "60"]);
+        assert_eq!(made.status.code(), Some(0));
+        let truth = fs::read(self.file("zoo.pcap.truth.json")).unwrap();
+        (path, serde_json::from_slice(&truth).unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn json_lines(output: &Output) -> Vec<Value> {
+    let lines = stdout(output).lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Asserts the exit code and parts of what is said on standard error.
+fn fails(arguments: &[&str], code: i32, parts: &[&str]) -> Output {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+    for part in parts {
+        assert!(
+            stderr(&output).contains(part),
+            "no {part:?} in {}",
+            stderr(&output)
+        );
+    }
+    output
+}
+
+#[test]
+fn flows_account_for_every_packet() {
+    let folder = Folder::new("flows");
+    let (trace, truth) = folder.trace();
+    let output = run(&["flows", "-r", text(&trace)]);
+    assert_eq!(output.status.code(), Some(0));
+    let flows = json_lines(&output);
+    let packets: u64 = flows
+        .iter()
+        .map(|flow| flow["src_packets"].as_u64().unwrap() + flow["dst_packets"].as_u64().unwrap())
+        .sum();
+    assert_eq!(packets, truth["packets"].as_u64().unwrap());
+    let line = format!("{packets} packets received, {packets} delivered");
+    assert!(stderr(&output).contains(&line), "{}", stderr(&output));
+    let quiet = run(&["flows", "-q", "-r", text(&trace)]);
+    assert_eq!(stderr(&quiet), "");
+    assert_eq!(quiet.stdout, output.stdout);
+}
+
+#[test]
+fn streams_have_the_bytes_of_the_truth() {
+    let folder = Folder::new("streams");
+    let (trace, truth) = folder.trace();
+    let list = json_lines(&run(&["streams", "--hash", "-r", text(&trace)]));
+    let expected: Vec<&Value> = truth["streams"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|stream| stream["proto"] == "tcp" && stream["bytes"].as_u64() > Some(0))
+        .collect();
+    assert!(expected.len() > 20);
+    let mut equal = 0;
+    for stream in &expected {
+        let found = list.iter().find(|row| {
+            ["src_ip", "src_port", "dst_ip", "dst_port", "proto"]
+                .iter()
+                .all(|name| row[*name] == stream[*name])
+        });
+        let found = found.unwrap_or_else(|| panic!("no stream {stream}"));
+        equal += usize::from(found["sha256"] == stream["captured_sha256"]);
+    }
+    assert_eq!(equal, expected.len());
+    let totals = json_lines(&run(&["streams", "--count", "-r", text(&trace)]));
+    let bytes: u64 = list.iter().map(|row| row["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(totals[0]["bytes"], bytes);
+    assert_eq!(totals[0]["streams"], list.len());
+}
+
+#[test]
+fn files_hold_the_bytes_that_the_list_counts() {
+    let folder = Folder::new("files");
+    let (trace, _) = folder.trace();
+    let out = folder.file("out");
+    let output = run(&[
+        "streams",
+        "-r",
+        text(&trace),
+        "--out",
+        text(&out),
+        "--list",
+        "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    let bytes: u64 = json_lines(&output)
+        .iter()
+        .map(|row| row["bytes"].as_u64().unwrap())
+        .sum();
+    let written: u64 = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert_eq!(written, bytes);
+}
+
+#[test]
+fn csv_and_table_have_a_line_per_flow() {
+    let folder = Folder::new("formats");
+    let (trace, _) = folder.trace();
+    let flows = json_lines(&run(&["flows", "-r", text(&trace)])).len();
+    let csv = run(&["flows", "--csv", "-r", text(&trace)]);
+    assert_eq!(stdout(&csv).lines().count(), flows + 1);
+    assert!(stdout(&csv).starts_with("src_ip,src_port,dst_ip,dst_port,proto,start,end,duration,"));
+    let table = run(&["flows", "--table", "-r", text(&trace)]);
+    assert_eq!(stdout(&table).lines().count(), flows + 1);
+    assert!(stdout(&table).starts_with("SOURCE "));
+}
+
+#[test]
+fn aggregation_adds_up_to_the_flows() {
+    let folder = Folder::new("aggregate");
+    let (trace, truth) = folder.trace();
+    let by = [
+        "flows",
+        "-r",
+        text(&trace),
+        "--by",
+        "proto",
+        "--sum",
+        "packets",
+    ];
+    let groups = json_lines(&run(&by));
+    let packets: u64 = groups
+        .iter()
+        .map(|row| row["packets"].as_u64().unwrap())
+        .sum();
+    assert_eq!(packets, truth["packets"].as_u64().unwrap());
+    let top = [&by[..], &["--top", "1"]].concat();
+    assert_eq!(json_lines(&run(&top)), groups[..1]);
+    fails(
+        &["flows", "-r", text(&trace), "--by", "colour"],
+        2,
+        &[
+            "no field \"colour\" to group by",
+            "hint: the fields are src_ip, src_port",
+        ],
+    );
+}
+
+#[test]
+fn filters_limits_and_copies_agree() {
+    let folder = Folder::new("capture");
+    let (trace, _) = folder.trace();
+    let copy = folder.file("copy.pcapng");
+    let made = run(&["capture", "-r", text(&trace), "-w", text(&copy), "udp"]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    let filtered = run(&["flows", "-q", "-r", text(&trace), "udp"]);
+    let copied = run(&["flows", "-q", "-r", text(&copy)]);
+    assert_eq!(filtered.stdout, copied.stdout);
+    let five = run(&["packets", "-r", text(&trace), "-c", "5"]);
+    assert_eq!(json_lines(&five).len(), 5);
+    let lines = run(&["packets", "--table", "-X", "-r", text(&trace), "-c", "1"]);
+    assert!(stdout(&lines).contains("\t0x0000:  "));
+}
+
+#[test]
+fn report_says_what_there_is() {
+    let folder = Folder::new("report");
+    let (trace, truth) = folder.trace();
+    let page = run(&["report", "-r", text(&trace)]);
+    for title in [
+        "Traffic",
+        "Protocols",
+        "Top talkers",
+        "Top flows",
+        "TCP health",
+    ] {
+        assert!(stdout(&page).contains(title), "{title}");
+    }
+    let object = &json_lines(&run(&["report", "--json", "-r", text(&trace)]))[0];
+    assert_eq!(object["packets"], truth["packets"]);
+    assert_eq!(object["bytes"], truth["wire_bytes"]);
+    assert_eq!(object["ledger"]["received"], truth["packets"]);
+    let protocols = object["protocols"].as_array().unwrap();
+    let packets: u64 = protocols
+        .iter()
+        .map(|row| row["packets"].as_u64().unwrap())
+        .sum();
+    assert_eq!(packets, truth["packets"].as_u64().unwrap());
+}
+
+#[test]
+fn bad_use_is_told_with_a_hint() {
+    let folder = Folder::new("bad");
+    let (trace, _) = folder.trace();
+    let trace = text(&trace);
+    fails(&["flows"], 2, &["nothing to read", "hint: give -r FILE"]);
+    fails(
+        &["flows", "-r", "gone.pcap"],
+        2,
+        &["cannot open gone.pcap", "hint: check the path"],
+    );
+    fails(
+        &["flows", "-r", trace, "gone.pcap"],
+        2,
+        &["cannot open gone.pcap"],
+    );
+    fails(
+        &["flows", "-r", "Cargo.toml"],
+        2,
+        &["not a readable capture", "hint: "],
+    );
+    fails(&["flows", "-r", "src"], 2, &["it is a folder"]);
+    fails(
+        &["flows", "-r", trace, "tcp", "prt", "80"],
+        2,
+        &["syntax error", "hint: "],
+    );
+    fails(&["flows", "-i", "nosuch0"], 2, &["nosuch0", "lo"]);
+    fails(&["flows", "--bogus"], 2, &["--bogus"]);
+    fails(
+        &["flows", "-r", trace, "--idle-timeout", "sctp=1"],
+        2,
+        &["none of tcp, udp, other"],
+    );
+    fails(
+        &["generate", "-w", "x", "--preset", "none"],
+        2,
+        &["no preset", "hint: the presets"],
+    );
+    fails(&["capture", "-r", trace], 2, &["nowhere to write to"]);
+    fails(&[], 2, &["Usage: flowgauge"]);
+}
+
+#[test]
+fn a_cut_capture_is_processed_as_far_as_it_goes() {
+    let folder = Folder::new("cut");
+    let (trace, _) = folder.trace();
+    let whole = fs::read(&trace).unwrap();
+    let cut = folder.file("cut.pcap");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    for command in ["flows", "streams", "packets", "report"] {
+        let output = fails(
+            &[command, "-r", text(&cut)],
+            1,
+            &["is damaged at byte", "hint: "],
+        );
+        assert!(!output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_full_disk_fails_and_a_closed_pipe_does_not() {
+    let folder = Folder::new("full");
+    let (trace, _) = folder.trace();
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = command(&["flows", "-r", text(&trace)])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("No space left on device"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command(&["flows", "-q", "-r", text(&trace)])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "");
+}
+
+/// Every option and every field is in the manual.
+#[test]
+fn the_manual_is_complete() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    for name in [
+        "flows", "streams", "report", "capture", "packets", "generate", "doctor",
+    ] {
+        let heading = format!("## `flowgauge {name}`\n");
+        let (_, after) = manual
+            .split_once(&heading)
+            .unwrap_or_else(|| panic!("{heading}"));
+        let section = after.split("\n## ").next().unwrap();
+        let help = run(&[name, "--help"]);
+        let words = stdout(&help).split(|c: char| c.is_whitespace() || c == ',' || c == '=');
+        let options = words.filter(|word| {
+            word.strip_prefix("--").is_some_and(|rest| {
+                !rest.is_empty() && rest.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+            })
+        });
+        for option in options.filter(|option| *option != "--help") {
+            assert!(
+                section.contains(option),
+                "{name} {option} is not in the manual"
+            );
+        }
+    }
+    let schemas = [
+        flowgauge_record::flow::FLOW_SCHEMA,
+        flowgauge_record::flow::TUNNEL_SCHEMA,
+        flowgauge_record::stream::STREAM_HASH_SCHEMA,
+        flowgauge_record::totals::TOTALS_SCHEMA,
+        flowgauge_record::packet::PACKET_BYTES_SCHEMA,
+        flowgauge_record::ledger::LEDGER_SCHEMA,
+        flowgauge_record::check::CHECK_SCHEMA,
+    ];
+    for field in schemas.iter().copied().flatten() {
+        let row = format!("| `{}` |", field.name);
+        assert!(manual.contains(&row), "{} is not in the manual", field.name);
+        assert!(
+            manual.contains(field.help),
+            "{}: {}",
+            field.name,
+            field.help
+        );
+    }
+}
