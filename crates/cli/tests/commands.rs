@@ -64,6 +64,12 @@ fn json_lines(output: &Output) -> Vec<Value> {
         .collect()
 }
 
+fn sorted(output: &Output) -> Vec<&str> {
+    let mut lines: Vec<&str> = stdout(output).lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -209,7 +215,9 @@ fn filters_limits_and_copies_agree() {
     assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
     let filtered = run(&["flows", "-q", "-r", text(&trace), "udp"]);
     let copied = run(&["flows", "-q", "-r", text(&copy)]);
-    assert_eq!(filtered.stdout, copied.stdout);
+    // Timeouts are looked at once per batch, so records can come in another order.
+    assert!(sorted(&filtered) == sorted(&copied));
+    assert!(!sorted(&copied).is_empty());
     let five = run(&["packets", "-r", text(&trace), "-c", "5"]);
     assert_eq!(json_lines(&five).len(), 5);
     let lines = run(&["packets", "--table", "-X", "-r", text(&trace), "-c", "1"]);
