@@ -1,5 +1,7 @@
 //! The commands as users run them: output, messages and exit codes.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
