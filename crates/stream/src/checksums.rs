@@ -72,38 +72,54 @@ impl Checksums {
             return;
         }
         for index in 0..decoded.packets.len() {
-            let packet = decoded.packets[index];
-            if packet.flags.0 & (DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0) != 0 {
-                self.bad_header(batch, decoded, index);
+            let Some(packet) = decoded.packets.get(index) else {
+                return;
+            };
+            let suspicious = DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0;
+            if packet.flags.0 & (suspicious | DecodeFlags::REASSEMBLED.0) != 0 {
+                self.unusual(batch, decoded, index, transports);
                 continue;
             }
             if !transports || !packet.flags.contains(DecodeFlags::TRANSPORT) {
                 continue;
             }
-            let given = match batch.packets.get(usize::from(packet.index)) {
-                Some(descriptor) if !packet.flags.contains(DecodeFlags::REASSEMBLED) => {
-                    descriptor.flags
-                }
-                _ => PacketFlags::default(),
-            };
-            let not_ready = given.contains(PacketFlags::CHECKSUM_NOT_READY);
-            if given.contains(PacketFlags::CHECKSUM_VALID) || not_ready {
-                if not_ready {
-                    decoded.packets[index]
-                        .flags
-                        .insert(DecodeFlags::CHECKSUM_UNKNOWN);
+            let given = batch
+                .packets
+                .get(usize::from(packet.index))
+                .map_or(PacketFlags::default(), |descriptor| descriptor.flags);
+            if given.0 & (PacketFlags::CHECKSUM_NOT_READY.0 | PacketFlags::CHECKSUM_VALID.0) != 0 {
+                if given.contains(PacketFlags::CHECKSUM_NOT_READY) {
+                    unknown(decoded, index);
                 }
                 continue;
             }
-            let bytes = decoded.bytes(batch, &packet);
-            match verify_transport(bytes, &packet) {
+            match verify_transport(batch.bytes(usize::from(packet.index)), packet) {
+                ChecksumVerdict::Good => self.note_good(packet),
+                ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
+                ChecksumVerdict::Unknown => unknown(decoded, index),
+            }
+        }
+    }
+
+    /// A packet with a wrong IP header checksum, or one that was reassembled.
+    #[cold]
+    fn unusual(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &mut DecodedBatch,
+        index: usize,
+        transports: bool,
+    ) {
+        let packet = decoded.packets[index];
+        if !packet.flags.contains(DecodeFlags::REASSEMBLED)
+            || packet.flags.0 & (DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0) != 0
+        {
+            self.bad_header(batch, decoded, index);
+        } else if transports && packet.flags.contains(DecodeFlags::TRANSPORT) {
+            match verify_transport(decoded.bytes(batch, &packet), &packet) {
                 ChecksumVerdict::Good => self.note_good(&packet),
                 ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
-                ChecksumVerdict::Unknown => {
-                    decoded.packets[index]
-                        .flags
-                        .insert(DecodeFlags::CHECKSUM_UNKNOWN);
-                }
+                ChecksumVerdict::Unknown => unknown(decoded, index),
             }
         }
     }
@@ -180,6 +196,12 @@ impl Checksums {
                 },
             );
         }
+    }
+}
+
+fn unknown(decoded: &mut DecodedBatch, index: usize) {
+    if let Some(packet) = decoded.packets.get_mut(index) {
+        packet.flags.insert(DecodeFlags::CHECKSUM_UNKNOWN);
     }
 }
 

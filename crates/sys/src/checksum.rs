@@ -31,15 +31,22 @@ fn sum_long(bytes: &[u8]) -> u64 {
 /// [`sum`] without vector instructions.
 #[inline]
 pub fn sum_portable(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
+    let (words, rest) = bytes.as_chunks::<8>();
+    let halves = |word: u64| (word & 0xffff_ffff) + (word >> 32);
     let sum: u64 = words
         .iter()
-        .map(|&word| u64::from(u32::from_ne_bytes(word)))
+        .map(|&word| halves(u64::from_ne_bytes(word)))
         .sum();
-    let mut last = [0; 4];
-    if let Some(place) = last.get_mut(..rest.len()) {
-        place.copy_from_slice(rest);
-    }
+    let (words, rest) = rest.as_chunks::<4>();
+    let sum = words
+        .iter()
+        .fold(sum, |sum, &word| sum + u64::from(u32::from_ne_bytes(word)));
+    let last = match *rest {
+        [a] => [a, 0, 0, 0],
+        [a, b] => [a, b, 0, 0],
+        [a, b, c] => [a, b, c, 0],
+        _ => [0; 4],
+    };
     sum + u64::from(u32::from_ne_bytes(last))
 }
 
