@@ -16,7 +16,7 @@ use crate::input;
 use crate::options::PacketsOptions;
 use crate::packet_line::{write_hex_dump, write_line};
 use crate::sinks;
-use crate::summary::Outcome;
+use crate::summary::{self, Outcome};
 
 /// Runs the command.
 ///
@@ -47,6 +47,11 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
                 }
                 Ok(None) => break,
                 Err(error) => outcome.errors.push(error),
+            }
+            if control.statistics_wanted() {
+                let ledger = source.ledger();
+                eprintln!("{}", summary::ledger_line(&ledger));
+                summary::print_statistics(&ledger, &[], started.elapsed());
             }
         }
         outcome.ledger.merge(&source.ledger());
