@@ -57,6 +57,11 @@ class Tool:
             return {}
 
 
+def decode_example(flowgauge):
+    """The example program beside the measured binary that only reads and decodes."""
+    return os.path.join(os.path.dirname(flowgauge), "examples", "decode")
+
+
 def own_json(stdout, _stderr, _work_dir):
     return json.loads(stdout.strip().splitlines()[-1])
 
@@ -89,7 +94,7 @@ KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1073741824", "MALLOC_TOP_PAD_": "67108
 
 TOOLS = [
     Tool("libpcap loop", "read", lambda f, b, p, d: Command([f"{b}/pcap_loop", p]), "pcap_loop", own_json),
-    Tool("flowgauge decode", "read", lambda f, b, p, d: Command([f, "packets", "-r", p, "--count", "--json"]), "", own_json, ours=True),
+    Tool("flowgauge decode", "read", lambda f, b, p, d: Command([decode_example(f), p]), "", own_json, ours=True),
     Tool("tshark", "read", lambda f, b, p, d: Command(["tshark", "-n", "-r", p, *TSHARK_FIELDS], True), "tshark", slow=True),
     Tool("flowgauge flows", "flows", lambda f, b, p, d: Command([f, "flows", "-r", p, "--json"], True), "", ours=True),
     Tool("flowscope flows", "flows", lambda f, b, p, d: Command([f"{b}/flowscope-peer", "flows", p]), "flowscope-peer", own_json),
