@@ -93,13 +93,8 @@ fn compare_arkime(
     let Some(capture) = capture_of(case) else {
         return tally;
     };
-    // Arkime's own timeouts; it does not look at checksums.
-    let options = [
-        "--checksums",
-        "ignore",
-        "--idle-timeout",
-        "tcp=600,udp=30,other=30",
-    ];
+    // Arkime keeps sessions of these short captures open; it does not look at checksums.
+    let options = ["--checksums", "ignore", "--idle-timeout", "86400"];
     let mut flows = read_flows(&capture, &options);
     if let Some(change) = change {
         flows.iter_mut().for_each(change);
@@ -130,9 +125,12 @@ fn compare_arkime(
         let partners = pair(&sessions, &flows, |session, flow| {
             -(session.differences(flow).len() as i64)
         });
+        let same_sum = sessions.len() != flows.len()
+            && sum_of(&mut sessions.iter().map(|session| session.sides))
+                == sum_of(&mut flows.iter().map(|flow| flow.sides));
         for (session, partner) in sessions.iter().zip(partners) {
             let partner = partner.map(|index| &flows[index]);
-            session.compare(&name, partner, exceptions, &mut tally);
+            session.compare(&name, partner, same_sum, exceptions, &mut tally);
         }
     }
     tally
@@ -194,6 +192,7 @@ impl Session {
         &self,
         case: &str,
         partner: Option<&Flow>,
+        same_sum: bool,
         exceptions: &Exceptions,
         tally: &mut Tally,
     ) {
@@ -206,6 +205,10 @@ impl Session {
                 "fragments: Arkime counts the reassembled datagram, ours the frames",
                 1,
             );
+            return;
+        }
+        if let Some(reason) = self.excluded(partner) {
+            tally.exclude(reason, 1);
             return;
         }
         let differences = partner.map_or_else(
@@ -224,6 +227,9 @@ impl Session {
         }
         if differences.is_empty() {
             tally.equal += 1;
+        } else if same_sum {
+            let reason = "cut into sessions at other times; the packets and bytes add up";
+            *tally.explained.entry(reason.to_owned()).or_default() += 1;
         } else if let Some(reason) = exceptions.reason(case, &label) {
             *tally.explained.entry(reason.to_owned()).or_default() += 1;
         } else {
@@ -233,6 +239,21 @@ impl Session {
                 self.outer
             ));
         }
+    }
+
+    /// Why this session is not comparable.
+    fn excluded(&self, partner: Option<&Flow>) -> Option<&'static str> {
+        let ports = [self.source.1, self.destination.1];
+        if self.protocol == 17 && ports.iter().any(|port| matches!(port, 67 | 68 | 546 | 547)) {
+            return Some("DHCP: Arkime makes one session of a transaction, whatever its addresses");
+        }
+        if partner.is_none() && self.protocol == 51 {
+            return Some("AH: ours records what it protects");
+        }
+        if partner.is_none() && ports == [0, 0] && self.protocol == 17 {
+            return Some("a tunnel whose contents Arkime does not follow");
+        }
+        None
     }
 
     fn oriented(&self, flow: &Flow) -> [Side; 2] {
@@ -271,6 +292,13 @@ impl Session {
     }
 }
 
+/// Packets and bytes of all sides together.
+fn sum_of(sides: &mut dyn Iterator<Item = [Side; 2]>) -> [u64; 2] {
+    sides.flatten().fold([0, 0], |[packets, bytes], side| {
+        [packets + side.packets, bytes + side.bytes]
+    })
+}
+
 /// Arkime and nfstream keep one session for all messages of a protocol without ports.
 fn merged(flows: Vec<Flow>) -> Vec<Flow> {
     let mut flows = flows.into_iter();
@@ -278,19 +306,26 @@ fn merged(flows: Vec<Flow>) -> Vec<Flow> {
         return Vec::new();
     };
     for flow in flows {
-        let sides = if flow.source == first.source {
-            flow.sides
-        } else {
-            [flow.sides[1], flow.sides[0]]
-        };
-        for (sum, side) in first.sides.iter_mut().zip(sides) {
-            sum.packets += side.packets;
-            sum.bytes += side.bytes;
-            sum.payload_bytes += side.payload_bytes;
-        }
-        first.fragments += flow.fragments;
+        add(&mut first, &flow);
     }
     vec![first]
+}
+
+/// Adds the counters of a further record about the same conversation.
+fn add(to: &mut Flow, flow: &Flow) {
+    let same = (flow.source, flow.source_port) == (to.source, to.source_port)
+        || flow.source == to.source && flow.source != flow.destination;
+    let sides = if same {
+        flow.sides
+    } else {
+        [flow.sides[1], flow.sides[0]]
+    };
+    for (sum, side) in to.sides.iter_mut().zip(sides) {
+        sum.packets += side.packets;
+        sum.bytes += side.bytes;
+        sum.payload_bytes += side.payload_bytes;
+    }
+    to.fragments += flow.fragments;
 }
 
 fn has_ports(protocol: &str) -> bool {
@@ -386,11 +421,33 @@ fn compare_nfstream(
         "1800",
     ];
     // It keeps one flow for all messages of a protocol without ports.
-    let mut with_ports = Vec::new();
+    let mut with_ports: Vec<Flow> = Vec::new();
+    let mut last: BTreeMap<Conversation, usize> = BTreeMap::new();
     let mut without: BTreeMap<Conversation, Vec<Flow>> = BTreeMap::new();
-    for flow in read_flows(capture, &options) {
+    let mut flows = read_flows(capture, &options);
+    flows.sort_by(|a, b| a.start.total_cmp(&b.start));
+    let vlans = flows
+        .iter()
+        .any(|flow| flow.vlan.as_array().is_some_and(|vlans| !vlans.is_empty()));
+    let capwap = flows
+        .iter()
+        .any(|flow| matches!(flow.destination_port, 5246 | 5247));
+    for flow in flows {
         if has_ports(&protocol_number(&flow).to_string()) {
-            with_ports.push(flow);
+            // It does not end a flow with its connection: a port used again goes on in it.
+            let key = flow.conversation();
+            match last.get(&key).map(|&index| &mut with_ports[index]) {
+                Some(before)
+                    if flow.start - before.end < 120.0 && flow.end - before.start < 1800.0 =>
+                {
+                    before.end = before.end.max(flow.end);
+                    add(before, &flow);
+                }
+                _ => {
+                    last.insert(key, with_ports.len());
+                    with_ports.push(flow);
+                }
+            }
         } else {
             let key = conversation((flow.source, 0), (flow.destination, 0), &flow.protocol);
             without.entry(key).or_default().push(flow);
@@ -422,6 +479,13 @@ fn compare_nfstream(
                 "a capture with fragments: nfstream does not follow them to their flow",
                 1,
             );
+        } else if vlans {
+            tally.exclude(
+                "a capture with VLANs: nfstream keeps each VLAN's flows apart",
+                1,
+            );
+        } else if capwap {
+            tally.exclude("a capture with CAPWAP: nfstream looks into the tunnel", 1);
         } else if let Some(reason) = exceptions.reason(&name, &label) {
             *tally.explained.entry(reason.to_owned()).or_default() += 1;
         } else {

@@ -13,6 +13,9 @@ pub(crate) struct Flow {
     pub destination_port: u64,
     pub protocol: String,
     pub sides: [Side; 2],
+    /// Seconds since 1970.
+    pub start: f64,
+    pub end: f64,
     pub duration: f64,
     pub fragments: u64,
     pub state: String,
@@ -54,6 +57,8 @@ impl Flow {
                 other => other.to_string(),
             },
             sides: [side("src"), side("dst")],
+            start: seconds(&text(line, "start")),
+            end: seconds(&text(line, "end")),
             duration: line["duration"].as_f64().unwrap_or(0.0),
             fragments: line["fragments"].as_u64().unwrap_or(0),
             state: text(line, "state"),
@@ -100,4 +105,41 @@ fn address(line: &Value, name: &str) -> IpAddr {
         .as_str()
         .and_then(|text| text.parse().ok())
         .unwrap_or_else(|| panic!("no address {name} in {line}"))
+}
+
+/// Seconds since 1970 of an RFC 3339 time in UTC.
+pub(crate) fn seconds(time: &str) -> f64 {
+    let number = |range: std::ops::Range<usize>| {
+        time.get(range)
+            .and_then(|part| part.parse::<i64>().ok())
+            .unwrap_or(0)
+    };
+    let (year, month, day) = (number(0..4), number(5..7), number(8..10));
+    // Days of the civil calendar, March as the first month.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
+        + (153 * month + 2) / 5
+        + day
+        - 1
+        - 719_468;
+    let whole = days * 86_400 + number(11..13) * 3600 + number(14..16) * 60 + number(17..19);
+    let fraction = time.get(19..).map_or("", |rest| rest.trim_end_matches('Z'));
+    whole as f64 + format!("0{fraction}").parse::<f64>().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_times() {
+        assert_eq!(seconds("1970-01-01T00:00:01.500000000Z"), 1.5);
+        assert_eq!(seconds("2013-03-07T21:42:06.000000000Z"), 1_362_692_526.0);
+        assert_eq!(seconds("2000-02-29T00:00:00Z"), 951_782_400.0);
+    }
 }
