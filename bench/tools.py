@@ -66,17 +66,6 @@ def own_json(stdout, _stderr, _work_dir):
     return json.loads(stdout.strip().splitlines()[-1])
 
 
-def flowgauge_totals(stdout, _stderr, _work_dir):
-    """Totals of `flowgauge streams --count --json`; TCP only where it tells them apart."""
-    totals = json.loads(stdout.strip().splitlines()[-1])
-    if isinstance(totals.get("tcp"), dict):
-        return totals["tcp"]
-    for name in ("tcp_bytes", "bytes", "stream_bytes", "delivered_bytes"):
-        if isinstance(totals.get(name), int):
-            return {"bytes": totals[name]}
-    return {}
-
-
 def tcpflow_bytes(_stdout, _stderr, work_dir):
     names = re.compile(r"^[0-9a-f.:]+-[0-9a-f.:]+(--\d+)?(c\d+)?$")
     total = 0
@@ -109,9 +98,9 @@ TOOLS = [
     Tool("argus", "flows", lambda f, b, p, d: Command(["argus", "-X", "-r", p, "-w", f"{d}/argus.out"], True), "argus"),
     Tool("nfpcapd", "flows", lambda f, b, p, d: Command(["nfpcapd", "-r", p, "-w", d], True), "nfpcapd"),
     Tool("tshark conversations", "flows", lambda f, b, p, d: Command(["tshark", "-n", "-q", "-r", p, "-z", "conv,tcp", "-z", "conv,udp"], True), "tshark", slow=True),
-    Tool("flowgauge streams", "streams", lambda f, b, p, d: Command([f, "streams", "-r", p, "--count", "--json"]), "", flowgauge_totals, ours=True),
+    Tool("flowgauge streams", "streams", lambda f, b, p, d: Command([f, "streams", "-r", p, "--count", "--json"]), "", own_json, ours=True),
     Tool("flowgauge streams, checksums ignored", "streams",
-         lambda f, b, p, d: Command([f, "streams", "-r", p, "--count", "--json", "--checksums", "ignore"]), "", flowgauge_totals, ours=True),
+         lambda f, b, p, d: Command([f, "streams", "-r", p, "--count", "--json", "--checksums", "ignore"]), "", own_json, ours=True),
     Tool("libnids", "streams", lambda f, b, p, d: Command([f"{b}/nids_count", p]), "nids_count", own_json, environment=KEEP_MEMORY),
     Tool("libnids, checksums ignored", "streams", lambda f, b, p, d: Command([f"{b}/nids_count", p, "nochecksum"]), "nids_count", own_json, environment=KEEP_MEMORY),
     Tool("flowscope streams", "streams", lambda f, b, p, d: Command([f"{b}/flowscope-peer", "streams", p]), "flowscope-peer", own_json),
