@@ -93,8 +93,13 @@ fn compare_arkime(
     let Some(capture) = capture_of(case) else {
         return tally;
     };
-    // Arkime keeps sessions of these short captures open; it does not look at checksums.
-    let options = ["--checksums", "ignore", "--idle-timeout", "86400"];
+    // Arkime's timeouts as they show in these records; it does not look at checksums.
+    let options = [
+        "--checksums",
+        "ignore",
+        "--idle-timeout",
+        "tcp=86400,udp=62,other=86400",
+    ];
     let mut flows = read_flows(&capture, &options);
     if let Some(change) = change {
         flows.iter_mut().for_each(change);
@@ -218,8 +223,20 @@ impl Session {
         if let Some(flow) = partner {
             if let Some(id) = &self.community_id {
                 tally.field("community_id", *id == flow.community_id);
+                if *id != flow.community_id {
+                    show(&format!(
+                        "community_id {case} {label} {id} is {}",
+                        flow.community_id
+                    ));
+                }
             }
             let payload = self.oriented(flow).map(|side| side.payload_bytes);
+            if payload != self.sides.map(|side| side.payload_bytes) {
+                show(&format!(
+                    "payload {case} {label} {:?} is {payload:?}",
+                    self.sides.map(|side| side.payload_bytes)
+                ));
+            }
             tally.field(
                 "payload bytes",
                 payload == self.sides.map(|side| side.payload_bytes),
@@ -229,6 +246,7 @@ impl Session {
             tally.equal += 1;
         } else if same_sum {
             let reason = "cut into sessions at other times; the packets and bytes add up";
+            show(&format!("cut {case} {label} {}", differences.join(", ")));
             *tally.explained.entry(reason.to_owned()).or_default() += 1;
         } else if let Some(reason) = exceptions.reason(case, &label) {
             *tally.explained.entry(reason.to_owned()).or_default() += 1;
@@ -246,6 +264,9 @@ impl Session {
         let ports = [self.source.1, self.destination.1];
         if self.protocol == 17 && ports.iter().any(|port| matches!(port, 67 | 68 | 546 | 547)) {
             return Some("DHCP: Arkime makes one session of a transaction, whatever its addresses");
+        }
+        if matches!(self.protocol, 2 | 89 | 103) && self.destination.0.is_multicast() {
+            return Some("routing to a group: Arkime makes one session of all senders");
         }
         if partner.is_none() && self.protocol == 51 {
             return Some("AH: ours records what it protects");
@@ -289,6 +310,13 @@ impl Session {
             }
         }
         found
+    }
+}
+
+/// Prints what does not decide, where it is asked for.
+fn show(text: &str) {
+    if std::env::var_os("FLOWGAUGE_SHOW_FIELDS").is_some() {
+        support::say(&format!("{text}\n"));
     }
 }
 

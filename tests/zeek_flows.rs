@@ -236,10 +236,34 @@ fn record_reason(
     if is_parent || is_outer(row, flows) {
         return Some("the connection is a tunnel: ours records the flows within it");
     }
+    if is_in_unknown_tunnel(case, row) {
+        return Some("within a tunnel that Zeek finds by content, on ports ours does not look at");
+    }
     if partner.is_some_and(|flow| flow.fragments > 0) {
         return Some("fragments: Zeek counts the reassembled datagram, ours the frames");
     }
     None
+}
+
+/// Whether a tunnel around the row runs over UDP ports that are not assigned to tunnels.
+fn is_in_unknown_tunnel(case: &Case, row: &Row) -> bool {
+    let Some(parents) = row.get("tunnel_parents") else {
+        return false;
+    };
+    let assigned = |port: Option<&String>| {
+        port.is_some_and(|port| {
+            ["4789", "8472", "4790", "6081", "2152", "3544", "5072"].contains(&port.as_str())
+        })
+    };
+    case.log.rows.iter().any(|outer| {
+        let is_parent = outer
+            .get("uid")
+            .is_some_and(|uid| parents.split(',').any(|parent| parent == uid));
+        is_parent
+            && outer.get("proto").is_some_and(|protocol| protocol == "udp")
+            && !assigned(outer.get("id.orig_p"))
+            && !assigned(outer.get("id.resp_p"))
+    })
 }
 
 /// Whether one of our flows came through a tunnel between the row's addresses.
@@ -380,7 +404,17 @@ fn sum_of_flows(flows: &[&Flow]) -> [u64; 2] {
 
 /// The deciding differences.
 fn counter_differences(row: &Row, flow: &Flow) -> Vec<String> {
-    let [source, destination] = oriented(row, flow);
+    let sides = oriented(row, flow);
+    let found = differences(row, sides);
+    if row.contains_key("id.orig_h") || found.is_empty() {
+        return found;
+    }
+    // A log without addresses does not say which side ours is: either may fit.
+    let reversed = differences(row, [sides[1], sides[0]]);
+    if reversed.is_empty() { reversed } else { found }
+}
+
+fn differences(row: &Row, [source, destination]: [Side; 2]) -> Vec<String> {
     let ours = [
         source.packets,
         source.ip_bytes,
