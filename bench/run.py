@@ -70,7 +70,7 @@ def arguments():
     parser.add_argument("--flowgauge", help="the binary to measure (default: built here, release)")
     parser.add_argument("--no-setup", dest="setup", action="store_false", help="peers are built already")
     parser.add_argument("--time-limit", type=float, default=120, help="seconds of wall time for one process")
-    parser.add_argument("--write", help="write the tables here as well, e.g. docs/benchmarks.md")
+    parser.add_argument("--write", default=os.path.join(ROOT, "docs", "benchmarks.md"), help="where the tables go (docs/benchmarks.md; empty: only printed)")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args()
     options.traces = options.traces.split(",")
