@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| flowgauge_wire::fuzz_decode(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| flowgauge_wire::decode::fuzz_decode(data));

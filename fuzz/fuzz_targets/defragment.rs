@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| flowgauge_reassembly::fuzz_defragment(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| flowgauge_reassembly::fuzz::fuzz_defragment(data));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| flowgauge_capture::fuzz_file(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| { flowgauge_capture::file::fuzz_file(data); });

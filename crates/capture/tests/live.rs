@@ -237,8 +237,9 @@ fn fanout_keeps_flows_and_fragments_together() {
 #[test]
 fn loopback_is_seen_once() {
     let Some(lab) = Lab::new(1500) else { return };
-    for name in ["lo", "any"] {
-        let mut source = lab.run(|| LiveSource::open(&LiveConfig::new(name)).unwrap());
+    for (name, members) in [("lo", 1), ("any", 1), ("lo", 3), ("any", 2)] {
+        let mut sources =
+            lab.run(|| LiveSource::open_group(&LiveConfig::new(name), members).unwrap());
         lab.run(|| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             let target = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -247,14 +248,19 @@ fn loopback_is_seen_once() {
                 assert_eq!(sent.unwrap(), 100);
             }
         });
-        let got = collect_all(&mut source);
-        assert_eq!(got.len(), 50, "{name}");
+        let mut got = Vec::new();
+        for source in &mut sources {
+            got.extend(collect_all(source));
+            assert!(source.ledger().is_balanced());
+            for interface in source.interfaces() {
+                assert_eq!(interface.name.as_deref(), Some("lo"));
+            }
+        }
+        assert_eq!(got.len(), 50, "{name}, {members} sockets");
         assert!(
             got.iter()
                 .all(|packet| packet.descriptor.link == LinkType::ETHERNET)
         );
-        assert_eq!(source.interfaces()[0].name.as_deref(), Some("lo"));
-        assert!(source.ledger().is_balanced());
     }
 }
 

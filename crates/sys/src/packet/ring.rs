@@ -238,10 +238,17 @@ impl RingSocket {
     pub fn join_fanout(&self, group: Option<u16>, program: &[Instruction]) -> io::Result<u16> {
         const CLASSIC_BPF: u32 = 6;
         const UNIQUE_ID: u32 = 0x2000;
+        const IGNORE_OUTGOING: u32 = 0x4000;
 
+        // The group receives in its members' place and does not look at their own setting.
+        let [ignored] = raw::get(&self.socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING)?;
+        let mut kind = CLASSIC_BPF;
+        if ignored != 0 {
+            kind |= IGNORE_OUTGOING;
+        }
         let option = match group {
-            Some(group) => u32::from(group) | CLASSIC_BPF << 16,
-            None => (CLASSIC_BPF | UNIQUE_ID) << 16,
+            Some(group) => u32::from(group) | kind << 16,
+            None => (kind | UNIQUE_ID) << 16,
         };
         raw::set(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &option)?;
         if let Some(group) = group {
