@@ -10,18 +10,14 @@
 //!
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
-use flowgauge_wire::{DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags, Tunnel};
+use flowgauge_wire::{DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
 
+use crate::extra::{Extra, NO_EXTRA};
 use crate::history::{CAPACITY, History};
+use crate::index::tag_of;
 use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
 use crate::tcp::{self, TcpState};
 use crate::wheel::Link;
-
-/// No [`Extra`].
-pub(crate) const NO_EXTRA: u32 = u32::MAX;
-
-/// Holes remembered per side.
-pub(crate) const HOLES: usize = 4;
 
 /// A flow.
 #[derive(Clone, Copy, Debug)]
@@ -94,30 +90,6 @@ pub(crate) const CHECKSUMS: usize = 0;
 pub(crate) const ZERO_WINDOWS: usize = 1;
 pub(crate) const GAPS: usize = 2;
 
-/// What few flows have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extra {
-    /// Per side, ranges of sequence space below the highest that were not seen, in order; empty
-    /// ranges are unused.
-    pub(crate) holes: [[(u32, u32); HOLES]; 2],
-    pub(crate) tunnel: Option<Tunnel>,
-    pub(crate) fragments: u64,
-    /// Upper halves of the packet counters.
-    pub(crate) packets_high: [u32; 2],
-    /// Next free one, while this is free.
-    pub(crate) next_free: u32,
-}
-
-impl Extra {
-    pub(crate) const EMPTY: Extra = Extra {
-        holes: [[(0, 0); HOLES]; 2],
-        tunnel: None,
-        fragments: 0,
-        packets_high: [0; 2],
-        next_free: NO_EXTRA,
-    };
-}
-
 /// Bits of [`Hot::flags`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowFlags(pub(crate) u16);
@@ -165,7 +137,14 @@ impl FlowFlags {
 }
 
 impl Flow {
-    pub(crate) fn new(key: FlowKey, tag: u32, start: Nanos, tick: u32) -> Flow {
+    /// A flow without packets, initiated by side `initiator`; `flipped` where that is not the
+    /// sender of its first packet.
+    #[inline(always)]
+    pub(crate) fn new(packet: &Decoded, tick: u32, initiator: usize, flipped: bool) -> Flow {
+        let mut history = History::EMPTY;
+        if flipped {
+            history.push_flipped();
+        }
         let side = Side {
             bytes: 0,
             ip_bytes: 0,
@@ -181,19 +160,25 @@ impl Flow {
         };
         Flow {
             hot: Hot {
-                key,
+                key: packet.key,
                 last_tick: tick,
                 next_seq: [0; 2],
                 seen: [0; 2],
                 tcp_flags: [TcpFlags(0); 2],
                 tcp: TcpState::default(),
-                flags: FlowFlags(FlowFlags::LIVE),
+                flags: FlowFlags(FlowFlags::LIVE | initiator as u16),
             },
-            sides: [Side { spare: tag, ..side }, side],
+            sides: [
+                Side {
+                    spare: tag_of(packet.hash),
+                    ..side
+                },
+                side,
+            ],
             cold: Cold {
                 link: Link::NONE,
-                start,
-                history: History::EMPTY,
+                start: packet.time,
+                history,
                 handshake: Nanos::ZERO,
                 extra: NO_EXTRA,
                 control_seq: [0; 2],
@@ -243,13 +228,22 @@ impl Flow {
             return false;
         }
         self.hot.last_tick = tick;
+        self.count(packet, side);
+        true
+    }
+
+    /// Adds a packet to the counters. Returns whether the low half of the packet counter
+    /// overflowed.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, packet: &Decoded, side: usize) -> bool {
         let counters = &mut self.sides[side];
-        counters.packets += u32::from(packet.frames);
+        let (packets, overflow) = counters.packets.overflowing_add(u32::from(packet.frames));
+        counters.packets = packets;
         counters.bytes += u64::from(packet.wire_len);
         counters.ip_bytes += u64::from(packet.ip_len);
         counters.payload_bytes += u64::from(packet.payload_len);
         counters.last = counters.last.max(packet.time);
-        true
+        overflow
     }
 
     /// 0 or 1: the side that initiated.
@@ -278,6 +272,12 @@ impl Flow {
             (false, true) => high.first,
             (false, false) => self.cold.start,
         }
+    }
+
+    /// Whether a packet of this `time` would make the record longer than the active timeout.
+    pub(crate) fn is_cut_by(&self, time: Nanos, active: Nanos) -> bool {
+        let empty = self.sides.iter().all(|side| side.packets == 0);
+        !empty && time - self.record_start() > active
     }
 
     /// Begins a further record of the same connection.

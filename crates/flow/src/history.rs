@@ -25,19 +25,26 @@ const FLIPPED: u8 = 1;
 /// By number; 0 ends a history.
 const LETTERS: &[u8; 32] = b"\0^SsHhAaDdFfRrCcGgTtWwIiQq\0\0\0\0\0\0";
 
-/// Letters per word: twelve of five bits each.
+/// Bits per letter.
+const BITS: u32 = 5;
+
+/// Letters per word.
 const PER_WORD: usize = 12;
+
+/// A word that is at least this large is full: no letter has number 0.
+const FULL: u64 = 1 << (BITS as usize * (PER_WORD - 1));
 
 /// The most letters kept; later ones are dropped.
 pub(crate) const CAPACITY: usize = 2 * PER_WORD;
 
-/// A history.
+/// A history: the first word's letters, then the second's, the newest of a word in its low bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History([u64; 2]);
 
 impl History {
     pub(crate) const EMPTY: History = History([0; 2]);
 
+    #[inline(always)]
     pub(crate) fn push(&mut self, letter: Letter, from_initiator: bool) {
         self.push_number(letter as u8 + u8::from(!from_initiator));
     }
@@ -46,13 +53,12 @@ impl History {
         self.push_number(FLIPPED);
     }
 
+    #[inline(always)]
     fn push_number(&mut self, number: u8) {
-        for word in &mut self.0 {
-            let used = (u64::BITS - word.leading_zeros()).div_ceil(5);
-            if (used as usize) < PER_WORD {
-                *word |= u64::from(number) << (5 * used);
-                return;
-            }
+        let [first, second] = &mut self.0;
+        let word = if *first < FULL { first } else { second };
+        if *word < FULL {
+            *word = *word << BITS | u64::from(number);
         }
     }
 
@@ -67,11 +73,12 @@ impl History {
     }
 
     pub(crate) fn letters(&self) -> impl Iterator<Item = u8> {
-        let words = self.0;
-        (0..CAPACITY)
-            .map(move |i| (words[i / PER_WORD] >> (5 * (i % PER_WORD))) as usize & 31)
-            .take_while(|&number| number != 0)
-            .map(|number| LETTERS[number])
+        self.0.into_iter().flat_map(|word| {
+            let used = (u64::BITS - word.leading_zeros()).div_ceil(BITS);
+            (0..used)
+                .rev()
+                .map(move |at| LETTERS[(word >> (BITS * at)) as usize & 31])
+        })
     }
 
     /// Whether the initiator sent a SYN and then a RST with nothing of its own between that shows

@@ -1,6 +1,6 @@
 //! What is missing in a direction's sequence space.
 
-use crate::flow::HOLES;
+use crate::extra::HOLES;
 
 /// `a - b` in sequence space.
 #[inline(always)]

@@ -9,6 +9,7 @@ pub mod record;
 pub mod tracker;
 
 mod clock;
+mod extra;
 mod flow;
 mod history;
 mod holes;

@@ -18,7 +18,8 @@
 
 use flowgauge_wire::{Decoded, TcpFlags};
 
-use crate::flow::{Extra, Flow, FlowFlags, GAPS, HOLES, ZERO_WINDOWS};
+use crate::extra::{Extra, HOLES};
+use crate::flow::{Flow, FlowFlags, GAPS, ZERO_WINDOWS};
 use crate::history::Letter;
 use crate::holes::{delta, fill_holes, remember_hole};
 use crate::packet_flow::PacketFlowFlags;
@@ -32,6 +33,9 @@ const FAR: i32 = 1 << 20;
 
 /// Holes this far below the last acknowledgement are forgotten.
 const FORGET: i32 = 1 << 16;
+
+/// The flags that begin or end something.
+const CONTROL: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::SYN.0 | TcpFlags::RST.0);
 
 /// Bits of `Hot::seen`: letters that a side adds to the history at most once, or looks at first.
 pub(crate) mod seen {
@@ -58,6 +62,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
+    #[inline(always)]
     const fn from_bits(bits: u16) -> Endpoint {
         match bits & 7 {
             1 => Endpoint::SynSent,
@@ -84,10 +89,12 @@ impl TcpState {
         Endpoint::from_bits(self.0 >> (6 * side))
     }
 
+    #[inline(always)]
     const fn before(self, side: usize) -> Endpoint {
         Endpoint::from_bits(self.0 >> (6 * side + 3))
     }
 
+    #[inline(always)]
     fn set(&mut self, side: usize, state: Endpoint) {
         let current = self.of(side);
         if current != state {
@@ -103,6 +110,7 @@ impl TcpState {
     }
 
     /// Established, or closed from there.
+    #[inline(always)]
     fn is_clean(self, side: usize) -> bool {
         match self.of(side) {
             Endpoint::Established => true,
@@ -112,6 +120,7 @@ impl TcpState {
     }
 
     /// Whether nothing more is expected: both sides closed, or one was reset.
+    #[inline(always)]
     pub(crate) fn is_over(self) -> bool {
         let over = |side| matches!(self.of(side), Endpoint::Closed | Endpoint::Reset);
         over(0) && over(1) || self.of(0) == Endpoint::Reset || self.of(1) == Endpoint::Reset
@@ -127,7 +136,6 @@ pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
         | FlowFlags::CUT[0]
         | FlowFlags::CUT[1]
         | FlowFlags::SYN_TIME;
-    const CONTROL: TcpFlags = TcpFlags(1 | 2 | 4);
     let hot = &mut flow.hot;
     let letter = if packet.payload_len != 0 {
         seen::DATA
@@ -205,18 +213,40 @@ struct Segment {
 
 /// Updates the flow's TCP state by a segment. The caller provides `extra` where [`needs_extra`]
 /// asks for it, or where the flow has one.
+///
+/// The steps are written once and compiled for each usual combination of control flags, so that
+/// what cannot happen to a segment costs it nothing.
 pub(crate) fn segment(
     flow: &mut Flow,
     extra: Option<&mut Extra>,
     packet: &Decoded,
-    side: usize,
     result: &mut PacketFlowFlags,
 ) {
-    let flags = packet.tcp_flags;
+    const NONE: u8 = 0;
+    const FIN: u8 = TcpFlags::FIN.0;
+    const SYN: u8 = TcpFlags::SYN.0;
+    match packet.tcp_flags.0 & CONTROL.0 {
+        NONE => steps(flow, extra, packet, result, TcpFlags(NONE)),
+        FIN => steps(flow, extra, packet, result, TcpFlags(FIN)),
+        SYN => steps(flow, extra, packet, result, TcpFlags(SYN)),
+        control => steps(flow, extra, packet, result, TcpFlags(control)),
+    }
+}
+
+/// What a segment with these `control` flags does.
+#[inline(always)]
+fn steps(
+    flow: &mut Flow,
+    mut extra: Option<&mut Extra>,
+    packet: &Decoded,
+    result: &mut PacketFlowFlags,
+    control: TcpFlags,
+) {
+    let side = packet.direction.index();
     let (syn, fin, rst) = (
-        flags.contains(TcpFlags::SYN),
-        flags.contains(TcpFlags::FIN),
-        flags.contains(TcpFlags::RST),
+        control.contains(TcpFlags::SYN),
+        control.contains(TcpFlags::FIN),
+        control.contains(TcpFlags::RST),
     );
     // The payload of a RST is a message to people, not part of the stream.
     let stream_len = if rst { 0 } else { packet.payload_len };
@@ -226,7 +256,7 @@ pub(crate) fn segment(
         syn,
         fin,
         rst,
-        ack: flags.contains(TcpFlags::ACK),
+        ack: packet.tcp_flags.contains(TcpFlags::ACK),
         seq: packet.seq,
         end: packet
             .seq
@@ -248,7 +278,6 @@ pub(crate) fn segment(
     if fin {
         flow.hot.flags.set(FlowFlags::FIN[side]);
     }
-    let mut extra = extra;
     if segment.ack
         && !rst
         && let Some(extra) = extra.as_deref_mut()
@@ -261,7 +290,9 @@ pub(crate) fn segment(
     if let Some((old, new)) = previous_ack {
         gaps(flow, &segment, old, new);
     }
-    close(flow, &segment, *result, was_over, result);
+    if fin || rst {
+        close(flow, &segment, was_over, result);
+    }
 }
 
 /// Whether this segment will have to remember a hole.
@@ -276,6 +307,7 @@ pub(crate) fn needs_extra(flow: &Flow, packet: &Decoded, side: usize) -> bool {
 }
 
 /// Sets the sequence numbers of a side that sends for the first time, or again with a SYN.
+#[inline(always)]
 fn begin_side(flow: &mut Flow, segment: &Segment) {
     let side = segment.side;
     let state = flow.hot.tcp.of(side);
@@ -314,6 +346,7 @@ fn begin_side(flow: &mut Flow, segment: &Segment) {
     }
 }
 
+#[inline(always)]
 fn add_history(flow: &mut Flow, segment: &Segment) {
     let Segment {
         side,
@@ -388,6 +421,7 @@ pub(crate) fn is_power_of_ten(count: u32) -> bool {
 }
 
 /// Counts something rare, and adds its letter at 1, 10, 100, ... of them.
+#[inline(never)]
 pub(crate) fn count_rare(flow: &mut Flow, row: usize, side: usize, letter: Letter) {
     let from_initiator = side == flow.initiator();
     let count = &mut flow.cold.rare[row][side];
@@ -400,6 +434,7 @@ pub(crate) fn count_rare(flow: &mut Flow, row: usize, side: usize, letter: Lette
     }
 }
 
+#[inline(always)]
 fn zero_window(flow: &mut Flow, segment: &Segment, window: u16) {
     let side = segment.side;
     if window == 0
@@ -411,6 +446,7 @@ fn zero_window(flow: &mut Flow, segment: &Segment, window: u16) {
     }
 }
 
+#[inline(always)]
 fn handshake(flow: &mut Flow, segment: &Segment, packet: &Decoded) {
     if !segment.from_initiator || flow.hot.flags.has(FlowFlags::RTT) {
         return;
@@ -434,6 +470,7 @@ fn handshake(flow: &mut Flow, segment: &Segment, packet: &Decoded) {
 }
 
 /// Takes the acknowledgement number; returns the one before and the new one where it advanced.
+#[inline(always)]
 fn take_ack(flow: &mut Flow, segment: &Segment, ack: u32) -> Option<(u32, u32)> {
     let side = segment.side;
     let peer = 1 - side;
@@ -459,6 +496,7 @@ fn take_ack(flow: &mut Flow, segment: &Segment, ack: u32) -> Option<(u32, u32)> 
 }
 
 /// Moves the highest sequence number on, or finds out why it does not move.
+#[inline(always)]
 fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packet: &Decoded) {
     let side = segment.side;
     let next = flow.hot.next_seq[side];
@@ -497,6 +535,7 @@ fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packe
 }
 
 /// A segment with payload that ends at or below the highest sequence number.
+#[inline(never)]
 fn repeated(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment) {
     let side = segment.side;
     let start = flow.sides[side].start_seq.wrapping_add(1);
@@ -551,6 +590,7 @@ fn forget_holes(flow: &mut Flow, extra: &mut Extra, side: usize) {
 
 /// After the state machine has seen the segment: does its acknowledgement, which went from `old`
 /// to `new`, cover bytes of the other side that were never captured?
+#[inline(always)]
 fn gaps(flow: &mut Flow, segment: &Segment, old: u32, new: u32) {
     let peer = 1 - segment.side;
     if !flow.hot.tcp.is_clean(0) || !flow.hot.tcp.is_clean(1) {
@@ -569,6 +609,7 @@ fn gaps(flow: &mut Flow, segment: &Segment, old: u32, new: u32) {
 }
 
 /// Counts the holes of the other side that an acknowledgement from `old` to `new` covers.
+#[inline(never)]
 fn acknowledged_holes(flow: &mut Flow, extra: &mut Extra, side: usize, ack: u32) {
     let peer = 1 - side;
     let old = flow.sides[side].acked;
@@ -586,6 +627,7 @@ fn acknowledged_holes(flow: &mut Flow, extra: &mut Extra, side: usize, ack: u32)
 }
 
 /// The state machine.
+#[inline(always)]
 fn step(flow: &mut Flow, segment: &Segment) {
     match flow.hot.tcp.of(segment.side) {
         Endpoint::Inactive => from_inactive(flow, segment),
@@ -608,6 +650,7 @@ fn step(flow: &mut Flow, segment: &Segment) {
     }
 }
 
+#[inline(always)]
 fn from_inactive(flow: &mut Flow, segment: &Segment) {
     let side = segment.side;
     let peer = 1 - side;
@@ -658,6 +701,7 @@ fn from_inactive(flow: &mut Flow, segment: &Segment) {
     }
 }
 
+#[inline(always)]
 fn from_established(flow: &mut Flow, segment: &Segment) {
     let side = segment.side;
     let peer = 1 - side;
@@ -703,23 +747,22 @@ fn is_plausible_rst(flow: &Flow, segment: &Segment, ack: u32) -> bool {
 }
 
 /// Decides whether the connection is over with this segment.
+#[inline(always)]
 fn close(
     flow: &mut Flow,
     segment: &Segment,
-    facts: PacketFlowFlags,
     was_over: bool,
     result: &mut PacketFlowFlags,
 ) {
-    if !(segment.fin || segment.rst) || flow.hot.flags.has(FlowFlags::CLOSED) {
+    if flow.hot.flags.has(FlowFlags::CLOSED) {
         return;
     }
     let tcp = flow.hot.tcp;
     let reset = segment.rst
-        && facts.contains(PacketFlowFlags::RST_VALID)
+        && result.contains(PacketFlowFlags::RST_VALID)
         && tcp.of(segment.side) == Endpoint::Reset;
-    let both = [0, 1]
-        .iter()
-        .all(|&side| matches!(tcp.of(side), Endpoint::Closed | Endpoint::Reset));
+    let over = |side| matches!(tcp.of(side), Endpoint::Closed | Endpoint::Reset);
+    let both = over(0) && over(1);
     // A FIN where only one direction can be seen: nobody else will close it.
     let alone = segment.fin && tcp.of(1 - segment.side) == Endpoint::Inactive;
     if reset || both || alone {

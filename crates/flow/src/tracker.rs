@@ -29,7 +29,8 @@ use flowgauge_wire::{BATCH_SIZE, DecodeFlags, Decoded, Nanos, TcpFlags, Tunnel};
 
 use crate::clock::CaptureClock;
 use crate::config::FlowConfig;
-use crate::flow::{CHECKSUMS, Extra, Flow, FlowFlags, NO_EXTRA, UDP};
+use crate::extra::{Extras, NO_EXTRA};
+use crate::flow::{CHECKSUMS, Flow, FlowFlags, UDP};
 use crate::history::Letter;
 use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
@@ -84,12 +85,13 @@ pub struct FlowTracker {
     config: FlowConfig,
     index: Index,
     flows: Slab<Flow>,
-    extras: Slab<Extra>,
+    extras: Extras,
     wheels: [Wheel; CLASSES],
     timeouts: [Nanos; CLASSES],
     clock: CaptureClock,
-    /// A number of ticks of silence that no timeout is shorter than; 0 where every packet has to be
-    /// looked at closely (the active timeout).
+    /// A number of ticks of silence that no timeout is shorter than.
+    shortest: u32,
+    /// The same; 0 where every packet has to be looked at closely (the active timeout).
     quiet: u32,
     /// The clock's tick up to which timeouts have been dealt with.
     tick: u32,
@@ -99,7 +101,6 @@ pub struct FlowTracker {
     /// Records cut by the active timeout.
     cuts: Vec<(FlowId, Flow)>,
     free_flow: u32,
-    free_extra: u32,
     finished: bool,
     statistics: FlowStatistics,
 }
@@ -120,6 +121,8 @@ impl FlowTracker {
             config.other_idle,
             config.linger,
         ];
+        let shortest = timeouts.iter().map(|timeout| timeout.0 >> TICK_SHIFT).min();
+        let shortest = shortest.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
         FlowTracker {
             config: FlowConfig {
                 max_flows: config.max_flows.clamp(1, 1 << 30),
@@ -127,17 +130,17 @@ impl FlowTracker {
             },
             index: Index::new(),
             flows: Slab::new(),
-            extras: Slab::new(),
+            extras: Extras::new(),
             wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
             timeouts,
-            quiet: quiet_ticks(&config, &timeouts),
+            shortest,
+            quiet: if config.active.is_none() { shortest } else { 0 },
             clock: CaptureClock::default(),
             tick: 0,
             ended_first: NONE,
             ended_last: NONE,
             cuts: Vec::new(),
             free_flow: NONE,
-            free_extra: NONE,
             finished: false,
             statistics: FlowStatistics::default(),
         }
@@ -261,9 +264,8 @@ impl FlowTracker {
             previous: NONE,
         };
         self.free_flow = id;
-        if let Some(free) = self.extras.get_mut(extra) {
-            free.next_free = self.free_extra;
-            self.free_extra = extra;
+        if extra != NO_EXTRA {
+            self.extras.free(extra);
         }
     }
 
@@ -344,13 +346,30 @@ impl FlowTracker {
             id = self.create(packet, side, tunnels);
             flags.insert(PacketFlowFlags::NEW);
         }
-        self.flows.at(id).hot.last_tick = self.tick;
-        let counted = self.analyse(packet, id, side, damaged, &mut flags);
-        if side == self.flows.at(id).initiator() {
+        let flow = self.flows.at(id);
+        flow.hot.last_tick = self.tick;
+        let was_closed = flow.hot.flags.has(FlowFlags::CLOSED);
+        let counted = analyse(flow, &mut self.extras, packet, damaged, &mut flags);
+        if side == flow.initiator() {
             flags.insert(PacketFlowFlags::FROM_INITIATOR);
         }
         if counted {
-            self.count(packet, id, side);
+            if let Some(active) = self.config.active
+                && flow.is_cut_by(packet.time, active)
+            {
+                self.cuts.push((FlowId(id), *flow));
+                flow.cut();
+            }
+            if flow.sides[side].packets == 0 {
+                flow.sides[side].first = packet.time;
+            }
+            if flow.count(packet, side) {
+                self.extras.of(flow).packets_high[side] += 1;
+            }
+        }
+        if !was_closed && flow.hot.flags.has(FlowFlags::CLOSED) {
+            self.wheels[Class::Tcp as usize].remove(&mut self.flows, id);
+            self.wheels[Class::Closed as usize].insert(&mut self.flows, id, self.tick);
         }
         PacketFlow {
             id: FlowId(id),
@@ -374,10 +393,9 @@ impl FlowTracker {
         let now = self.clock.now();
         let tick = self.tick;
         let flow = self.flows.at(id);
-        let class = Class::of(flow);
-        let timeout = self.timeouts[class as usize];
-        let idle_ticks = u64::from(tick.wrapping_sub(flow.hot.last_tick));
-        if idle_ticks >= timeout.0 >> TICK_SHIFT {
+        let idle_ticks = tick.wrapping_sub(flow.hot.last_tick);
+        if idle_ticks >= self.shortest {
+            let timeout = self.timeouts[Class::of(flow) as usize];
             let seen = flow
                 .last()
                 .max(Nanos(u64::from(flow.hot.last_tick) << TICK_SHIFT));
@@ -402,29 +420,25 @@ impl FlowTracker {
             self.evict();
         }
         let tag = tag_of(packet.hash);
-        let mut flow = Flow::new(packet.key, tag, packet.time, self.tick);
-        let flip = sender_is_server(packet);
-        if (side == 1) != flip {
-            flow.hot.flags.set(FlowFlags::INITIATOR_HIGH);
-        }
-        if flip {
-            flow.cold.history.push_flipped();
-        }
+        let flipped = sender_is_server(packet);
+        let initiator = side ^ usize::from(flipped);
+        let flow = || Flow::new(packet, self.tick, initiator, flipped);
         let tunnel = usize::from(packet.tunnel)
             .checked_sub(1)
             .and_then(|at| tunnels.get(at));
-        let class = Class::of(&flow);
         let id = if self.free_flow == NONE {
-            self.flows.push(flow)
+            self.flows.push(flow())
         } else {
             let id = self.free_flow;
             let slot = self.flows.at(id);
             self.free_flow = slot.cold.link.next;
-            *slot = flow;
+            *slot = flow();
             id
         };
+        let flow = self.flows.at(id);
+        let class = Class::of(flow);
         if let Some(&tunnel) = tunnel {
-            self.extra(id).tunnel = Some(tunnel);
+            self.extras.of(flow).tunnel = Some(tunnel);
         }
         self.index.insert(tag, id);
         self.wheels[class as usize].insert(&mut self.flows, id, self.tick);
@@ -432,111 +446,6 @@ impl FlowTracker {
         let flows = self.index.len() as u64;
         self.statistics.most_flows = self.statistics.most_flows.max(flows);
         id
-    }
-
-    /// A TCP segment that is not simply the next one.
-    fn segment(&mut self, packet: &Decoded, id: u32, side: usize, flags: &mut PacketFlowFlags) {
-        if tcp::needs_extra(self.flows.at(id), packet, side) {
-            self.extra(id);
-        }
-        let flow = self.flows.at(id);
-        let was_closed = flow.hot.flags.has(FlowFlags::CLOSED);
-        let extra = self.extras.get_mut(flow.cold.extra);
-        tcp::segment(flow, extra, packet, side, flags);
-        if !was_closed && flow.hot.flags.has(FlowFlags::CLOSED) {
-            self.wheels[Class::Tcp as usize].remove(&mut self.flows, id);
-            self.wheels[Class::Closed as usize].insert(&mut self.flows, id, self.tick);
-        }
-    }
-
-    /// What the packet means for its flow. Returns whether it is counted.
-    fn analyse(
-        &mut self,
-        packet: &Decoded,
-        id: u32,
-        side: usize,
-        damaged: bool,
-        flags: &mut PacketFlowFlags,
-    ) -> bool {
-        let is_tcp = packet.key.protocol == tcp::PROTOCOL;
-        let whole = packet.flags.contains(DecodeFlags::TRANSPORT);
-        let pieces = packet.flags.0 & (DecodeFlags::FRAGMENT.0 | DecodeFlags::REASSEMBLED.0) != 0;
-        if pieces {
-            self.extra(id).fragments += u64::from(packet.frames);
-        }
-        let flow = self.flows.at(id);
-        if packet.vlan_count != 0 {
-            flow.set_vlans(packet.vlan, packet.vlan_count);
-        }
-        if damaged {
-            flags.insert(PacketFlowFlags::NOT_ANALYSED);
-            if is_tcp || packet.key.protocol == UDP {
-                tcp::count_rare(flow, CHECKSUMS, side, Letter::Checksum);
-            }
-            // As Zeek: a damaged segment is none, a damaged datagram was still a datagram.
-            return packet.key.protocol == UDP;
-        }
-        if is_tcp && whole {
-            if !tcp::in_order(flow, packet, side) {
-                flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
-                self.segment(packet, id, side, flags);
-            }
-        } else if packet.key.protocol == UDP && flow.hot.seen[side] & tcp::seen::DATA == 0 {
-            flow.hot.seen[side] |= tcp::seen::DATA;
-            let from_initiator = side == flow.initiator();
-            flow.cold.history.push(Letter::Data, from_initiator);
-        }
-        true
-    }
-
-    fn count(&mut self, packet: &Decoded, id: u32, side: usize) {
-        if let Some(active) = self.config.active {
-            self.cut_if_long(packet, id, active);
-        }
-        let flow = self.flows.at(id);
-        let counters = &mut flow.sides[side];
-        if counters.packets == 0 {
-            counters.first = packet.time;
-        }
-        let (packets, overflow) = counters.packets.overflowing_add(u32::from(packet.frames));
-        counters.packets = packets;
-        counters.bytes += u64::from(packet.wire_len);
-        counters.ip_bytes += u64::from(packet.ip_len);
-        counters.payload_bytes += u64::from(packet.payload_len);
-        counters.last = counters.last.max(packet.time);
-        if overflow {
-            self.extra(id).packets_high[side] += 1;
-        }
-    }
-
-    /// Cuts the record that this packet would make longer than the active timeout.
-    #[inline(never)]
-    fn cut_if_long(&mut self, packet: &Decoded, id: u32, active: Nanos) {
-        let flow = self.flows.at(id);
-        let empty = flow.sides.iter().all(|side| side.packets == 0);
-        if empty || packet.time - flow.record_start() <= active {
-            return;
-        }
-        self.cuts.push((FlowId(id), *flow));
-        flow.cut();
-    }
-
-    /// Flow `id`'s extra part, made where it has none.
-    fn extra(&mut self, id: u32) -> &mut Extra {
-        let flow = self.flows.at(id);
-        if flow.cold.extra == NO_EXTRA {
-            flow.cold.extra = if self.free_extra == NONE {
-                self.extras.push(Extra::EMPTY)
-            } else {
-                let at = self.free_extra;
-                let slot = self.extras.at(at);
-                self.free_extra = slot.next_free;
-                *slot = Extra::EMPTY;
-                at
-            };
-        }
-        let at = flow.cold.extra;
-        self.extras.at(at)
     }
 
     /// Ends what the clock's new tick makes time out.
@@ -602,17 +511,52 @@ impl FlowTracker {
     }
 }
 
+/// What the packet means for its flow. Returns whether it is counted.
+#[inline(always)]
+fn analyse(
+    flow: &mut Flow,
+    extras: &mut Extras,
+    packet: &Decoded,
+    damaged: bool,
+    flags: &mut PacketFlowFlags,
+) -> bool {
+    let side = packet.direction.index();
+    let is_tcp = packet.key.protocol == tcp::PROTOCOL;
+    let whole = packet.flags.contains(DecodeFlags::TRANSPORT);
+    let pieces = packet.flags.0 & (DecodeFlags::FRAGMENT.0 | DecodeFlags::REASSEMBLED.0) != 0;
+    if pieces {
+        extras.of(flow).fragments += u64::from(packet.frames);
+    }
+    if packet.vlan_count != 0 {
+        flow.set_vlans(packet.vlan, packet.vlan_count);
+    }
+    if damaged {
+        flags.insert(PacketFlowFlags::NOT_ANALYSED);
+        if is_tcp || packet.key.protocol == UDP {
+            tcp::count_rare(flow, CHECKSUMS, side, Letter::Checksum);
+        }
+        // As Zeek: a damaged segment is none, a damaged datagram was still a datagram.
+        return packet.key.protocol == UDP;
+    }
+    if is_tcp && whole {
+        if !tcp::in_order(flow, packet, side) {
+            flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
+            if tcp::needs_extra(flow, packet, side) {
+                extras.of(flow);
+            }
+            tcp::segment(flow, extras.existing(flow), packet, flags);
+        }
+    } else if packet.key.protocol == UDP && flow.hot.seen[side] & tcp::seen::DATA == 0 {
+        flow.hot.seen[side] |= tcp::seen::DATA;
+        let from_initiator = side == flow.initiator();
+        flow.cold.history.push(Letter::Data, from_initiator);
+    }
+    true
+}
+
 #[inline(always)]
 fn tick_of(time: Nanos) -> u32 {
     (time.0 >> TICK_SHIFT) as u32
-}
-
-fn quiet_ticks(config: &FlowConfig, timeouts: &[Nanos]) -> u32 {
-    let shortest = timeouts.iter().map(|timeout| timeout.0 >> TICK_SHIFT).min();
-    match (config.active, shortest) {
-        (None, Some(ticks)) => ticks.min(u64::from(u32::MAX)) as u32,
-        _ => 0,
-    }
 }
 
 fn closed_reason(flow: &Flow) -> Option<EndReason> {
