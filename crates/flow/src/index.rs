@@ -13,6 +13,7 @@
 //! the tag is all that is needed. Fresh tables come zeroed from the operating system page by page,
 //! as they are touched.
 
+use flowgauge_sys::pages::advise_huge;
 use flowgauge_sys::prefetch::prefetch_at;
 
 /// Slots of the smallest table: 8 KB.
@@ -20,6 +21,9 @@ const MIN_SLOTS: usize = 1024;
 /// Slots of the old table looked at per insertion while it is being moved. Two insertions' worth
 /// of slots per free slot of the new table would do; eight finish early.
 const MOVE_PER_INSERT: usize = 8;
+
+/// Entries that [`Index::candidate`] compares at once.
+const NEAR: usize = 4;
 
 /// Which 32 bits of a flow's hash the index uses.
 #[inline(always)]
@@ -37,11 +41,14 @@ struct Table {
 
 impl Table {
     fn new(slots: usize) -> Table {
-        Table {
+        // Zeroed memory is not touched before it is used, so the advice comes in time.
+        let mut table = Table {
             slots: vec![0; slots],
             shift: 32 - slots.trailing_zeros(),
             used: 0,
-        }
+        };
+        advise_huge(&mut table.slots);
+        table
     }
 
     #[inline(always)]
@@ -57,6 +64,30 @@ impl Table {
     #[inline(always)]
     fn slot(&self, at: usize) -> u64 {
         self.slots.get(at).copied().unwrap_or(0)
+    }
+
+    /// The record of the entry with this tag nearest to its home. The usual case, an entry among the
+    /// first few, is found without a branch that depends on where it is.
+    #[inline(always)]
+    fn candidate(&self, tag: u32) -> Option<u32> {
+        let home = self.home(tag);
+        if let Some(near) = self.slots.get(home..home + NEAR) {
+            let mut found = 0;
+            for &entry in near.iter().rev() {
+                found = if (entry >> 32) as u32 == tag {
+                    entry
+                } else {
+                    found
+                };
+            }
+            if found != 0 {
+                return Some((found as u32).wrapping_sub(1));
+            }
+            if near.contains(&0) {
+                return None;
+            }
+        }
+        self.find(tag, |_| true).map(|(_, id)| id)
     }
 
     /// Position of the first entry with this tag that `matches`.
@@ -150,6 +181,16 @@ impl Index {
         if let Some(moving) = &self.moving {
             prefetch_at(&moving.table.slots, moving.table.home(tag));
         }
+    }
+
+    /// The record that most likely has this tag and the rest of the key too.
+    #[inline(always)]
+    pub(crate) fn candidate(&self, tag: u32) -> Option<u32> {
+        if let Some(id) = self.table.candidate(tag) {
+            return Some(id);
+        }
+        let moving = self.moving.as_ref()?;
+        moving.table.candidate(tag)
     }
 
     /// The record with this tag that `matches`, most likely the first one asked about.

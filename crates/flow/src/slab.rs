@@ -1,9 +1,9 @@
 //! Storage in chunks: grows without moving what is there, addressed by u32.
 
-use flowgauge_sys::prefetch::prefetch;
+use flowgauge_sys::pages::advise_huge;
 
-/// Entries per chunk; 256 KB of flows.
-const CHUNK: usize = 1024;
+/// Entries per chunk; 4 MB of flows.
+const CHUNK: usize = 1 << 14;
 const SHIFT: u32 = CHUNK.trailing_zeros();
 
 /// Values by index. A chunk is written for the first time when its entries are, so that memory that
@@ -32,7 +32,12 @@ impl<T> Slab<T> {
     pub(crate) fn push(&mut self, value: T) -> u32 {
         let index = self.len;
         if index as usize & (CHUNK - 1) == 0 {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            let mut chunk = Vec::with_capacity(CHUNK);
+            if index != 0 {
+                // Not the first: a small table is to stay small.
+                advise_huge(chunk.spare_capacity_mut());
+            }
+            self.chunks.push(chunk);
         }
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.push(value);
@@ -61,16 +66,6 @@ impl<T> Slab<T> {
         &mut self.chunks[(index >> SHIFT) as usize][index as usize & (CHUNK - 1)]
     }
 
-    /// Prefetches the parts of entry `index` that `parts` picks.
-    #[inline(always)]
-    pub(crate) fn prefetch<A, B>(&self, index: u32, parts: impl FnOnce(&T) -> (&A, &B)) {
-        if let Some(value) = self.get(index) {
-            let (first, second) = parts(value);
-            prefetch(first);
-            prefetch(second);
-        }
-    }
-
     /// Bytes of memory reserved.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
@@ -84,13 +79,13 @@ mod tests {
     #[test]
     fn grows_across_chunks() {
         let mut slab = Slab::new();
-        for i in 0..3000u32 {
+        for i in 0..40_000u32 {
             assert_eq!(slab.push(i * 3), i);
         }
-        assert_eq!(slab.len(), 3000);
-        assert_eq!(slab.get(2999), Some(&8997));
-        assert_eq!(slab.get(3000), None);
-        *slab.get_mut(1024).unwrap() = 7;
-        assert_eq!(slab.get(1024), Some(&7));
+        assert_eq!(slab.len(), 40_000);
+        assert_eq!(slab.get(39_999), Some(&119_997));
+        assert_eq!(slab.get(40_000), None);
+        *slab.get_mut(20_000).unwrap() = 7;
+        assert_eq!(slab.get(20_000), Some(&7));
     }
 }

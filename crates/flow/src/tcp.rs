@@ -35,7 +35,7 @@ const FAR: i32 = 1 << 20;
 const FORGET: i32 = 1 << 16;
 
 /// The flags that begin or end something.
-const CONTROL: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::SYN.0 | TcpFlags::RST.0);
+pub(crate) const CONTROL: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::SYN.0 | TcpFlags::RST.0);
 
 /// Bits of `Hot::seen`: letters that a side adds to the history at most once, or looks at first.
 pub(crate) mod seen {
@@ -48,31 +48,24 @@ pub(crate) mod seen {
     pub(crate) const MULTI_FLAG: u8 = 64;
 }
 
-/// State of one side.
+/// State of one side. (A number rather than an `enum`, so that reading one from its three bits is
+/// free.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Endpoint {
-    Inactive = 0,
-    SynSent = 1,
-    SynAckSent = 2,
-    Partial = 3,
-    Established = 4,
-    Closed = 5,
-    Reset = 6,
-}
+pub(crate) struct Endpoint(u16);
 
 impl Endpoint {
+    pub(crate) const INACTIVE: Endpoint = Endpoint(0);
+    pub(crate) const SYN_SENT: Endpoint = Endpoint(1);
+    pub(crate) const SYN_ACK_SENT: Endpoint = Endpoint(2);
+    pub(crate) const PARTIAL: Endpoint = Endpoint(3);
+    pub(crate) const ESTABLISHED: Endpoint = Endpoint(4);
+    pub(crate) const CLOSED: Endpoint = Endpoint(5);
+    pub(crate) const RESET: Endpoint = Endpoint(6);
+
+    /// Whether it sends nothing more.
     #[inline(always)]
-    const fn from_bits(bits: u16) -> Endpoint {
-        match bits & 7 {
-            1 => Endpoint::SynSent,
-            2 => Endpoint::SynAckSent,
-            3 => Endpoint::Partial,
-            4 => Endpoint::Established,
-            5 => Endpoint::Closed,
-            6 => Endpoint::Reset,
-            _ => Endpoint::Inactive,
-        }
+    const fn is_over(self) -> bool {
+        self.0 >= Endpoint::CLOSED.0
     }
 }
 
@@ -86,12 +79,12 @@ impl TcpState {
 
     #[inline(always)]
     pub(crate) const fn of(self, side: usize) -> Endpoint {
-        Endpoint::from_bits(self.0 >> (6 * side))
+        Endpoint(self.0 >> (6 * side) & 7)
     }
 
     #[inline(always)]
     const fn before(self, side: usize) -> Endpoint {
-        Endpoint::from_bits(self.0 >> (6 * side + 3))
+        Endpoint(self.0 >> (6 * side + 3) & 7)
     }
 
     #[inline(always)]
@@ -99,7 +92,7 @@ impl TcpState {
         let current = self.of(side);
         if current != state {
             let shift = 6 * side;
-            let bits = state as u16 | (current as u16) << 3;
+            let bits = state.0 | current.0 << 3;
             self.0 = self.0 & !(0x3f << shift) | bits << shift;
         }
     }
@@ -113,8 +106,8 @@ impl TcpState {
     #[inline(always)]
     fn is_clean(self, side: usize) -> bool {
         match self.of(side) {
-            Endpoint::Established => true,
-            Endpoint::Closed => self.before(side) == Endpoint::Established,
+            Endpoint::ESTABLISHED => true,
+            Endpoint::CLOSED => self.before(side) == Endpoint::ESTABLISHED,
             _ => false,
         }
     }
@@ -122,8 +115,8 @@ impl TcpState {
     /// Whether nothing more is expected: both sides closed, or one was reset.
     #[inline(always)]
     pub(crate) fn is_over(self) -> bool {
-        let over = |side| matches!(self.of(side), Endpoint::Closed | Endpoint::Reset);
-        over(0) && over(1) || self.of(0) == Endpoint::Reset || self.of(1) == Endpoint::Reset
+        let (low, high) = (self.of(0), self.of(1));
+        low.is_over() && high.is_over() || low == Endpoint::RESET || high == Endpoint::RESET
     }
 }
 
@@ -151,7 +144,7 @@ pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
         && (hot.seen[side] & letter != 0)
         && (packet.seq == hot.next_seq[side])
         && (packet.payload_captured == packet.payload_len)
-        && (delta(packet.ack, *acked) >= 0)
+        && (packet.ack.wrapping_sub(*acked) <= FAR as u32)
         && (delta(hot.next_seq[1 - side], packet.ack) >= 0);
     if plain {
         hot.tcp_flags[side] = hot.tcp_flags[side].with(packet.tcp_flags);
@@ -168,29 +161,29 @@ pub(crate) fn is_reuse(flow: &Flow, packet: &Decoded, side: usize) -> bool {
     let state = flow.hot.tcp;
     // Closing is enough: who sends a SYN after a FIN or RST has forgotten the connection.
     let over = flow.hot.flags.has(FlowFlags::CLOSED)
-        || state.of(0) == Endpoint::Closed
-        || state.of(1) == Endpoint::Closed;
+        || state.of(0) == Endpoint::CLOSED
+        || state.of(1) == Endpoint::CLOSED;
     if packet.tcp_flags.contains(TcpFlags::ACK) {
         // Answers begin something only where nothing but answers was seen.
-        return state.of(initiator) == Endpoint::Inactive
-            && state.of(responder) != Endpoint::Inactive
+        return state.of(initiator) == Endpoint::INACTIVE
+            && state.of(responder) != Endpoint::INACTIVE
             && side == responder
             && (over || packet.seq != flow.sides[responder].start_seq);
     }
     if over {
         return true;
     }
-    if packet.seq == flow.sides[side].start_seq && state.of(side) != Endpoint::Inactive {
+    if packet.seq == flow.sides[side].start_seq && state.of(side) != Endpoint::INACTIVE {
         return false;
     }
-    if side == responder && state.of(responder) == Endpoint::Inactive {
+    if side == responder && state.of(responder) == Endpoint::INACTIVE {
         // The other half of a simultaneous open, or the SYN that a SYN-ACK overtook.
         return !matches!(
             state.of(initiator),
-            Endpoint::SynSent | Endpoint::SynAckSent
+            Endpoint::SYN_SENT | Endpoint::SYN_ACK_SENT
         );
     }
-    if side == initiator && state.of(initiator) == Endpoint::Inactive {
+    if side == initiator && state.of(initiator) == Endpoint::INACTIVE {
         // The SYN of a connection whose SYN-ACK was captured first.
         return packet.seq != flow.sides[initiator].start_seq;
     }
@@ -303,7 +296,7 @@ pub(crate) fn needs_extra(flow: &Flow, packet: &Decoded, side: usize) -> bool {
     let before = delta(packet.seq, flow.sides[side].start_seq) < 0
         && packet.payload_len != 0
         && !flow.hot.flags.has(FlowFlags::SYN[side]);
-    flow.hot.tcp.of(side) != Endpoint::Inactive && (beyond || before)
+    flow.hot.tcp.of(side) != Endpoint::INACTIVE && (beyond || before)
 }
 
 /// Sets the sequence numbers of a side that sends for the first time, or again with a SYN.
@@ -312,15 +305,15 @@ fn begin_side(flow: &mut Flow, segment: &Segment) {
     let side = segment.side;
     let state = flow.hot.tcp.of(side);
     let begin = match state {
-        Endpoint::Inactive => true,
-        Endpoint::SynSent | Endpoint::SynAckSent => {
+        Endpoint::INACTIVE => true,
+        Endpoint::SYN_SENT | Endpoint::SYN_ACK_SENT => {
             segment.syn && segment.seq != flow.sides[side].start_seq
         }
-        Endpoint::Established | Endpoint::Partial => segment.syn,
-        Endpoint::Reset => segment.syn && flow.hot.tcp.before(side) == Endpoint::Inactive,
-        Endpoint::Closed => false,
+        Endpoint::ESTABLISHED | Endpoint::PARTIAL => segment.syn,
+        Endpoint::RESET => segment.syn && flow.hot.tcp.before(side) == Endpoint::INACTIVE,
+        _ => false,
     };
-    if state == Endpoint::Inactive {
+    if state == Endpoint::INACTIVE {
         let partial = if segment.from_initiator {
             !segment.syn || segment.ack
         } else {
@@ -439,8 +432,8 @@ fn zero_window(flow: &mut Flow, segment: &Segment, window: u16) {
     let side = segment.side;
     if window == 0
         && !segment.rst
-        && flow.hot.tcp.of(1 - side) != Endpoint::Closed
-        && flow.hot.tcp.of(side) != Endpoint::Reset
+        && flow.hot.tcp.of(1 - side) != Endpoint::CLOSED
+        && flow.hot.tcp.of(side) != Endpoint::RESET
     {
         count_rare(flow, ZERO_WINDOWS, side, Letter::ZeroWindow);
     }
@@ -477,7 +470,7 @@ fn take_ack(flow: &mut Flow, segment: &Segment, ack: u32) -> Option<(u32, u32)> 
     if !segment.ack {
         return None;
     }
-    if flow.hot.tcp.of(peer) == Endpoint::Inactive {
+    if flow.hot.tcp.of(peer) == Endpoint::INACTIVE {
         // Numbers for the side that has not been seen, as if there had been a SYN.
         let before = ack.wrapping_sub(1);
         flow.sides[peer].start_seq = before;
@@ -506,7 +499,7 @@ fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packe
     }
     let is_first_fin = segment.fin && next == flow.sides[side].start_seq.wrapping_add(1);
     if !is_first_fin {
-        if flow.hot.tcp.of(side) == Endpoint::Reset {
+        if flow.hot.tcp.of(side) == Endpoint::RESET {
             return;
         }
         if advance <= 0 {
@@ -630,23 +623,23 @@ fn acknowledged_holes(flow: &mut Flow, extra: &mut Extra, side: usize, ack: u32)
 #[inline(always)]
 fn step(flow: &mut Flow, segment: &Segment) {
     match flow.hot.tcp.of(segment.side) {
-        Endpoint::Inactive => from_inactive(flow, segment),
-        Endpoint::SynSent | Endpoint::SynAckSent => {
+        Endpoint::INACTIVE => from_inactive(flow, segment),
+        Endpoint::SYN_SENT | Endpoint::SYN_ACK_SENT => {
             if segment.fin {
-                flow.hot.tcp.set(segment.side, Endpoint::Closed);
+                flow.hot.tcp.set(segment.side, Endpoint::CLOSED);
             }
             if segment.rst {
-                flow.hot.tcp.set(segment.side, Endpoint::Reset);
+                flow.hot.tcp.set(segment.side, Endpoint::RESET);
             }
         }
-        Endpoint::Established | Endpoint::Partial => from_established(flow, segment),
-        Endpoint::Closed => {
+        Endpoint::ESTABLISHED | Endpoint::PARTIAL => from_established(flow, segment),
+        Endpoint::CLOSED
             // A RST after both sides' FINs is how some stacks say goodbye.
-            if segment.rst && flow.hot.tcp.of(1 - segment.side) != Endpoint::Closed {
-                flow.hot.tcp.set(segment.side, Endpoint::Reset);
-            }
+            if segment.rst && flow.hot.tcp.of(1 - segment.side) != Endpoint::CLOSED =>
+        {
+            flow.hot.tcp.set(segment.side, Endpoint::RESET);
         }
-        Endpoint::Reset => {}
+        _ => {}
     }
 }
 
@@ -659,45 +652,45 @@ fn from_inactive(flow: &mut Flow, segment: &Segment) {
         if segment.from_initiator {
             // Where the SYN-ACK was captured first, this completes the picture.
             let state = match (segment.ack, tcp.of(peer)) {
-                (true, _) => Endpoint::SynAckSent,
-                (false, Endpoint::Established) => Endpoint::Established,
-                (false, _) => Endpoint::SynSent,
+                (true, _) => Endpoint::SYN_ACK_SENT,
+                (false, Endpoint::ESTABLISHED) => Endpoint::ESTABLISHED,
+                (false, _) => Endpoint::SYN_SENT,
             };
             tcp.set(side, state);
         } else {
             match tcp.of(peer) {
-                Endpoint::SynAckSent
+                Endpoint::SYN_ACK_SENT
                     if !segment.ack && segment.seq == flow.sides[side].start_seq =>
                 {
                     // SYN and SYN-ACK were captured in the wrong order.
                     flow.hot.flags.0 ^= FlowFlags::INITIATOR_HIGH;
                     flow.hot.flags.clear(FlowFlags::PARTIAL);
                     flow.cold.history.push_flipped();
-                    tcp.set(peer, Endpoint::Established);
+                    tcp.set(peer, Endpoint::ESTABLISHED);
                 }
-                Endpoint::SynSent => tcp.set(peer, Endpoint::Established),
+                Endpoint::SYN_SENT => tcp.set(peer, Endpoint::ESTABLISHED),
                 _ => {}
             }
-            tcp.set(side, Endpoint::Established);
+            tcp.set(side, Endpoint::ESTABLISHED);
         }
     }
     if segment.fin {
-        tcp.set(side, Endpoint::Closed);
+        tcp.set(side, Endpoint::CLOSED);
     }
     if segment.rst {
-        tcp.set(side, Endpoint::Reset);
+        tcp.set(side, Endpoint::RESET);
     }
-    if tcp.of(side) != Endpoint::Inactive {
+    if tcp.of(side) != Endpoint::INACTIVE {
         return;
     }
-    if !segment.from_initiator && segment.len == 0 && tcp.of(peer) == Endpoint::SynSent {
+    if !segment.from_initiator && segment.len == 0 && tcp.of(peer) == Endpoint::SYN_SENT {
         // Some stacks acknowledge a SYN before they answer it with their own.
-    } else if segment.ack && tcp.of(peer) == Endpoint::Established {
+    } else if segment.ack && tcp.of(peer) == Endpoint::ESTABLISHED {
         // Everything but the initiator's SYN was captured.
-        tcp.set(side, Endpoint::Established);
+        tcp.set(side, Endpoint::ESTABLISHED);
         flow.hot.flags.clear(FlowFlags::PARTIAL);
     } else {
-        tcp.set(side, Endpoint::Partial);
+        tcp.set(side, Endpoint::PARTIAL);
     }
 }
 
@@ -708,20 +701,20 @@ fn from_established(flow: &mut Flow, segment: &Segment) {
     let tcp = &mut flow.hot.tcp;
     if segment.syn
         && !segment.ack
-        && tcp.of(side) == Endpoint::Partial
-        && tcp.of(peer) == Endpoint::Inactive
+        && tcp.of(side) == Endpoint::PARTIAL
+        && tcp.of(peer) == Endpoint::INACTIVE
     {
-        tcp.set(side, Endpoint::SynSent);
+        tcp.set(side, Endpoint::SYN_SENT);
     }
     if segment.fin && !segment.rst {
-        tcp.set(side, Endpoint::Closed);
-        if tcp.of(peer) == Endpoint::Reset && tcp.before(peer) == Endpoint::Closed {
+        tcp.set(side, Endpoint::CLOSED);
+        if tcp.of(peer) == Endpoint::RESET && tcp.before(peer) == Endpoint::CLOSED {
             // FIN, then RST, then the other side's FIN: it closed normally after all.
-            tcp.set(peer, Endpoint::Closed);
+            tcp.set(peer, Endpoint::CLOSED);
         }
     }
     if segment.rst {
-        tcp.set(side, Endpoint::Reset);
+        tcp.set(side, Endpoint::RESET);
     }
 }
 
@@ -731,14 +724,14 @@ fn is_plausible_rst(flow: &Flow, segment: &Segment, ack: u32) -> bool {
     let side = segment.side;
     let peer = 1 - side;
     match (flow.hot.tcp.of(side), flow.hot.tcp.of(peer)) {
-        (Endpoint::Inactive, Endpoint::SynSent) => {
+        (Endpoint::INACTIVE, Endpoint::SYN_SENT) => {
             !segment.ack || delta(ack, flow.hot.next_seq[peer]) <= 0
         }
-        (Endpoint::Inactive, _) => true,
+        (Endpoint::INACTIVE, _) => true,
         _ => {
             // What the receiver acknowledged last, or everything sent where it was not seen to.
             let expected = match flow.hot.tcp.of(peer) {
-                Endpoint::Inactive => flow.hot.next_seq[side],
+                Endpoint::INACTIVE => flow.hot.next_seq[side],
                 _ => flow.sides[peer].acked,
             };
             (-1..=FAR).contains(&delta(segment.seq, expected))
@@ -748,23 +741,17 @@ fn is_plausible_rst(flow: &Flow, segment: &Segment, ack: u32) -> bool {
 
 /// Decides whether the connection is over with this segment.
 #[inline(always)]
-fn close(
-    flow: &mut Flow,
-    segment: &Segment,
-    was_over: bool,
-    result: &mut PacketFlowFlags,
-) {
+fn close(flow: &mut Flow, segment: &Segment, was_over: bool, result: &mut PacketFlowFlags) {
     if flow.hot.flags.has(FlowFlags::CLOSED) {
         return;
     }
     let tcp = flow.hot.tcp;
     let reset = segment.rst
         && result.contains(PacketFlowFlags::RST_VALID)
-        && tcp.of(segment.side) == Endpoint::Reset;
-    let over = |side| matches!(tcp.of(side), Endpoint::Closed | Endpoint::Reset);
-    let both = over(0) && over(1);
+        && tcp.of(segment.side) == Endpoint::RESET;
+    let both = tcp.of(0).is_over() && tcp.of(1).is_over();
     // A FIN where only one direction can be seen: nobody else will close it.
-    let alone = segment.fin && tcp.of(1 - segment.side) == Endpoint::Inactive;
+    let alone = segment.fin && tcp.of(1 - segment.side) == Endpoint::INACTIVE;
     if reset || both || alone {
         flow.hot.flags.set(FlowFlags::CLOSED);
         if reset {
@@ -790,31 +777,31 @@ pub(crate) fn conn_state(flow: &Flow) -> FlowState {
     let responder = 1 - initiator;
     let tcp = flow.hot.tcp;
     let (from, to) = (tcp.of(initiator), tcp.of(responder));
-    let quiet = |state| matches!(state, Endpoint::Inactive | Endpoint::Partial);
+    let quiet = |state| matches!(state, Endpoint::INACTIVE | Endpoint::PARTIAL);
     match (from, to) {
-        (Endpoint::SynSent | Endpoint::SynAckSent, Endpoint::Reset) => FlowState::Rej,
-        (Endpoint::Reset, Endpoint::Reset)
+        (Endpoint::SYN_SENT | Endpoint::SYN_ACK_SENT, Endpoint::RESET) => FlowState::Rej,
+        (Endpoint::RESET, Endpoint::RESET)
             if stream_size(flow, initiator) == 0 && stream_size(flow, responder) == 0 =>
         {
             FlowState::Rej
         }
-        (from, Endpoint::Reset) if quiet(from) => FlowState::Rstrh,
-        (_, Endpoint::Reset) => FlowState::Rstr,
-        (Endpoint::Reset, to) if quiet(to) => {
+        (from, Endpoint::RESET) if quiet(from) => FlowState::Rstrh,
+        (_, Endpoint::RESET) => FlowState::Rstr,
+        (Endpoint::RESET, to) if quiet(to) => {
             if flow.cold.history.is_syn_then_rst() {
                 FlowState::Rstos0
             } else {
                 FlowState::Oth
             }
         }
-        (Endpoint::Reset, _) => FlowState::Rsto,
-        (Endpoint::Closed, Endpoint::Closed) => FlowState::SF,
-        (Endpoint::Closed, to) if quiet(to) => FlowState::Sh,
-        (Endpoint::Closed, _) => FlowState::S2,
-        (from, Endpoint::Closed) if quiet(from) => FlowState::Shr,
-        (_, Endpoint::Closed) => FlowState::S3,
-        (Endpoint::SynSent, Endpoint::Inactive) => FlowState::S0,
-        (Endpoint::Established, Endpoint::Established) => FlowState::S1,
+        (Endpoint::RESET, _) => FlowState::Rsto,
+        (Endpoint::CLOSED, Endpoint::CLOSED) => FlowState::SF,
+        (Endpoint::CLOSED, to) if quiet(to) => FlowState::Sh,
+        (Endpoint::CLOSED, _) => FlowState::S2,
+        (from, Endpoint::CLOSED) if quiet(from) => FlowState::Shr,
+        (_, Endpoint::CLOSED) => FlowState::S3,
+        (Endpoint::SYN_SENT, Endpoint::INACTIVE) => FlowState::S0,
+        (Endpoint::ESTABLISHED, Endpoint::ESTABLISHED) => FlowState::S1,
         _ => FlowState::Oth,
     }
 }

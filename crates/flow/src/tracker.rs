@@ -171,11 +171,11 @@ impl FlowTracker {
         }
         let mut candidates = [NONE; BATCH_SIZE];
         for (candidate, packet) in candidates.iter_mut().zip(batch) {
-            if let Some(id) = self.index.find(tag_of(packet.hash), |_| true) {
+            if let Some(id) = self.index.candidate(tag_of(packet.hash)) {
                 *candidate = id;
-                let side = packet.direction.index();
-                self.flows
-                    .prefetch(id, |flow| (&flow.hot, &flow.sides[side]));
+                if let Some(flow) = self.flows.get(id) {
+                    flow.prefetch_for(packet);
+                }
             }
         }
         let packets = batch.iter().zip(&candidates).enumerate();
@@ -223,7 +223,9 @@ impl FlowTracker {
         self.ended_last = NONE;
         while id != NONE {
             let Link { next, previous } = *self.flows.link(id);
-            self.flows.prefetch(next, |flow| (&flow.hot, &flow.cold));
+            if let Some(flow) = self.flows.get(next) {
+                flow.prefetch_whole();
+            }
             self.give_out(id, reason_from(previous), &mut take);
             id = next;
         }
@@ -313,25 +315,29 @@ impl FlowTracker {
     #[inline(always)]
     fn packet(&mut self, packet: &Decoded, candidate: u32, tunnels: &[Tunnel]) -> PacketFlow {
         let side = packet.direction.index();
+        let mut id = NONE;
         if let Some(flow) = self.flows.get_mut(candidate)
             && flow.is(&packet.key)
-            && flow.goes_on(packet, side, self.tick, self.quiet)
         {
-            let from_initiator = side == flow.initiator();
-            return PacketFlow {
-                id: FlowId(candidate),
-                flags: PacketFlowFlags(u16::from(from_initiator)),
-            };
+            if flow.goes_on(packet, side, self.tick, self.quiet) {
+                let from_initiator = side == flow.initiator();
+                return PacketFlow {
+                    id: FlowId(candidate),
+                    flags: PacketFlowFlags(u16::from(from_initiator)),
+                };
+            }
+            id = candidate;
         }
-        self.remarkable_packet(packet, candidate, tunnels)
+        self.remarkable_packet(packet, id, tunnels)
     }
 
-    /// A packet that begins or ends something, or is not simply the next one.
+    /// A packet that begins or ends something, or is not simply the next one. Its flow is `id`,
+    /// if that is known.
     #[inline(never)]
     fn remarkable_packet(
         &mut self,
         packet: &Decoded,
-        candidate: u32,
+        mut id: u32,
         tunnels: &[Tunnel],
     ) -> PacketFlow {
         let damaged = packet.flags.contains(DecodeFlags::BAD_CHECKSUM);
@@ -341,7 +347,9 @@ impl FlowTracker {
         }
         let side = packet.direction.index();
         let mut flags = PacketFlowFlags(0);
-        let mut id = self.look_up(packet, candidate);
+        if id == NONE {
+            id = self.look_up(packet);
+        }
         if id == NONE || self.must_end(packet, id, side, damaged) {
             id = self.create(packet, side, tunnels);
             flags.insert(PacketFlowFlags::NEW);
@@ -377,13 +385,11 @@ impl FlowTracker {
         }
     }
 
-    /// The packet's flow, most likely the candidate; [`NONE`] when there is none.
-    fn look_up(&self, packet: &Decoded, candidate: u32) -> u32 {
+    /// The flow of a packet that had no candidate or a wrong one: created or ended earlier in this
+    /// batch, or two flows with one tag. [`NONE`] when there is none.
+    #[inline(always)]
+    fn look_up(&self, packet: &Decoded) -> u32 {
         let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
-        if is_it(candidate) {
-            return candidate;
-        }
-        // Created or ended earlier in this batch, or two flows with one tag.
         self.index.find(tag_of(packet.hash), is_it).unwrap_or(NONE)
     }
 
@@ -433,6 +439,9 @@ impl FlowTracker {
             let slot = self.flows.at(id);
             self.free_flow = slot.cold.link.next;
             *slot = flow();
+            if let Some(next) = self.flows.get(self.free_flow) {
+                next.prefetch_whole();
+            }
             id
         };
         let flow = self.flows.at(id);
@@ -454,7 +463,12 @@ impl FlowTracker {
         self.tick = tick_of(self.clock.now());
         for class in 0..CLASSES {
             while let Some(id) = self.wheels[class].due(self.tick) {
-                let last_tick = self.flows.at(id).hot.last_tick;
+                let flow = self.flows.at(id);
+                let last_tick = flow.hot.last_tick;
+                let next = flow.cold.link.next;
+                if let Some(next) = self.flows.get(next) {
+                    next.prefetch_whole();
+                }
                 if self.wheels[class].is_due(last_tick, self.tick) {
                     self.end(id, EndReason::Idle);
                 } else {
@@ -539,13 +553,11 @@ fn analyse(
         return packet.key.protocol == UDP;
     }
     if is_tcp && whole {
-        if !tcp::in_order(flow, packet, side) {
-            flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
-            if tcp::needs_extra(flow, packet, side) {
-                extras.of(flow);
-            }
-            tcp::segment(flow, extras.existing(flow), packet, flags);
+        flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);
+        if tcp::needs_extra(flow, packet, side) {
+            extras.of(flow);
         }
+        tcp::segment(flow, extras.existing(flow), packet, flags);
     } else if packet.key.protocol == UDP && flow.hot.seen[side] & tcp::seen::DATA == 0 {
         flow.hot.seen[side] |= tcp::seen::DATA;
         let from_initiator = side == flow.initiator();

@@ -7,5 +7,6 @@ pub mod libpcap;
 pub mod machine;
 pub mod namespace;
 pub mod packet;
+pub mod pages;
 pub mod prefetch;
 pub mod privileges;
