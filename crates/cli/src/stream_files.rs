@@ -15,7 +15,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flowgauge_stream::{Chunk, Stream};
+use flowgauge_stream::{Chunk, Stream, StreamIdentity};
 use flowgauge_wire::Address;
 
 use crate::failure::Failure;
@@ -84,7 +84,7 @@ impl StreamFiles {
     }
 
     /// Appends a chunk to the stream's file. `number` is 0 before its first bytes and is set then.
-    pub(crate) fn write(&self, number: &mut u32, stream: &Stream, chunk: &Chunk<'_>) {
+    pub(crate) fn write(&self, number: &mut u32, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let mut files = self.files();
         if files.failure.is_some() {
             return;
@@ -96,7 +96,7 @@ impl StreamFiles {
     }
 
     /// The stream has ended.
-    pub(crate) fn close(&self, number: u32, _stream: &Stream) {
+    pub(crate) fn close(&self, number: u32) {
         if let Some(number) = number.checked_sub(1) {
             self.files().end(number);
         }
@@ -137,9 +137,9 @@ impl StreamFiles {
 }
 
 impl Files {
-    fn begin(&mut self, stream: &Stream) -> u32 {
-        let vlan = stream.vlan;
-        let ends = (stream.source, stream.destination);
+    fn begin(&mut self, stream: &Stream<'_>) -> u32 {
+        let identity = stream.identity();
+        let ends = (identity.source, identity.destination);
         let (low, high) = if ends.0 <= ends.1 {
             ends
         } else {
@@ -147,12 +147,12 @@ impl Files {
         };
         let entry = self
             .connections
-            .entry((low, high, vlan))
-            .or_insert((0, stream.flow_id));
-        if entry.1 != stream.flow_id {
-            *entry = (entry.0 + 1, stream.flow_id);
+            .entry((low, high, identity.vlan))
+            .or_insert((0, identity.flow_id));
+        if entry.1 != identity.flow_id {
+            *entry = (entry.0 + 1, identity.flow_id);
         }
-        let name = file_name(stream, vlan, entry.0);
+        let name = file_name(&identity, entry.0);
         let file = StreamFile {
             path: self.folder.join(name),
             file: None,
@@ -276,13 +276,13 @@ impl StreamFile {
 }
 
 /// The name of a direction's file.
-fn file_name(stream: &Stream, vlan: Option<u16>, connection: u32) -> String {
+fn file_name(stream: &StreamIdentity, connection: u32) -> String {
     let mut name = format!(
         "{}-{}",
         endpoint(stream.source, stream.version),
         endpoint(stream.destination, stream.version)
     );
-    if let Some(vlan) = vlan {
+    if let Some(vlan) = stream.vlan {
         name.push_str(&format!("--{vlan}"));
     }
     if connection > 0 {
@@ -301,28 +301,24 @@ fn endpoint((address, port): (Address, u16), version: u8) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_stream::StreamStatus;
     use flowgauge_wire::Nanos;
 
     use super::*;
 
-    fn stream(flow_id: u64, port: u16) -> Stream {
-        Stream {
-            id: 0,
-            opposite: 1,
+    fn identity(flow_id: u64, port: u16) -> StreamIdentity {
+        StreamIdentity {
             flow_id,
             version: 4,
             protocol: 6,
-            from_initiator: true,
-            vlan: None,
             source: (Address::v4([192, 168, 1, 102]), port),
             destination: (Address::v4([74, 125, 19, 101]), 80),
-            start: Nanos::ZERO,
-            bytes: 0,
-            missing_bytes: 0,
-            gaps: 0,
-            status: StreamStatus::Active,
+            ..StreamIdentity::default()
         }
+    }
+
+    /// Writes a chunk of a new stream.
+    fn write(files: &StreamFiles, number: &mut u32, identity: &StreamIdentity, chunk: &Chunk<'_>) {
+        files.write(number, &Stream::detached(0, identity), chunk);
     }
 
     fn chunk(bytes: &[u8], gap_before: u64) -> Chunk<'_> {
@@ -342,21 +338,25 @@ mod tests {
 
     #[test]
     fn names_are_those_of_tcpflow() {
+        let tagged = StreamIdentity {
+            vlan: Some(42),
+            ..identity(1, 50956)
+        };
         assert_eq!(
-            file_name(&stream(1, 50956), None, 0),
+            file_name(&identity(1, 50956), 0),
             "192.168.001.102.50956-074.125.019.101.00080"
         );
         assert_eq!(
-            file_name(&stream(1, 50956), Some(42), 1),
+            file_name(&tagged, 1),
             "192.168.001.102.50956-074.125.019.101.00080--42c1"
         );
-        let mut ipv6 = stream(1, 59201);
+        let mut ipv6 = identity(1, 59201);
         ipv6.version = 6;
         let text = "2001:6f8:102d:0:2d0:9ff:fee3:e8de";
         let address: std::net::Ipv6Addr = text.parse().unwrap();
         ipv6.source.0 = Address(address.octets());
         ipv6.destination.0 = Address(std::net::Ipv6Addr::LOCALHOST.octets());
-        assert_eq!(file_name(&ipv6, None, 0), format!("{text}.59201-::1.00080"));
+        assert_eq!(file_name(&ipv6, 0), format!("{text}.59201-::1.00080"));
     }
 
     #[test]
@@ -367,17 +367,27 @@ mod tests {
         let large = vec![7; COLLECTED + 1];
         for round in 0..3 {
             for (port, number) in (1..).zip(&mut numbers) {
-                files.write(number, &stream(u64::from(port), port), &chunk(&large, 0));
-                files.write(number, &stream(u64::from(port), port), &chunk(&[round], 0));
+                write(
+                    &files,
+                    number,
+                    &identity(u64::from(port), port),
+                    &chunk(&large, 0),
+                );
+                write(
+                    &files,
+                    number,
+                    &identity(u64::from(port), port),
+                    &chunk(&[round], 0),
+                );
             }
             assert!(files.files().open <= MAX_OPEN);
         }
-        for (port, number) in (1..).zip(numbers) {
-            files.close(number, &stream(u64::from(port), port));
+        for number in numbers {
+            files.close(number);
         }
         files.conclude(true).unwrap();
         assert_eq!(fs::read_dir(&path).unwrap().count(), 3 * MAX_OPEN);
-        let content = fs::read(path.join(file_name(&stream(1, 9), None, 0))).unwrap();
+        let content = fs::read(path.join(file_name(&identity(1, 9), 0))).unwrap();
         assert_eq!(content.len(), 3 * (COLLECTED + 2));
         assert_eq!(content[COLLECTED + 1], 0);
         assert_eq!(content.last(), Some(&2));
@@ -390,12 +400,12 @@ mod tests {
         let files = StreamFiles::create(&path, true).unwrap();
         for flow_id in [1, 2] {
             let mut number = 0;
-            files.write(&mut number, &stream(flow_id, 5), &chunk(b"ab", 0));
-            files.write(&mut number, &stream(flow_id, 5), &chunk(b"cd", 3));
-            files.close(number, &stream(flow_id, 5));
+            write(&files, &mut number, &identity(flow_id, 5), &chunk(b"ab", 0));
+            write(&files, &mut number, &identity(flow_id, 5), &chunk(b"cd", 3));
+            files.close(number);
         }
-        let first = path.join(file_name(&stream(1, 5), None, 0));
-        let second = path.join(file_name(&stream(1, 5), None, 1));
+        let first = path.join(file_name(&identity(1, 5), 0));
+        let second = path.join(file_name(&identity(1, 5), 1));
         assert_eq!(fs::read(first).unwrap(), b"ab\0\0\0cd");
         assert_eq!(fs::read(second).unwrap(), b"ab\0\0\0cd");
         fs::remove_dir_all(path).unwrap();

@@ -77,7 +77,7 @@ impl Handler for StreamWriter {
         }
     }
 
-    fn stream_created(&mut self, stream: &Stream) {
+    fn stream_created(&mut self, stream: &Stream<'_>) {
         if self.hash {
             *slot(&mut self.hashes, stream.id) = Some(Sha256::new());
         }
@@ -86,7 +86,7 @@ impl Handler for StreamWriter {
         }
     }
 
-    fn stream_data(&mut self, stream: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         if self.hash
             && let Some(Some(hash)) = self.hashes.get_mut(stream.id as usize)
         {
@@ -97,7 +97,7 @@ impl Handler for StreamWriter {
         }
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         if let Some(files) = &mut self.files {
             files.stream_terminated(stream, trailing_gap);
         }
@@ -157,18 +157,18 @@ impl FileWriter {
 impl Handler for FileWriter {
     const STREAMS: bool = true;
 
-    fn stream_created(&mut self, stream: &Stream) {
+    fn stream_created(&mut self, stream: &Stream<'_>) {
         *slot(&mut self.numbers, stream.id) = 0;
     }
 
-    fn stream_data(&mut self, stream: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let number = slot(&mut self.numbers, stream.id);
         self.files.write(number, stream, chunk);
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, _trailing_gap: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, _trailing_gap: u64) {
         let number = core::mem::take(slot(&mut self.numbers, stream.id));
-        self.files.close(number, stream);
+        self.files.close(number);
     }
 }
 

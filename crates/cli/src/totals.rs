@@ -43,17 +43,17 @@ struct Totals {
 impl Handler for Totals {
     const STREAMS: bool = true;
 
-    fn stream_created(&mut self, _stream: &Stream) {
+    fn stream_created(&mut self, _stream: &Stream<'_>) {
         self.row.streams += 1;
     }
 
     #[inline]
-    fn stream_data(&mut self, _stream: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, _stream: &Stream<'_>, chunk: &Chunk<'_>) {
         self.row.bytes += chunk.bytes.len() as u64;
         self.row.checksum = self.row.checksum.wrapping_add(byte_sum(chunk.bytes));
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         self.row.missing_bytes += stream.missing_bytes + trailing_gap;
         self.row.gaps += u64::from(stream.gaps) + u64::from(trailing_gap > 0);
         self.row.empty_streams += u64::from(stream.bytes == 0);

@@ -348,11 +348,13 @@ impl Flow {
             .max()
             .unwrap_or(start);
         take(&FlowRecord {
+            key: &self.hot.key,
             flow_id: self.flow_id(),
             version: self.hot.key.version,
             protocol: self.hot.key.protocol,
             source: self.side(initiator, extra),
             destination: self.side(1 - initiator, extra),
+            flow_start: self.cold.start,
             start,
             end: end.max(start),
             handshake_rtt: (self.hot.flags.has(FlowFlags::RTT)).then_some(self.cold.handshake),

@@ -1,6 +1,6 @@
 //! What is known of a flow when it ends.
 
-use flowgauge_wire::{Address, Nanos, TcpFlags, Tunnel};
+use flowgauge_wire::{Address, FlowKey, Nanos, TcpFlags, Tunnel};
 
 /// Why a flow's record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +115,8 @@ pub struct FlowSide {
 /// A finished (or cut) flow.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRecord<'a> {
+    /// The flow's key: both ends in canonical order.
+    pub key: &'a FlowKey,
     /// The same for every record about this flow, and in every run over the same input: a hash of
     /// five-tuple and start time. Written as 16 hexadecimal digits.
     pub flow_id: u64,
@@ -126,6 +128,8 @@ pub struct FlowRecord<'a> {
     pub source: FlowSide,
     /// The responder's side.
     pub destination: FlowSide,
+    /// First packet of the connection, in this record or one that was cut from it before.
+    pub flow_start: Nanos,
     /// First packet.
     pub start: Nanos,
     /// Last packet.

@@ -250,6 +250,16 @@ impl FlowTracker {
         }
     }
 
+    /// The flows that [`FlowTracker::drain_ended`] will give out as ended, in that order (at the
+    /// end of the input only those that ended before it): to fetch what is kept for them.
+    pub fn ended(&self) -> impl Iterator<Item = FlowId> {
+        core::iter::successors(Some(self.ended_first), |&id| {
+            self.flows.get(id).map(|flow| flow.cold.link.next)
+        })
+        .take_while(|&id| id != NONE)
+        .map(FlowId)
+    }
+
     fn give_out(
         &mut self,
         id: u32,

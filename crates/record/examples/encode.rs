@@ -5,9 +5,19 @@ use std::time::Instant;
 
 use flowgauge_flow::{EndReason, FlowRecord, FlowSide, FlowState};
 use flowgauge_record::{Encoder, FlowRow, Format};
-use flowgauge_wire::{Address, Nanos, TcpFlags};
+use flowgauge_wire::{Address, FlowKey, Nanos, TcpFlags};
 
 const RECORDS: u32 = 1_000_000;
+static KEY: FlowKey = FlowKey {
+    low: Address([0; 16]),
+    high: Address([0; 16]),
+    low_port: 50_956,
+    high_port: 443,
+    protocol: 6,
+    version: 4,
+    reserved: 0,
+    context: 0,
+};
 
 fn main() {
     for format in [Format::Json, Format::Csv, Format::Table] {
@@ -44,11 +54,13 @@ fn record(number: u32) -> FlowRecord<'static> {
         }
     };
     FlowRecord {
+        key: &KEY,
         flow_id: u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         version: 4,
         protocol: 6,
         source: side(10, 50_956),
         destination: side(198, 443),
+        flow_start: Nanos(1_709_164_800_000_000_000),
         start: Nanos(1_709_164_800_000_000_000 + u64::from(number) * 1_001),
         end: Nanos(1_709_164_801_000_000_000 + u64::from(number) * 1_001),
         handshake_rtt: Some(Nanos(23_456_789)),

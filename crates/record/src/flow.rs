@@ -188,11 +188,22 @@ mod tests {
             last: Nanos::from_secs(3),
         };
         FlowRecord {
+            key: &FlowKey {
+                low: Address([0; 16]),
+                high: Address([0; 16]),
+                low_port: 0,
+                high_port: 0,
+                protocol: 6,
+                version: 4,
+                reserved: 0,
+                context: 0,
+            },
             flow_id: 0xfeed,
             version: 4,
             protocol: 6,
             source: side(1, 50956),
             destination: side(2, 80),
+            flow_start: Nanos(1_709_164_800_000_000_001),
             start: Nanos(1_709_164_800_000_000_001),
             end: Nanos(1_709_164_802_500_000_001),
             handshake_rtt: Some(Nanos::from_millis(20)),

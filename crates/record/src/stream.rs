@@ -52,17 +52,18 @@ pub struct StreamRow<'a> {
 
 impl<'a> StreamRow<'a> {
     /// The record of `stream` at its end; `trailing_gap` bytes are missing at its end.
-    pub fn new(stream: &Stream, trailing_gap: u64, sha256: Option<&'a str>) -> StreamRow<'a> {
+    pub fn new(stream: &Stream<'_>, trailing_gap: u64, sha256: Option<&'a str>) -> StreamRow<'a> {
+        let identity = stream.identity();
         let mut row = StreamRow {
-            version: stream.version,
-            protocol: stream.protocol,
-            source: stream.source,
-            destination: stream.destination,
+            version: identity.version,
+            protocol: identity.protocol,
+            source: identity.source,
+            destination: identity.destination,
             bytes: stream.bytes,
             missing_bytes: stream.missing_bytes,
             gaps: u64::from(stream.gaps),
             state: stream.status.name(),
-            flow_id: stream.flow_id,
+            flow_id: identity.flow_id,
             sha256,
         };
         if trailing_gap > 0 {

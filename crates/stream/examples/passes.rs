@@ -71,7 +71,7 @@ struct Bytes {
 impl Handler for Bytes {
     const STREAMS: bool = true;
 
-    fn stream_data(&mut self, _stream: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, _stream: &Stream<'_>, chunk: &Chunk<'_>) {
         self.bytes += chunk.bytes.len() as u64;
         let (words, rest) = chunk.bytes.as_chunks::<8>();
         self.sum = words.iter().fold(self.sum, |sum, word| {
@@ -82,7 +82,7 @@ impl Handler for Bytes {
             .fold(self.sum, |sum, byte| sum.wrapping_add(u64::from(*byte)));
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         self.missing += stream.missing_bytes + trailing_gap;
     }
 }

@@ -24,7 +24,7 @@ struct Count {
 impl Handler for Count {
     const STREAMS: bool = true;
 
-    fn stream_data(&mut self, _: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, _: &Stream<'_>, chunk: &Chunk<'_>) {
         self.bytes += chunk.bytes.len() as u64;
         let words = chunk.bytes.chunks_exact(8);
         let rest: u64 = words.remainder().iter().map(|&byte| u64::from(byte)).sum();
@@ -35,7 +35,7 @@ impl Handler for Count {
         });
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         self.streams += 1;
         self.missing += stream.missing_bytes + trailing_gap;
         self.gaps += u64::from(stream.gaps) + u64::from(trailing_gap > 0);
@@ -60,29 +60,30 @@ struct List {
 impl Handler for List {
     const STREAMS: bool = true;
 
-    fn stream_data(&mut self, stream: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         self.hashes
             .entry(stream.id)
             .or_default()
             .update(chunk.bytes);
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         let hash = self
             .hashes
             .remove(&stream.id)
             .unwrap_or_default()
             .finalize();
         let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (source, destination) = (stream.source, stream.destination);
+        let identity = stream.identity();
+        let (source, destination) = (identity.source, identity.destination);
         let _ = writeln!(
             self.out,
             "{} {} {} {} {} {} {} {} {} {hex}",
-            source.0.to_ip(stream.version),
+            source.0.to_ip(identity.version),
             source.1,
-            destination.0.to_ip(stream.version),
+            destination.0.to_ip(identity.version),
             destination.1,
-            stream.protocol,
+            identity.protocol,
             stream.bytes,
             stream.missing_bytes + trailing_gap,
             u64::from(stream.gaps) + u64::from(trailing_gap > 0),

@@ -3,7 +3,8 @@
 //! A [`Shard`] takes batches of packets through decoding, checksums, defragmentation, the flow
 //! table and, for a [`Handler`] that wants streams, TCP reassembly. Each step is a pass over the
 //! whole batch; a packet's flow is looked up once, and everything kept for a stream is found by
-//! the number of its flow.
+//! the number of its flow: a cache line per direction, and nothing else unless something is missing
+//! or out of order.
 //!
 //! ```
 //! use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
@@ -13,7 +14,7 @@
 //!
 //! impl Handler for Count {
 //!     const STREAMS: bool = true;
-//!     fn stream_data(&mut self, _: &Stream, chunk: &Chunk<'_>) {
+//!     fn stream_data(&mut self, _: &Stream<'_>, chunk: &Chunk<'_>) {
 //!         self.0 += chunk.bytes.len() as u64;
 //!     }
 //! }
@@ -39,6 +40,6 @@ mod streams;
 
 pub use checksums::OffloadingSender;
 pub use config::{ChecksumPolicy, ShardConfig};
-pub use handler::{Chunk, Handler, Stream, StreamStatus};
+pub use handler::{Chunk, Handler, Stream, StreamIdentity, StreamStatus};
 pub use shard::Shard;
 pub use statistics::ShardStatistics;

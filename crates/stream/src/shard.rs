@@ -8,7 +8,7 @@ use crate::config::ShardConfig;
 use crate::fragments::Fragments;
 use crate::handler::Handler;
 use crate::statistics::ShardStatistics;
-use crate::streams::Streams;
+use crate::streams::{Pass, Streams};
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Shard {
             self.idle(now, handler);
         }
         if H::STREAMS {
-            self.streams.maintain(self.tracker.clock(), handler);
+            self.streams.maintain(&self.tracker, handler);
         }
         self.end_flows(handler);
     }
@@ -165,8 +165,12 @@ impl Shard {
             .process(&decoded.packets, &decoded.tunnels, &mut self.refs);
         handler.batch(batch, decoded);
         if H::STREAMS {
-            self.streams
-                .pass(batch, decoded, &self.refs, &self.tracker, handler);
+            let pass = Pass {
+                batch,
+                decoded,
+                tracker: &self.tracker,
+            };
+            self.streams.pass(pass, &self.refs, handler);
         }
     }
 
@@ -185,6 +189,9 @@ impl Shard {
             return;
         }
         let streams = &mut self.streams;
+        if H::STREAMS {
+            self.tracker.ended().for_each(|flow| streams.prefetch(flow));
+        }
         self.tracker.drain_ended(|id, record| {
             if H::STREAMS {
                 streams.end(id, record, handler);

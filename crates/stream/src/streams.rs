@@ -7,8 +7,8 @@ use flowgauge_reassembly::{
 };
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, TcpFlags};
 
-use crate::connection::{Connection, Connections, Side, Slot};
-use crate::handler::{Chunk, Handler, Stream, StreamStatus};
+use crate::connection::{Connection, Connections, Phase, Progress, Side};
+use crate::handler::{Chunk, Handler, Stream, StreamFlow, StreamStatus};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -21,7 +21,7 @@ const RELIEFS: usize = 1024;
 pub(crate) struct Streams {
     connections: Connections,
     reassembler: Reassembler,
-    policy: OverlapPolicy,
+    live: u64,
     pub(crate) created: u64,
     pub(crate) high: u64,
     pub(crate) delivered: Delivered,
@@ -34,12 +34,20 @@ pub(crate) struct Delivered {
     pub(crate) chunks: u64,
 }
 
+/// What a pass over a batch reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    pub(crate) batch: &'a Batch<'a>,
+    pub(crate) decoded: &'a DecodedBatch,
+    pub(crate) tracker: &'a FlowTracker,
+}
+
 impl Streams {
     pub(crate) fn new(config: ReassemblyConfig, policy: OverlapPolicy) -> Streams {
         Streams {
-            connections: Connections::new(),
+            connections: Connections::new(policy),
             reassembler: Reassembler::new(config),
-            policy,
+            live: 0,
             created: 0,
             high: 0,
             delivered: Delivered::default(),
@@ -53,44 +61,46 @@ impl Streams {
     /// Takes a batch's packets, `refs` with their flows.
     pub(crate) fn pass<H: Handler>(
         &mut self,
-        batch: &Batch<'_>,
-        decoded: &DecodedBatch,
+        pass: Pass<'_>,
         refs: &[PacketFlow],
-        tracker: &FlowTracker,
         handler: &mut H,
     ) {
-        for flow in refs {
-            self.connections.prefetch_slot(flow.id.index());
-        }
-        for (packet, flow) in decoded.packets.iter().zip(refs) {
-            self.connections
-                .prefetch(flow.id.index(), packet.direction.index());
-        }
         const USUAL: u16 = DecodeFlags::TRANSPORT.0;
         const UNUSUAL: u16 =
             DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
-        for (packet, flow) in decoded.packets.iter().zip(refs) {
+        let packets = &pass.decoded.packets;
+        for (packet, flow) in packets.iter().zip(refs) {
+            self.connections
+                .prefetch(flow.id.index(), packet.direction.index());
+        }
+        for (packet, flow) in packets.iter().zip(refs) {
             if packet.flags.0 & (USUAL | UNUSUAL) != USUAL || !flow.id.is_some() {
                 continue;
             }
             match packet.key.protocol {
-                TCP => self.tcp(batch, decoded, packet, *flow, tracker, handler),
-                UDP => self.udp(batch, decoded, packet, *flow, tracker, handler),
+                TCP => self.tcp(&pass, packet, *flow, handler),
+                UDP => self.udp(&pass, packet, *flow, handler),
                 _ => {}
             }
         }
     }
 
     /// Gives up holes of streams that fell silent, and relieves streams while memory is tight.
-    pub(crate) fn maintain<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
-        if self.reassembler.waiting() == 0 {
-            return;
+    #[inline]
+    pub(crate) fn maintain<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+        if self.reassembler.waiting() != 0 {
+            self.look_after_holes(tracker, handler);
         }
+    }
+
+    #[cold]
+    fn look_after_holes<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+        let now = tracker.clock();
         for _ in 0..VISITS.min(self.reassembler.waiting()) {
             let Some(id) = self.reassembler.visit() else {
                 break;
             };
-            self.waiting(id, now, handler, |reassembler, half, peer, out| {
+            self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
                 reassembler.advance(half, peer, now, out);
             });
         }
@@ -101,393 +111,390 @@ impl Streams {
             let Some(id) = self.reassembler.visit() else {
                 continue;
             };
-            self.waiting(id, now, handler, |reassembler, half, _, out| {
+            self.work_on(id, now, tracker, handler, |reassembler, half, _, out| {
                 reassembler.relieve(half, out);
             });
         }
     }
 
-    /// Ends the streams of a flow whose record is complete.
-    pub(crate) fn end<H: Handler>(
-        &mut self,
-        flow: FlowId,
-        record: &FlowRecord<'_>,
-        handler: &mut H,
-    ) {
-        if record.end_reason == EndReason::Active {
-            return;
-        }
-        let slot = self.connections.slot(flow.index());
-        if slot != Slot::Empty {
-            self.connections.set_slot(flow.index(), Slot::Empty);
-        }
-        if let Slot::Connection(index) = slot {
-            self.terminate(index, record, handler);
-        }
+    /// Fetches what [`Streams::end`] needs of a flow.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, flow: FlowId) {
+        self.connections.prefetch(flow.index(), 0);
+        self.connections.prefetch(flow.index(), 1);
     }
 
-    fn terminate<H: Handler>(&mut self, index: u32, record: &FlowRecord<'_>, handler: &mut H) {
-        let Some(connection) = self.connections.get_mut(index) else {
+    /// Ends the streams of a flow whose record is complete.
+    #[inline]
+    pub(crate) fn end<H: Handler>(&mut self, id: FlowId, record: &FlowRecord<'_>, handler: &mut H) {
+        if !matches!(record.protocol, TCP | UDP) || record.end_reason == EndReason::Active {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(id.index()) else {
             return;
         };
-        let status = match record.end_reason {
-            EndReason::Fin => StreamStatus::Fin,
-            EndReason::Rst => StreamStatus::Rst,
-            EndReason::Idle | EndReason::Active => StreamStatus::Timeout,
-            EndReason::EndOfInput => StreamStatus::EndOfInput,
-            EndReason::Evicted => StreamStatus::Evicted,
-        };
-        let [first, second] = &mut connection.sides;
-        let (initiator, responder) = if first.stream.from_initiator {
-            (first, second)
-        } else {
-            (second, first)
-        };
-        for turn in 0..2 {
-            let (side, peer) = if turn == 0 {
-                (&mut *initiator, &*responder)
-            } else {
-                (&mut *responder, &*initiator)
+        if connection[0].progress.phase == Phase::Open {
+            let status = match record.end_reason {
+                EndReason::Fin => StreamStatus::Fin,
+                EndReason::Rst => StreamStatus::Rst,
+                EndReason::Idle | EndReason::Active => StreamStatus::Timeout,
+                EndReason::EndOfInput => StreamStatus::EndOfInput,
+                EndReason::Evicted => StreamStatus::Evicted,
             };
-            let mut trailing = 0;
-            if side.stream.protocol == TCP {
-                let mut delivery = Delivery {
-                    stream: &mut side.stream,
-                    pending_gap: &mut side.pending_gap,
-                    total: &mut self.delivered,
-                    time: record.end,
-                    handler,
-                };
-                trailing = self
-                    .reassembler
-                    .finish(&mut side.half, &peer.half, &mut delivery);
+            let ended = StreamFlow::Ended(record);
+            let first = usize::from(!connection[0].progress.from_initiator);
+            for direction in [first, 1 - first] {
+                let (side, peer) = sides(connection, direction);
+                let mut trailing = 0;
+                if record.protocol == TCP {
+                    let mut delivery = Delivery {
+                        id: stream_id(id, direction),
+                        flow: ended,
+                        progress: &mut side.progress,
+                        total: &mut self.delivered,
+                        time: record.end,
+                        handler,
+                    };
+                    trailing = self
+                        .reassembler
+                        .finish(&mut side.half, &peer.half, &mut delivery);
+                }
+                if side.progress.status == StreamStatus::Active {
+                    side.progress.status = status;
+                }
+                let stream = side.progress.stream(stream_id(id, direction), ended);
+                handler.stream_terminated(&stream, side.progress.pending_gap + trailing);
             }
-            if side.stream.status == StreamStatus::Active {
-                side.stream.status = status;
-            }
-            handler.stream_terminated(&side.stream, side.pending_gap + trailing);
+            self.live -= 1;
         }
-        self.connections.free(index);
+        self.connections.clear(id.index());
     }
 
     #[inline(always)]
     fn tcp<H: Handler>(
         &mut self,
-        batch: &Batch<'_>,
-        decoded: &DecodedBatch,
+        pass: &Pass<'_>,
         packet: &Decoded,
         flow: PacketFlow,
-        tracker: &FlowTracker,
         handler: &mut H,
     ) {
-        const SPECIAL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
-        let Some(index) = self.connections.index_of(flow.id.index()) else {
-            self.first(batch, decoded, packet, flow, tracker, handler);
+        const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
+        let direction = packet.direction.index();
+        let connection = match self.connections.get_mut(flow.id.index()) {
+            Some(connection) if connection[direction].progress.phase == Phase::Open => connection,
+            _ => return self.first(pass, packet, flow, handler),
+        };
+        if packet.tcp_flags.intersects(CONTROL) {
+            return self.control(pass, packet, flow, handler);
+        }
+        let side = &mut connection[direction];
+        // `note` says whether the peer has a hole: its line is not touched otherwise.
+        let acknowledges = packet.tcp_flags.contains(TcpFlags::ACK)
+            && side.half.note_ack(packet.ack, packet.window)
+            && side.half.note != 0;
+        if acknowledges {
+            self.acknowledged(pass, packet, flow, handler);
+        }
+        self.data(pass, packet, flow, handler);
+    }
+
+    /// What a packet without SYN, FIN and RST brings to its direction.
+    #[inline(always)]
+    fn data<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        let direction = packet.direction.index();
+        let Some(connection) = self.connections.get_mut(flow.id.index()) else {
             return;
         };
-        if packet.tcp_flags.intersects(SPECIAL) {
-            self.special(batch, decoded, packet, flow, index, handler);
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let (side, peer) = sides(connection, packet);
-        if packet.tcp_flags.contains(TcpFlags::ACK) && side.half.note_ack(packet.ack, packet.window)
-        {
-            // `note` says whether the peer has a hole: its line is not touched otherwise.
-            if side.half.note != 0 {
-                acknowledged(
-                    &mut self.reassembler,
-                    &mut self.delivered,
-                    side,
-                    peer,
-                    packet.time,
-                    handler,
-                );
-            }
-        }
+        let side = &mut connection[direction];
         let len = packet.payload_len;
         if len == 0 {
             side.half.note_sent(packet.seq);
-            return;
-        }
-        if packet.payload_captured == len && side.half.take_in_order(packet.seq, len) {
-            let bytes = decoded.payload(batch, packet);
-            deliver(
-                &mut side.stream,
-                &mut side.pending_gap,
-                &mut self.delivered,
-                bytes,
-                packet.time,
+        } else if packet.payload_captured == len && side.half.take_in_order(packet.seq, len) {
+            Delivery {
+                id: stream_id(flow.id, direction),
+                flow: StreamFlow::Tracked(pass.tracker, flow.id),
+                progress: &mut side.progress,
+                total: &mut self.delivered,
+                time: packet.time,
                 handler,
-            );
-            return;
+            }
+            .deliver(pass.decoded.payload(pass.batch, packet));
+        } else {
+            self.segment(pass, packet, flow, packet.seq, handler);
         }
-        let bytes = decoded.payload(batch, packet);
-        segment(
-            &mut self.reassembler,
-            &mut self.delivered,
-            side,
-            peer,
-            packet,
-            packet.seq,
-            bytes,
-            handler,
-        );
     }
 
     /// A packet with SYN, FIN or RST.
-    #[cold]
     #[inline(never)]
-    fn special<H: Handler>(
+    fn control<H: Handler>(
         &mut self,
-        batch: &Batch<'_>,
-        decoded: &DecodedBatch,
+        pass: &Pass<'_>,
         packet: &Decoded,
         flow: PacketFlow,
-        index: u32,
         handler: &mut H,
     ) {
-        let Some(connection) = self.connections.get_mut(index) else {
+        let direction = packet.direction.index();
+        let Some(connection) = self.connections.get_mut(flow.id.index()) else {
             return;
         };
-        let (side, peer) = sides(connection, packet);
-        if packet.tcp_flags.contains(TcpFlags::RST) {
+        let (side, peer) = sides(connection, direction);
+        let flags = packet.tcp_flags;
+        if flags.contains(TcpFlags::RST) {
             if flow.flags.contains(PacketFlowFlags::RST_VALID) {
                 // It says how far its sender had got, and what it had received.
                 side.half.note_sent(packet.seq);
-                if packet.tcp_flags.contains(TcpFlags::ACK) {
+                if flags.contains(TcpFlags::ACK) {
                     side.half.note_ack(packet.ack, packet.window);
                 }
-                for stream in [&mut side.stream, &mut peer.stream] {
-                    if stream.status == StreamStatus::Active {
-                        stream.status = StreamStatus::Rst;
+                for progress in [&mut side.progress, &mut peer.progress] {
+                    if progress.status == StreamStatus::Active {
+                        progress.status = StreamStatus::Rst;
                     }
                 }
             }
             return;
         }
+        let syn = flags.contains(TcpFlags::SYN);
         let mut seq = packet.seq;
-        if packet.tcp_flags.contains(TcpFlags::SYN) {
+        if syn {
             seq = seq.wrapping_add(1);
             side.half.start_at(seq);
-            let bytes = decoded.bytes(batch, packet);
+            let bytes = pass.decoded.bytes(pass.batch, packet);
             side.half.set_window_scale(window_scale(bytes, packet));
         }
-        if packet.tcp_flags.contains(TcpFlags::ACK) {
+        if flags.contains(TcpFlags::ACK) {
             if side.half.note_ack(packet.ack, packet.window) && side.half.note != 0 {
-                acknowledged(
-                    &mut self.reassembler,
-                    &mut self.delivered,
-                    side,
-                    peer,
-                    packet.time,
-                    handler,
-                );
+                self.acknowledged(pass, packet, flow, handler);
             }
-            if packet.tcp_flags.contains(TcpFlags::SYN) {
-                peer.half.start_at(packet.ack);
+            if syn && let Some(connection) = self.connections.get_mut(flow.id.index()) {
+                sides(connection, direction).1.half.start_at(packet.ack);
             }
         }
-        let bytes = decoded.payload(batch, packet);
-        if packet.payload_len > 0 || packet.tcp_flags.contains(TcpFlags::FIN) {
-            segment(
-                &mut self.reassembler,
-                &mut self.delivered,
-                side,
-                peer,
-                packet,
-                seq,
-                bytes,
-                handler,
-            );
+        if flags.contains(TcpFlags::FIN) {
+            self.last(pass, packet, flow, seq, handler);
+        } else if packet.payload_len > 0 {
+            self.segment(pass, packet, flow, seq, handler);
         }
     }
 
-    /// A packet of a flow that has no connection yet.
-    #[cold]
+    /// A packet with a FIN.
+    #[inline(always)]
+    fn last<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        seq: u32,
+        handler: &mut H,
+    ) {
+        let direction = packet.direction.index();
+        let Some(connection) = self.connections.get_mut(flow.id.index()) else {
+            return;
+        };
+        let (side, peer) = sides(connection, direction);
+        let len = packet.payload_len;
+        if packet.payload_captured != len || !side.half.take_last(seq, len, &peer.half) {
+            return self.segment(pass, packet, flow, seq, handler);
+        }
+        if len != 0 {
+            Delivery {
+                id: stream_id(flow.id, direction),
+                flow: StreamFlow::Tracked(pass.tracker, flow.id),
+                progress: &mut side.progress,
+                total: &mut self.delivered,
+                time: packet.time,
+                handler,
+            }
+            .deliver(pass.decoded.payload(pass.batch, packet));
+        }
+        after(side, peer);
+    }
+
+    /// A packet of a flow that has no streams yet.
     #[inline(never)]
     fn first<H: Handler>(
         &mut self,
-        batch: &Batch<'_>,
-        decoded: &DecodedBatch,
+        pass: &Pass<'_>,
         packet: &Decoded,
         flow: PacketFlow,
-        tracker: &FlowTracker,
         handler: &mut H,
     ) {
-        let at = flow.id.index();
-        let direction = packet.direction.index();
-        let slot = self.connections.slot(at);
-        let has_data = packet.payload_len > 0;
-        if packet.tcp_flags.contains(TcpFlags::RST) {
+        let flags = packet.tcp_flags;
+        if flags.contains(TcpFlags::RST) {
             return;
         }
-        let syn = packet.tcp_flags.contains(TcpFlags::SYN);
-        if syn && !packet.tcp_flags.contains(TcpFlags::ACK) && !has_data {
-            let same_side =
-                !matches!(slot, Slot::Syn { direction: other, .. } if other != direction);
-            if same_side {
-                let bytes = decoded.bytes(batch, packet);
-                self.connections.set_slot(
-                    at,
-                    Slot::Syn {
-                        direction,
-                        seq: packet.seq.wrapping_add(1),
-                        window_scale: window_scale(bytes, packet),
-                    },
-                );
-                return;
-            }
-        }
-        let Some(index) = self.create(packet, flow, tracker, handler) else {
+        let unseen = self.connections.unseen();
+        let Some(connection) = self.connections.make(flow.id.index()) else {
             return;
         };
-        if let Slot::Syn {
-            direction: from,
-            seq,
-            window_scale,
-        } = slot
-            && let Some(connection) = self.connections.get_mut(index)
-        {
-            let half = &mut connection.sides[from & 1].half;
-            half.start_at(seq);
-            half.set_window_scale(window_scale);
+        let (side, peer) = sides(connection, packet.direction.index());
+        let has_data = packet.payload_len > 0;
+        let syn = flags.contains(TcpFlags::SYN);
+        let ack = flags.contains(TcpFlags::ACK);
+        if syn && !ack && !has_data && peer.progress.phase == Phase::Unseen {
+            // The newest counts, so begin anew.
+            *side = unseen;
+            side.progress.phase = Phase::Syn;
+            side.half.start_at(packet.seq.wrapping_add(1));
+            let bytes = pass.decoded.bytes(pass.batch, packet);
+            side.half.set_window_scale(window_scale(bytes, packet));
+            return;
+        }
+        if side.progress.phase == Phase::Syn && ack {
             // The SYN-ACK was not captured: what the initiator acknowledges first is its number.
-            if from == direction && packet.tcp_flags.contains(TcpFlags::ACK) {
-                connection.sides[1 - from].half.start_at(packet.ack);
-            }
+            peer.half.start_at(packet.ack);
         }
-        if !syn
-            && !has_data
-            && let Some(connection) = self.connections.get_mut(index)
-        {
-            sides(connection, packet).0.half.start_near(packet.seq);
+        if !syn && !has_data {
+            side.half.start_near(packet.seq);
         }
-        self.tcp(batch, decoded, packet, flow, tracker, handler);
+        self.create(pass, packet, flow, handler);
+        self.tcp(pass, packet, flow, handler);
     }
 
     #[inline(always)]
     fn udp<H: Handler>(
         &mut self,
-        batch: &Batch<'_>,
-        decoded: &DecodedBatch,
+        pass: &Pass<'_>,
         packet: &Decoded,
         flow: PacketFlow,
-        tracker: &FlowTracker,
         handler: &mut H,
     ) {
         if packet.payload_len == 0 {
             return;
         }
-        let index = match self.connections.index_of(flow.id.index()) {
-            Some(index) => index,
-            None => match self.create(packet, flow, tracker, handler) {
-                Some(index) => index,
-                None => return,
-            },
-        };
-        let Some(connection) = self.connections.get_mut(index) else {
+        let direction = packet.direction.index();
+        let is_open = |connection: &Connection| connection[direction].progress.phase == Phase::Open;
+        let at = flow.id.index();
+        if !self.connections.get(at).is_some_and(is_open) {
+            self.create(pass, packet, flow, handler);
+        }
+        let Some(connection) = self.connections.get_mut(at) else {
             return;
         };
-        let (side, _) = sides(connection, packet);
-        let bytes = decoded.payload(batch, packet);
+        let side = &mut connection[direction];
+        let bytes = pass.decoded.payload(pass.batch, packet);
         if !bytes.is_empty() {
-            let pending = &mut side.pending_gap;
-            deliver(
-                &mut side.stream,
-                pending,
-                &mut self.delivered,
-                bytes,
-                packet.time,
+            Delivery {
+                id: stream_id(flow.id, direction),
+                flow: StreamFlow::Tracked(pass.tracker, flow.id),
+                progress: &mut side.progress,
+                total: &mut self.delivered,
+                time: packet.time,
                 handler,
-            );
+            }
+            .deliver(bytes);
         }
-        side.pending_gap += u64::from(packet.payload_len) - bytes.len() as u64;
+        side.progress.pending_gap += u64::from(packet.payload_len) - bytes.len() as u64;
     }
 
-    #[cold]
+    /// Opens the streams of a flow.
+    #[inline(never)]
     fn create<H: Handler>(
         &mut self,
+        pass: &Pass<'_>,
         packet: &Decoded,
         flow: PacketFlow,
-        tracker: &FlowTracker,
         handler: &mut H,
-    ) -> Option<u32> {
-        let (flow_id, start) =
-            tracker.with_record(flow.id, |record| (record.flow_id, record.start))?;
-        let policy = self.policy;
-        let from_initiator = flow.from_initiator();
-        let (source, destination) = (packet.source(), packet.destination());
-        let side = |index: u32, direction: usize| {
-            let same = direction == packet.direction.index();
-            let (source, destination) = if same {
-                (source, destination)
-            } else {
-                (destination, source)
-            };
-            let id = 2 * index + direction as u32;
-            Side {
-                half: Half::new(policy),
-                stream: Stream {
-                    bytes: 0,
-                    missing_bytes: 0,
-                    id,
-                    opposite: id ^ 1,
-                    gaps: 0,
-                    status: StreamStatus::Active,
-                    version: packet.key.version,
-                    protocol: packet.key.protocol,
-                    from_initiator: from_initiator == same,
-                    vlan: (packet.vlan_count > 0).then_some(packet.vlan[0]),
-                    flow_id,
-                    start,
-                    source,
-                    destination,
-                },
-                pending_gap: 0,
-            }
-        };
-        let index = self.connections.create(|index| Connection {
-            sides: [side(index, 0), side(index, 1)],
-        });
-        self.connections
-            .set_slot(flow.id.index(), Slot::Connection(index));
-        self.created += 1;
-        self.high = self.high.max(self.connections.live());
-        let connection = self.connections.get(index)?;
-        let [first, second] = &connection.sides;
-        let (initiator, responder) = if first.stream.from_initiator {
-            (first, second)
+    ) {
+        let direction = packet.direction.index();
+        let initiator = if flow.from_initiator() {
+            direction
         } else {
-            (second, first)
+            1 - direction
         };
-        handler.stream_created(&initiator.stream);
-        handler.stream_created(&responder.stream);
-        Some(index)
+        self.created += 1;
+        self.live += 1;
+        self.high = self.high.max(self.live);
+        let Some(connection) = self.connections.make(flow.id.index()) else {
+            return;
+        };
+        for direction in [initiator, 1 - initiator] {
+            let progress = &mut connection[direction].progress;
+            progress.phase = Phase::Open;
+            progress.from_initiator = direction == initiator;
+            let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
+            handler.stream_created(&progress.stream(stream_id(flow.id, direction), tracked));
+        }
     }
 
-    /// Lets `act` work on the direction `id`, whose segments wait.
-    fn waiting<H: Handler>(
+    /// A segment that is not simply next.
+    #[cold]
+    #[inline(never)]
+    fn segment<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        seq: u32,
+        handler: &mut H,
+    ) {
+        let segment = Segment {
+            seq,
+            bytes: pass.decoded.payload(pass.batch, packet),
+            len: packet.payload_len,
+            fin: packet.tcp_flags.contains(TcpFlags::FIN),
+            time: packet.time,
+        };
+        let id = stream_id(flow.id, packet.direction.index());
+        let time = packet.time;
+        self.work_on(
+            id,
+            time,
+            pass.tracker,
+            handler,
+            |reassembler, half, peer, out| {
+                reassembler.segment(id, half, peer, &segment, out);
+            },
+        );
+    }
+
+    /// The packet's sender has acknowledged something while segments of its peer wait.
+    #[cold]
+    #[inline(never)]
+    fn acknowledged<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        let id = stream_id(flow.id, 1 - packet.direction.index());
+        let time = packet.time;
+        self.work_on(
+            id,
+            time,
+            pass.tracker,
+            handler,
+            |reassembler, half, peer, out| {
+                reassembler.advance(half, peer, time, out);
+            },
+        );
+    }
+
+    /// Lets `act` work on the direction `id` at `time`.
+    fn work_on<H: Handler>(
         &mut self,
         id: u32,
         time: Nanos,
+        tracker: &FlowTracker,
         handler: &mut H,
         act: impl FnOnce(&mut Reassembler, &mut Half, &Half, &mut Delivery<'_, H>),
     ) {
-        let Some(connection) = self.connections.get_mut(id / 2) else {
+        let flow = FlowId(id / 2);
+        let Some(connection) = self.connections.get_mut(flow.index()) else {
             return;
         };
-        let [first, second] = &mut connection.sides;
-        let (side, peer) = if id & 1 == 0 {
-            (first, second)
-        } else {
-            (second, first)
-        };
+        let (side, peer) = sides(connection, id as usize & 1);
         let mut delivery = Delivery {
-            stream: &mut side.stream,
-            pending_gap: &mut side.pending_gap,
+            id,
+            flow: StreamFlow::Tracked(tracker, flow),
+            progress: &mut side.progress,
             total: &mut self.delivered,
             time,
             handler,
@@ -502,132 +509,90 @@ impl Streams {
     }
 }
 
-/// The sender's side of a packet and the other.
+/// A direction of a connection and the opposite one.
 #[inline(always)]
-fn sides<'a>(connection: &'a mut Connection, packet: &Decoded) -> (&'a mut Side, &'a mut Side) {
-    let [low, high] = &mut connection.sides;
-    if packet.direction.index() == 0 {
+fn sides(connection: &mut Connection, direction: usize) -> (&mut Side, &mut Side) {
+    let [low, high] = connection;
+    if direction == 0 {
         (low, high)
     } else {
         (high, low)
     }
 }
 
-/// A segment that is not simply next.
-#[cold]
-#[inline(never)]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "parts of the engine that are borrowed apart"
-)]
-fn segment<H: Handler>(
-    reassembler: &mut Reassembler,
-    total: &mut Delivered,
-    side: &mut Side,
-    peer: &mut Side,
-    packet: &Decoded,
-    seq: u32,
-    bytes: &[u8],
-    handler: &mut H,
-) {
-    let segment = Segment {
-        seq,
-        bytes,
-        len: packet.payload_len,
-        fin: packet.tcp_flags.contains(TcpFlags::FIN),
-        time: packet.time,
-    };
-    let id = side.stream.id;
-    let mut delivery = Delivery {
-        stream: &mut side.stream,
-        pending_gap: &mut side.pending_gap,
-        total,
-        time: packet.time,
-        handler,
-    };
-    reassembler.segment(id, &mut side.half, &peer.half, &segment, &mut delivery);
-    after(side, peer);
-}
-
-/// `side` has acknowledged something while segments of `peer` wait.
-#[cold]
-#[inline(never)]
-fn acknowledged<H: Handler>(
-    reassembler: &mut Reassembler,
-    total: &mut Delivered,
-    side: &mut Side,
-    peer: &mut Side,
-    time: Nanos,
-    handler: &mut H,
-) {
-    let mut delivery = Delivery {
-        stream: &mut peer.stream,
-        pending_gap: &mut peer.pending_gap,
-        total,
-        time,
-        handler,
-    };
-    reassembler.advance(&mut peer.half, &side.half, time, &mut delivery);
-    after(peer, side);
+/// [`Stream::id`] of a flow's direction.
+#[inline(always)]
+fn stream_id(flow: FlowId, direction: usize) -> u32 {
+    2 * flow.0 + direction as u32
 }
 
 /// Notes what changed for a direction whose segments were worked on.
 fn after(side: &mut Side, peer: &mut Side) {
     peer.half.note = u16::from(side.half.is_queued());
-    if side.half.flags().contains(HalfFlags::CLOSED) && side.stream.status == StreamStatus::Active {
-        side.stream.status = StreamStatus::Fin;
+    let progress = &mut side.progress;
+    if side.half.flags().contains(HalfFlags::CLOSED) && progress.status == StreamStatus::Active {
+        progress.status = StreamStatus::Fin;
     }
 }
 
-/// Hands bytes of a stream on.
-#[inline(always)]
-fn deliver<H: Handler>(
-    stream: &mut Stream,
-    pending_gap: &mut u64,
-    total: &mut Delivered,
-    bytes: &[u8],
-    time: Nanos,
-    handler: &mut H,
-) {
-    if *pending_gap != 0 {
-        stream.missing_bytes += *pending_gap;
-        stream.gaps += 1;
+impl Progress {
+    /// As a handler sees it.
+    #[inline(always)]
+    fn stream<'a>(&self, id: u32, flow: StreamFlow<'a>) -> Stream<'a> {
+        Stream {
+            id,
+            opposite: id ^ 1,
+            bytes: self.bytes,
+            missing_bytes: self.missing_bytes,
+            gaps: self.gaps,
+            status: self.status,
+            from_initiator: self.from_initiator,
+            flow,
+        }
     }
-    let chunk = Chunk {
-        bytes,
-        offset: stream.bytes + stream.missing_bytes,
-        gap_before: core::mem::take(pending_gap),
-        time,
-    };
-    stream.bytes += bytes.len() as u64;
-    total.bytes += bytes.len() as u64;
-    total.chunks += 1;
-    handler.stream_data(stream, &chunk);
 }
 
 /// A direction's bytes on their way to the handler.
 struct Delivery<'a, H> {
-    stream: &'a mut Stream,
-    pending_gap: &'a mut u64,
+    id: u32,
+    flow: StreamFlow<'a>,
+    progress: &'a mut Progress,
     total: &'a mut Delivered,
     time: Nanos,
     handler: &'a mut H,
 }
 
+impl<H: Handler> Delivery<'_, H> {
+    #[inline(always)]
+    fn deliver(&mut self, bytes: &[u8]) {
+        let progress = &mut *self.progress;
+        let gap_before = progress.pending_gap;
+        if gap_before != 0 {
+            progress.pending_gap = 0;
+            progress.missing_bytes += gap_before;
+            progress.gaps += 1;
+        }
+        let chunk = Chunk {
+            bytes,
+            offset: progress.bytes + progress.missing_bytes,
+            gap_before,
+            time: self.time,
+        };
+        progress.bytes += bytes.len() as u64;
+        self.total.bytes += bytes.len() as u64;
+        self.total.chunks += 1;
+        self.handler
+            .stream_data(&progress.stream(self.id, self.flow), &chunk);
+    }
+}
+
 impl<H: Handler> Receiver for Delivery<'_, H> {
     fn data(&mut self, bytes: &[u8]) {
-        deliver(
-            self.stream,
-            self.pending_gap,
-            self.total,
-            bytes,
-            self.time,
-            self.handler,
-        );
+        self.deliver(bytes);
     }
 
     fn gap(&mut self, bytes: u64, _cause: GapCause) {
-        *self.pending_gap += bytes;
+        self.progress.pending_gap += bytes;
     }
 }
 

@@ -49,11 +49,11 @@ struct Count {
 impl Handler for Count {
     const STREAMS: bool = true;
 
-    fn stream_data(&mut self, _: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, _: &Stream<'_>, chunk: &Chunk<'_>) {
         self.bytes += chunk.bytes.len() as u64;
     }
 
-    fn stream_terminated(&mut self, _: &Stream, _: u64) {
+    fn stream_terminated(&mut self, _: &Stream<'_>, _: u64) {
         self.ended += 1;
     }
 }

@@ -11,7 +11,7 @@ struct Bytes(Vec<u8>);
 impl Handler for Bytes {
     const STREAMS: bool = true;
 
-    fn stream_data(&mut self, _: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, _: &Stream<'_>, chunk: &Chunk<'_>) {
         self.0.extend_from_slice(chunk.bytes);
     }
 }

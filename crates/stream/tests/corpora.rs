@@ -49,9 +49,10 @@ impl Handler for Everything {
         }
     }
 
-    fn stream_created(&mut self, stream: &Stream) {
-        let ip = |address: flowgauge_wire::Address| address.to_ip(stream.version);
-        let (source, destination) = (stream.source, stream.destination);
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        let identity = stream.identity();
+        let ip = |address: flowgauge_wire::Address| address.to_ip(identity.version);
+        let (source, destination) = (identity.source, identity.destination);
         let name = format!(
             "{}.{}-{}.{}",
             ip(source.0),
@@ -62,7 +63,7 @@ impl Handler for Everything {
         self.names.insert(stream.id, name);
     }
 
-    fn stream_data(&mut self, stream: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         if chunk.gap_before > 0 {
             let note = format!("[{} bytes missing]", chunk.gap_before);
             self.text.extend_from_slice(note.as_bytes());
@@ -79,7 +80,7 @@ impl Handler for Everything {
         );
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, _: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, _: u64) {
         self.names.remove(&stream.id);
     }
 }

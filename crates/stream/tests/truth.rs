@@ -26,7 +26,8 @@ struct Directions {
     flows: u64,
 }
 
-fn name(stream: &Stream) -> Name {
+fn name(stream: &Stream<'_>) -> Name {
+    let stream = stream.identity();
     (
         stream.source.0.to_ip(stream.version),
         stream.source.1,
@@ -39,7 +40,7 @@ fn name(stream: &Stream) -> Name {
 impl Handler for Directions {
     const STREAMS: bool = true;
 
-    fn stream_data(&mut self, stream: &Stream, chunk: &Chunk<'_>) {
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let direction = self.streams.entry(name(stream)).or_default();
         if chunk.gap_before > 0 {
             let at = chunk.offset - chunk.gap_before;
@@ -49,7 +50,7 @@ impl Handler for Directions {
         direction.bytes += chunk.bytes.len() as u64;
     }
 
-    fn stream_terminated(&mut self, stream: &Stream, trailing_gap: u64) {
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         let direction = self.streams.entry(name(stream)).or_default();
         direction.missing += stream.missing_bytes + trailing_gap;
         if trailing_gap > 0 {

@@ -172,6 +172,24 @@ impl Half {
         false
     }
 
+    /// The same for a segment with a FIN, which is the last if `peer` has not acknowledged beyond
+    /// it: the direction is closed then.
+    #[inline]
+    #[must_use]
+    pub fn take_last(&mut self, seq: u32, len: u32, peer: &Half) -> bool {
+        let end = seq.wrapping_add(len);
+        let beyond = peer
+            .ack()
+            .is_some_and(|ack| distance(end.wrapping_add(1), ack) > 0);
+        if beyond || !self.take_in_order(seq, len) {
+            return false;
+        }
+        self.fin_seq = end;
+        self.flags.insert(HalfFlags::FIN);
+        self.flags.insert(HalfFlags::CLOSED);
+        true
+    }
+
     /// Notes the acknowledgement and window of a packet this side sent. True when the
     /// acknowledgement moved.
     #[inline(always)]
