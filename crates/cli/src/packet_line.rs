@@ -11,7 +11,8 @@ use flowgauge_wire::DecodeFlags;
 pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>) {
     let (packet, decoded) = (row.packet, row.decoded);
     let mut times = TimeWriter::default();
-    let time = core::str::from_utf8(times.format(packet.time)).unwrap_or("");
+    let text_of_time = times.format(packet.time);
+    let time = core::str::from_utf8(&text_of_time).unwrap_or("");
     let (date, clock) = (time.get(..10).unwrap_or(""), time.get(11..26).unwrap_or(""));
     // Writing to a string cannot fail.
     let _ = write!(line, "{date} {clock} ");

@@ -10,7 +10,7 @@ use std::fmt;
 
 use flowgauge_wire::{Address, Nanos};
 
-use crate::schema::{Column, Field, FieldKind, FieldVisitor, Record, Schema, Unit};
+use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
 
 /// Groups kept at most, unless set otherwise.
 const DEFAULT_MAX_GROUPS: usize = 1_000_000;
@@ -229,7 +229,7 @@ fn leaked_field(name: &str, kind: FieldKind, unit: Unit, heading: &str) -> &'sta
     let name: &'static str = String::leak(name.to_owned());
     Box::leak(Box::new(Field {
         name,
-        json_key: String::leak(format!(",\"{name}\":")),
+        json_key: JsonKey::new(name),
         kind,
         unit,
         column: Column {
@@ -470,8 +470,8 @@ impl FieldVisitor for Collector<'_> {
     fn text(&mut self, _field: &'static Field, value: &str) {
         self.value(tag::TEXT, value.as_bytes(), 0);
     }
-    fn symbol(&mut self, _field: &'static Field, value: &str) {
-        self.value(tag::TEXT, value.as_bytes(), 0);
+    fn symbol(&mut self, _field: &'static Field, value: &[u8]) {
+        self.value(tag::TEXT, value, 0);
     }
     fn hex(&mut self, _field: &'static Field, value: u64) {
         self.value(tag::HEX, &value.to_be_bytes(), 0);

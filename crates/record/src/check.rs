@@ -27,7 +27,7 @@ pub struct CheckRow<'a> {
 impl Record for CheckRow<'_> {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         visitor.text(&CHECK.check, self.name);
-        visitor.symbol(&CHECK.status, self.status);
+        visitor.symbol(&CHECK.status, self.status.as_bytes());
         visitor.text(&CHECK.found, self.found);
         match self.advice {
             Some(advice) => visitor.text(&CHECK.advice, advice),

@@ -99,9 +99,9 @@ impl FieldVisitor for CsvVisitor<'_> {
     }
 
     #[inline]
-    fn symbol(&mut self, _field: &'static Field, value: &str) {
+    fn symbol(&mut self, _field: &'static Field, value: &[u8]) {
         self.next();
-        self.out.extend_from_slice(value.as_bytes());
+        self.out.extend_from_slice(value);
     }
 
     #[inline]

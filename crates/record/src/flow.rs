@@ -4,7 +4,7 @@ use flowgauge_flow::{FlowRecord, FlowSide};
 use flowgauge_wire::{CommunityId, FlowKey, Tunnel};
 
 use crate::schema::{Field, FieldVisitor, Record, fields};
-use crate::text::{protocol_name, tcp_flag_letters};
+use crate::text::{protocol_name, tcp_flag_bytes};
 
 fields! {
     /// Fields of [`FlowRow`]. `src` is the initiator, `dst` the responder.
@@ -85,7 +85,7 @@ impl Record for FlowRow<'_> {
         visitor.unsigned(&FLOW.src_port, u64::from(source.port));
         visitor.address(&FLOW.dst_ip, destination.address, flow.version);
         visitor.unsigned(&FLOW.dst_port, u64::from(destination.port));
-        visitor.symbol(&FLOW.proto, protocol_name(flow.protocol));
+        visitor.symbol(&FLOW.proto, protocol_name(flow.protocol).as_bytes());
         visitor.time(&FLOW.start, flow.start);
         visitor.time(&FLOW.end, flow.end);
         visitor.duration(&FLOW.duration, flow.end - flow.start);
@@ -108,19 +108,19 @@ impl Record for FlowRow<'_> {
             None => visitor.null(&FLOW.handshake_rtt),
         }
         visitor.unsigned(&FLOW.fragments, flow.fragments);
-        visitor.symbol(&FLOW.state, flow.state.name());
-        visitor.symbol(&FLOW.history, flow.history);
+        visitor.symbol(&FLOW.state, flow.state.name().as_bytes());
+        visitor.symbol(&FLOW.history, flow.history.as_bytes());
         visitor.list(&FLOW.vlan, flow.vlans);
         visitor.object(
             &FLOW.tunnel,
             flow.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
         );
         match &self.community_id {
-            Some(id) => visitor.symbol(&FLOW.community_id, id.as_str()),
+            Some(id) => visitor.symbol(&FLOW.community_id, id.as_bytes()),
             None => visitor.null(&FLOW.community_id),
         }
         visitor.hex(&FLOW.flow_id, flow.flow_id);
-        visitor.symbol(&FLOW.end_reason, flow.end_reason.name());
+        visitor.symbol(&FLOW.end_reason, flow.end_reason.name().as_bytes());
     }
 }
 
@@ -132,7 +132,7 @@ fn tcp_flags<V: FieldVisitor>(
     side: &FlowSide,
 ) {
     if flow.protocol == 6 {
-        visitor.symbol(field, tcp_flag_letters(side.tcp_flags));
+        visitor.symbol(field, tcp_flag_bytes(side.tcp_flags));
     } else {
         visitor.null(field);
     }
@@ -145,7 +145,7 @@ pub struct TunnelRow(pub Tunnel);
 impl Record for TunnelRow {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         let tunnel = &self.0;
-        visitor.symbol(&TUNNEL.kind, tunnel.kind.name());
+        visitor.symbol(&TUNNEL.kind, tunnel.kind.name().as_bytes());
         visitor.address(&TUNNEL.src_ip, tunnel.source, tunnel.version);
         visitor.address(&TUNNEL.dst_ip, tunnel.destination, tunnel.version);
         match tunnel.id {

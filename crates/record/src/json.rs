@@ -2,146 +2,160 @@
 
 use flowgauge_wire::{Address, Nanos};
 
+use crate::cursor::{Cursor, Scratch};
 use crate::schema::{Field, FieldVisitor, Record};
-use crate::text::{
-    TimeWriter, write_address, write_duration, write_hex64, write_json_escaped, write_unsigned,
-};
+use crate::text::{TimeWriter, hex64, short_duration, write_duration, write_json_escaped};
 
 /// Appends records as JSON objects, one per line. What is unknown is `null`; names and order are
 /// those of the schema, the same in every line.
 #[derive(Clone, Debug, Default)]
 pub struct JsonEncoder {
     time: TimeWriter,
+    scratch: Scratch,
 }
-
-/// More than a flow record needs; growing later is only a cost, not an error.
-const TYPICAL_RECORD: usize = 1536;
 
 impl JsonEncoder {
     /// Appends `record` and a line feed.
     #[inline]
     pub fn encode<R: Record>(&mut self, record: &R, out: &mut Vec<u8>) {
-        out.reserve(TYPICAL_RECORD);
-        self.object(record, out);
-        out.push(b'\n');
+        self.ended(record, b"}\n", out);
     }
 
     /// Appends `record` as an object.
     #[inline]
     pub fn object<R: Record>(&mut self, record: &R, out: &mut Vec<u8>) {
+        self.ended(record, b"}", out);
+    }
+
+    #[inline(always)]
+    fn ended<R: Record, const N: usize>(&mut self, record: &R, end: &[u8; N], out: &mut Vec<u8>) {
         let start = out.len();
-        record.visit(&mut JsonVisitor {
-            out,
+        let mut visitor = JsonVisitor {
+            text: Cursor::new(&mut self.scratch, out),
             time: &mut self.time,
-        });
+        };
+        record.visit(&mut visitor);
+        visitor.text.put_all(end);
+        visitor.text.finish();
         // Every field was written with a comma in front: the first one becomes the brace.
         match out.get_mut(start) {
-            Some(first) => *first = b'{',
-            None => out.push(b'{'),
+            Some(first) if *first == b',' => *first = b'{',
+            // A record without fields.
+            _ => out.insert(start, b'{'),
         }
-        out.push(b'}');
     }
 }
 
 struct JsonVisitor<'a> {
-    out: &'a mut Vec<u8>,
+    text: Cursor<'a>,
     time: &'a mut TimeWriter,
 }
 
 impl JsonVisitor<'_> {
     #[inline(always)]
     fn key(&mut self, field: &'static Field) {
-        self.out.extend_from_slice(field.json_key.as_bytes());
+        let (bytes, len) = field.json_key.parts();
+        self.text.put(bytes, len);
     }
 
     #[inline(always)]
     fn quoted(&mut self, field: &'static Field, write: impl FnOnce(&mut Self)) {
-        self.key(field);
-        self.out.push(b'"');
+        let (bytes, len) = field.json_key.parts();
+        self.text.put(bytes, len + 1);
         write(self);
-        self.out.push(b'"');
+        self.text.put_all(b"\"");
     }
 }
 
 impl FieldVisitor for JsonVisitor<'_> {
-    #[inline]
+    #[inline(always)]
     fn null(&mut self, field: &'static Field) {
         self.key(field);
-        self.out.extend_from_slice(b"null");
+        self.text.put_all(b"null");
     }
 
-    #[inline]
+    #[inline(always)]
     fn unsigned(&mut self, field: &'static Field, value: u64) {
         self.key(field);
-        write_unsigned(self.out, value);
+        self.text.put_unsigned(value);
     }
 
     fn float(&mut self, field: &'static Field, value: f64) {
-        self.key(field);
         if value.is_finite() {
-            self.out.extend_from_slice(value.to_string().as_bytes());
+            self.key(field);
+            self.text.put_slice(value.to_string().as_bytes());
         } else {
-            self.out.extend_from_slice(b"null");
+            self.null(field);
         }
     }
 
     fn text(&mut self, field: &'static Field, value: &str) {
-        self.quoted(field, |visitor| write_json_escaped(visitor.out, value));
-    }
-
-    #[inline]
-    fn symbol(&mut self, field: &'static Field, value: &str) {
         self.quoted(field, |visitor| {
-            visitor.out.extend_from_slice(value.as_bytes());
+            visitor.text.put_grown(|out| write_json_escaped(out, value));
         });
     }
 
-    #[inline]
+    #[inline(always)]
+    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
+        self.quoted(field, |visitor| visitor.text.put_slice(value));
+    }
+
+    #[inline(always)]
     fn hex(&mut self, field: &'static Field, value: u64) {
-        self.quoted(field, |visitor| write_hex64(visitor.out, value));
+        self.quoted(field, |visitor| visitor.text.put_all(&hex64(value)));
     }
 
-    #[inline]
+    #[inline(always)]
     fn address(&mut self, field: &'static Field, value: Address, version: u8) {
-        self.quoted(field, |visitor| write_address(visitor.out, value, version));
+        self.quoted(field, |visitor| {
+            if version == 4 {
+                let [.., a, b, c, d] = value.0;
+                visitor.text.put_ipv4([a, b, c, d]);
+            } else {
+                visitor.text.put_ipv6(value.0);
+            }
+        });
     }
 
-    #[inline]
+    #[inline(always)]
     fn time(&mut self, field: &'static Field, value: Nanos) {
-        self.quoted(field, |visitor| visitor.time.write(visitor.out, value));
+        self.quoted(field, |visitor| {
+            visitor.text.put_all(&visitor.time.format(value));
+        });
     }
 
-    #[inline]
+    #[inline(always)]
     fn duration(&mut self, field: &'static Field, value: Nanos) {
         self.key(field);
-        write_duration(self.out, value);
+        match short_duration(value) {
+            Some(text) => self.text.put_short(&text),
+            None => self.text.put_grown(|out| write_duration(out, value)),
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn list(&mut self, field: &'static Field, values: &[u16]) {
         self.key(field);
-        self.out.push(b'[');
+        self.text.put_all(b"[");
         for (n, &value) in values.iter().enumerate() {
             if n > 0 {
-                self.out.push(b',');
+                self.text.put_all(b",");
             }
-            write_unsigned(self.out, u64::from(value));
+            self.text.put_unsigned(u64::from(value));
         }
-        self.out.push(b']');
+        self.text.put_all(b"]");
     }
 
-    #[inline]
+    #[inline(always)]
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
         let Some(value) = value else {
             return self.null(field);
         };
         self.key(field);
-        let start = self.out.len();
+        let start = self.text.mark();
         value.visit(self);
-        if let Some(first) = self.out.get_mut(start) {
-            *first = b'{';
-        }
-        self.out.push(b'}');
+        self.text.set(start, b'{');
+        self.text.put_all(b"}");
     }
 }
 

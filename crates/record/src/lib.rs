@@ -33,6 +33,7 @@
 pub mod aggregate;
 pub mod check;
 pub mod csv;
+mod cursor;
 pub mod encoder;
 pub mod flow;
 pub mod json;
@@ -51,5 +52,5 @@ pub use flow::FlowRow;
 pub use ledger::LedgerRow;
 pub use output::{Output, OutputError, RecordWriter};
 pub use packet::PacketRow;
-pub use schema::{Column, Field, FieldKind, FieldVisitor, Record, Schema, Unit};
+pub use schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
 pub use stream::StreamRow;

@@ -113,7 +113,7 @@ impl Record for PacketRow<'_> {
             visitor.null(&PACKET.ttl);
         }
         if decoded.flags.contains(DecodeFlags::FRAGMENT) {
-            visitor.symbol(&PACKET.fragment, "fragment");
+            visitor.symbol(&PACKET.fragment, b"fragment");
         } else {
             visitor.null(&PACKET.fragment);
         }
@@ -122,11 +122,11 @@ impl Record for PacketRow<'_> {
             self.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
         );
         match self.note() {
-            Some(note) => visitor.symbol(&PACKET.note, note),
+            Some(note) => visitor.symbol(&PACKET.note, note.as_bytes()),
             None => visitor.null(&PACKET.note),
         }
         if let Some(bytes) = self.bytes {
-            visitor.symbol(&PACKET.bytes, bytes);
+            visitor.symbol(&PACKET.bytes, bytes.as_bytes());
         }
     }
 }
@@ -156,7 +156,10 @@ impl PacketRow<'_> {
         } else {
             visitor.null(&PACKET.dst_port);
         }
-        visitor.symbol(&PACKET.proto, protocol_name(decoded.key.protocol));
+        visitor.symbol(
+            &PACKET.proto,
+            protocol_name(decoded.key.protocol).as_bytes(),
+        );
     }
 
     fn visit_transport<V: FieldVisitor>(&self, visitor: &mut V) {
@@ -170,7 +173,10 @@ impl PacketRow<'_> {
             visitor.null(&PACKET.ack);
             return visitor.null(&PACKET.window);
         }
-        visitor.symbol(&PACKET.tcp_flags, tcp_flag_letters(decoded.tcp_flags));
+        visitor.symbol(
+            &PACKET.tcp_flags,
+            tcp_flag_letters(decoded.tcp_flags).as_bytes(),
+        );
         visitor.unsigned(&PACKET.seq, u64::from(decoded.seq));
         visitor.unsigned(&PACKET.ack, u64::from(decoded.ack));
         visitor.unsigned(&PACKET.window, u64::from(decoded.window));

@@ -61,13 +61,51 @@ pub struct Column {
     pub rank: u8,
 }
 
+/// `,"name":"`, so that it is copied in one piece of constant width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonKey {
+    bytes: [u8; JsonKey::WIDTH],
+    len: u8,
+}
+
+impl JsonKey {
+    const WIDTH: usize = 32;
+
+    /// The key of a field; of a name longer than 27 bytes the end is cut off.
+    pub const fn new(name: &str) -> JsonKey {
+        let name = name.as_bytes();
+        let mut bytes = [0; JsonKey::WIDTH];
+        bytes[0] = b',';
+        bytes[1] = b'"';
+        let mut n = 0;
+        while n < name.len() && n < JsonKey::WIDTH - 5 {
+            bytes[n + 2] = name[n];
+            n += 1;
+        }
+        bytes[n + 2] = b'"';
+        bytes[n + 3] = b':';
+        bytes[n + 4] = b'"';
+        JsonKey {
+            bytes,
+            len: n as u8 + 4,
+        }
+    }
+
+    /// All bytes, and how many of them come before a value without quotation marks. One more is
+    /// the opening mark of a value that has them.
+    #[inline]
+    pub(crate) const fn parts(&self) -> (&[u8; JsonKey::WIDTH], usize) {
+        (&self.bytes, self.len as usize)
+    }
+}
+
 /// One field of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name in every encoding that has names.
     pub name: &'static str,
-    /// `,"name":`, so that the JSON encoder appends it in one piece.
-    pub json_key: &'static str,
+    /// The name as the JSON encoder writes it.
+    pub json_key: JsonKey,
     /// What it holds.
     pub kind: FieldKind,
     /// What it counts.
@@ -99,7 +137,7 @@ pub trait FieldVisitor {
     fn text(&mut self, field: &'static Field, value: &str);
     /// Text that needs escaping in no encoding: printable ASCII without quotation mark, backslash
     /// and comma.
-    fn symbol(&mut self, field: &'static Field, value: &str);
+    fn symbol(&mut self, field: &'static Field, value: &[u8]);
     /// A 64-bit identifier.
     fn hex(&mut self, field: &'static Field, value: u64);
     /// An address; `version` 4 means that it is a mapped IPv4 address.
@@ -126,7 +164,7 @@ macro_rules! fields {
         static $static_name: $struct_name = $struct_name { $(
             $name: $crate::schema::Field {
                 name: stringify!($name),
-                json_key: concat!(",\"", stringify!($name), "\":"),
+                json_key: $crate::schema::JsonKey::new(stringify!($name)),
                 kind: $crate::schema::FieldKind::$kind,
                 unit: $crate::schema::Unit::$unit,
                 column: $crate::schema::Column { heading: $heading, rank: $rank },

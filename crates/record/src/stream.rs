@@ -81,14 +81,14 @@ impl Record for StreamRow<'_> {
         visitor.unsigned(&STREAM.src_port, u64::from(self.source.1));
         visitor.address(&STREAM.dst_ip, self.destination.0, self.version);
         visitor.unsigned(&STREAM.dst_port, u64::from(self.destination.1));
-        visitor.symbol(&STREAM.proto, protocol_name(self.protocol));
+        visitor.symbol(&STREAM.proto, protocol_name(self.protocol).as_bytes());
         visitor.unsigned(&STREAM.bytes, self.bytes);
         visitor.unsigned(&STREAM.missing_bytes, self.missing_bytes);
         visitor.unsigned(&STREAM.gaps, self.gaps);
-        visitor.symbol(&STREAM.state, self.state);
+        visitor.symbol(&STREAM.state, self.state.as_bytes());
         visitor.hex(&STREAM.flow_id, self.flow_id);
         if let Some(digest) = self.sha256 {
-            visitor.symbol(&STREAM.sha256, digest);
+            visitor.symbol(&STREAM.sha256, digest.as_bytes());
         }
     }
 }

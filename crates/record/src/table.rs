@@ -91,10 +91,8 @@ impl FieldVisitor for CellVisitor<'_> {
         });
     }
 
-    fn symbol(&mut self, field: &'static Field, value: &str) {
-        self.cell(field, |visitor| {
-            visitor.out.extend_from_slice(value.as_bytes());
-        });
+    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
+        self.cell(field, |visitor| visitor.out.extend_from_slice(value));
     }
 
     fn hex(&mut self, field: &'static Field, value: u64) {

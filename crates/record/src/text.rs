@@ -3,43 +3,131 @@
 use flowgauge_wire::{Address, Nanos, TcpFlags};
 
 /// `00` to `99`.
-static PAIRS: [u8; 200] = {
-    let mut pairs = [0; 200];
+static PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
     let mut n = 0;
     while n < 100 {
-        pairs[2 * n] = b'0' + (n / 10) as u8;
-        pairs[2 * n + 1] = b'0' + (n % 10) as u8;
+        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
         n += 1;
     }
     pairs
 };
 
-/// Decimal text of every byte: up to three digits, and how many.
+/// Decimal text of every byte, with a dot behind it and zeros behind that.
 static OCTETS: [[u8; 4]; 256] = {
     let mut octets = [[0; 4]; 256];
     let mut n = 0;
     while n < 256 {
-        octets[n] = if n >= 100 {
-            [
-                b'0' + (n / 100) as u8,
-                b'0' + (n / 10 % 10) as u8,
-                b'0' + (n % 10) as u8,
-                3,
-            ]
-        } else if n >= 10 {
-            [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8, 0, 2]
-        } else {
-            [b'0' + n as u8, 0, 0, 1]
+        let digits = [
+            b'0' + (n / 100) as u8,
+            b'0' + (n / 10 % 10) as u8,
+            b'0' + (n % 10) as u8,
+        ];
+        octets[n] = match OCTET_LENGTHS[n] {
+            3 => [digits[0], digits[1], digits[2], b'.'],
+            2 => [digits[1], digits[2], b'.', 0],
+            _ => [digits[2], b'.', 0, 0],
         };
         n += 1;
     }
     octets
 };
 
+/// Decimal digits of every byte.
+static OCTET_LENGTHS: [u8; 256] = {
+    let mut lengths = [1; 256];
+    let mut n = 10;
+    while n < 256 {
+        lengths[n] = if n < 100 { 2 } else { 3 };
+        n += 1;
+    }
+    lengths
+};
+
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const SECONDS_PER_DAY: u64 = 86_400;
+
+/// A short text of constant width: `len` of `N` bytes count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short<const N: usize> {
+    pub(crate) bytes: [u8; N],
+    pub(crate) len: usize,
+}
+
+/// The text of a number of up to eight digits; longer ones have none.
+#[inline(always)]
+pub(crate) fn short_unsigned(value: u64) -> Option<Short<8>> {
+    if value < 10 {
+        return Some(Short {
+            bytes: [b'0' + value as u8, 0, 0, 0, 0, 0, 0, 0],
+            len: 1,
+        });
+    }
+    if value >= 100_000_000 {
+        return None;
+    }
+    let digits = eight_digits(value as u32);
+    // Zeros in front are the low bytes; at least two digits are left.
+    let skip = digits.trailing_zeros() / 8;
+    Some(Short {
+        bytes: ((digits | ASCII_ZEROS) >> (8 * skip)).to_le_bytes(),
+        len: 8 - skip as usize,
+    })
+}
+
+const ASCII_ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The eight decimal digits of `value`, the first one in the lowest byte. Each step divides all
+/// parts at once: by 10,000, by 100, by 10.
+#[inline(always)]
+fn eight_digits(value: u32) -> u64 {
+    let value = u64::from(value);
+    let fours = (value / 10_000) | ((value % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | (fours - hundreds * 100) << 16;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - tens * 10) << 8
+}
+
+/// Nine digits of nanoseconds.
+#[inline(always)]
+fn nine_digits(nanos: u32) -> (u8, [u8; 8]) {
+    let first = b'0' + (nanos / 100_000_000) as u8;
+    let others = eight_digits(nanos % 100_000_000) | ASCII_ZEROS;
+    (first, others.to_le_bytes())
+}
+
+/// The text of a dotted IPv4 address. It is put together in two words: a table's zeros behind an
+/// octet are where the next one goes.
+#[inline(always)]
+pub(crate) fn short_ipv4([a, b, c, d]: [u8; 4]) -> Short<16> {
+    let octet = |octet: u8| u64::from(u32::from_le_bytes(OCTETS[usize::from(octet)]));
+    let length = |octet: u8| u32::from(OCTET_LENGTHS[usize::from(octet)]) + 1;
+    let front = octet(a) | octet(b) << ((8 * length(a)) & 63);
+    let back = octet(c) | octet(d) << ((8 * length(c)) & 63);
+    let front_length = length(a) + length(b);
+    let text = u128::from(front) | u128::from(back) << ((8 * front_length) & 127);
+    Short {
+        bytes: text.to_le_bytes(),
+        len: (front_length + length(c) + length(d) - 1) as usize,
+    }
+}
+
+/// Seconds with nine decimals, up to 9; longer spans have none.
+#[inline(always)]
+pub(crate) fn short_duration(duration: Nanos) -> Option<Short<11>> {
+    if duration.0 >= 10 * NANOS_PER_SECOND {
+        return None;
+    }
+    let seconds = (duration.0 / NANOS_PER_SECOND) as u8;
+    let (first, [a, b, c, d, e, f, g, h]) = nine_digits((duration.0 % NANOS_PER_SECOND) as u32);
+    Some(Short {
+        bytes: [b'0' + seconds, b'.', first, a, b, c, d, e, f, g, h],
+        len: 11,
+    })
+}
 
 /// Appends a whole number.
 #[inline]
@@ -50,13 +138,26 @@ pub fn write_unsigned(out: &mut Vec<u8>, value: u64) {
 /// Appends `value` as 16 hexadecimal digits.
 #[inline]
 pub fn write_hex64(out: &mut Vec<u8>, value: u64) {
-    let mut digits = [0; 16];
-    let mut rest = value;
-    for digit in digits.iter_mut().rev() {
-        *digit = HEX[(rest & 15) as usize];
-        rest >>= 4;
-    }
-    out.extend_from_slice(&digits);
+    out.extend_from_slice(&hex64(value));
+}
+
+/// `value` as 16 hexadecimal digits.
+#[inline(always)]
+pub(crate) fn hex64(value: u64) -> [u8; 16] {
+    let low = u128::from(hex32(value as u32)) << 64;
+    (u128::from(hex32((value >> 32) as u32)) | low).to_le_bytes()
+}
+
+/// Eight hexadecimal digits, the first one in the lowest byte: the nibbles are spread over eight
+/// bytes, then those above 9 are moved to the letters.
+#[inline(always)]
+fn hex32(value: u32) -> u64 {
+    let spread = u64::from(value.swap_bytes());
+    let spread = (spread | spread << 16) & 0x0000_ffff_0000_ffff;
+    let spread = (spread | spread << 8) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (spread >> 4 | spread << 8) & 0x0f0f_0f0f_0f0f_0f0f;
+    let letters = (nibbles + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    nibbles + ASCII_ZEROS + letters * u64::from(b'a' - b'0' - 10)
 }
 
 /// Appends bytes as hexadecimal digits, two each.
@@ -81,19 +182,8 @@ pub fn write_address(out: &mut Vec<u8>, address: Address, version: u8) {
 /// Appends a dotted IPv4 address.
 #[inline]
 pub fn write_ipv4(out: &mut Vec<u8>, octets: [u8; 4]) {
-    let mut text = [0u8; 16];
-    let mut len = 0;
-    for octet in octets {
-        let digits = OCTETS[usize::from(octet)];
-        // Four bytes are copied whatever the length: the next octet overwrites what is too many.
-        text[len] = digits[0];
-        text[len + 1] = digits[1];
-        text[len + 2] = digits[2];
-        len += usize::from(digits[3]);
-        text[len.min(15)] = b'.';
-        len += 1;
-    }
-    out.extend_from_slice(&text[..len - 1]);
+    let text = short_ipv4(octets);
+    out.extend_from_slice(text.bytes.get(..text.len).unwrap_or_default());
 }
 
 /// Appends an IPv6 address by RFC 5952: lower case, no leading zeros, the longest run of two or
@@ -155,23 +245,23 @@ fn write_group(out: &mut Vec<u8>, group: u16) {
 #[inline]
 pub fn write_duration(out: &mut Vec<u8>, duration: Nanos) {
     write_unsigned(out, duration.0 / NANOS_PER_SECOND);
-    let mut decimals = [b'.'; 10];
-    put_nine(&mut decimals, 1, (duration.0 % NANOS_PER_SECOND) as u32);
-    out.extend_from_slice(&decimals);
+    let (first, others) = nine_digits((duration.0 % NANOS_PER_SECOND) as u32);
+    out.extend_from_slice(&[b'.', first]);
+    out.extend_from_slice(&others);
 }
 
 /// Writes RFC 3339 times in UTC with nine decimals. Computes a date once per day of records.
 #[derive(Clone, Debug)]
 pub struct TimeWriter {
     day: u64,
-    text: [u8; 30],
+    date: [u8; 10],
 }
 
 impl Default for TimeWriter {
     fn default() -> TimeWriter {
         TimeWriter {
             day: 0,
-            text: *b"1970-01-01T00:00:00.000000000Z",
+            date: *b"1970-01-01",
         }
     }
 }
@@ -180,32 +270,35 @@ impl TimeWriter {
     /// Appends `time`, for example `2026-11-21T00:09:38.123456789Z`.
     #[inline]
     pub fn write(&mut self, out: &mut Vec<u8>, time: Nanos) {
-        out.extend_from_slice(self.format(time));
+        out.extend_from_slice(&self.format(time));
     }
 
     /// The text of `time`.
-    #[inline]
-    pub fn format(&mut self, time: Nanos) -> &[u8; 30] {
+    #[inline(always)]
+    pub fn format(&mut self, time: Nanos) -> [u8; 30] {
         let seconds = time.0 / NANOS_PER_SECOND;
         let day = seconds / SECONDS_PER_DAY;
         if day != self.day {
             self.set_day(day);
         }
         let second_of_day = (seconds % SECONDS_PER_DAY) as u32;
-        put_two(&mut self.text, 11, second_of_day / 3600);
-        put_two(&mut self.text, 14, second_of_day / 60 % 60);
-        put_two(&mut self.text, 17, second_of_day % 60);
-        put_nine(&mut self.text, 20, (time.0 % NANOS_PER_SECOND) as u32);
-        &self.text
+        let [c, y, z, w, dash, m, n, hyphen, d, e] = self.date;
+        let [h, i] = pair(second_of_day / 3600);
+        let [j, k] = pair(second_of_day / 60 % 60);
+        let [s, t] = pair(second_of_day % 60);
+        let (first, [o, p, q, r, u, v, x, l]) = nine_digits((time.0 % NANOS_PER_SECOND) as u32);
+        [
+            c, y, z, w, dash, m, n, hyphen, d, e, b'T', h, i, b':', j, k, b':', s, t, b'.', first,
+            o, p, q, r, u, v, x, l, b'Z',
+        ]
     }
 
     #[cold]
     fn set_day(&mut self, day: u64) {
         let (year, month, day_of_month) = civil_date(day);
-        put_two(&mut self.text, 0, year / 100);
-        put_two(&mut self.text, 2, year % 100);
-        put_two(&mut self.text, 5, month);
-        put_two(&mut self.text, 8, day_of_month);
+        let ([a, b], [c, d]) = (pair(year / 100), pair(year % 100));
+        let ([e, f], [g, h]) = (pair(month), pair(day_of_month));
+        self.date = [a, b, c, d, b'-', e, f, b'-', g, h];
         self.day = day;
     }
 }
@@ -231,26 +324,22 @@ fn civil_date(day: u64) -> (u32, u32, u32) {
     (year as u32, month as u32, day_of_month as u32)
 }
 
-#[inline]
-fn put_two(text: &mut [u8], at: usize, value: u32) {
-    let pair = 2 * (value % 100) as usize;
-    text[at] = PAIRS[pair];
-    text[at + 1] = PAIRS[pair + 1];
-}
-
-#[inline]
-fn put_nine(text: &mut [u8], at: usize, value: u32) {
-    put_two(text, at, value / 10_000_000);
-    put_two(text, at + 2, value / 100_000);
-    put_two(text, at + 4, value / 1_000);
-    put_two(text, at + 6, value / 10);
-    text[at + 8] = b'0' + (value % 10) as u8;
+/// The last two digits of `value`.
+#[inline(always)]
+fn pair(value: u32) -> [u8; 2] {
+    PAIRS[(value % 100) as usize]
 }
 
 /// The letters of TCP flags in the order `SAPFRUEC` (SYN, ACK, PSH, FIN, RST, URG, ECE, CWR).
 pub fn tcp_flag_letters(flags: TcpFlags) -> &'static str {
+    core::str::from_utf8(tcp_flag_bytes(flags)).unwrap_or("")
+}
+
+/// The same as bytes.
+#[inline]
+pub(crate) fn tcp_flag_bytes(flags: TcpFlags) -> &'static [u8] {
     let (letters, len) = &FLAG_LETTERS[usize::from(flags.0)];
-    core::str::from_utf8(&letters[..usize::from(*len)]).unwrap_or("")
+    letters.get(..usize::from(*len)).unwrap_or_default()
 }
 
 static FLAG_LETTERS: [([u8; 8], u8); 256] = {
@@ -289,8 +378,9 @@ pub fn protocol_name(protocol: u8) -> &'static str {
         17 => "udp",
         1 | 58 => "icmp",
         other => {
-            let [digits @ .., len] = &OCTETS[usize::from(other)];
-            core::str::from_utf8(&digits[..usize::from(*len)]).unwrap_or("")
+            let other = usize::from(other);
+            let digits = OCTETS[other].get(..usize::from(OCTET_LENGTHS[other]));
+            core::str::from_utf8(digits.unwrap_or_default()).unwrap_or("")
         }
     }
 }
@@ -471,6 +561,24 @@ mod tests {
             (u64::MAX, "18.4E"),
         ] {
             assert_eq!(text(|out| write_scaled(out, value)), expected);
+        }
+    }
+
+    #[test]
+    fn short_texts_agree_with_the_standard_library() {
+        let edges = (0..20).flat_map(|n| [10u64.pow(n) - 1, 10u64.pow(n), 10u64.pow(n) + 1]);
+        for value in edges.chain((0..2_000_000).map(|n| n * 57)) {
+            let expected = value.to_string();
+            match short_unsigned(value) {
+                Some(short) => assert_eq!(&short.bytes[..short.len], expected.as_bytes()),
+                None => assert!(expected.len() > 8),
+            }
+            assert_eq!(hex64(value), format!("{value:016x}").as_bytes());
+            if let Some(short) = short_duration(Nanos(value.wrapping_mul(99_991))) {
+                let mut long = Vec::new();
+                write_duration(&mut long, Nanos(value.wrapping_mul(99_991)));
+                assert_eq!(&short.bytes[..short.len], long);
+            }
         }
     }
 

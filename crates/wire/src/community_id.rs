@@ -6,7 +6,7 @@
 
 use crate::key::FlowKey;
 use core::fmt;
-use sha1::{Digest, Sha1};
+use sha1::digest::generic_array::GenericArray;
 
 /// A Community ID as text, without allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,10 +19,10 @@ impl CommunityId {
     /// chose another.
     pub fn of(key: &FlowKey, seed: u16) -> Option<CommunityId> {
         let hash = community_id_hash(key, seed)?;
-        let mut text = [0; 30];
-        let (version, rest) = text.split_at_mut(2);
-        version.copy_from_slice(b"1:");
-        encode_base64(&hash, rest);
+        let mut text = *b"1:............................";
+        if let Some(coded) = text.last_chunk_mut() {
+            *coded = base64_of_hash(&hash);
+        }
         Some(CommunityId { text })
     }
 
@@ -30,6 +30,12 @@ impl CommunityId {
     #[inline]
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.text).unwrap_or("")
+    }
+
+    /// The text as bytes.
+    #[inline]
+    pub const fn as_bytes(&self) -> &[u8; 30] {
+        &self.text
     }
 }
 
@@ -47,11 +53,12 @@ impl fmt::Debug for CommunityId {
 
 /// The SHA-1 that a [`CommunityId`] encodes; `None` where there is no IP.
 pub fn community_id_hash(key: &FlowKey, seed: u16) -> Option<[u8; 20]> {
-    // Everything is one buffer, so that the hash runs over a single block.
-    let mut input = [0u8; 40];
+    // Everything, at most 40 bytes, and the padding of FIPS 180-4, section 5.1.1, fits a single
+    // block, so that the hash is one call of the compression function.
+    let mut block = [0u8; 64];
     let mut length = 0;
     let mut push = |bytes: &[u8]| {
-        if let Some(place) = input.get_mut(length..length + bytes.len()) {
+        if let Some(place) = block.get_mut(length..length + bytes.len()) {
             place.copy_from_slice(bytes);
             length += bytes.len();
         }
@@ -76,26 +83,46 @@ pub fn community_id_hash(key: &FlowKey, seed: u16) -> Option<[u8; 20]> {
         push(&key.low_port.to_be_bytes());
         push(&key.high_port.to_be_bytes());
     }
-    Some(Sha1::digest(input.get(..length)?).into())
+    push(&[0x80]);
+    let bits = 8 * (length as u64 - 1);
+    if let Some(place) = block.last_chunk_mut() {
+        *place = bits.to_be_bytes();
+    }
+    let mut state = SHA1_START;
+    sha1::compress(&mut state, &[GenericArray::from(block)]);
+    let mut hash = [0; 20];
+    for (place, word) in hash.as_chunks_mut::<4>().0.iter_mut().zip(state) {
+        *place = word.to_be_bytes();
+    }
+    Some(hash)
 }
 
-/// Base64 with padding; `out` has room for four characters per three bytes begun.
-fn encode_base64(bytes: &[u8], out: &mut [u8]) {
+/// FIPS 180-4, section 5.3.1.
+const SHA1_START: [u32; 5] = [
+    0x6745_2301,
+    0xefcd_ab89,
+    0x98ba_dcfe,
+    0x1032_5476,
+    0xc3d2_e1f0,
+];
+
+/// Base64 with padding (RFC 4648, section 4): six groups of three bytes and one of two.
+#[inline]
+fn base64_of_hash(hash: &[u8; 20]) -> [u8; 28] {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (group, place) in bytes.chunks(3).zip(out.chunks_mut(4)) {
-        let mut padded = [0; 4];
-        for (to, &from) in padded.iter_mut().skip(1).zip(group) {
-            *to = from;
-        }
-        let value = u32::from_be_bytes(padded);
-        for (i, character) in place.iter_mut().enumerate() {
-            *character = if i <= group.len() {
-                ALPHABET[(value >> (18 - 6 * i) & 63) as usize]
-            } else {
-                b'='
-            };
-        }
+    let mut bytes = [0; 21];
+    let mut text = [b'='; 28];
+    if let Some(place) = bytes.first_chunk_mut() {
+        *place = *hash;
     }
+    let groups = bytes.as_chunks::<3>().0.iter();
+    for (&[a, b, c], place) in groups.zip(text.as_chunks_mut::<4>().0) {
+        let value = u32::from_be_bytes([0, a, b, c]);
+        *place = [18, 12, 6, 0].map(|shift| ALPHABET[(value >> shift & 63) as usize]);
+    }
+    // What the byte that was added became.
+    text[27] = b'=';
+    text
 }
 
 #[cfg(test)]
@@ -103,19 +130,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_of_the_rfc_vectors() {
-        // RFC 4648 section 10.
-        for (plain, coded) in [
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            let mut out = vec![0; coded.len()];
-            encode_base64(plain.as_bytes(), &mut out);
-            assert_eq!(out, coded.as_bytes());
-        }
+    fn base64_of_every_kind_of_character() {
+        let hash = core::array::from_fn(|n| (n * 37 + 11) as u8);
+        assert_eq!(&base64_of_hash(&hash), b"CzBVep/E6Q4zWH2ix+wRNluApco=");
+        assert_eq!(
+            &base64_of_hash(&[0xff; 20]),
+            b"//////////////////////////8="
+        );
+        assert_eq!(&base64_of_hash(&[0; 20]), b"AAAAAAAAAAAAAAAAAAAAAAAAAAA=");
     }
 }
