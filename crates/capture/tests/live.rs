@@ -11,7 +11,8 @@ use std::net::UdpSocket;
 use flowgauge_capture::live::{LiveConfig, LiveSource};
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_wire::{LinkType, PacketFlags, Place};
-use support::{Frame, Lab, collect, collect_all, udp_frames, whole_frame};
+use support::lab::Lab;
+use support::{Frame, collect, collect_all, udp_frames, whole_frame};
 
 #[test]
 fn what_arrives_is_what_was_sent() {

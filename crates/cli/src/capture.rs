@@ -34,7 +34,8 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
             "give -w FILE (flowgauge packets prints packets)",
         ));
     };
-    let mut opened = input::open(&options.input)?;
+    let control = Control::install()?;
+    let mut opened = input::open(&options.input, &control)?;
     if opened.sources.len() > 1 {
         return Err(Failure::usage(
             "capture writes one interface with one worker",
@@ -48,7 +49,7 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
         ));
     };
     let mut sink = create_sink(options, path, source)?;
-    let control = Control::install()?;
+    input::announce(opened.listening.as_deref(), options.common.quiet);
     let outcome = copy(source, sink.as_mut(), &control, opened.live)?;
     let written = sink.written();
     if !options.common.quiet {
@@ -78,7 +79,8 @@ fn copy(
     let mut failure = None;
     let mut interfaces = usize::MAX;
     let mut given = 0u64;
-    while !control.stopped() && !sink.is_full() {
+    // A live source ends of its own accord when it is stopped, after the packets in its ring.
+    while (live || !control.stopped()) && !sink.is_full() {
         let known = source.interfaces();
         if known.len() != interfaces {
             interfaces = known.len();

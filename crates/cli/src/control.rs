@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use flowgauge_capture::live::StopHandle;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use crate::failure::Failure;
@@ -46,6 +47,11 @@ impl Control {
     #[inline]
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Stops live sources when the run is to end: they deliver what is in their rings first.
+    pub(crate) fn stop_handle(&self) -> StopHandle {
+        StopHandle::from(Arc::clone(&self.stop))
     }
 
     /// Ends the run, as SIGINT would.

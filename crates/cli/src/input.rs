@@ -3,11 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource};
 use flowgauge_capture::{Filtered, Limit, PacketSource, SnapLen};
+use flowgauge_sys::privileges;
 
+use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::InputOptions;
+
+/// The system user that packages make for this program.
+const DEFAULT_USER: &str = "flowgauge";
 
 /// A source of packets that can be handed to a thread.
 pub(crate) type Source = Box<dyn PacketSource + Send>;
@@ -18,25 +24,35 @@ pub(crate) struct Opened {
     pub(crate) sources: Vec<Source>,
     /// Whether they are interfaces.
     pub(crate) live: bool,
+    /// What is to be said once packets are captured, see [`announce`].
+    pub(crate) listening: Option<String>,
     /// Size of the files, where it says how long reading will take.
     pub(crate) file_bytes: Option<u64>,
 }
 
+impl Opened {
+    /// Says on standard error that packets are captured from now on.
+    pub(crate) fn announce(&self, quiet: bool) {
+        announce(self.listening.as_deref(), quiet);
+    }
+}
+
 /// Opens what the options select, with the filter and the limit of packets before it, and gives
-/// up privileges if the options say so.
+/// up privileges if the options say so, or where that is the default. `control` stops interfaces.
 ///
 /// # Errors
 /// When something cannot be opened, or the filter is wrong.
-pub(crate) fn open(options: &InputOptions) -> Result<Opened, Failure> {
+pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, Failure> {
     let selection = Selection::new(options)?;
     let live = !selection.interfaces.is_empty();
     let sources = if live {
-        open_interfaces(&selection, options)?
+        open_interfaces(&selection, options, control)?
     } else {
         vec![open_files(&selection, options)?]
     };
-    if let Some(user) = &options.user {
-        flowgauge_sys::privileges::drop_to(user).map_err(|error| {
+    let user = options.user.as_deref().or_else(|| default_user(live));
+    if let Some(user) = user {
+        privileges::drop_to(user).map_err(|error| {
             Failure::usage(
                 format!("cannot become {user}: {error}"),
                 "-Z needs root and an existing user",
@@ -44,14 +60,47 @@ pub(crate) fn open(options: &InputOptions) -> Result<Opened, Failure> {
         })?;
     }
     Ok(Opened {
+        listening: live.then(|| listening(&sources, &selection, user)),
         sources,
         live,
         file_bytes: selection.file_bytes(),
     })
 }
 
+/// Prints what [`Opened::listening`] holds.
+pub(crate) fn announce(listening: Option<&str>, quiet: bool) {
+    if let (Some(line), false) = (listening, quiet) {
+        eprintln!("{line}");
+    }
+}
+
+/// Whom root becomes without being told, once interfaces are open: packets of strangers are better
+/// looked at without privileges. Who is not root has nothing to give up.
+fn default_user(live: bool) -> Option<&'static str> {
+    let wanted = live && privileges::is_root() && privileges::user_exists(DEFAULT_USER);
+    wanted.then_some(DEFAULT_USER)
+}
+
+/// `listening on eth0, snapshot length 262144 bytes`.
+fn listening(sources: &[Source], selection: &Selection, user: Option<&str>) -> String {
+    let snap_len = sources
+        .first()
+        .and_then(|source| source.interfaces().first())
+        .map_or(DEFAULT_SNAP_LEN, |interface| interface.snap_len);
+    let names = selection.interfaces.join(", ");
+    let mut line = format!("listening on {names}, snapshot length {snap_len} bytes");
+    if let Some(user) = user {
+        line.push_str(&format!(", as user {user}"));
+    }
+    line
+}
+
 /// Opens each interface once per worker. The filter runs in the kernel.
-fn open_interfaces(selection: &Selection, options: &InputOptions) -> Result<Vec<Source>, Failure> {
+fn open_interfaces(
+    selection: &Selection,
+    options: &InputOptions,
+    control: &Control,
+) -> Result<Vec<Source>, Failure> {
     let workers = usize::from(options.workers.unwrap_or(1));
     if options.packet_count.is_some() && workers * selection.interfaces.len() > 1 {
         return Err(Failure::usage(
@@ -72,6 +121,7 @@ fn open_interfaces(selection: &Selection, options: &InputOptions) -> Result<Vec<
         }
         let group = LiveSource::open_group(&config, workers);
         for source in group.map_err(|error| Failure::opening(&error))? {
+            let source = source.stopped_by(control.stop_handle());
             sources.push(match options.packet_count {
                 Some(packets) => Box::new(Limit::new(source, packets)),
                 None => Box::new(source),

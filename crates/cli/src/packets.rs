@@ -23,14 +23,21 @@ use crate::summary::{self, Outcome};
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
-    let mut opened = input::open(&options.input)?;
     let control = Control::install()?;
+    let mut opened = input::open(&options.input, &control)?;
+    if opened.sources.len() > 1 {
+        return Err(Failure::usage(
+            "packets are printed of one interface with one worker",
+            "use -i any for all interfaces",
+        ));
+    }
     let mut printer = Printer::open(options)?;
+    opened.announce(options.output.common.quiet);
     let mut outcome = Outcome::default();
     let started = std::time::Instant::now();
     for source in &mut opened.sources {
         let mut names = Vec::new();
-        while !control.stopped() && !printer.has_failed() {
+        while (opened.live || !control.stopped()) && !printer.has_failed() {
             let known = source.interfaces();
             if known.len() != names.len() {
                 names = known

@@ -61,14 +61,16 @@ impl Run {
         common: &CommonOptions,
         engine: &EngineOptions,
     ) -> Result<Run, Failure> {
-        let opened = input::open(input)?;
+        let control = Control::install()?;
+        let opened = input::open(input, &control)?;
+        opened.announce(common.quiet);
         Ok(Run {
             sources: opened.sources,
             live: opened.live,
             file_bytes: opened.file_bytes,
             quiet: common.quiet,
             engine: engine.clone(),
-            control: Control::install()?,
+            control,
         })
     }
 
@@ -154,6 +156,7 @@ impl Run {
         let board = Board {
             ledgers: self.sources.iter().map(|_| Mutex::default()).collect(),
             control: self.control,
+            live: self.live,
             started,
         };
         if self.live {
@@ -243,10 +246,17 @@ struct Part {
 struct Board {
     ledgers: Vec<Mutex<Ledger>>,
     control: Control,
+    live: bool,
     started: Instant,
 }
 
 impl Board {
+    /// Whether to look at no further batch. A live source ends of its own accord when it is
+    /// stopped, after the packets in its ring.
+    fn ended(&self) -> bool {
+        !self.live && self.control.stopped()
+    }
+
     fn publish(&self, number: usize, ledger: Ledger) {
         if let Some(place) = self.ledgers.get(number) {
             *lock(place) = ledger;
@@ -278,7 +288,7 @@ fn work<C: Consumer>(
 ) -> Part {
     let mut part = Part::default();
     let mut batches = 0u64;
-    while !board.control.stopped() && !consumer.finished() {
+    while !board.ended() && !consumer.finished() {
         let mut idle = false;
         match source.next_batch() {
             Ok(Some(batch)) => {

@@ -9,6 +9,11 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Whether the system knows this user.
+pub fn user_exists(user: &str) -> bool {
+    CString::new(user).is_ok_and(|name| matches!(look_up(&name), Ok(Some(_))))
+}
+
 /// Becomes `user` for good: supplementary groups, group and user of all threads. Capabilities are
 /// lost with the user id; open sockets stay usable.
 ///
@@ -82,5 +87,8 @@ mod tests {
     #[test]
     fn root_is_found() {
         assert_eq!(look_up(&c"root".to_owned()).unwrap(), Some((0, 0)));
+        assert!(user_exists("root"));
+        assert!(!user_exists("no-such-user-here"));
+        assert!(!user_exists("with\0zero"));
     }
 }

@@ -15,8 +15,7 @@ const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 /// 802.1Q, 802.1ad and the older QinQ.
 const VLAN_TYPES: [u32; 3] = [0x8100, 0x88a8, 0x9100];
-/// TCP, UDP, SCTP, UDP-Lite: ports are the first four bytes.
-const WITH_PORTS: [u32; 4] = [6, 17, 132, 136];
+const TCP: u32 = 6;
 
 /// Scratch cells.
 const SOURCE: u32 = 0;
@@ -24,9 +23,12 @@ const DESTINATION: u32 = 1;
 const PORTS: u32 = 2;
 const TEMPORARY: u32 = 3;
 
-/// A hash of addresses and ports that is the same for both directions, so that a flow stays on
-/// one socket. Fragments are spread by their addresses only: all fragments of a datagram meet.
-/// Other packets are spread by their Ethernet addresses. `key` makes the hash unpredictable.
+/// A hash that is the same for both directions, so that a flow stays on one socket: of addresses
+/// and ports for TCP, of addresses for everything else over IP (which is what network cards do by
+/// default, too). UDP is often fragmented, fragments have no ports, and a flow has whole datagrams
+/// and fragments; in UDP tunnels (VXLAN, Geneve) the outer ports of the two directions differ.
+/// Only fragmented TCP can leave its flow. Other packets are spread by their Ethernet addresses.
+/// `key` makes the hash unpredictable.
 pub(super) fn symmetric_hash(key: u32) -> Vec<Instruction> {
     let mut program = Assembler::default();
     let [test_type, ipv4, ipv6, tagged, mix] = core::array::from_fn(|_| program.label());
@@ -70,9 +72,7 @@ pub(super) fn symmetric_hash(key: u32) -> Vec<Instruction> {
     program.op(LOAD_BYTE_AT_X, NETWORK);
     program.op(AND, 15).op(SHIFT_LEFT, 2).op(STORE, TEMPORARY);
     program.op(LOAD_BYTE_AT_X, NETWORK + 9);
-    for protocol in WITH_PORTS {
-        program.if_equal(protocol, ports);
-    }
+    program.if_equal(TCP, ports);
     program.jump(no_ports);
     program.place(ports);
     program.op(LOAD_CELL, TEMPORARY).op(ADD_X, 0).op(A_TO_X, 0);
@@ -86,9 +86,7 @@ pub(super) fn symmetric_hash(key: u32) -> Vec<Instruction> {
         fold_address(program, 24, DESTINATION);
     });
     program.op(LOAD_BYTE_AT_X, NETWORK + 6);
-    for protocol in WITH_PORTS {
-        program.if_equal(protocol, ports);
-    }
+    program.if_equal(TCP, ports);
     program.jump(no_ports);
     program.place(ports);
     add_ports(&mut program, 40);

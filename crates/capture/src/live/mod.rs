@@ -84,6 +84,13 @@ impl LiveConfig {
 #[derive(Clone, Debug, Default)]
 pub struct StopHandle(Arc<AtomicBool>);
 
+impl From<Arc<AtomicBool>> for StopHandle {
+    /// A handle that is triggered by setting `flag`, as signal handlers do.
+    fn from(flag: Arc<AtomicBool>) -> StopHandle {
+        StopHandle(flag)
+    }
+}
+
 impl StopHandle {
     /// Asks the source to end. It notices within its tick.
     pub fn stop(&self) {

@@ -126,6 +126,13 @@ impl LiveSource {
         started.collect()
     }
 
+    /// This source, stopped by `handle` instead of its own.
+    #[must_use]
+    pub fn stopped_by(mut self, handle: StopHandle) -> LiveSource {
+        self.stop = handle;
+        self
+    }
+
     /// Stops this source from elsewhere.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()

@@ -45,6 +45,11 @@ impl<'a> Frame<'a> {
         self.before.len() + self.tag_len + self.after.len()
     }
 
+    /// Bytes on the wire. The tag is among the descriptor's already.
+    fn wire_len(&self, packet: &PacketDescriptor) -> u32 {
+        packet.wire_len.max(self.len() as u32)
+    }
+
     fn append(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.before);
         out.extend_from_slice(self.tag.get(..self.tag_len).unwrap_or(&[]));
@@ -83,13 +88,12 @@ pub(crate) fn pcap_record(
     let frame = Frame::new(packet, bytes);
     let seconds = packet.time.0 / 1_000_000_000;
     let fraction = (packet.time.0 % 1_000_000_000) / if nanoseconds { 1 } else { 1000 };
-    let wire_len = packet.wire_len.saturating_add(frame.tag_len as u32);
     let mut header = [0; 16];
     for (field, value) in header.chunks_exact_mut(4).zip([
         seconds as u32,
         fraction as u32,
         frame.len() as u32,
-        wire_len,
+        frame.wire_len(packet),
     ]) {
         field.copy_from_slice(&value.to_le_bytes());
     }
@@ -159,7 +163,7 @@ pub(crate) fn enhanced_packet(
         (packet.time.0 >> 32) as u32,
         packet.time.0 as u32,
         captured as u32,
-        packet.wire_len.saturating_add(frame.tag_len as u32),
+        frame.wire_len(packet),
     ]) {
         field.copy_from_slice(&value.to_le_bytes());
     }

@@ -1,0 +1,551 @@
+//! The program on live interfaces, as a user runs it: virtual cables in network namespaces, replayed
+//! traces, signals, full disks, privileges. Needs root; otherwise each test says that it is skipped.
+//!
+//! Nothing here waits for a time to pass. A test waits until the program says that it listens, until
+//! its statistics say that so many packets arrived, or until it ends.
+
+mod support;
+
+/// Namespaces and frames are those of the capture crate's own live tests.
+#[path = "../crates/capture/tests/support/mod.rs"]
+mod frames;
+#[path = "live_support/mod.rs"]
+mod live_support;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use frames::lab::Lab;
+use frames::udp_frames;
+use live_support::{Program, Signal, Trace, copy_of_program, ledger, open_folder};
+use serde_json::Value;
+use support::flowgauge::{self, Outcome};
+
+/// So long that the trace's own silences, which the replay skips, end no flow.
+const PATIENT: [&str; 2] = ["--idle-timeout", "1000000"];
+
+// --- the same as from the file -------------------------------------------------------------------
+
+#[test]
+fn flows_are_those_of_the_file() {
+    /// They are about when packets were captured.
+    const OF_TIME: [&str; 5] = ["start", "end", "duration", "handshake_rtt", "flow_id"];
+    the_same_as_from_the_file("flows", &[], &OF_TIME);
+}
+
+#[test]
+fn streams_are_those_of_the_file() {
+    the_same_as_from_the_file("streams", &["--list", "--hash"], &["flow_id"]);
+}
+
+/// Compares the records of `command`, with one and with two workers, but for the fields `ignored`.
+fn the_same_as_from_the_file(command: &str, options: &[&str], ignored: &[&str]) {
+    for preset in [("mix", "0.002"), ("zoo", "1")] {
+        let Some(lab) = Lab::new(65_000) else { return };
+        let trace = Trace::generate(&format!("{command}-{}", preset.0), preset.0, preset.1);
+        let mut arguments = vec![command, "--json"];
+        arguments.extend(options);
+        arguments.extend(PATIENT);
+        let mut from_file = arguments.clone();
+        let path = trace.path.display().to_string();
+        from_file.extend(["-r", &path]);
+        let expected = flowgauge::run(&from_file);
+        assert_eq!(expected.code, Some(0), "{}", expected.stderr);
+        let expected = records(&expected, ignored);
+        assert!(
+            expected.len() > 50,
+            "{preset:?}: {} records",
+            expected.len()
+        );
+        for workers in ["1", "2"] {
+            let mut live = arguments.clone();
+            live.extend(["-i", "fg1", "--workers", workers, "-B", "131072"]);
+            let program = Program::start(&lab, &live);
+            trace.replay(&lab, "fg0");
+            program.wait_for_packets(trace.frames.len() as u64);
+            let outcome = program.stop(Signal::SIGINT);
+            assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+            let ledger = ledger(&outcome.stderr);
+            assert_eq!(ledger.received, trace.frames.len() as u64);
+            assert_eq!(ledger.delivered + ledger.discarded, ledger.received);
+            assert_eq!(ledger.dropped, 0);
+            let got = records(&outcome, ignored);
+            assert_eq!(got.len(), expected.len(), "{preset:?}, {workers} workers");
+            for (got, expected) in got.iter().zip(&expected) {
+                assert_eq!(got, expected, "{preset:?}, {workers} workers");
+            }
+        }
+    }
+}
+
+/// Records without some fields, in an order that does not depend on when they were written.
+fn records(outcome: &Outcome, ignored: &[&str]) -> Vec<String> {
+    let mut lines: Vec<String> = outcome
+        .json_lines()
+        .into_iter()
+        .map(|mut record| {
+            if let Value::Object(fields) = &mut record {
+                for name in ignored {
+                    assert!(fields.remove(*name).is_some(), "no field {name}");
+                }
+            }
+            record.to_string()
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_written_capture_holds_the_frames_as_they_were_sent() {
+    let Some(lab) = Lab::new(65_000) else { return };
+    let folder = support::scratch("live-capture");
+    let mut trace = Trace::generate("capture", "zoo", "1");
+    trace.frames.extend(tagged(udp_frames(400, 900)));
+    for name in ["all.pcap", "all.pcapng"] {
+        let path = folder.join(name);
+        let program = Program::start(
+            &lab,
+            &["capture", "-i", "fg1", "-w", &path.display().to_string()],
+        );
+        trace.replay(&lab, "fg0");
+        program.wait_for_packets(trace.frames.len() as u64);
+        let outcome = program.stop(Signal::SIGTERM);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let written = Trace::read(&path);
+        assert_eq!(written.frames.len(), trace.frames.len());
+        for (got, sent) in written.frames.iter().zip(&trace.frames) {
+            // Tags in their places; `Trace::read` checks that nothing is longer on the wire.
+            assert_eq!(got, sent);
+        }
+    }
+}
+
+#[test]
+fn packets_and_report_are_those_of_the_file() {
+    let Some(lab) = Lab::new(65_000) else { return };
+    let mut trace = Trace::generate("packets", "zoo", "1");
+    trace.frames.extend(tagged(udp_frames(400, 900)));
+    trace.save();
+    let path = trace.path.display().to_string();
+    let count = trace.frames.len() as u64;
+
+    let expected = flowgauge::run(["packets", "--json", "-r", &path]);
+    let program = Program::start(&lab, &["packets", "--json", "-i", "fg1"]);
+    trace.replay(&lab, "fg0");
+    program.wait_for_packets(count);
+    let outcome = program.stop(Signal::SIGINT);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    // The kernel takes the outer tag out of the bytes: `captured` is less, `length` is not.
+    let ignored = ["time", "interface", "captured", "number"];
+    assert_eq!(records(&outcome, &ignored), records(&expected, &ignored));
+
+    let expected = flowgauge::run(["report", "--json", "-r", &path]);
+    let program = Program::start(&lab, &["report", "--json", "-i", "fg1", "--workers", "2"]);
+    trace.replay(&lab, "fg0");
+    program.wait_for_packets(count);
+    let outcome = program.stop(Signal::SIGINT);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let (live, file) = (outcome.json_lines(), expected.json_lines());
+    for field in ["ledger", "protocols"] {
+        assert_eq!(live[0][field], file[0][field], "{field}");
+        assert!(!live[0][field].is_null(), "{field}");
+    }
+}
+
+#[test]
+fn vlan_tags_count_and_are_no_cut() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let frames: Vec<Vec<u8>> = [false, true]
+        .map(|back| frames::ip_frame(7, back, false, true).bytes)
+        .into();
+    let trace = Trace::of(frames);
+    let program = Program::start(&lab, &["flows", "--json", "-i", "fg1"]);
+    trace.replay(&lab, "fg0");
+    program.wait_for_packets(2);
+    let outcome = program.stop(Signal::SIGINT);
+    let flows = outcome.json_lines();
+    assert_eq!(flows.len(), 1, "{}", outcome.stderr);
+    assert_eq!(flows[0]["vlan"], serde_json::json!([4, 3]));
+    // Ethernet 14, two tags 8, IPv4 20, UDP 8, payload 7.
+    assert_eq!(flows[0]["src_bytes"], 57);
+    assert_eq!(flows[0]["dst_bytes"], 57);
+    assert_eq!(flows[0]["src_ip_bytes"], 35);
+    assert_eq!(ledger(&outcome.stderr).delivered_bytes, 114);
+
+    let program = Program::start(&lab, &["packets", "--json", "-i", "fg1"]);
+    trace.replay(&lab, "fg0");
+    program.wait_for_packets(2);
+    for packet in program.stop(Signal::SIGINT).json_lines() {
+        assert_eq!(packet["length"], 57);
+        // The frames carry no IP checksum; nothing is said to be cut.
+        assert_eq!(packet["note"], "bad IP checksum");
+    }
+}
+
+#[test]
+fn the_filter_is_in_force_in_the_kernel() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let trace = Trace::of(
+        udp_frames(1_000, 200)
+            .into_iter()
+            .map(|one| one.bytes)
+            .collect(),
+    );
+    let program = Program::start(&lab, &["flows", "--json", "-i", "fg1", "udp port 2003"]);
+    trace.replay(&lab, "fg0");
+    program.wait_for_packets(100);
+    let outcome = program.stop(Signal::SIGINT);
+    let flows = outcome.json_lines();
+    assert_eq!(flows.len(), 1);
+    assert_eq!(flows[0]["src_packets"], 100);
+    // What the kernel refuses never reaches us.
+    let ledger = ledger(&outcome.stderr);
+    assert_eq!((ledger.received, ledger.delivered), (100, 100));
+
+    let bad = live_support::run(&lab, &["flows", "-i", "fg1", "udp prot 3"]);
+    assert_eq!(bad.code, Some(2));
+    assert!(bad.stderr.contains("prot"), "{}", bad.stderr);
+    let missing = live_support::run(&lab, &["flows", "-i", "fg7"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("fg0"), "{}", missing.stderr);
+}
+
+#[test]
+fn any_captures_on_all_interfaces() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let path = support::scratch("live-any").join("any.pcapng");
+    let program = Program::start(
+        &lab,
+        &["capture", "-i", "any", "-w", &path.display().to_string()],
+    );
+    let trace = Trace::of(tagged(udp_frames(100, 200)));
+    trace.replay(&lab, "fg0");
+    // Each is sent by one end and received by the other.
+    program.wait_for_packets(200);
+    assert_eq!(program.stop(Signal::SIGINT).code, Some(0));
+    let packets = flowgauge::run(["packets", "--json", "-r", &path.display().to_string()]);
+    for name in ["fg0", "fg1"] {
+        let of_it = packets.json_lines();
+        let of_it = of_it.iter().filter(|packet| packet["interface"] == name);
+        assert_eq!(of_it.count(), 100, "{name}");
+    }
+}
+
+// --- how a run ends ------------------------------------------------------------------------------
+
+#[test]
+fn a_count_stops_exactly() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let path = support::scratch("live-count").join("hundred.pcap");
+    let trace = Trace::of(tagged(udp_frames(1_000, 200)));
+    let program = Program::start(
+        &lab,
+        &[
+            "capture",
+            "-i",
+            "fg1",
+            "-c",
+            "100",
+            "-w",
+            &path.display().to_string(),
+        ],
+    );
+    trace.replay(&lab, "fg0");
+    let outcome = program.end();
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    assert_eq!(Trace::read(&path).frames, trace.frames[..100]);
+    let ledger = ledger(&outcome.stderr);
+    assert_eq!((ledger.received, ledger.delivered), (100, 100));
+
+    let program = Program::start(&lab, &["packets", "--json", "-i", "fg1", "-c", "300"]);
+    trace.replay(&lab, "fg0");
+    assert_eq!(program.end().json_lines().len(), 300);
+}
+
+#[test]
+fn dropped_packets_are_counted_and_can_be_an_error() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let trace = Trace::of(
+        udp_frames(5_000, 1_000)
+            .into_iter()
+            .map(|one| one.bytes)
+            .collect(),
+    );
+    for (options, code) in [(&["--fail-on-drop"][..], 3), (&[][..], 0)] {
+        let mut arguments = vec!["flows", "--json", "-i", "fg1", "-B", "256"];
+        arguments.extend(options);
+        let program = Program::start(&lab, &arguments);
+        program.signal(Signal::SIGSTOP);
+        trace.replay(&lab, "fg0");
+        program.signal(Signal::SIGCONT);
+        let outcome = program.stop(Signal::SIGINT);
+        assert_eq!(outcome.code, Some(code), "{}", outcome.stderr);
+        let ledger = ledger(&outcome.stderr);
+        assert_eq!(ledger.received, 5_000, "{}", outcome.stderr);
+        assert_eq!(ledger.delivered + ledger.dropped, 5_000);
+        assert!(ledger.dropped > 4_000);
+        assert!(
+            outcome
+                .stderr
+                .contains(&format!("kernel_ring {}", ledger.dropped))
+        );
+        let flows = outcome.json_lines();
+        let packets: u64 = flows
+            .iter()
+            .filter_map(|flow| flow["src_packets"].as_u64())
+            .sum();
+        assert_eq!(packets, ledger.delivered);
+    }
+}
+
+#[test]
+fn a_slow_reader_of_the_output_loses_nothing_silently() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let trace = Trace::of(
+        udp_frames(10_000, 500)
+            .into_iter()
+            .map(|one| one.bytes)
+            .collect(),
+    );
+    let program = Program::start_unread(&lab, &["packets", "--json", "-i", "fg1", "-B", "256"]);
+    trace.replay(&lab, "fg0");
+    program.wait_until_writing();
+    let outcome = program.stop(Signal::SIGINT);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let ledger = ledger(&outcome.stderr);
+    assert_eq!(ledger.received, 10_000, "{}", outcome.stderr);
+    assert_eq!(ledger.delivered + ledger.dropped, 10_000);
+    assert!(ledger.dropped > 0);
+    assert_eq!(outcome.json_lines().len() as u64, ledger.delivered);
+}
+
+#[test]
+fn a_second_interrupt_quits() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let trace = Trace::of(
+        udp_frames(10_000, 100)
+            .into_iter()
+            .map(|one| one.bytes)
+            .collect(),
+    );
+    let program = Program::start_unread(&lab, &["packets", "--json", "-i", "fg1"]);
+    trace.replay(&lab, "fg0");
+    // It waits for a reader that never comes: the first interrupt cannot end it.
+    program.wait_until_writing();
+    let outcome = program.insist(Signal::SIGINT);
+    assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let trace = Trace::of(
+        udp_frames(200, 100)
+            .into_iter()
+            .map(|one| one.bytes)
+            .collect(),
+    );
+    for command in [
+        &["packets", "--json", "-i", "fg1"][..],
+        &["capture", "-i", "fg1", "-w", "-"][..],
+        // A record for every packet: flows that are cut at once.
+        &["flows", "--json", "-i", "fg1", "--max-flows", "1"][..],
+    ] {
+        let mut program = Program::start_unread(&lab, command);
+        program.close_output();
+        let outcome = program.end_while(|| trace.replay(&lab, "fg0"));
+        assert_eq!(outcome.code, Some(0), "{command:?}: {}", outcome.stderr);
+        assert!(!outcome.stderr.contains("error"), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_it_with_what_was_seen() {
+    let path = support::scratch("live-gone").join("gone.pcap");
+    let path = path.display().to_string();
+    for command in [
+        &["flows", "--json", "-i", "fg1"][..],
+        &["flows", "--json", "-i", "fg1", "--workers", "2"][..],
+        &["capture", "-i", "fg1", "-w", &path][..],
+    ] {
+        let Some(lab) = Lab::new(1500) else { return };
+        let trace = Trace::of(
+            udp_frames(7, 100)
+                .into_iter()
+                .map(|one| one.bytes)
+                .collect(),
+        );
+        let program = Program::start(&lab, command);
+        trace.replay(&lab, "fg0");
+        program.wait_for_packets(7);
+        lab.ip("link del fg0");
+        let outcome = program.end();
+        assert_eq!(outcome.code, Some(1), "{command:?}: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("fg1"), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("removed"), "{}", outcome.stderr);
+        assert_eq!(ledger(&outcome.stderr).delivered, 7);
+        if command[0] == "flows" {
+            assert_eq!(outcome.json_lines().len(), 7);
+        } else {
+            assert_eq!(Trace::read(Path::new(&path)).frames, trace.frames);
+        }
+    }
+}
+
+// --- disks and users -----------------------------------------------------------------------------
+
+#[test]
+fn a_full_device_is_an_error() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let trace = Trace::of(
+        udp_frames(100, 100)
+            .into_iter()
+            .map(|one| one.bytes)
+            .collect(),
+    );
+    for command in [
+        &["capture", "-i", "fg1", "-w", "/dev/full"][..],
+        &["packets", "--json", "-i", "fg1", "-w", "/dev/full"][..],
+        &[
+            "flows",
+            "--json",
+            "-i",
+            "fg1",
+            "--max-flows",
+            "1",
+            "-w",
+            "/dev/full",
+        ][..],
+        &[
+            "flows",
+            "--json",
+            "-i",
+            "fg1",
+            "--max-flows",
+            "1",
+            "-w",
+            "/dev/full",
+            "--workers",
+            "2",
+        ][..],
+    ] {
+        let program = Program::start(&lab, command);
+        let outcome = program.end_while(|| trace.replay(&lab, "fg0"));
+        assert_eq!(outcome.code, Some(1), "{command:?}: {}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("No space left"),
+            "{}",
+            outcome.stderr
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_what_was_captured() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = support::scratch("live-full");
+    let trace = Trace::of(tagged(udp_frames(5_000, 1_000)));
+    // The small disk is in a mount namespace of its own, which ends with the shell.
+    let script = format!(
+        "mkdir {0}/disk && mount -t tmpfs -o size=300k none {0}/disk && \
+         {1} capture -i fg1 -w {0}/disk/full.pcap; code=$?; \
+         cp {0}/disk/full.pcap {0}/kept.pcap; exit $code",
+        folder.display(),
+        env!("CARGO_BIN_EXE_flowgauge"),
+    );
+    let mut command = lab.inside("unshare");
+    command.args(["-m", "sh", "-c", &script]);
+    let outcome = Program::spawn(command).end_while(|| trace.replay(&lab, "fg0"));
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("No space left"),
+        "{}",
+        outcome.stderr
+    );
+    let kept = Trace::read(&folder.join("kept.pcap")).frames;
+    assert!(kept.len() > 100, "{}", kept.len());
+    assert_eq!(kept, trace.frames[..kept.len()]);
+    let ledger = ledger(&outcome.stderr);
+    assert_eq!(ledger.delivered, kept.len() as u64, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("sink "), "{}", outcome.stderr);
+}
+
+#[test]
+fn privileges_are_given_up() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = open_folder("privileges");
+    let path = folder.join("nobody.pcap");
+    let trace = Trace::of(
+        udp_frames(50, 100)
+            .into_iter()
+            .map(|one| one.bytes)
+            .collect(),
+    );
+    let program = Program::start(
+        &lab,
+        &[
+            "capture",
+            "-i",
+            "fg1",
+            "-Z",
+            "nobody",
+            "-w",
+            &path.display().to_string(),
+        ],
+    );
+    assert_eq!(program.status("CapEff:"), "0000000000000000");
+    let nobody = program.status("Uid:");
+    assert!(!nobody.split_whitespace().any(|id| id == "0"), "{nobody}");
+    trace.replay(&lab, "fg0");
+    program.wait_for_packets(50);
+    let outcome = program.stop(Signal::SIGINT);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let owner = std::fs::metadata(&path).unwrap();
+    assert_eq!(
+        nobody.split_whitespace().next(),
+        Some(owner.uid().to_string().as_str())
+    );
+    assert_eq!(owner.permissions().mode() & 0o777, 0o644);
+    assert_eq!(Trace::read(&path).frames, trace.frames);
+
+    let unknown = live_support::run(&lab, &["flows", "-i", "fg1", "-Z", "nobody-at-all"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(
+        unknown.stderr.contains("nobody-at-all"),
+        "{}",
+        unknown.stderr
+    );
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[test]
+fn without_permission_it_says_what_to_grant() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = open_folder("unprivileged");
+    let mut command = lab.inside("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(copy_of_program(&folder));
+    command.args(["flows", "-i", "fg1"]);
+    let outcome = flowgauge::run_command(command);
+    assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+    for part in ["not permitted", "hint:", "setcap cap_net_raw", "flowgauge"] {
+        assert!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+/// Every fourth frame with one tag, every fourth with two.
+fn tagged(mut frames: Vec<frames::Frame>) -> Vec<Vec<u8>> {
+    for (index, frame) in frames.iter_mut().enumerate() {
+        match index % 4 {
+            1 => frame.tag(0x8100, 0x6000 + (index % 50) as u16),
+            3 => {
+                frame.tag(0x8100, 12);
+                frame.tag(0x88a8, 13);
+            }
+            _ => {}
+        }
+    }
+    frames.into_iter().map(|frame| frame.bytes).collect()
+}
