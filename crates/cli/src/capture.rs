@@ -172,7 +172,9 @@ fn format_by_name(path: &Path, source: &Source) -> FileFormat {
     let mut links = source.interfaces().iter().map(|interface| interface.link);
     let first = links.next();
     let mixed = links.any(|link| Some(link) != first);
-    if name.ends_with(".pcapng") || name.ends_with(".ntar") || mixed {
+    // Which interfaces "any" stands for shows with their packets.
+    let unknown = first.is_none() && !name.ends_with(".pcap") && !name.ends_with(".cap");
+    if name.ends_with(".pcapng") || name.ends_with(".ntar") || mixed || unknown {
         FileFormat::PcapNg
     } else {
         FileFormat::PcapNanoseconds

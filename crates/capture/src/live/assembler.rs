@@ -23,10 +23,6 @@ pub(super) const LOAD_WORD: u16 = 0x20;
 pub(super) const LOAD_HALF: u16 = 0x28;
 /// `ld [x + k]`.
 pub(super) const LOAD_WORD_AT_X: u16 = 0x40;
-/// `ldh [x + k]`.
-pub(super) const LOAD_HALF_AT_X: u16 = 0x48;
-/// `ldb [x + k]`.
-pub(super) const LOAD_BYTE_AT_X: u16 = 0x50;
 /// `ld M[k]`.
 pub(super) const LOAD_CELL: u16 = 0x60;
 /// `ldx #k`.
@@ -37,10 +33,6 @@ pub(super) const LOAD_X_CELL: u16 = 0x61;
 pub(super) const STORE: u16 = 0x02;
 /// `mul #k`.
 pub(super) const MULTIPLY: u16 = 0x24;
-/// `and #k`.
-pub(super) const AND: u16 = 0x54;
-/// `lsh #k`.
-pub(super) const SHIFT_LEFT: u16 = 0x64;
 /// `rsh #k`.
 pub(super) const SHIFT_RIGHT: u16 = 0x74;
 /// `add x`.
@@ -56,7 +48,6 @@ pub(super) const RETURN_A: u16 = 0x16;
 
 const JUMP: u16 = 0x05;
 const IF_EQUAL: u16 = 0x15;
-const IF_ANY_BIT: u16 = 0x45;
 
 /// A place to jump to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,10 +88,6 @@ impl Assembler {
 
     pub(super) fn if_equal(&mut self, k: u32, label: Label) {
         self.condition(IF_EQUAL, k, label);
-    }
-
-    pub(super) fn if_any_bit(&mut self, k: u32, label: Label) {
-        self.condition(IF_ANY_BIT, k, label);
     }
 
     fn condition(&mut self, code: u16, k: u32, label: Label) {

@@ -36,6 +36,8 @@ pub struct LiveSource {
     tick_ms: u32,
     retire_ms: u32,
     packets: Vec<PacketDescriptor>,
+    /// `packets` are new, but an empty batch went before them.
+    held_back: bool,
     interfaces: Interfaces,
     counters: Counters,
     stop: StopHandle,
@@ -96,7 +98,7 @@ impl LiveSource {
     }
 
     /// Starts capturing with `count` sources that share the packets, each flow on one of them
-    /// (both directions; fragments by addresses only). They have one stop handle.
+    /// (both directions and fragments: they are spread by their IP addresses). They have one stop handle.
     ///
     /// # Errors
     /// As [`LiveSource::open`].
@@ -187,6 +189,7 @@ impl LiveSource {
             tick_ms: config.tick_ms,
             retire_ms: config.retire_ms,
             packets: Vec::with_capacity(BATCH_SIZE),
+            held_back: false,
             interfaces: Interfaces::default(),
             counters: Counters::default(),
             stop,
@@ -365,9 +368,26 @@ impl LiveSource {
 
 impl PacketSource for LiveSource {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        if core::mem::take(&mut self.held_back) {
+            return Ok(Some(Batch {
+                memory: self.ring.memory(),
+                packets: &self.packets,
+                now: None,
+            }));
+        }
+        let known = self.interfaces.known.len();
         let filled = self.fill()?;
         if !filled && matches!(self.state, State::Ended) {
             return Ok(None);
+        }
+        if self.interfaces.known.len() > known {
+            // While a batch is borrowed nobody can ask for the interfaces: show them first.
+            self.held_back = true;
+            return Ok(Some(Batch {
+                memory: &[],
+                packets: &[],
+                now: None,
+            }));
         }
         let now = self.packets.is_empty().then(now);
         Ok(Some(Batch {
