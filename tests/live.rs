@@ -4,6 +4,8 @@
 //! Nothing here waits for a time to pass. A test waits until the program says that it listens, until
 //! its statistics say that so many packets arrived, or until it ends.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 /// Namespaces and frames are those of the capture crate's own live tests.
