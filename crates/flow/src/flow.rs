@@ -14,7 +14,7 @@ use flowgauge_sys::prefetch::prefetch;
 use flowgauge_wire::{Address, DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
 
 use crate::extra::{Extra, NO_EXTRA};
-use crate::history::{CAPACITY, History};
+use crate::history::{CAPACITY, History, Letter};
 use crate::index::tag_of;
 use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
 use crate::tcp::{self, TcpState};
@@ -233,21 +233,33 @@ impl Flow {
         let usual = packet.flags.0 & LOOKED_AT == DecodeFlags::TRANSPORT.0
             && tick.wrapping_sub(self.hot.last_tick) < quiet
             && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
-            && self.sides[side].packets.wrapping_sub(1) < u32::MAX - 0x1_0000;
+            && self.sides[side].packets < u32::MAX - 0x1_0000;
         if !usual {
             return false;
         }
-        let in_order = match packet.key.protocol {
-            tcp::PROTOCOL => tcp::in_order(self, packet, side),
-            UDP => self.hot.seen[side] & tcp::seen::DATA != 0,
-            _ => true,
-        };
-        if !in_order {
-            return false;
+        match packet.key.protocol {
+            tcp::PROTOCOL if !tcp::in_order(self, packet, side) => return false,
+            UDP => self.datagram(side),
+            _ => {}
         }
         self.hot.last_tick = tick;
         self.count(packet, side);
         true
+    }
+
+    /// What a UDP datagram means.
+    #[inline(always)]
+    pub(crate) fn datagram(&mut self, side: usize) {
+        if self.hot.seen[side] & tcp::seen::DATA == 0 {
+            self.first_letter(side, tcp::seen::DATA, Letter::Data);
+        }
+    }
+
+    /// Adds a letter that this side adds once.
+    pub(crate) fn first_letter(&mut self, side: usize, bit: u8, letter: Letter) {
+        self.hot.seen[side] |= bit;
+        let from_initiator = side == self.initiator();
+        self.cold.history.push(letter, from_initiator);
     }
 
     /// Adds a packet to the counters. Returns whether the low half of the packet counter
@@ -255,6 +267,9 @@ impl Flow {
     #[inline(always)]
     pub(crate) fn count(&mut self, packet: &Decoded, side: usize) -> bool {
         let counters = &mut self.sides[side];
+        if counters.packets == 0 {
+            counters.first = packet.time;
+        }
         let (packets, overflow) = counters.packets.overflowing_add(u32::from(packet.frames));
         counters.packets = packets;
         counters.bytes += u64::from(packet.wire_len);

@@ -120,38 +120,41 @@ impl TcpState {
     }
 }
 
-/// The next segment in order of an established connection, with nothing remarkable: the case that
-/// must be fast. Returns whether it was one and has been dealt with.
+/// The next segment in order of an established connection: the case that must be fast. Returns
+/// whether it was one and has been dealt with. It does to the flow what [`segment`] would.
 #[inline(always)]
 pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
-    const REMARKABLE: u16 = FlowFlags::HOLES[0]
-        | FlowFlags::HOLES[1]
-        | FlowFlags::CUT[0]
-        | FlowFlags::CUT[1]
-        | FlowFlags::SYN_TIME;
+    const REMARKABLE: u16 =
+        FlowFlags::HOLES[0] | FlowFlags::HOLES[1] | FlowFlags::CUT[0] | FlowFlags::CUT[1];
     let hot = &mut flow.hot;
-    let letter = if packet.payload_len != 0 {
-        seen::DATA
-    } else {
-        seen::ACK
-    };
     let acked = &mut flow.sides[side].acked;
     let plain = hot.tcp.both_established()
         && !hot.flags.has(REMARKABLE)
         && !packet.tcp_flags.intersects(CONTROL)
         && packet.tcp_flags.contains(TcpFlags::ACK)
         && (packet.window != 0)
-        && (hot.seen[side] & letter != 0)
         && (packet.seq == hot.next_seq[side])
         && (packet.payload_captured == packet.payload_len)
         && (packet.ack.wrapping_sub(*acked) <= FAR as u32)
         && (delta(hot.next_seq[1 - side], packet.ack) >= 0);
-    if plain {
-        hot.tcp_flags[side] = hot.tcp_flags[side].with(packet.tcp_flags);
-        hot.next_seq[side] = packet.seq.wrapping_add(packet.payload_len);
-        *acked = packet.ack;
+    if !plain {
+        return false;
     }
-    plain
+    hot.tcp_flags[side] = hot.tcp_flags[side].with(packet.tcp_flags);
+    hot.next_seq[side] = packet.seq.wrapping_add(packet.payload_len);
+    *acked = packet.ack;
+    let (bit, letter) = if packet.payload_len != 0 {
+        (seen::DATA, Letter::Data)
+    } else {
+        (seen::ACK, Letter::Ack)
+    };
+    if flow.hot.seen[side] & bit == 0 {
+        flow.first_letter(side, bit, letter);
+    }
+    if flow.hot.flags.has(FlowFlags::SYN_TIME) && side == flow.initiator() {
+        complete_handshake(flow, packet, side);
+    }
+    true
 }
 
 /// Whether this SYN begins another connection with the five-tuple of `flow`.
@@ -449,16 +452,24 @@ fn handshake(flow: &mut Flow, segment: &Segment, packet: &Decoded) {
         // The last SYN before the answer: the one that was answered, as far as can be known.
         flow.cold.handshake = packet.time;
         flow.hot.flags.set(FlowFlags::SYN_TIME);
-    } else if segment.ack
-        && !segment.syn
-        && flow.hot.flags.has(FlowFlags::SYN_TIME)
-        && flow.hot.flags.has(FlowFlags::SYN[responder])
-    {
-        flow.hot.flags.clear(FlowFlags::SYN_TIME);
-        if !segment.rst && delta(packet.ack, flow.sides[responder].start_seq) >= 1 {
-            flow.hot.flags.set(FlowFlags::RTT);
-            flow.cold.handshake = packet.time - flow.cold.handshake;
-        }
+    } else if segment.ack && !segment.syn && flow.hot.flags.has(FlowFlags::SYN_TIME) {
+        complete_handshake(flow, packet, segment.side);
+    }
+}
+
+/// The initiator's acknowledgement of the SYN-ACK, if there was one, while the time of the SYN is
+/// kept.
+#[inline(always)]
+fn complete_handshake(flow: &mut Flow, packet: &Decoded, initiator: usize) {
+    let responder = 1 - initiator;
+    if flow.hot.flags.has(FlowFlags::RTT) || !flow.hot.flags.has(FlowFlags::SYN[responder]) {
+        return;
+    }
+    flow.hot.flags.clear(FlowFlags::SYN_TIME);
+    let acknowledges = delta(packet.ack, flow.sides[responder].start_seq) >= 1;
+    if acknowledges && !packet.tcp_flags.intersects(TcpFlags::RST) {
+        flow.hot.flags.set(FlowFlags::RTT);
+        flow.cold.handshake = packet.time - flow.cold.handshake;
     }
 }
 

@@ -378,9 +378,6 @@ impl FlowTracker {
                 self.cuts.push((FlowId(id), *flow));
                 flow.cut();
             }
-            if flow.sides[side].packets == 0 {
-                flow.sides[side].first = packet.time;
-            }
             if flow.count(packet, side) {
                 self.extras.of(flow).packets_high[side] += 1;
             }
@@ -568,10 +565,8 @@ fn analyse(
             extras.of(flow);
         }
         tcp::segment(flow, extras.existing(flow), packet, flags);
-    } else if packet.key.protocol == UDP && flow.hot.seen[side] & tcp::seen::DATA == 0 {
-        flow.hot.seen[side] |= tcp::seen::DATA;
-        let from_initiator = side == flow.initiator();
-        flow.cold.history.push(Letter::Data, from_initiator);
+    } else if packet.key.protocol == UDP {
+        flow.datagram(side);
     }
     true
 }
