@@ -84,6 +84,11 @@ enum Operation {
     /// Load, then jump by whether A and `value` share a bit.
     HalfIfAnyBit,
     ByteIfAnyBit,
+    /// Mask A, then jump by comparing it with `value`: networks, fields of a byte.
+    AndIfEqual,
+    /// The length on the wire, then jump by comparing it with `value`: `greater`, `less`.
+    LengthIfGreater,
+    LengthIfGreaterOrEqual,
 }
 
 /// One decoded instruction, or a load fused with the conditional jump behind it.
@@ -258,13 +263,25 @@ impl Program {
                     a = load!(packet.byte(offset));
                     branch!(step, a & step.value != 0);
                 }
+                Operation::AndIfEqual => {
+                    a &= k;
+                    branch!(step, a == step.value);
+                }
+                Operation::LengthIfGreater => {
+                    a = wire_len;
+                    branch!(step, a > step.value);
+                }
+                Operation::LengthIfGreaterOrEqual => {
+                    a = wire_len;
+                    branch!(step, a >= step.value);
+                }
             }
         }
         0
     }
 }
 
-/// Turns a load followed by a conditional jump into one step. The jump stays where it is: others
+/// Turns a load (or a mask) followed by a conditional jump into one step. The jump stays where it is: others
 /// may lead to it.
 fn fuse(steps: &mut [Step]) {
     for at in 1..steps.len() {
@@ -277,6 +294,11 @@ fn fuse(steps: &mut [Step]) {
             (Operation::LoadHalfAtX, Operation::IfEqual) => Operation::HalfAtXIfEqual,
             (Operation::LoadHalf, Operation::IfAnyBit) => Operation::HalfIfAnyBit,
             (Operation::LoadByte, Operation::IfAnyBit) => Operation::ByteIfAnyBit,
+            (Operation::And, Operation::IfEqual) => Operation::AndIfEqual,
+            (Operation::LoadLength, Operation::IfGreater) => Operation::LengthIfGreater,
+            (Operation::LoadLength, Operation::IfGreaterOrEqual) => {
+                Operation::LengthIfGreaterOrEqual
+            }
             _ => continue,
         };
         *load = Step {
