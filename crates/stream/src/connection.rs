@@ -51,7 +51,7 @@ pub(crate) type Connection = [Side; 2];
 /// flow table at the same time.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    chunks: Vec<Box<[Connection]>>,
+    chunks: Vec<Box<[Connection; CHUNK]>>,
     unseen: Side,
 }
 
@@ -88,21 +88,32 @@ impl Connections {
 
     #[inline(always)]
     pub(crate) fn get(&self, flow: usize) -> Option<&Connection> {
-        self.chunks.get(flow / CHUNK)?.get(flow % CHUNK)
+        Some(&self.chunks.get(flow / CHUNK)?[flow % CHUNK])
     }
 
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, flow: usize) -> Option<&mut Connection> {
-        self.chunks.get_mut(flow / CHUNK)?.get_mut(flow % CHUNK)
+        Some(&mut self.chunks.get_mut(flow / CHUNK)?[flow % CHUNK])
     }
 
     /// The connection of a flow, with the memory for it made where need be.
+    #[inline]
     pub(crate) fn make(&mut self, flow: usize) -> Option<&mut Connection> {
-        while flow / CHUNK >= self.chunks.len() {
-            let chunk = vec![[self.unseen; 2]; CHUNK];
-            self.chunks.push(chunk.into_boxed_slice());
+        if flow / CHUNK >= self.chunks.len() {
+            self.grow(flow / CHUNK);
         }
         self.get_mut(flow)
+    }
+
+    #[cold]
+    fn grow(&mut self, chunk: usize) {
+        while chunk >= self.chunks.len() {
+            // By way of a vector: an array would be built on the stack.
+            match vec![[self.unseen; 2]; CHUNK].into_boxed_slice().try_into() {
+                Ok(connections) => self.chunks.push(connections),
+                Err(_) => return,
+            }
+        }
     }
 
     /// Forgets the connection of a flow.

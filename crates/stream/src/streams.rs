@@ -189,29 +189,12 @@ impl Streams {
         }
         let side = &mut connection[direction];
         // `note` says whether the peer has a hole: its line is not touched otherwise.
-        let acknowledges = packet.tcp_flags.contains(TcpFlags::ACK)
+        if packet.tcp_flags.contains(TcpFlags::ACK)
             && side.half.note_ack(packet.ack, packet.window)
-            && side.half.note != 0;
-        if acknowledges {
-            self.acknowledged(pass, packet, flow, handler);
+            && side.half.note != 0
+        {
+            return self.answer(pass, packet, flow, handler);
         }
-        self.data(pass, packet, flow, handler);
-    }
-
-    /// What a packet without SYN, FIN and RST brings to its direction.
-    #[inline(always)]
-    fn data<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        handler: &mut H,
-    ) {
-        let direction = packet.direction.index();
-        let Some(connection) = self.connections.get_mut(flow.id.index()) else {
-            return;
-        };
-        let side = &mut connection[direction];
         let len = packet.payload_len;
         if len == 0 {
             side.half.note_sent(packet.seq);
@@ -227,6 +210,27 @@ impl Streams {
             .deliver(pass.decoded.payload(pass.batch, packet));
         } else {
             self.segment(pass, packet, flow, packet.seq, handler);
+        }
+    }
+
+    /// A packet that acknowledges something while segments of its receiver wait.
+    #[cold]
+    #[inline(never)]
+    fn answer<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        self.acknowledged(pass, packet, flow, handler);
+        if packet.payload_len != 0 {
+            return self.segment(pass, packet, flow, packet.seq, handler);
+        }
+        if let Some(connection) = self.connections.get_mut(flow.id.index()) {
+            connection[packet.direction.index()]
+                .half
+                .note_sent(packet.seq);
         }
     }
 

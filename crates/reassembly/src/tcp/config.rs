@@ -62,6 +62,8 @@ pub struct ReassemblyStatistics {
     pub after_fin_bytes: u64,
     /// FINs that were not believed.
     pub false_fins: u64,
+    /// Waiting segments looked at to find the places of others.
+    pub search_steps: u64,
     /// The most bytes of pool memory that were in use.
     pub memory_high: u64,
 }

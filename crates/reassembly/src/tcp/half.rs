@@ -195,16 +195,11 @@ impl Half {
     #[inline(always)]
     pub fn note_ack(&mut self, ack: u32, window: u16) -> bool {
         self.window = window;
-        if self.flags.contains(HalfFlags::ACKED) {
-            let moved = distance(self.ack_sent, ack);
-            if moved <= 0 {
-                return false;
-            }
-            if moved > 1 << 26 {
-                return self.note_far_ack(ack);
-            }
-        } else {
+        let moved = ack.wrapping_sub(self.ack_sent);
+        if !self.flags.contains(HalfFlags::ACKED) {
             self.flags.insert(HalfFlags::ACKED);
+        } else if moved.wrapping_sub(1) >= 1 << 26 {
+            return (moved as i32) > 0 && self.note_far_ack(ack);
         }
         self.ack_sent = ack;
         true

@@ -1,5 +1,7 @@
 //! The waiting segments of one direction, sorted.
 
+use std::collections::VecDeque;
+
 use flowgauge_wire::Nanos;
 
 use super::ReassemblyStatistics;
@@ -27,7 +29,15 @@ pub(super) struct Queue {
     mark_time: Nanos,
     /// The farthest byte seen when the peer first acknowledged past the hole at the head.
     passed: Option<u32>,
+    /// Pieces at least [`SPAN`] apart, in order: where to begin in a long list. Pieces stay where
+    /// they are until they become the head and are taken off.
+    fingers: VecDeque<u32>,
 }
+
+/// Pieces looked at around the one touched last, before the fingers are asked.
+const NEAR: usize = 8;
+/// Pieces walked over before another finger is set.
+const SPAN: usize = 32;
 
 /// A newcomer's bytes: `None` when the snap length cut them off.
 pub(super) struct Newcomer<'a> {
@@ -50,7 +60,14 @@ impl Queue {
             stable: None,
             mark_time: now,
             passed: None,
+            fingers: VecDeque::new(),
         }
+    }
+
+    /// Takes over the memory of a queue that is not in use any more.
+    pub(super) fn recycle(&mut self, old: Queue) {
+        self.fingers = old.fingers;
+        self.fingers.clear();
     }
 
     /// Inserts a newcomer, overlaps resolved by `policy`. `Err` says up to where it was placed when
@@ -62,7 +79,7 @@ impl Queue {
         policy: OverlapPolicy,
         statistics: &mut ReassemblyStatistics,
     ) -> Result<(), u32> {
-        let mut at = self.first_ending_after(pool, new.start);
+        let mut at = self.first_ending_after(pool, new.start, &mut statistics.search_steps);
         let mut next = new.start;
         let mut conflict = false;
         while distance(next, new.end) > 0 {
@@ -146,6 +163,9 @@ impl Queue {
         if self.near == index {
             self.near = piece.next;
         }
+        if self.fingers.front() == Some(&index) {
+            self.fingers.pop_front();
+        }
         if piece.captured {
             self.bytes -= u64::from(piece.len);
         }
@@ -186,8 +206,9 @@ impl Queue {
         stable || far
     }
 
-    /// The first piece that ends after `seq`; `NONE` when there is none.
-    fn first_ending_after(&self, pool: &Pool, seq: u32) -> u32 {
+    /// The first piece that ends after `seq`; `NONE` when there is none. `steps` counts the pieces
+    /// looked at: some dozens, however many wait, and in whatever order they came.
+    fn first_ending_after(&mut self, pool: &Pool, seq: u32, steps: &mut u64) -> u32 {
         let ends_after = |index: u32| {
             pool.piece(index)
                 .is_some_and(|piece| distance(seq, piece.end()) > 0)
@@ -199,24 +220,52 @@ impl Queue {
             return self.head;
         }
         // Between the ends. Retransmissions after a loss follow each other, so begin near the last.
-        let mut at = if pool.piece(self.near).is_some() {
-            self.near
-        } else {
-            self.tail
-        };
-        if ends_after(at) {
-            while let Some(piece) = pool.piece(at) {
-                if !ends_after(piece.prev) {
+        let mut at = self.near;
+        for _ in 0..NEAR {
+            let Some(piece) = pool.piece(at) else {
+                break;
+            };
+            *steps += 1;
+            if !ends_after(at) {
+                at = piece.next;
+                if ends_after(at) {
                     return at;
                 }
+            } else if !ends_after(piece.prev) {
+                return at;
+            } else {
                 at = piece.prev;
             }
         }
+        self.walk_from_finger(pool, seq, steps)
+    }
+
+    /// The same, beginning at the last finger before `seq`. Sets fingers on the way.
+    fn walk_from_finger(&mut self, pool: &Pool, seq: u32, steps: &mut u64) -> u32 {
+        let begins_before = |&index: &u32| {
+            pool.piece(index)
+                .is_some_and(|piece| distance(piece.seq, seq) >= 0)
+        };
+        let mut finger = self.fingers.partition_point(begins_before);
+        let mut at = match finger.checked_sub(1) {
+            Some(before) => self.fingers[before],
+            None => self.head,
+        };
+        let mut walked = 0;
         while let Some(piece) = pool.piece(at) {
-            if ends_after(at) {
+            *steps += 1;
+            if distance(seq, piece.end()) > 0 {
                 return at;
             }
             at = piece.next;
+            walked += 1;
+            if walked == SPAN {
+                walked = 0;
+                if at != NONE && self.fingers.get(finger) != Some(&at) {
+                    self.fingers.insert(finger, at);
+                    finger += 1;
+                }
+            }
         }
         NONE
     }
@@ -310,5 +359,67 @@ impl Queue {
         }
         self.link_before(pool, second, piece.next);
         Some(second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Inserts pieces of two bytes at the given places, every other byte, and checks their order.
+    fn steps_per_piece(places: impl Iterator<Item = u32>) -> u64 {
+        const BASE: u32 = 0xffff_0000;
+        let mut pool = Pool::new(1 << 40);
+        let mut queue = Queue::new(0, None, Nanos::ZERO);
+        let mut statistics = ReassemblyStatistics::default();
+        let mut count = 0;
+        for place in places {
+            let start = BASE.wrapping_add(place * 4);
+            let end = start.wrapping_add(2);
+            let new = Newcomer {
+                start,
+                end,
+                // Cut off by the snap length: no bytes to compare.
+                bytes: None,
+                owner: Bounds { start, end },
+                time: Nanos::ZERO,
+            };
+            let inserted = queue.insert(&mut pool, &new, OverlapPolicy::First, &mut statistics);
+            assert_eq!(inserted, Ok(()));
+            count += 1;
+        }
+        let mut last = None;
+        for _ in 0..count {
+            let seq = pool.piece(queue.head).unwrap().seq.wrapping_sub(BASE);
+            assert!(last < Some(seq), "{last:?} {seq}");
+            last = Some(seq);
+            queue.pop(&mut pool);
+        }
+        assert_eq!((queue.head, queue.tail), (NONE, NONE));
+        assert!(queue.fingers.is_empty());
+        statistics.search_steps / count
+    }
+
+    #[test]
+    fn a_flood_in_any_order_is_not_walked_through() {
+        const COUNT: u32 = 100_000;
+        // Multiples of a number that has no factor in common with the count: every place once.
+        assert!(
+            steps_per_piece((0..COUNT).map(|at| (u64::from(at) * 61_803 % 100_000) as u32)) < 60
+        );
+        let mut places: Vec<u32> = (0..COUNT).collect();
+        let mut random = 0x1234_5678_9abc_def1_u64;
+        for at in (1..places.len()).rev() {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            places.swap(at, (random % (at as u64 + 1)) as usize);
+        }
+        assert!(steps_per_piece(places.into_iter()) < 60);
+        // From both ends in turn, then the places between.
+        let alternating = (0..COUNT / 2).flat_map(|at| [at, COUNT - 1 - at]);
+        assert!(steps_per_piece(alternating) < 60);
+        assert!(steps_per_piece(0..COUNT) < 2);
+        assert!(steps_per_piece((0..COUNT).rev()) < 2);
     }
 }

@@ -295,10 +295,12 @@ impl Reassembler {
         part: &Part<'_>,
     ) -> Result<(), u32> {
         if !half.is_queued() {
-            let queue = Queue::new(owner, ack, part.time);
+            let mut queue = Queue::new(owner, ack, part.time);
             half.queue = match self.free.pop() {
                 Some(index) => {
-                    self.queues[index as usize] = queue;
+                    let place = &mut self.queues[index as usize];
+                    core::mem::swap(place, &mut queue);
+                    place.recycle(queue);
                     index
                 }
                 None => {
