@@ -249,3 +249,23 @@ fn fragments_are_described() {
     assert_eq!(facts, Some((0, true, 1, 20, 16)));
     assert_eq!(fragment_info(&ipv4(17, 1, &[]), 0), None);
 }
+
+#[test]
+fn a_jumbo_length_beyond_the_frame_counts_the_frame() {
+    // IPv6 with a hop-by-hop header of one jumbo payload option (RFC 2675).
+    let jumbogram = |length: u32| {
+        let mut bytes = vec![0x60, 0, 0, 0, 0, 0, 0, 64];
+        bytes.extend([0xfd; 32]);
+        bytes.extend([59, 0, 0xc2, 4]);
+        bytes.extend(length.to_be_bytes());
+        bytes
+    };
+    let good = jumbogram(8);
+    let (packet, _) = decode_as(LinkType::IPV6, &good, good.len());
+    assert_eq!((packet.ip_len, packet.problem), (48, Problem::None));
+    for length in [9, 70_000, u32::MAX] {
+        let bytes = jumbogram(length);
+        let (packet, _) = decode_as(LinkType::IPV6, &bytes, bytes.len());
+        assert_eq!((packet.ip_len, packet.problem), (49, Problem::BadIpHeader));
+    }
+}
