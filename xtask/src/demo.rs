@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::live;
+
 pub(crate) fn run() -> Result<ExitCode, String> {
     let status = Command::new(super::cargo())
         .args([
@@ -38,6 +40,7 @@ pub(crate) fn run() -> Result<ExitCode, String> {
         &binary,
         [
             OsStr::new("generate"),
+            OsStr::new("--preset"),
             OsStr::new("mix"),
             OsStr::new("--scale"),
             OsStr::new("0.02"),
@@ -80,6 +83,10 @@ pub(crate) fn run() -> Result<ExitCode, String> {
             None,
         )?;
     }
+    heading("live: the loopback interface, while this program fetches pages from itself");
+    let live = out.join("live-flows.jsonl");
+    let captured = live::run(&binary, &live)?;
+
     heading("results");
     for (name, input) in &inputs {
         println!("{name}: capture  {}", input.display());
@@ -88,6 +95,9 @@ pub(crate) fn run() -> Result<ExitCode, String> {
             out.join(format!("{name}-flows.jsonl")).display()
         );
         println!("{name}: streams  {}", streams.join(name).display());
+    }
+    if captured {
+        println!("live: flows    {}", live.display());
     }
     println!(
         "try:  {} flows -r {} --top 10 --by src_ip --sum src_bytes",

@@ -7,6 +7,7 @@
 
 mod demo;
 mod fuzz;
+mod live;
 mod test;
 
 use std::path::PathBuf;
@@ -35,7 +36,8 @@ fn main() -> ExitCode {
 
 /// The repository's root folder.
 fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or(here.clone(), PathBuf::from)
 }
 
 /// The cargo that runs this, or the one on PATH.
