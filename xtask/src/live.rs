@@ -1,12 +1,12 @@
 //! The live part of the demo: real connections over loopback, captured as they happen.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 const CONNECTIONS: usize = 20;
 const PAGE_BYTES: usize = 20_000;
@@ -26,6 +26,7 @@ pub(crate) fn run(binary: &Path, output: &Path) -> Result<bool, String> {
     let mut capture = Command::new(binary)
         .args(["flows", "-i", "lo", "tcp", "port", &port])
         .stdout(Stdio::from(file))
+        .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cannot start {}: {error}", binary.display()))?;
     if !is_capturing(&mut capture)? {
@@ -59,34 +60,20 @@ pub(crate) fn run(binary: &Path, output: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Waits until the packet socket of `capture` is there; `false` when it ended before.
+/// Waits until `flowgauge` says that it listens, and shows what else it says from then on;
+/// `false` when it ended before.
 fn is_capturing(capture: &mut Child) -> Result<bool, String> {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let folder = format!("/proc/{}/fd", capture.id());
-    while Instant::now() < deadline {
-        if capture
-            .try_wait()
-            .map_err(|error| format!("flowgauge: {error}"))?
-            .is_some()
-        {
-            return Ok(false);
+    let messages = capture.stderr.take().ok_or("no standard error")?;
+    let (ready, is_ready) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(messages).lines().map_while(Result::ok) {
+            eprintln!("{line}");
+            if line.contains("listening on") && ready.send(()).is_err() {
+                return;
+            }
         }
-        let sockets = std::fs::read_dir(&folder).map_or(0, |entries| {
-            let links = entries
-                .flatten()
-                .filter_map(|entry| std::fs::read_link(entry.path()).ok());
-            links
-                .filter(|link| link.to_string_lossy().starts_with("socket:"))
-                .count()
-        });
-        if sockets > 0 {
-            // The filter and the binding follow the socket at once.
-            thread::sleep(Duration::from_millis(300));
-            return Ok(true);
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    Err("the capture did not start within 10 s".to_owned())
+    });
+    Ok(is_ready.recv().is_ok())
 }
 
 fn serve(listener: &TcpListener) -> std::io::Result<()> {
