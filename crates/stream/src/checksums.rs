@@ -52,7 +52,9 @@ impl Checksums {
         }
     }
 
-    /// Whether the IPv4 header checksum of a packet rules it out.
+    /// Whether the IPv4 header checksum of a packet rules it out. With `auto` it does only for a
+    /// sender that is known to compute checksums: captures with rewritten addresses, and headers
+    /// left to the network card (a field of zero), are wrong throughout.
     #[inline]
     pub(crate) fn rules_out(&self, bytes: &[u8], packet: &Decoded) -> bool {
         packet.flags.contains(DecodeFlags::BAD_IP_CHECKSUM)
@@ -61,7 +63,7 @@ impl Checksums {
                 ChecksumPolicy::Ignore => false,
                 ChecksumPolicy::Auto => {
                     let at = usize::from(packet.ip_offset) + 10;
-                    bytes.get(at..at + 2) != Some(&[0, 0])
+                    self.knows(fingerprint(packet)) && bytes.get(at..at + 2) != Some(&[0, 0])
                 }
             }
     }
@@ -141,8 +143,18 @@ impl Checksums {
             decoded.packets[index].flags.insert(DecodeFlags::EXCLUDED);
             self.statistics.bad_ip += 1;
         } else {
+            decoded.packets[index]
+                .flags
+                .insert(DecodeFlags::CHECKSUM_UNKNOWN);
             self.statistics.offloaded += 1;
+            self.list(fingerprint(&packet), &packet);
         }
+    }
+
+    /// Whether the sender with this fingerprint has sent a packet with a right checksum.
+    #[inline]
+    fn knows(&self, print: u64) -> bool {
+        self.good[print as usize & (self.good.len() - 1)] == print
     }
 
     #[inline]
@@ -165,8 +177,7 @@ impl Checksums {
         let packet = decoded.packets[index];
         if self.policy == ChecksumPolicy::Auto {
             let print = fingerprint(&packet);
-            let known = self.good[print as usize & (self.good.len() - 1)] == print;
-            if !known || is_partial(decoded.bytes(batch, &packet), &packet) {
+            if !self.knows(print) || is_partial(decoded.bytes(batch, &packet), &packet) {
                 decoded.packets[index]
                     .flags
                     .insert(DecodeFlags::CHECKSUM_UNKNOWN);

@@ -76,8 +76,9 @@ pub enum ChecksumPolicy {
     /// decision needs no look ahead: a wrong checksum counts as *not computed yet* when it is
     /// exactly what Linux leaves there (the sum of the pseudo header), or when no packet of that
     /// sender and protocol with a right one was seen so far. From its first right checksum on, a
-    /// sender's wrong ones are damage. The IPv4 header's own checksum may be zero (not computed).
-    /// What is known of senders is bounded: one that was forgotten starts anew.
+    /// sender's wrong ones are damage. The same goes for the IPv4 header's own checksum, and
+    /// zero there always means not computed. What is known of senders is bounded: one that was
+    /// forgotten starts anew.
     #[default]
     Auto,
 }

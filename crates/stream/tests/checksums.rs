@@ -135,3 +135,29 @@ fn a_damaged_ip_header_rules_out() {
     }
     assert_eq!(run(ChecksumPolicy::Ignore, &frames).0, "ab");
 }
+
+#[test]
+fn auto_takes_headers_of_captures_with_rewritten_addresses() {
+    // Every header is wrong from the first packet on; the transports may be right or not.
+    let mut frames: Vec<_> = (b'a'..=b'e')
+        .map(|byte| (frame(3, byte, Sum::Wrong, false), PacketFlags::default()))
+        .collect();
+    let (bytes, shard) = run(ChecksumPolicy::Auto, &frames);
+    assert_eq!(bytes, "abcde");
+    assert_eq!(shard.ledger().at(Place::Malformed), 0);
+    assert_eq!(shard.offloading_senders()[0].packets, 5);
+    let (bytes, shard) = run(ChecksumPolicy::Verify, &frames);
+    assert_eq!(
+        (bytes.as_str(), shard.ledger().at(Place::Malformed)),
+        ("", 5)
+    );
+
+    // A right one tells that the sender computes them: from then on wrong ones are damage.
+    frames.insert(
+        2,
+        (frame(3, b'!', Sum::Right, true), PacketFlags::default()),
+    );
+    let (bytes, shard) = run(ChecksumPolicy::Auto, &frames);
+    assert_eq!(bytes, "ab!");
+    assert_eq!(shard.ledger().at(Place::Malformed), 3);
+}
