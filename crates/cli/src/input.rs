@@ -89,7 +89,7 @@ fn listening(sources: &[Source], selection: &Selection, user: Option<&str>) -> S
         .map_or(DEFAULT_SNAP_LEN, |interface| interface.snap_len);
     let names = selection.interfaces.join(", ");
     let mut line = format!("listening on {names}, snapshot length {snap_len} bytes");
-    if let Some(user) = user {
+    if let Some(user) = user.filter(|&user| user != "root") {
         line.push_str(&format!(", as user {user}"));
     }
     line
