@@ -12,6 +12,7 @@ use crate::handler::{Chunk, Handler, Stream, StreamFlow, StreamStatus};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
 /// Directions with a hole that are looked at per batch, whether or not they had packets.
 const VISITS: usize = 32;
 /// Directions relieved per batch while memory is tight.
@@ -70,8 +71,12 @@ impl Streams {
             DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
         let packets = &pass.decoded.packets;
         for (packet, flow) in packets.iter().zip(refs) {
-            self.connections
-                .prefetch(flow.id.index(), packet.direction.index());
+            let (at, direction) = (flow.id.index(), packet.direction.index());
+            self.connections.prefetch(at, direction);
+            // What begins or ends one direction looks at the other, too.
+            if packet.tcp_flags.intersects(CONTROL) {
+                self.connections.prefetch(at, 1 - direction);
+            }
         }
         for (packet, flow) in packets.iter().zip(refs) {
             if packet.flags.0 & (USUAL | UNUSUAL) != USUAL || !flow.id.is_some() {
@@ -178,7 +183,6 @@ impl Streams {
         flow: PacketFlow,
         handler: &mut H,
     ) {
-        const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
         let direction = packet.direction.index();
         let connection = match self.connections.get_mut(flow.id.index()) {
             Some(connection) if connection[direction].progress.phase == Phase::Open => connection,
