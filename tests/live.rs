@@ -522,6 +522,30 @@ fn privileges_are_given_up() {
 }
 
 #[test]
+fn root_becomes_the_system_user_of_the_program() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let folder = support::scratch("live-user");
+    let users = folder.join("passwd");
+    let mut text = std::fs::read_to_string("/etc/passwd").unwrap();
+    text.push_str("\nflowgauge:x:64123:64123::/nonexistent:/usr/sbin/nologin\n");
+    std::fs::write(&users, text).unwrap();
+    for (options, expected) in [("", "64123"), ("-Z root", "0")] {
+        // The changed list of users is seen in a mount namespace of its own only.
+        let script = format!(
+            "mount --bind {} /etc/passwd && exec {} flows -i fg1 {options}",
+            users.display(),
+            env!("CARGO_BIN_EXE_flowgauge"),
+        );
+        let mut command = lab.inside("unshare");
+        command.args(["-m", "sh", "-c", &script]);
+        let program = Program::spawn(command);
+        let ids = program.status("Uid:");
+        assert!(ids.split_whitespace().all(|id| id == expected), "{ids}");
+        assert_eq!(program.stop(Signal::SIGINT).code, Some(0));
+    }
+}
+
+#[test]
 fn without_permission_it_says_what_to_grant() {
     let Some(lab) = Lab::new(1500) else { return };
     let folder = open_folder("unprivileged");
