@@ -1,5 +1,8 @@
 //! Sources that narrow another one: [`Limit`] (`-c`) and [`SnapLen`] (`-s`).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, PacketDescriptor};
 
 use crate::error::Error;
@@ -10,7 +13,7 @@ use crate::source::{Interface, PacketSource};
 /// received as far as this source's ledger is concerned.
 pub struct Limit<S> {
     inner: S,
-    left: u64,
+    left: Arc<AtomicU64>,
     /// Packets and bytes of the last batch that were cut off.
     unwanted: u64,
     unwanted_bytes: u64,
@@ -19,9 +22,15 @@ pub struct Limit<S> {
 impl<S: PacketSource> Limit<S> {
     /// The first `packets` packets of `inner`.
     pub fn new(inner: S, packets: u64) -> Limit<S> {
+        Limit::shared(inner, Arc::new(AtomicU64::new(packets)))
+    }
+
+    /// Packets of `inner` as long as some are `left`; sources with the same counter deliver that
+    /// many together.
+    pub fn shared(inner: S, left: Arc<AtomicU64>) -> Limit<S> {
         Limit {
             inner,
-            left: packets,
+            left,
             unwanted: 0,
             unwanted_bytes: 0,
         }
@@ -29,23 +38,26 @@ impl<S: PacketSource> Limit<S> {
 
     /// Whether the limit was reached.
     pub fn is_reached(&self) -> bool {
-        self.left == 0
+        self.left.load(Ordering::Relaxed) == 0
     }
 }
 
 impl<S: PacketSource> PacketSource for Limit<S> {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
-        if self.left == 0 {
+        if self.is_reached() {
             return Ok(None);
         }
         let Some(mut batch) = self.inner.next_batch()? else {
             return Ok(None);
         };
-        let kept = usize::try_from(self.left)
-            .unwrap_or(usize::MAX)
-            .min(batch.packets.len());
+        let wanted = batch.packets.len() as u64;
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left - left.min(wanted))
+            });
+        let kept = taken.unwrap_or_else(|left| left).min(wanted) as usize;
         let (packets, unwanted) = batch.packets.split_at(kept);
-        self.left -= kept as u64;
         self.unwanted = unwanted.len() as u64;
         self.unwanted_bytes = wire_bytes(unwanted);
         batch.packets = packets;

@@ -1,21 +1,18 @@
 //! `flowgauge capture`
 
 use std::path::Path;
-use std::time::Instant;
 
 use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, DumpStyle};
 use flowgauge_capture::sink::Rotation;
-use flowgauge_capture::{
-    Error, FileFormat, FileSink, Filter, PacketSink, PacketSource, RingSink, SinkOptions,
-};
-use flowgauge_wire::{LinkType, Place};
+use flowgauge_capture::{FileFormat, FileSink, Filter, PacketSource, RingSink, SinkOptions};
+use flowgauge_wire::LinkType;
 
 use crate::control::Control;
+use crate::copy::{Sink, copy};
 use crate::failure::Failure;
 use crate::input::{self, Selection, Source};
 use crate::options::{CaptureFormat, CaptureOptions};
 use crate::sinks;
-use crate::summary::{self, Outcome};
 
 /// Runs the command.
 ///
@@ -36,21 +33,10 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     };
     let control = Control::install()?;
     let mut opened = input::open(&options.input, &control)?;
-    if opened.sources.len() > 1 {
-        return Err(Failure::usage(
-            "capture writes one interface with one worker",
-            "use -i any for all interfaces",
-        ));
-    }
-    let Some(source) = opened.sources.first_mut() else {
-        return Err(Failure::usage(
-            "nothing to read",
-            "give -r FILE or -i INTERFACE",
-        ));
-    };
-    let mut sink = create_sink(options, path, source)?;
+    let mut sink = create_sink(options, path, &opened.sources)?;
+    control.listen_for_trigger()?;
     input::announce(opened.listening.as_deref(), options.common.quiet);
-    let outcome = copy(source, sink.as_mut(), &control, opened.live)?;
+    let outcome = copy(&mut opened.sources, &mut sink, &control, opened.live)?;
     let written = sink.written();
     if !options.common.quiet {
         eprintln!(
@@ -67,85 +53,12 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     outcome.conclude(&options.common)
 }
 
-/// Writes every packet until the end of input, a signal, or the last file of `-W`.
-fn copy(
-    source: &mut Source,
-    sink: &mut dyn PacketSink,
-    control: &Control,
-    live: bool,
-) -> Result<Outcome, Failure> {
-    let started = Instant::now();
-    let mut outcome = Outcome::default();
-    let mut failure = None;
-    let mut interfaces = usize::MAX;
-    let mut given = 0u64;
-    // A live source ends of its own accord when it is stopped, after the packets in its ring.
-    while (live || !control.stopped()) && !sink.is_full() {
-        let known = source.interfaces();
-        if known.len() != interfaces {
-            interfaces = known.len();
-            if let Err(error) = sink.set_interfaces(known) {
-                failure = Some(error);
-                break;
-            }
-        }
-        match source.next_batch() {
-            Ok(Some(batch)) => {
-                given += batch.len() as u64;
-                let result = sink.write(&batch);
-                let result = if live && batch.is_empty() {
-                    result.and_then(|()| sink.flush())
-                } else {
-                    result
-                };
-                if let Err(error) = result {
-                    failure = Some(error);
-                    break;
-                }
-            }
-            Ok(None) => break,
-            Err(error) => outcome.errors.push(error),
-        }
-        if control.statistics_wanted() {
-            let ledger = source.ledger();
-            eprintln!("{}", summary::ledger_line(&ledger));
-            summary::print_statistics(&ledger, &[], started.elapsed());
-        }
-    }
-    outcome.ledger = source.ledger();
-    sink.set_ledger(&outcome.ledger);
-    if let Err(error) = sink.close() {
-        failure.get_or_insert(error);
-    }
-    outcome.elapsed = started.elapsed();
-    let lost = given.saturating_sub(sink.written().packets);
-    if lost > 0 {
-        let lost = lost.min(outcome.ledger.delivered);
-        outcome.ledger.refuse(Place::Sink, lost, 0);
-    }
-    match failure {
-        None => Ok(outcome),
-        // Whoever read the pipe has seen enough.
-        Some(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::BrokenPipe => {
-            Ok(outcome)
-        }
-        Some(error) => {
-            eprintln!("{}", summary::ledger_line(&outcome.ledger));
-            Err(Failure::running(&error))
-        }
-    }
-}
-
-fn create_sink(
-    options: &CaptureOptions,
-    path: &Path,
-    source: &Source,
-) -> Result<Box<dyn PacketSink>, Failure> {
+fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Result<Sink, Failure> {
     let format = match options.format {
         Some(CaptureFormat::Pcap) => FileFormat::PcapNanoseconds,
         Some(CaptureFormat::PcapMicroseconds) => FileFormat::PcapMicroseconds,
         Some(CaptureFormat::Pcapng) => FileFormat::PcapNg,
-        None => format_by_name(path, source),
+        None => format_by_name(path, sources),
     };
     let sink_options = SinkOptions {
         format,
@@ -159,17 +72,18 @@ fn create_sink(
     };
     if let Some(limits) = options.ring_limits() {
         let sink = RingSink::create(path, limits, sink_options);
-        return Ok(Box::new(sink.map_err(|error| Failure::opening(&error))?));
+        return Ok(Sink::Ring(sink.map_err(|error| Failure::opening(&error))?));
     }
     let sink = FileSink::create(path, sink_options).map_err(|error| Failure::opening(&error))?;
-    Ok(Box::new(sink))
+    Ok(Sink::File(sink))
 }
 
 /// pcapng where the name says so, or where pcap cannot hold what comes.
-fn format_by_name(path: &Path, source: &Source) -> FileFormat {
+fn format_by_name(path: &Path, sources: &[Source]) -> FileFormat {
     let name = path.to_string_lossy().to_ascii_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    let mut links = source.interfaces().iter().map(|interface| interface.link);
+    let interfaces = sources.iter().flat_map(|source| source.interfaces());
+    let mut links = interfaces.map(|interface| interface.link);
     let first = links.next();
     let mixed = links.any(|link| Some(link) != first);
     // Which interfaces "any" stands for shows with their packets.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_capture::live::StopHandle;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use crate::failure::Failure;
 
@@ -13,6 +13,7 @@ use crate::failure::Failure;
 pub(crate) struct Control {
     stop: Arc<AtomicBool>,
     statistics: Arc<AtomicBool>,
+    trigger: Arc<AtomicBool>,
 }
 
 impl Control {
@@ -41,6 +42,22 @@ impl Control {
         }
         signal_hook::flag::register(SIGUSR1, Arc::clone(&self.statistics))?;
         Ok(())
+    }
+
+    /// Handles SIGUSR2, too.
+    ///
+    /// # Errors
+    /// When the system refuses the handler.
+    pub(crate) fn listen_for_trigger(&self) -> Result<(), Failure> {
+        signal_hook::flag::register(SIGUSR2, Arc::clone(&self.trigger))
+            .map(|_| ())
+            .map_err(|error| Failure::run(format!("cannot handle signals: {error}"), None))
+    }
+
+    /// Whether SIGUSR2 came since the last call.
+    #[inline]
+    pub(crate) fn trigger_wanted(&self) -> bool {
+        self.trigger.load(Ordering::Relaxed) && self.trigger.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the run is to end.

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource};
@@ -102,12 +104,10 @@ fn open_interfaces(
     control: &Control,
 ) -> Result<Vec<Source>, Failure> {
     let workers = usize::from(options.workers.unwrap_or(1));
-    if options.packet_count.is_some() && workers * selection.interfaces.len() > 1 {
-        return Err(Failure::usage(
-            "-c with several workers or interfaces",
-            "count packets of one interface with one worker",
-        ));
-    }
+    // All workers count down together.
+    let left = options
+        .packet_count
+        .map(|packets| Arc::new(AtomicU64::new(packets)));
     let mut sources: Vec<Source> = Vec::new();
     for interface in &selection.interfaces {
         let mut config = LiveConfig::new(interface);
@@ -122,8 +122,8 @@ fn open_interfaces(
         let group = LiveSource::open_group(&config, workers);
         for source in group.map_err(|error| Failure::opening(&error))? {
             let source = source.stopped_by(control.stop_handle());
-            sources.push(match options.packet_count {
-                Some(packets) => Box::new(Limit::new(source, packets)),
+            sources.push(match &left {
+                Some(left) => Box::new(Limit::shared(source, Arc::clone(left))),
                 None => Box::new(source),
             });
         }

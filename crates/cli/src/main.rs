@@ -4,6 +4,7 @@
 
 mod capture;
 mod control;
+mod copy;
 mod doctor;
 mod engine;
 mod failure;

@@ -75,6 +75,9 @@ pub(crate) struct InputOptions {
     /// Become this user once files and interfaces are open
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
     pub(crate) user: Option<String>,
+    /// Accepted as other tools have it: names are never looked up
+    #[arg(short = 'n', action = clap::ArgAction::Count, hide = true)]
+    pub(crate) numeric: u8,
     /// Further files to read, then a filter in pcap-filter(7) syntax. Words that name files belong
     /// to -r; put -- before a filter that begins with one
     #[arg(value_name = "FILTER")]
@@ -274,6 +277,9 @@ pub(crate) struct CaptureOptions {
     /// Ring of files: keep at most so many bytes on disk (units K, M, G)
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds"])]
     pub(crate) ring_bytes: Option<u64>,
+    /// With a ring: SIGUSR2 preserves what it holds and the packets of the next so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) ring_after: u64,
     /// Write each packet at once instead of collecting them
     #[arg(short = 'U', long = "packet-buffered")]
     pub(crate) packet_buffered: bool,
@@ -297,7 +303,7 @@ impl CaptureOptions {
             files: self.file_count.map(|files| files as usize),
             bytes: self.ring_bytes,
             duration: self.ring_seconds.map(Nanos::from_secs),
-            ..RingLimits::default()
+            after: Nanos::from_secs(self.ring_after),
         })
     }
 }
