@@ -30,7 +30,11 @@ fn commands_print_what_is_expected() {
         }
         let expected = fs::read_to_string(path).unwrap_or_default();
         if found != expected {
-            different.push(format!("{}\n{}", case.display(), difference(&expected, &found)));
+            different.push(format!(
+                "{}\n{}",
+                case.display(),
+                difference(&expected, &found)
+            ));
         }
     }
     fs::remove_dir_all(&folder).unwrap();
@@ -48,8 +52,7 @@ fn captures() -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     for (name, preset, flows) in [("zoo", "zoo", "60"), ("small", "small", "20")] {
-        let line =
-            format!("generate -q -w {name}.pcap --preset {preset} --flows {flows} --seed 7");
+        let line = format!("generate -q -w {name}.pcap --preset {preset} --flows {flows} --seed 7");
         let made = run(&folder, &line);
         assert_eq!(made, "exit code 0\n", "{line}");
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -334,6 +335,64 @@ fn a_full_disk_fails_and_a_closed_pipe_does_not() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stderr(&output), "");
+}
+
+/// SIGUSR2 preserves a ring of files; no packet is lost by it.
+#[test]
+fn a_signal_preserves_the_ring() {
+    let folder = Folder::new("ring");
+    let (trace, truth) = folder.trace();
+    let bytes = fs::read(&trace).unwrap();
+    let ring = folder.file("ring.pcap");
+    let mut child = command(&[
+        "capture",
+        "-r",
+        "-",
+        "-w",
+        text(&ring),
+        "--ring-bytes",
+        "1G",
+    ])
+    .stdin(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let (front, back) = bytes.split_at(bytes.len() / 2);
+    input.write_all(front).unwrap();
+    // Bit 11 of SigCgt: the signal is handled from now on.
+    let status = format!("/proc/{}/status", child.id());
+    let handled = || {
+        let status = fs::read_to_string(&status).unwrap();
+        let line = status.lines().find(|line| line.starts_with("SigCgt:"));
+        let mask = line.unwrap().split_whitespace().nth(1).unwrap();
+        u64::from_str_radix(mask, 16).unwrap() & 1 << 11 != 0
+    };
+    while !handled() {
+        std::thread::yield_now();
+    }
+    let mut kill = Command::new("kill");
+    kill.args(["-USR2", &child.id().to_string()]);
+    assert!(kill.status().unwrap().success());
+    input.write_all(back).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("preserved: "),
+        "{}",
+        stderr(&output)
+    );
+    let files: Vec<PathBuf> = fs::read_dir(&folder.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| text(path).contains("/ring-"))
+        .collect();
+    assert!(files.iter().any(|path| text(path).contains("ring-t1-")));
+    let mut arguments = vec!["packets", "-r"];
+    arguments.extend(files.iter().map(|path| text(path)));
+    let packets = json_lines(&run(&arguments)).len() as u64;
+    assert_eq!(packets, truth["packets"].as_u64().unwrap());
 }
 
 /// Every option and every field is in the manual.

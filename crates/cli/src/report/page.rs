@@ -18,6 +18,10 @@ pub(crate) fn report(total: &Collector, outcome: &Outcome, top: usize) -> String
     let mut page = String::new();
     // Writing to a string cannot fail; the results are dropped for that reason.
     overview(&mut page, total, outcome);
+    if total.packets == 0 {
+        // Nothing but headings would follow.
+        return page;
+    }
     protocols(&mut page, total);
     talkers(&mut page, total, top);
     flows(&mut page, total);
@@ -107,9 +111,11 @@ fn talkers(page: &mut String, total: &Collector, top: usize) {
     }
     let _ = writeln!(
         page,
-        "\nTop talkers (of {}){:>27}     bytes     flows",
-        total.talkers.len(),
-        "packets"
+        "\n{:<41} {:>9} {:>9} {:>9}",
+        format!("Top talkers (of {})", total.talkers.len()),
+        "packets",
+        "bytes",
+        "flows"
     );
     for ((version, address), sums) in list {
         let _ = writeln!(
