@@ -31,6 +31,13 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
             "give -w FILE (flowgauge packets prints packets)",
         ));
     };
+    let rotates = options.file_size.is_some() || options.rotate_seconds.is_some();
+    if options.file_count.is_some() && !rotates && options.ring_limits().is_none() {
+        return Err(Failure::usage(
+            "-W without rotation",
+            "say when a new file begins: -C SIZE, -G SECONDS, --ring-seconds or --ring-bytes",
+        ));
+    }
     let control = Control::install()?;
     let mut opened = input::open(&options.input, &control)?;
     let mut sink = create_sink(options, path, &opened.sources)?;

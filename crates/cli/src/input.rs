@@ -1,6 +1,7 @@
 //! What to read and which filter to put before it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -95,6 +96,33 @@ fn listening(sources: &[Source], selection: &Selection, user: Option<&str>) -> S
         line.push_str(&format!(", as user {user}"));
     }
     line
+}
+
+/// Refuses to write over what is to be read.
+///
+/// # Errors
+/// When `output` is one of the input's files.
+pub(crate) fn refuse_overwriting(options: &InputOptions, output: &Path) -> Result<(), Failure> {
+    // Only what is a file has a name to be found under; pipes and devices may be the same.
+    let identity = |path: &Path| {
+        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let Some(target) = identity(output) else {
+        return Ok(());
+    };
+    // Words that are no files go to the filter, and make their own errors.
+    let names = options.read.iter().chain(&options.rest);
+    let files = names.flat_map(|name| flowgauge_capture::expand(&[name]).unwrap_or_default());
+    for file in files {
+        if identity(&file) == Some(target) {
+            return Err(Failure::usage(
+                format!("cannot write {}: it is read, too", output.display()),
+                "give another name with -w",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Opens each interface once per worker. The filter runs in the kernel.

@@ -43,6 +43,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<(), Failure> {
+    if let Some((input, Some(output))) = command.input_and_output() {
+        input::refuse_overwriting(input, output)?;
+    }
     match command {
         Command::Flows(options) => flows::run(options),
         Command::Streams(options) => streams::run(options),

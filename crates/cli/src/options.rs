@@ -1,6 +1,6 @@
 //! The command line: commands, options, and what their values mean.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use flowgauge_capture::sink::RingLimits;
@@ -42,6 +42,21 @@ pub(crate) enum Command {
     Generate(GenerateOptions),
     /// Say what this machine can do and what to change where it cannot
     Doctor(DoctorOptions),
+}
+
+impl Command {
+    /// Where packets come from and results go to, of commands that read packets.
+    pub(crate) fn input_and_output(&self) -> Option<(&InputOptions, Option<&Path>)> {
+        let (input, output) = match self {
+            Command::Flows(options) => (&options.input, &options.output.write),
+            Command::Streams(options) => (&options.input, &options.output.write),
+            Command::Packets(options) => (&options.input, &options.output.write),
+            Command::Report(options) => (&options.input, &options.write),
+            Command::Capture(options) => (&options.input, &options.write),
+            Command::Generate(_) | Command::Doctor(_) => return None,
+        };
+        Some((input, output.as_deref()))
+    }
 }
 
 /// Where packets come from.
@@ -253,6 +268,7 @@ pub(crate) struct ReportOptions {
 
 /// `capture`
 #[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("ring").multiple(true))]
 pub(crate) struct CaptureOptions {
     #[command(flatten)]
     pub(crate) input: InputOptions,
@@ -272,13 +288,13 @@ pub(crate) struct CaptureOptions {
     #[arg(short = 'W', long = "file-count", value_name = "FILES")]
     pub(crate) file_count: Option<u32>,
     /// Ring of files: keep only packets of the last so many seconds
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds"])]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds"], group = "ring")]
     pub(crate) ring_seconds: Option<u64>,
     /// Ring of files: keep at most so many bytes on disk (units K, M, G)
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds"])]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds"], group = "ring")]
     pub(crate) ring_bytes: Option<u64>,
     /// With a ring: SIGUSR2 preserves what it holds and the packets of the next so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "ring")]
     pub(crate) ring_after: u64,
     /// Write each packet at once instead of collecting them
     #[arg(short = 'U', long = "packet-buffered")]
