@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use flowgauge_wire::{
-    Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, PacketFlags,
+    Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, PacketFlags, TcpFlags,
     verify_transport,
 };
 
@@ -68,21 +68,23 @@ impl Checksums {
             }
     }
 
-    /// Marks the packets of `decoded` that are damaged.
-    pub(crate) fn pass(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, transports: bool) {
+    /// Marks the packets of `decoded` that are damaged; `read` says whether anybody reads their
+    /// payload.
+    pub(crate) fn pass(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, read: bool) {
         if self.policy == ChecksumPolicy::Ignore {
             return;
         }
+        let all = read || self.policy == ChecksumPolicy::Verify;
         for index in 0..decoded.packets.len() {
             let Some(packet) = decoded.packets.get(index) else {
                 return;
             };
             let suspicious = DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0;
             if packet.flags.0 & (suspicious | DecodeFlags::REASSEMBLED.0) != 0 {
-                self.unusual(batch, decoded, index, transports);
+                self.unusual(batch, decoded, index);
                 continue;
             }
-            if !transports || !packet.flags.contains(DecodeFlags::TRANSPORT) {
+            if !packet.flags.contains(DecodeFlags::TRANSPORT) || (!all && only_carries(packet)) {
                 continue;
             }
             let given = batch
@@ -105,19 +107,13 @@ impl Checksums {
 
     /// A packet with a wrong IP header checksum, or one that was reassembled.
     #[cold]
-    fn unusual(
-        &mut self,
-        batch: &Batch<'_>,
-        decoded: &mut DecodedBatch,
-        index: usize,
-        transports: bool,
-    ) {
+    fn unusual(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, index: usize) {
         let packet = decoded.packets[index];
         if !packet.flags.contains(DecodeFlags::REASSEMBLED)
             || packet.flags.0 & (DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0) != 0
         {
             self.bad_header(batch, decoded, index);
-        } else if transports && packet.flags.contains(DecodeFlags::TRANSPORT) {
+        } else if packet.flags.contains(DecodeFlags::TRANSPORT) {
             match verify_transport(decoded.bytes(batch, &packet), &packet) {
                 ChecksumVerdict::Good => self.note_good(&packet),
                 ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
@@ -208,6 +204,15 @@ impl Checksums {
             );
         }
     }
+}
+
+/// Whether the packet does nothing but carry payload.
+#[inline]
+fn only_carries(packet: &Decoded) -> bool {
+    const CONTROL: TcpFlags = TcpFlags::SYN.with(TcpFlags::FIN).with(TcpFlags::RST);
+    packet.payload_len > 0
+        && matches!(packet.key.protocol, 6 | 17)
+        && !packet.tcp_flags.intersects(CONTROL)
 }
 
 fn unknown(decoded: &mut DecodedBatch, index: usize) {

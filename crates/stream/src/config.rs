@@ -14,9 +14,6 @@ pub struct ShardConfig {
     pub decode: DecodeOptions,
     /// What is done about checksums.
     pub checksums: ChecksumPolicy,
-    /// Whether transport checksums are looked at when no streams are wanted. It costs a look at
-    /// every byte; without it, damaged segments are counted in their flows.
-    pub checksums_without_streams: bool,
     /// Limits of the flow table.
     pub flow: FlowConfig,
     /// Limits of defragmentation, and what is done about overlapping fragments.
@@ -34,7 +31,6 @@ impl Default for ShardConfig {
         ShardConfig {
             decode: DecodeOptions::default(),
             checksums: ChecksumPolicy::Auto,
-            checksums_without_streams: true,
             flow: FlowConfig::default(),
             defragment: DefragmentConfig::default(),
             reassembly: ReassemblyConfig::default(),
@@ -79,6 +75,10 @@ pub enum ChecksumPolicy {
     /// sender's wrong ones are damage. The same goes for the IPv4 header's own checksum, and
     /// zero there always means not computed. What is known of senders is bounded: one that was
     /// forgotten starts anew.
+    ///
+    /// Where nothing reads the payload (flow records without streams), a TCP segment or UDP
+    /// datagram that only carries payload (no SYN, FIN or RST) is not verified: it was on the wire,
+    /// and its bytes decide nothing. `Verify` verifies it all the same.
     #[default]
     Auto,
 }

@@ -55,9 +55,8 @@ impl Shard {
         if frames != 0 {
             self.ledger.refuse(Place::Malformed, frames, bytes);
         }
-        let transports = H::STREAMS || self.config.checksums_without_streams;
         let before = self.checksums.statistics;
-        self.checksums.pass(batch, &mut self.decoded, transports);
+        self.checksums.pass(batch, &mut self.decoded, H::STREAMS);
         if self.checksums.statistics != before {
             self.refuse_damaged();
         }

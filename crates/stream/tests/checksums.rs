@@ -161,3 +161,43 @@ fn auto_takes_headers_of_captures_with_rewritten_addresses() {
     assert_eq!(bytes, "ab!");
     assert_eq!(shard.ledger().at(Place::Malformed), 3);
 }
+
+/// Counts flows, reads no payload.
+#[derive(Default)]
+struct Flows(u64);
+
+impl Handler for Flows {
+    fn flow(&mut self, record: &flowgauge_flow::FlowRecord<'_>) {
+        self.0 += record.source.packets + record.destination.packets;
+    }
+}
+
+#[test]
+fn payload_that_nobody_reads_is_verified_only_on_request() {
+    let frames = plain(&[
+        (1, b'a', Sum::Right),
+        (1, b'b', Sum::Wrong),
+        (1, b'c', Sum::Right),
+    ]);
+    for (policy, malformed) in [(ChecksumPolicy::Auto, 0), (ChecksumPolicy::Verify, 1)] {
+        let mut shard = Shard::new(ShardConfig {
+            checksums: policy,
+            ..ShardConfig::default()
+        });
+        let mut flows = Flows::default();
+        for (frame, flags) in &frames {
+            let packet = PacketDescriptor {
+                captured_len: frame.len() as u32,
+                wire_len: frame.len() as u32,
+                flags: *flags,
+                ..PacketDescriptor::default()
+            };
+            shard.process(&Batch::new(frame, &[packet]), &mut flows);
+        }
+        shard.finish(&mut flows);
+        assert_eq!(shard.ledger().at(Place::Malformed), malformed, "{policy:?}");
+        // A damaged datagram was still a datagram, as Zeek counts it.
+        assert_eq!(flows.0, 3);
+    }
+    assert_eq!(run(ChecksumPolicy::Auto, &frames).0, "ac");
+}
