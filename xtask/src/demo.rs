@@ -40,7 +40,6 @@ pub(crate) fn run() -> Result<ExitCode, String> {
         &binary,
         [
             OsStr::new("generate"),
-            OsStr::new("--preset"),
             OsStr::new("mix"),
             OsStr::new("--scale"),
             OsStr::new("0.02"),

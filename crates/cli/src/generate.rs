@@ -3,11 +3,15 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_capture::generate::{Config, Detail, Preset, Resolution, generate};
 
 use crate::failure::Failure;
 use crate::options::GenerateOptions;
+
+const MIN_DURATION: Duration = Duration::from_millis(1);
+const MAX_DURATION: Duration = Duration::from_secs(31_536_000);
 
 /// Runs the command.
 ///
@@ -44,13 +48,12 @@ pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
 }
 
 fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
-    let Some(preset) = Preset::ALL
-        .into_iter()
-        .find(|preset| preset.name() == options.preset)
-    else {
+    let given = options.preset_word.as_deref().or(options.preset.as_deref());
+    let name = given.unwrap_or(Preset::Mix.name());
+    let Some(preset) = Preset::ALL.into_iter().find(|preset| preset.name() == name) else {
         let names = Preset::ALL.map(Preset::name);
         return Err(Failure::usage(
-            format!("no preset \"{}\"", options.preset),
+            format!("no preset \"{name}\""),
             format!("the presets are {}", names.join(", ")),
         ));
     };
@@ -68,6 +71,41 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
         config = config.with_packets(packets);
     } else if options.scale != 1.0 {
         config = config.scaled(options.scale);
+    }
+    if let Some(seconds) = options.duration {
+        config.duration = Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|duration| (MIN_DURATION..=MAX_DURATION).contains(duration))
+            .ok_or_else(|| {
+                Failure::usage(
+                    "--duration is out of range",
+                    "give 0.001 to 31536000 seconds",
+                )
+            })?;
+    }
+    if options.summary {
+        config.detail = Detail::Summary;
+    }
+    if options.nanoseconds {
+        config.resolution = Resolution::Nanos;
+    }
+    let shares = &options.shares;
+    for (given, place) in [
+        (shares.ipv6, &mut config.ipv6),
+        (shares.vlan, &mut config.vlan),
+        (shares.qinq, &mut config.qinq),
+        (shares.tunnel, &mut config.tunnel),
+        (shares.fragments, &mut config.fragments),
+        (shares.mid_stream, &mut config.mid_stream),
+        (shares.reordered, &mut config.reordered),
+        (shares.retransmitted, &mut config.retransmitted),
+        (shares.lost, &mut config.lost_upstream),
+        (shares.missing, &mut config.missing),
+        (shares.duplicated, &mut config.duplicated),
+    ] {
+        if let Some(share) = given {
+            *place = share;
+        }
     }
     Ok(config)
 }
