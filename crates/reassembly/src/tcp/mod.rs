@@ -10,7 +10,7 @@
 //!     |<------- hole -------->[ piece ][ piece ]<-- hole -->[ piece ]
 //! ```
 //!
-//! Where segments overlap, [`OverlapPolicy`] decides per piece. Bytes already handed on cannot be
+//! Where segments overlap, [`OverlapPolicy`](crate::OverlapPolicy) decides per piece. Bytes already handed on cannot be
 //! taken back: what arrives for them again is dropped.
 //!
 //! # Holes

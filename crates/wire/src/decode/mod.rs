@@ -2,7 +2,7 @@
 //!
 //! Two paths lead to the same result. Ethernet frames that carry an unfragmented IPv4 (no options)
 //! or IPv6 (no extension headers) datagram with TCP or UDP take straight-line code in `fast`;
-//! everything else goes through a [`Walk`](walk::Walk): a loop over layers, each a function in the
+//! everything else goes through a `Walk`: a loop over layers, each a function in the
 //! file of its family, that ends at the innermost IP datagram's transport.
 //!
 //! Lengths come from the headers. The *end* of a layer is where its headers say it ends on the
