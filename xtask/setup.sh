@@ -53,7 +53,7 @@ if ! command -v "${CARGO:-cargo}" >/dev/null 2>&1; then
         echo "setup.sh: cargo is in $HOME/.cargo/bin but not on PATH" >&2
         echo "hint: . \"\$HOME/.cargo/env\"" >&2
     else
-        echo "setup.sh: cargo (Rust 1.90 or newer) is not installed" >&2
+        echo "setup.sh: cargo (Rust 1.95 or newer) is not installed" >&2
         echo "hint: install it with rustup, https://rustup.rs" >&2
     fi
     exit 1
