@@ -2,6 +2,8 @@
 
 use flowgauge_wire::Nanos;
 
+use crate::wheel::TICK_SHIFT;
+
 /// A jump forward beyond this needs a second packet to be believed.
 pub const FAR_JUMP: Nanos = Nanos::from_secs(600);
 
@@ -11,6 +13,9 @@ pub const FAR_JUMP: Nanos = Nanos::from_secs(600);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CaptureClock {
     now: Nanos,
+    /// Times from `now` to before this are usual. It is the end of `now`'s tick, or zero where the
+    /// next packet has to be looked at closely.
+    until: Nanos,
     started: bool,
     jumped: bool,
     pub(crate) backwards: u64,
@@ -22,17 +27,35 @@ impl CaptureClock {
         self.now
     }
 
-    /// Takes a packet's time; `next` tells the time of the packet after it, where that is known.
+    /// The tick that it is.
+    #[inline]
+    pub(crate) fn tick(&self) -> u32 {
+        (self.now.0 >> TICK_SHIFT) as u32
+    }
+
+    /// Takes a packet's time if it goes on within the tick, and tells whether it does. If not,
+    /// [`CaptureClock::packet`] has to take it.
     #[inline(always)]
-    pub(crate) fn packet(&mut self, time: Nanos, next: impl FnOnce() -> Option<Nanos>) {
+    pub(crate) fn goes_on(&mut self, time: Nanos) -> bool {
+        let usual = self.now <= time && time < self.until;
+        if usual {
+            self.now = time;
+        }
+        usual
+    }
+
+    /// Takes a packet's time, whatever it is; `next` is the time of the packet after it, where that
+    /// is known.
+    pub(crate) fn packet(&mut self, time: Nanos, next: Option<Nanos>) {
         // One comparison for both directions: a time before the clock wraps to a large number.
-        if time.0.wrapping_sub(self.now.0) <= FAR_JUMP.0 {
+        if !self.started || time.0.wrapping_sub(self.now.0) <= FAR_JUMP.0 {
             self.now = time;
             self.jumped = false;
             self.started = true;
         } else {
-            self.unusual(time, next());
+            self.unusual(time, next);
         }
+        self.set_until();
     }
 
     /// Takes the time of a clock that is known to be right.
@@ -40,15 +63,18 @@ impl CaptureClock {
         self.started = true;
         self.jumped = false;
         self.now = self.now.max(now);
+        self.set_until();
     }
 
-    #[cold]
+    fn set_until(&mut self) {
+        self.until = if self.jumped {
+            Nanos::ZERO
+        } else {
+            Nanos((self.now.0 | ((1 << TICK_SHIFT) - 1)).saturating_add(1))
+        };
+    }
+
     fn unusual(&mut self, time: Nanos, next: Option<Nanos>) {
-        if !self.started {
-            self.started = true;
-            self.now = time;
-            return;
-        }
         if time < self.now {
             self.backwards += 1;
             self.jumped = false;
@@ -76,7 +102,10 @@ mod tests {
     fn after(times: &[u64]) -> CaptureClock {
         let mut clock = CaptureClock::default();
         for &time in times {
-            clock.packet(Nanos(time * SECOND), || None);
+            let time = Nanos(time * SECOND);
+            if !clock.goes_on(time) {
+                clock.packet(time, None);
+            }
         }
         clock
     }
@@ -108,7 +137,7 @@ mod tests {
     fn two_far_packets_are() {
         assert_eq!(after(&[100, 9000, 9001]).now(), Nanos::from_secs(9001));
         let mut clock = after(&[100]);
-        clock.packet(Nanos::from_secs(9000), || Some(Nanos::from_secs(9001)));
+        clock.packet(Nanos::from_secs(9000), Some(Nanos::from_secs(9001)));
         assert_eq!(clock.now(), Nanos::from_secs(9000));
     }
 

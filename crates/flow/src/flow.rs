@@ -10,7 +10,7 @@
 //!
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
-use flowgauge_sys::prefetch::prefetch;
+use flowgauge_sys::prefetch::{prefetch, prefetch_address};
 use flowgauge_wire::{Address, DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
 
 use crate::extra::{Extra, NO_EXTRA};
@@ -137,6 +137,26 @@ impl FlowFlags {
     }
 }
 
+impl Hot {
+    /// Whether this is the key. (Whether the flow is in the table is another question.)
+    #[inline(always)]
+    pub(crate) fn has(&self, key: &FlowKey) -> bool {
+        // One branch rather than one per field: they are almost always equal.
+        let bits = |address: Address| u128::from_ne_bytes(address.0);
+        let rest = |key: &FlowKey| {
+            u64::from(key.low_port)
+                | u64::from(key.high_port) << 16
+                | u64::from(key.protocol) << 32
+                | u64::from(key.version) << 40
+                | u64::from(key.reserved) << 48
+        };
+        let mine = &self.key;
+        let addresses = (bits(mine.low) ^ bits(key.low)) | (bits(mine.high) ^ bits(key.high));
+        let rest = (rest(mine) ^ rest(key)) | u64::from(mine.context ^ key.context);
+        addresses | u128::from(rest) == 0
+    }
+}
+
 impl Flow {
     /// A flow without packets, initiated by side `initiator`; `flipped` where that is not the
     /// sender of its first packet.
@@ -188,13 +208,14 @@ impl Flow {
         }
     }
 
-    /// Brings what a packet of this side reads closer.
+    /// Brings what this packet reads of its flow, if there is one at this address, closer.
     #[inline(always)]
-    pub(crate) fn prefetch_for(&self, packet: &Decoded) {
-        prefetch(&self.hot);
-        prefetch(&self.sides[packet.direction.index()]);
+    pub(crate) fn prefetch_for(flow: *const Flow, packet: &Decoded) {
+        let line = |line: usize| prefetch_address(flow.cast::<u8>().wrapping_add(line * 64));
+        line(0);
+        line(1 + packet.direction.index());
         if packet.tcp_flags.intersects(tcp::CONTROL) {
-            prefetch(&self.cold);
+            line(3);
         }
     }
 
@@ -210,37 +231,51 @@ impl Flow {
     /// Whether this flow is in the table and has this key.
     #[inline(always)]
     pub(crate) fn is(&self, key: &FlowKey) -> bool {
-        let mine = &self.hot.key;
-        // One branch rather than one per field: they are almost always equal.
-        let bits = |address: Address| u128::from_ne_bytes(address.0);
-        let addresses = (bits(mine.low) ^ bits(key.low)) | (bits(mine.high) ^ bits(key.high));
-        let ports = (mine.low_port ^ key.low_port) | (mine.high_port ^ key.high_port);
-        let kind = (mine.protocol ^ key.protocol) | (mine.version ^ key.version);
-        let rest = u32::from(ports) | u32::from(kind) | (mine.context ^ key.context);
-        addresses | u128::from(rest) == 0 && self.hot.flags.has(FlowFlags::LIVE)
+        self.hot.has(key) && self.hot.flags.has(FlowFlags::LIVE)
     }
 
     /// The next packet of a flow in full swing, with nothing to it but to be counted: returns
-    /// whether it was one and has been dealt with. `quiet` is a number of ticks shorter than every
-    /// timeout.
+    /// whether it was one and has been dealt with. The flow has the packet's key. `quiet` is a
+    /// number of ticks shorter than every timeout.
     #[inline(always)]
-    pub(crate) fn goes_on(&mut self, packet: &Decoded, side: usize, tick: u32, quiet: u32) -> bool {
+    pub(crate) fn goes_on(
+        &mut self,
+        packet: &Decoded,
+        tick: u32,
+        quiet: u32,
+        active: Option<Nanos>,
+    ) -> bool {
         const LOOKED_AT: u16 = DecodeFlags::FRAGMENT.0
             | DecodeFlags::REASSEMBLED.0
             | DecodeFlags::TRANSPORT.0
             | DecodeFlags::BAD_CHECKSUM.0
             | DecodeFlags::EXCLUDED.0;
-        let usual = packet.flags.0 & LOOKED_AT == DecodeFlags::TRANSPORT.0
-            && tick.wrapping_sub(self.hot.last_tick) < quiet
+        let side = packet.direction.index();
+        let usual = tick.wrapping_sub(self.hot.last_tick) < quiet
             && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
-            && self.sides[side].packets < u32::MAX - 0x1_0000;
+            && self.sides[side].packets < u32::MAX - 0x1_0000
+            && active.is_none_or(|active| !self.is_cut_by(packet.time, active));
         if !usual {
             return false;
         }
-        match packet.key.protocol {
-            tcp::PROTOCOL if !tcp::in_order(self, packet, side) => return false,
-            UDP => self.datagram(side),
-            _ => {}
+        // The flags of each are next to each other, and so compared at once.
+        let flags = |tcp: TcpFlags, flags: u16| u32::from(flags) | u32::from(tcp.0) << 16;
+        let seen = flags(packet.tcp_flags, packet.flags.0);
+        if packet.key.protocol == tcp::PROTOCOL {
+            if seen & flags(tcp::PLAIN, LOOKED_AT) != flags(TcpFlags::ACK, DecodeFlags::TRANSPORT.0)
+                || !tcp::in_order(self, packet, side)
+            {
+                return false;
+            }
+        } else {
+            if packet.flags.0 & LOOKED_AT != DecodeFlags::TRANSPORT.0
+                || !self.hot.flags.has(FlowFlags::LIVE)
+            {
+                return false;
+            }
+            if packet.key.protocol == UDP {
+                self.datagram(side);
+            }
         }
         self.hot.last_tick = tick;
         self.count(packet, side);

@@ -60,6 +60,13 @@ impl<T> Slab<T> {
             .get_mut(index as usize & (CHUNK - 1))
     }
 
+    /// Where an entry would be, for [`flowgauge_sys::prefetch`].
+    #[inline(always)]
+    pub(crate) fn address(&self, index: u32) -> Option<*const T> {
+        let chunk = self.chunks.get((index >> SHIFT) as usize)?;
+        Some(chunk.as_ptr().wrapping_add(index as usize & (CHUNK - 1)))
+    }
+
     /// An entry that is known to be there: `index` came from [`Slab::push`].
     #[inline(always)]
     pub(crate) fn at(&mut self, index: u32) -> &mut T {

@@ -37,6 +37,9 @@ const FORGET: i32 = 1 << 16;
 /// The flags that begin or end something.
 pub(crate) const CONTROL: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::SYN.0 | TcpFlags::RST.0);
 
+/// The flags that decide whether a segment is a plain one.
+pub(crate) const PLAIN: TcpFlags = TcpFlags(CONTROL.0 | TcpFlags::ACK.0);
+
 /// Bits of `Hot::seen`: letters that a side adds to the history at most once, or looks at first.
 pub(crate) mod seen {
     pub(crate) const SYN: u8 = 1;
@@ -97,11 +100,6 @@ impl TcpState {
         }
     }
 
-    #[inline(always)]
-    const fn both_established(self) -> bool {
-        self.0 & Self::CURRENT == Self::BOTH_ESTABLISHED
-    }
-
     /// Established, or closed from there.
     #[inline(always)]
     fn is_clean(self, side: usize) -> bool {
@@ -121,17 +119,19 @@ impl TcpState {
 }
 
 /// The next segment in order of an established connection: the case that must be fast. Returns
-/// whether it was one and has been dealt with. It does to the flow what [`segment`] would.
+/// whether it was one and has been dealt with. It does to the flow what [`segment`] would. Of its
+/// flags, masked by [`PLAIN`], there is only ACK.
 #[inline(always)]
 pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
     const REMARKABLE: u16 =
         FlowFlags::HOLES[0] | FlowFlags::HOLES[1] | FlowFlags::CUT[0] | FlowFlags::CUT[1];
+    // State and flags are next to each other, and so compared at once.
+    let both = |tcp: u16, flags: u16| u32::from(tcp) | u32::from(flags) << 16;
     let hot = &mut flow.hot;
     let acked = &mut flow.sides[side].acked;
-    let plain = hot.tcp.both_established()
-        && !hot.flags.has(REMARKABLE)
-        && !packet.tcp_flags.intersects(CONTROL)
-        && packet.tcp_flags.contains(TcpFlags::ACK)
+    let plain = both(hot.tcp.0, hot.flags.0)
+        & both(TcpState::CURRENT, REMARKABLE | FlowFlags::LIVE)
+        == both(TcpState::BOTH_ESTABLISHED, FlowFlags::LIVE)
         && (packet.window != 0)
         && (packet.seq == hot.next_seq[side])
         && (packet.payload_captured == packet.payload_len)

@@ -93,8 +93,6 @@ pub struct FlowTracker {
     clock: CaptureClock,
     /// A number of ticks of silence that no timeout is shorter than.
     shortest: u32,
-    /// The same; 0 where every packet has to be looked at closely (the active timeout).
-    quiet: u32,
     /// The clock's tick up to which timeouts have been dealt with.
     tick: u32,
     /// Ended and not drained yet: a list through the flows' links, whose `previous` is the reason.
@@ -136,7 +134,6 @@ impl FlowTracker {
             wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
             timeouts,
             shortest,
-            quiet: if config.active.is_none() { shortest } else { 0 },
             clock: CaptureClock::default(),
             tick: 0,
             ended_first: NONE,
@@ -171,25 +168,34 @@ impl FlowTracker {
         for packet in batch {
             self.index.prefetch(tag_of(packet.hash));
         }
-        let mut candidates = [NONE; BATCH_SIZE];
-        for (candidate, packet) in candidates.iter_mut().zip(batch) {
-            if let Some(id) = self.index.candidate(tag_of(packet.hash)) {
-                *candidate = id;
-                if let Some(flow) = self.flows.get(id) {
-                    flow.prefetch_for(packet);
-                }
+        let first = refs.len();
+        refs.extend(batch.iter().map(|packet| {
+            let candidate = self.index.candidate(tag_of(packet.hash)).unwrap_or(NONE);
+            if let Some(flow) = self.flows.address(candidate) {
+                Flow::prefetch_for(flow, packet);
             }
-        }
-        let packets = batch.iter().zip(&candidates).enumerate();
-        refs.extend(packets.map(|(at, (packet, &candidate))| {
-            self.clock.packet(packet.time, || {
-                batch.get(at + 1).or(later).map(|packet| packet.time)
-            });
-            if tick_of(self.clock.now()) != self.tick {
-                self.turn();
+            PacketFlow {
+                id: FlowId(candidate),
+                ..PacketFlow::NONE
             }
-            self.packet(packet, candidate, tunnels)
         }));
+        let refs = refs.get_mut(first..).unwrap_or_default();
+        for (at, (packet, slot)) in batch.iter().zip(refs).enumerate() {
+            if !self.clock.goes_on(packet.time) {
+                let next = batch.get(at + 1).or(later).map(|packet| packet.time);
+                self.set_clock(packet.time, next);
+            }
+            self.packet(packet, slot, tunnels);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_clock(&mut self, time: Nanos, next: Option<Nanos>) {
+        self.clock.packet(time, next);
+        if self.clock.tick() != self.tick {
+            self.turn();
+        }
     }
 
     /// Moves the capture clock of an idle live source on, ending what times out.
@@ -324,32 +330,27 @@ impl FlowTracker {
         self.index.bytes() + self.flows.bytes() + self.extras.bytes()
     }
 
+    /// Updates the packet's flow, which is most likely the one in `slot`, and notes it there.
     #[inline(always)]
-    fn packet(&mut self, packet: &Decoded, candidate: u32, tunnels: &[Tunnel]) -> PacketFlow {
-        let side = packet.direction.index();
-        let mut id = NONE;
-        if let Some(flow) = self.flows.get_mut(candidate)
-            && flow.is(&packet.key)
+    fn packet(&mut self, packet: &Decoded, slot: &mut PacketFlow, tunnels: &[Tunnel]) {
+        if let Some(flow) = self.flows.get_mut(slot.id.0)
+            && flow.hot.has(&packet.key)
+            && flow.goes_on(packet, self.tick, self.shortest, self.config.active)
         {
-            if flow.goes_on(packet, side, self.tick, self.quiet) {
-                let from_initiator = side == flow.initiator();
-                return PacketFlow {
-                    id: FlowId(candidate),
-                    flags: PacketFlowFlags(u16::from(from_initiator)),
-                };
-            }
-            id = candidate;
+            let from_initiator = packet.direction.index() == flow.initiator();
+            slot.flags = PacketFlowFlags(u16::from(from_initiator));
+        } else {
+            *slot = self.remarkable_packet(packet, slot.id.0, tunnels);
         }
-        self.remarkable_packet(packet, id, tunnels)
     }
 
-    /// A packet that begins or ends something, or is not simply the next one. Its flow is `id`,
-    /// if that is known.
+    /// A packet that begins or ends something, or is not simply the next one. Its flow is most
+    /// likely `candidate`.
     #[inline(never)]
     fn remarkable_packet(
         &mut self,
         packet: &Decoded,
-        mut id: u32,
+        candidate: u32,
         tunnels: &[Tunnel],
     ) -> PacketFlow {
         let damaged = packet.flags.contains(DecodeFlags::BAD_CHECKSUM);
@@ -359,9 +360,7 @@ impl FlowTracker {
         }
         let side = packet.direction.index();
         let mut flags = PacketFlowFlags(0);
-        if id == NONE {
-            id = self.look_up(packet);
-        }
+        let mut id = self.look_up(packet, candidate);
         if id == NONE || self.must_end(packet, id, side, damaged) {
             id = self.create(packet, side, tunnels);
             flags.insert(PacketFlowFlags::NEW);
@@ -394,11 +393,14 @@ impl FlowTracker {
         }
     }
 
-    /// The flow of a packet that had no candidate or a wrong one: created or ended earlier in this
-    /// batch, or two flows with one tag. [`NONE`] when there is none.
+    /// The flow of a packet, or [`NONE`]. It had no candidate or a wrong one if its flow was created
+    /// or ended earlier in this batch, or if two flows have one tag.
     #[inline(always)]
-    fn look_up(&self, packet: &Decoded) -> u32 {
+    fn look_up(&self, packet: &Decoded, candidate: u32) -> u32 {
         let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
+        if is_it(candidate) {
+            return candidate;
+        }
         self.index.find(tag_of(packet.hash), is_it).unwrap_or(NONE)
     }
 
@@ -469,7 +471,7 @@ impl FlowTracker {
     /// Ends what the clock's new tick makes time out.
     #[cold]
     fn turn(&mut self) {
-        self.tick = tick_of(self.clock.now());
+        self.tick = self.clock.tick();
         for class in 0..CLASSES {
             while let Some(id) = self.wheels[class].due(self.tick) {
                 let flow = self.flows.at(id);
@@ -572,11 +574,6 @@ fn analyse(
         flow.datagram(side);
     }
     true
-}
-
-#[inline(always)]
-fn tick_of(time: Nanos) -> u32 {
-    (time.0 >> TICK_SHIFT) as u32
 }
 
 fn closed_reason(flow: &Flow) -> Option<EndReason> {
