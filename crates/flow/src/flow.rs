@@ -251,10 +251,10 @@ impl Flow {
             | DecodeFlags::BAD_CHECKSUM.0
             | DecodeFlags::EXCLUDED.0;
         let side = packet.direction.index();
-        let usual = tick.wrapping_sub(self.hot.last_tick) < quiet
+        let usual = active.is_none_or(|active| !self.is_cut_by(packet.time, active))
+            && tick.wrapping_sub(self.hot.last_tick) < quiet
             && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
-            && self.sides[side].packets < u32::MAX - 0x1_0000
-            && active.is_none_or(|active| !self.is_cut_by(packet.time, active));
+            && self.sides[side].packets < u32::MAX - 0x1_0000;
         if !usual {
             return false;
         }
@@ -267,18 +267,21 @@ impl Flow {
             {
                 return false;
             }
+            self.hot.last_tick = tick;
+            self.count(packet, side);
+            tcp::note_first(self, packet, side);
         } else {
             if packet.flags.0 & LOOKED_AT != DecodeFlags::TRANSPORT.0
                 || !self.hot.flags.has(FlowFlags::LIVE)
             {
                 return false;
             }
+            self.hot.last_tick = tick;
+            self.count(packet, side);
             if packet.key.protocol == UDP {
                 self.datagram(side);
             }
         }
-        self.hot.last_tick = tick;
-        self.count(packet, side);
         true
     }
 
@@ -291,6 +294,7 @@ impl Flow {
     }
 
     /// Adds a letter that this side adds once.
+    #[inline(never)]
     pub(crate) fn first_letter(&mut self, side: usize, bit: u8, letter: Letter) {
         self.hot.seen[side] |= bit;
         let from_initiator = side == self.initiator();
@@ -343,6 +347,7 @@ impl Flow {
     }
 
     /// Whether a packet of this `time` would make the record longer than the active timeout.
+    #[inline(never)]
     pub(crate) fn is_cut_by(&self, time: Nanos, active: Nanos) -> bool {
         let empty = self.sides.iter().all(|side| side.packets == 0);
         !empty && time - self.record_start() > active

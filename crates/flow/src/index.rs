@@ -16,6 +16,8 @@
 use flowgauge_sys::pages::advise_huge;
 use flowgauge_sys::prefetch::prefetch_at;
 
+use crate::wheel::NONE;
+
 /// Slots of the smallest table: 8 KB.
 const MIN_SLOTS: usize = 1024;
 /// Slots of the old table looked at per insertion while it is being moved. Two insertions' worth
@@ -63,19 +65,15 @@ impl Table {
         self.slots.get(at).copied().unwrap_or(0)
     }
 
-    /// The record of the entry with this tag nearest to its home. The usual case, one of the first
-    /// two entries, is found without a branch that depends on which of them it is.
+    /// The record of the entry with this tag, if it is one of the two nearest to its home. There is
+    /// no branch that depends on which of them it is. (That of a free entry is [`NONE`].)
     #[inline(always)]
-    fn candidate(&self, tag: u32) -> Option<u32> {
+    fn near(&self, tag: u32) -> Option<u32> {
         let home = self.home(tag);
-        if let Some(&[first, second]) = self.slots.get(home..home + 2) {
-            let is_first = (first >> 32) as u32 == tag;
-            let found = if is_first { first } else { second };
-            if (found >> 32) as u32 == tag && found != 0 {
-                return Some((found as u32).wrapping_sub(1));
-            }
-        }
-        self.find(tag, |_| true).map(|(_, id)| id)
+        let near = self.slots.get(home..home + 2)?.first_chunk::<2>()?;
+        let is_second = (near[0] >> 32) as u32 != tag;
+        let entry = near[usize::from(is_second)];
+        ((entry >> 32) as u32 == tag).then_some((entry as u32).wrapping_sub(1))
     }
 
     /// Position of the first entry with this tag that `matches`.
@@ -171,14 +169,19 @@ impl Index {
         }
     }
 
-    /// The record that most likely has this tag and the rest of the key too.
+    /// The record that most likely has this tag and the rest of the key too; [`NONE`] if there is
+    /// none, or rarely for another reason.
     #[inline(always)]
-    pub(crate) fn candidate(&self, tag: u32) -> Option<u32> {
-        if let Some(id) = self.table.candidate(tag) {
-            return Some(id);
+    pub(crate) fn candidate(&self, tag: u32) -> u32 {
+        match self.table.near(tag) {
+            Some(id) => id,
+            None => self.far_candidate(tag),
         }
-        let moving = self.moving.as_ref()?;
-        moving.table.candidate(tag)
+    }
+
+    #[inline(never)]
+    fn far_candidate(&self, tag: u32) -> u32 {
+        self.find(tag, |_| true).unwrap_or(NONE)
     }
 
     /// The record with this tag that `matches`, most likely the first one asked about.

@@ -8,6 +8,7 @@ pub mod packet_flow;
 pub mod record;
 pub mod tracker;
 
+mod arena;
 mod clock;
 mod extra;
 mod flow;

@@ -22,12 +22,6 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Entries ever pushed.
-    #[inline]
-    pub(crate) fn len(&self) -> u32 {
-        self.len
-    }
-
     /// Adds an entry and tells its index.
     pub(crate) fn push(&mut self, value: T) -> u32 {
         let index = self.len;
@@ -60,13 +54,6 @@ impl<T> Slab<T> {
             .get_mut(index as usize & (CHUNK - 1))
     }
 
-    /// Where an entry would be, for [`flowgauge_sys::prefetch`].
-    #[inline(always)]
-    pub(crate) fn address(&self, index: u32) -> Option<*const T> {
-        let chunk = self.chunks.get((index >> SHIFT) as usize)?;
-        Some(chunk.as_ptr().wrapping_add(index as usize & (CHUNK - 1)))
-    }
-
     /// An entry that is known to be there: `index` came from [`Slab::push`].
     #[inline(always)]
     pub(crate) fn at(&mut self, index: u32) -> &mut T {
@@ -89,7 +76,6 @@ mod tests {
         for i in 0..40_000u32 {
             assert_eq!(slab.push(i * 3), i);
         }
-        assert_eq!(slab.len(), 40_000);
         assert_eq!(slab.get(39_999), Some(&119_997));
         assert_eq!(slab.get(40_000), None);
         *slab.get_mut(20_000).unwrap() = 7;

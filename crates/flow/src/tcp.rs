@@ -119,8 +119,8 @@ impl TcpState {
 }
 
 /// The next segment in order of an established connection: the case that must be fast. Returns
-/// whether it was one and has been dealt with. It does to the flow what [`segment`] would. Of its
-/// flags, masked by [`PLAIN`], there is only ACK.
+/// whether it was one and has been dealt with. With [`note_first`] it does to the flow what [`segment`]
+/// would. Of its flags, masked by [`PLAIN`], there is only ACK.
 #[inline(always)]
 pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
     const REMARKABLE: u16 =
@@ -143,10 +143,26 @@ pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
     hot.tcp_flags[side] = hot.tcp_flags[side].with(packet.tcp_flags);
     hot.next_seq[side] = packet.seq.wrapping_add(packet.payload_len);
     *acked = packet.ack;
-    let (bit, letter) = if packet.payload_len != 0 {
-        (seen::DATA, Letter::Data)
-    } else {
-        (seen::ACK, Letter::Ack)
+    true
+}
+
+/// What the first segments that are [`in_order`] do besides: a letter of the history, the handshake.
+#[inline(always)]
+pub(crate) fn note_first(flow: &mut Flow, packet: &Decoded, side: usize) {
+    let bit = match packet.payload_len {
+        0 => seen::ACK,
+        _ => seen::DATA,
+    };
+    if flow.hot.seen[side] & bit == 0 || flow.hot.flags.has(FlowFlags::SYN_TIME) {
+        first(flow, packet, side);
+    }
+}
+
+#[inline(never)]
+fn first(flow: &mut Flow, packet: &Decoded, side: usize) {
+    let (bit, letter) = match packet.payload_len {
+        0 => (seen::ACK, Letter::Ack),
+        _ => (seen::DATA, Letter::Data),
     };
     if flow.hot.seen[side] & bit == 0 {
         flow.first_letter(side, bit, letter);
@@ -154,7 +170,6 @@ pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
     if flow.hot.flags.has(FlowFlags::SYN_TIME) && side == flow.initiator() {
         complete_handshake(flow, packet, side);
     }
-    true
 }
 
 /// Whether this SYN begins another connection with the five-tuple of `flow`.

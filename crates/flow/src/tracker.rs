@@ -29,6 +29,7 @@
 
 use flowgauge_wire::{BATCH_SIZE, DecodeFlags, Decoded, Nanos, TcpFlags, Tunnel};
 
+use crate::arena::Arena;
 use crate::clock::CaptureClock;
 use crate::config::FlowConfig;
 use crate::extra::{Extras, NO_EXTRA};
@@ -38,7 +39,6 @@ use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 use crate::ports;
 use crate::record::{EndReason, FlowRecord};
-use crate::slab::Slab;
 use crate::tcp;
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 
@@ -86,7 +86,7 @@ impl Class {
 pub struct FlowTracker {
     config: FlowConfig,
     index: Index,
-    flows: Slab<Flow>,
+    flows: Arena<Flow>,
     extras: Extras,
     wheels: [Wheel; CLASSES],
     timeouts: [Nanos; CLASSES],
@@ -105,7 +105,7 @@ pub struct FlowTracker {
     statistics: FlowStatistics,
 }
 
-impl Links for Slab<Flow> {
+impl Links for Arena<Flow> {
     #[inline(always)]
     fn link(&mut self, id: u32) -> &mut Link {
         &mut self.at(id).cold.link
@@ -123,13 +123,14 @@ impl FlowTracker {
         ];
         let shortest = timeouts.iter().map(|timeout| timeout.0 >> TICK_SHIFT).min();
         let shortest = shortest.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
+        let max_flows = config.max_flows.clamp(1, 1 << 30);
         FlowTracker {
             config: FlowConfig {
-                max_flows: config.max_flows.clamp(1, 1 << 30),
+                max_flows,
                 ..config
             },
             index: Index::new(),
-            flows: Slab::new(),
+            flows: Arena::new(max_flows as usize),
             extras: Extras::new(),
             wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
             timeouts,
@@ -150,9 +151,10 @@ impl FlowTracker {
     /// kept, and their ids not reused, until [`FlowTracker::drain_ended`].
     pub fn process(&mut self, packets: &[Decoded], tunnels: &[Tunnel], refs: &mut Vec<PacketFlow>) {
         refs.clear();
+        refs.resize(packets.len(), PacketFlow::NONE);
         let mut rest = packets;
-        while !rest.is_empty() {
-            let (batch, later) = rest.split_at(rest.len().min(BATCH_SIZE));
+        for refs in refs.chunks_mut(BATCH_SIZE) {
+            let (batch, later) = rest.split_at(refs.len());
             self.process_batch(batch, later.first(), tunnels, refs);
             rest = later;
         }
@@ -163,27 +165,15 @@ impl FlowTracker {
         batch: &[Decoded],
         later: Option<&Decoded>,
         tunnels: &[Tunnel],
-        refs: &mut Vec<PacketFlow>,
+        refs: &mut [PacketFlow],
     ) {
-        for packet in batch {
-            self.index.prefetch(tag_of(packet.hash));
-        }
-        let first = refs.len();
-        refs.extend(batch.iter().map(|packet| {
-            let candidate = self.index.candidate(tag_of(packet.hash)).unwrap_or(NONE);
-            if let Some(flow) = self.flows.address(candidate) {
-                Flow::prefetch_for(flow, packet);
-            }
-            PacketFlow {
-                id: FlowId(candidate),
-                ..PacketFlow::NONE
-            }
-        }));
-        let refs = refs.get_mut(first..).unwrap_or_default();
-        for (at, (packet, slot)) in batch.iter().zip(refs).enumerate() {
+        find_candidates(&self.index, &self.flows, batch, refs);
+        let mut rest = batch.iter();
+        for slot in refs {
+            let Some(packet) = rest.next() else { break };
             if !self.clock.goes_on(packet.time) {
-                let next = batch.get(at + 1).or(later).map(|packet| packet.time);
-                self.set_clock(packet.time, next);
+                let next = rest.as_slice().first().or(later);
+                self.set_clock(packet.time, next.map(|packet| packet.time));
             }
             self.packet(packet, slot, tunnels);
         }
@@ -534,6 +524,19 @@ impl FlowTracker {
         }
         self.ended_last = id;
         self.index.remove(tag, id);
+    }
+}
+
+/// The first two passes over a batch: notes each packet's most likely flow in `refs`.
+#[inline(never)]
+fn find_candidates(index: &Index, flows: &Arena<Flow>, batch: &[Decoded], refs: &mut [PacketFlow]) {
+    for packet in batch {
+        index.prefetch(tag_of(packet.hash));
+    }
+    for (packet, slot) in batch.iter().zip(refs) {
+        let candidate = index.candidate(tag_of(packet.hash));
+        Flow::prefetch_for(flows.address(candidate), packet);
+        slot.id = FlowId(candidate);
     }
 }
 

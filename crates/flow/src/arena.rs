@@ -1,0 +1,113 @@
+//! The flows' records: one piece of address space, addressed by u32.
+
+use flowgauge_sys::pages::advise_huge;
+
+/// Entries, above the limit, that may be waiting to be given out.
+const BEYOND: usize = 4096;
+
+/// Entries before the first huge page: a small table is to stay small.
+const SMALL: usize = 1 << 14;
+
+/// Values by index. Address space for all there may ever be is reserved with the first one, so that
+/// growth copies nothing and an entry is one bounds check away; memory is only taken as entries are
+/// written. Where so much address space is not to be had, growth copies.
+#[derive(Debug)]
+pub(crate) struct Arena<T> {
+    entries: Vec<T>,
+    limit: usize,
+}
+
+impl<T> Arena<T> {
+    /// An empty one for about `limit` entries.
+    pub(crate) const fn new(limit: usize) -> Arena<T> {
+        Arena {
+            entries: Vec::new(),
+            limit,
+        }
+    }
+
+    /// Entries ever pushed.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Adds an entry and tells its index.
+    pub(crate) fn push(&mut self, value: T) -> u32 {
+        let index = self.len();
+        if index == 0 {
+            self.reserve();
+        }
+        self.entries.push(value);
+        index
+    }
+
+    #[cold]
+    fn reserve(&mut self) {
+        let mut room = self.limit.saturating_add(BEYOND);
+        while room > BEYOND && self.entries.try_reserve_exact(room).is_err() {
+            room /= 2;
+        }
+        if let Some(large) = self.entries.spare_capacity_mut().get_mut(SMALL..) {
+            advise_huge(large);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.entries.get(index as usize)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.entries.get_mut(index as usize)
+    }
+
+    /// Where an entry would be, for [`flowgauge_sys::prefetch`].
+    #[inline(always)]
+    pub(crate) fn address(&self, index: u32) -> *const T {
+        self.entries.as_ptr().wrapping_add(index as usize)
+    }
+
+    /// An entry that is known to be there: `index` came from [`Arena::push`].
+    #[inline(always)]
+    pub(crate) fn at(&mut self, index: u32) -> &mut T {
+        &mut self.entries[index as usize]
+    }
+
+    /// Bytes of memory taken.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.len() * size_of::<T>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_in_place_up_to_its_limit_and_beyond() {
+        let mut arena = Arena::new(40_000);
+        assert_eq!(arena.push(0), 0);
+        let first = arena.address(0);
+        for i in 1..40_000u32 {
+            assert_eq!(arena.push(i * 3), i);
+        }
+        assert_eq!(arena.address(0), first);
+        for i in 40_000..80_000u32 {
+            arena.push(i * 3);
+        }
+        assert_eq!(arena.len(), 80_000);
+        assert_eq!(arena.get(79_999), Some(&239_997));
+        assert_eq!(arena.get(80_000), None);
+        *arena.at(20_000) = 7;
+        assert_eq!(arena.get(20_000), Some(&7));
+    }
+
+    #[test]
+    fn takes_what_address_space_there_is() {
+        let mut arena = Arena::new(usize::MAX);
+        assert_eq!(arena.push(1u64), 0);
+        assert_eq!(arena.get(0), Some(&1));
+    }
+}
