@@ -315,7 +315,7 @@ impl FlowTracker {
         &self.config
     }
 
-    /// Bytes of memory reserved for flows and their index.
+    /// Bytes of memory taken by flows and their index.
     pub fn memory_bytes(&self) -> usize {
         self.index.bytes() + self.flows.bytes() + self.extras.bytes()
     }
