@@ -238,21 +238,14 @@ impl Flow {
     /// whether it was one and has been dealt with. The flow has the packet's key. `quiet` is a
     /// number of ticks shorter than every timeout.
     #[inline(always)]
-    pub(crate) fn goes_on(
-        &mut self,
-        packet: &Decoded,
-        tick: u32,
-        quiet: u32,
-        active: Option<Nanos>,
-    ) -> bool {
+    pub(crate) fn goes_on(&mut self, packet: &Decoded, tick: u32, quiet: u32) -> bool {
         const LOOKED_AT: u16 = DecodeFlags::FRAGMENT.0
             | DecodeFlags::REASSEMBLED.0
             | DecodeFlags::TRANSPORT.0
             | DecodeFlags::BAD_CHECKSUM.0
             | DecodeFlags::EXCLUDED.0;
         let side = packet.direction.index();
-        let usual = active.is_none_or(|active| !self.is_cut_by(packet.time, active))
-            && tick.wrapping_sub(self.hot.last_tick) < quiet
+        let usual = tick.wrapping_sub(self.hot.last_tick) < quiet
             && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
             && self.sides[side].packets < u32::MAX - 0x1_0000;
         if !usual {
@@ -316,6 +309,12 @@ impl Flow {
         counters.payload_bytes += u64::from(packet.payload_len);
         counters.last = counters.last.max(packet.time);
         overflow
+    }
+
+    /// 1 if this side initiated, else 0.
+    #[inline(always)]
+    pub(crate) fn is_initiator(&self, side: usize) -> u16 {
+        (self.hot.flags.0 ^ side as u16 ^ 1) & FlowFlags::INITIATOR_HIGH
     }
 
     /// 0 or 1: the side that initiated.

@@ -168,21 +168,22 @@ impl FlowTracker {
         refs: &mut [PacketFlow],
     ) {
         find_candidates(&self.index, &self.flows, batch, refs);
-        let mut rest = batch.iter();
-        for slot in refs {
-            let Some(packet) = rest.next() else { break };
+        for (packet, slot) in batch.iter().zip(refs) {
             if !self.clock.goes_on(packet.time) {
-                let next = rest.as_slice().first().or(later);
-                self.set_clock(packet.time, next.map(|packet| packet.time));
+                self.set_clock(packet, batch, later);
             }
             self.packet(packet, slot, tunnels);
         }
     }
 
+    /// Sets the clock by a packet of this batch. The place is found by its address, so that the loop
+    /// over the batch need not count.
     #[cold]
     #[inline(never)]
-    fn set_clock(&mut self, time: Nanos, next: Option<Nanos>) {
-        self.clock.packet(time, next);
+    fn set_clock(&mut self, packet: &Decoded, batch: &[Decoded], later: Option<&Decoded>) {
+        let offset = core::ptr::from_ref(packet).addr() - batch.as_ptr().addr();
+        let next = batch.get(offset / size_of::<Decoded>() + 1).or(later);
+        self.clock.packet(packet.time, next.map(|next| next.time));
         if self.clock.tick() != self.tick {
             self.turn();
         }
@@ -325,10 +326,10 @@ impl FlowTracker {
     fn packet(&mut self, packet: &Decoded, slot: &mut PacketFlow, tunnels: &[Tunnel]) {
         if let Some(flow) = self.flows.get_mut(slot.id.0)
             && flow.hot.has(&packet.key)
-            && flow.goes_on(packet, self.tick, self.shortest, self.config.active)
+            && !(self.config.active).is_some_and(|active| flow.is_cut_by(packet.time, active))
+            && flow.goes_on(packet, self.tick, self.shortest)
         {
-            let from_initiator = packet.direction.index() == flow.initiator();
-            slot.flags = PacketFlowFlags(u16::from(from_initiator));
+            slot.flags = PacketFlowFlags(flow.is_initiator(packet.direction.index()));
         } else {
             *slot = self.remarkable_packet(packet, slot.id.0, tunnels);
         }
