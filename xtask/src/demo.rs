@@ -1,9 +1,12 @@
 //! The main job on a generated trace (and on a real capture where one is given), with the defaults.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+
+use serde_json::Value;
 
 use crate::live;
 
@@ -67,6 +70,7 @@ pub(crate) fn run() -> Result<ExitCode, String> {
             ["flows".as_ref(), "-r".as_ref(), input.as_os_str()],
             Some(&flows),
         )?;
+        show_first_lines(&flows, 2)?;
 
         heading("streams: each direction's bytes in a file");
         let folder = streams.join(name);
@@ -82,6 +86,9 @@ pub(crate) fn run() -> Result<ExitCode, String> {
             None,
         )?;
     }
+    heading("streams against what the generator says it sent");
+    verify(&binary, &inputs[0].1)?;
+
     heading("live: the loopback interface, while this program fetches pages from itself");
     let live = out.join("live-flows.jsonl");
     let captured = live::run(&binary, &live)?;
@@ -124,6 +131,78 @@ fn real_capture() -> Option<PathBuf> {
     .map(|name| corpora.join(name))
     .find(|path| path.is_file())
     .and_then(|path| path.canonicalize().ok())
+}
+
+/// Shows the beginning of a file of records.
+fn show_first_lines(path: &Path, count: usize) -> Result<(), String> {
+    let records = read(path)?;
+    for line in records.lines().take(count) {
+        println!("{line}");
+    }
+    println!(
+        "... {} records in {}",
+        records.lines().count(),
+        path.display()
+    );
+    Ok(())
+}
+
+/// Compares the SHA-256 of every stream with the one in the trace's truth file.
+fn verify(binary: &Path, trace: &Path) -> Result<(), String> {
+    let listed = trace.with_extension("streams.jsonl");
+    flowgauge(
+        binary,
+        [
+            "streams".as_ref(),
+            "-q".as_ref(),
+            "-r".as_ref(),
+            trace.as_os_str(),
+            "--list".as_ref(),
+            "--hash".as_ref(),
+        ],
+        Some(&listed),
+    )?;
+    let mut found = HashSet::new();
+    for line in read(&listed)?.lines() {
+        found.insert(stream_key(&parse(line)?, "sha256"));
+    }
+    let mut name = trace.as_os_str().to_owned();
+    name.push(".truth.json");
+    let truth = parse(&read(Path::new(&name))?)?;
+    let streams = truth["streams"]
+        .as_array()
+        .ok_or("the truth lists no streams")?;
+    let sent: Vec<&Value> = streams
+        .iter()
+        .filter(|stream| stream["bytes"] != 0)
+        .collect();
+    let right = sent
+        .iter()
+        .filter(|stream| found.contains(&stream_key(stream, "captured_sha256")))
+        .count();
+    println!(
+        "{right} of {} streams have the SHA-256 that was sent",
+        sent.len()
+    );
+    if right == sent.len() {
+        Ok(())
+    } else {
+        Err("some streams differ".to_owned())
+    }
+}
+
+fn stream_key(stream: &Value, hash: &str) -> String {
+    ["src_ip", "src_port", "dst_ip", "dst_port", "proto", hash]
+        .map(|name| stream[name].to_string())
+        .join(" ")
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
 fn heading(text: &str) {
