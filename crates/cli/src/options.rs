@@ -232,11 +232,15 @@ pub(crate) struct StreamsOptions {
     /// Write one record per direction (the default, except with --out)
     #[arg(long, conflicts_with = "tally")]
     pub(crate) list: bool,
+    /// Write one record per hole in a stream: where it begins and its size. With --list or --hash
+    /// they come among the streams' records
+    #[arg(long)]
+    pub(crate) gaps: bool,
     /// Add the SHA-256 of the delivered bytes to each record
     #[arg(long)]
     pub(crate) hash: bool,
     /// Read every delivered byte and print totals only
-    #[arg(long = "count", conflicts_with_all = ["hash", "out"])]
+    #[arg(long = "count", conflicts_with_all = ["gaps", "hash", "out"])]
     pub(crate) tally: bool,
     #[command(flatten)]
     pub(crate) input: InputOptions,

@@ -6,9 +6,10 @@ use flowgauge_capture::PacketSource;
 use flowgauge_record::packet::{PACKET_BYTES_SCHEMA, PACKET_SCHEMA};
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::{Format, PacketRow, RecordWriter};
-use flowgauge_wire::checksum::verify_transport;
+use flowgauge_stream::is_partial;
+use flowgauge_wire::checksum::{ChecksumVerdict, verify_transport};
 use flowgauge_wire::decode::Decoder;
-use flowgauge_wire::{Batch, DecodedBatch};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, PacketFlags};
 
 use crate::control::Control;
 use crate::failure::{self, Failure};
@@ -129,7 +130,7 @@ impl Printer {
         {
             self.number += 1;
             let bytes = batch.bytes(index);
-            mark_bad_checksum(bytes, decoded);
+            mark_bad_checksum(bytes, packet.flags, decoded);
             self.text.clear();
             if self.hex && matches!(self.target, Target::Records(_)) {
                 write_hex_bytes(&mut self.text, bytes);
@@ -203,11 +204,55 @@ impl Printer {
     }
 }
 
-/// Verifies the transport checksum; nothing is refused here, only told.
-fn mark_bad_checksum(bytes: &[u8], decoded: &mut flowgauge_wire::Decoded) {
-    use flowgauge_wire::DecodeFlags;
-    use flowgauge_wire::checksum::ChecksumVerdict;
-    if verify_transport(bytes, decoded) == ChecksumVerdict::Bad {
+/// Verifies the transport checksum; nothing is refused here, only told. One that the sender has not
+/// computed yet, by what the kernel says or by what Linux leaves in the field, is not wrong.
+fn mark_bad_checksum(bytes: &[u8], given: PacketFlags, decoded: &mut Decoded) {
+    let settled = PacketFlags::CHECKSUM_NOT_READY.with(PacketFlags::CHECKSUM_VALID);
+    if given.0 & settled.0 == 0
+        && verify_transport(bytes, decoded) == ChecksumVerdict::Bad
+        && !is_partial(bytes, decoded)
+    {
         decoded.flags.insert(DecodeFlags::BAD_CHECKSUM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
+
+    use super::*;
+
+    /// UDP from 192.0.2.1 to 192.0.2.2 without payload.
+    fn datagram(checksum: [u8; 2]) -> Vec<u8> {
+        let mut bytes = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+        bytes.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 53, 0, 53, 0, 8]);
+        bytes.extend(checksum);
+        bytes
+    }
+
+    fn is_marked(checksum: [u8; 2], flags: PacketFlags) -> bool {
+        let bytes = datagram(checksum);
+        let packet = PacketDescriptor {
+            time: Nanos(1),
+            captured_len: bytes.len() as u32,
+            wire_len: bytes.len() as u32,
+            link: LinkType::IPV4,
+            flags,
+            ..PacketDescriptor::default()
+        };
+        let packets = [packet];
+        let mut decoded = DecodedBatch::new();
+        Decoder::default().decode_batch(&Batch::new(&bytes, &packets), &mut decoded);
+        mark_bad_checksum(&bytes, flags, &mut decoded.packets[0]);
+        decoded.packets[0].flags.contains(DecodeFlags::BAD_CHECKSUM)
+    }
+
+    #[test]
+    fn a_checksum_left_to_the_network_card_is_not_bad() {
+        assert!(is_marked([1, 2], PacketFlags::default()));
+        assert!(!is_marked([1, 2], PacketFlags::CHECKSUM_NOT_READY));
+        assert!(!is_marked([1, 2], PacketFlags::CHECKSUM_VALID));
+        // 0xc000 + 0x0201 + 0xc000 + 0x0202 + 17 + 8
+        assert!(!is_marked([0x84, 0x1d], PacketFlags::default()));
     }
 }

@@ -60,5 +60,7 @@ fn terminal_width(options: &OutputOptions) -> Option<usize> {
     if options.write.is_some() || !io::stdout().is_terminal() {
         return None;
     }
-    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    // Its height says nothing: it is 0 where only the width was set.
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }

@@ -1,8 +1,11 @@
 //! `flowgauge streams`
 
-use flowgauge_record::stream::{STREAM_HASH_SCHEMA, STREAM_SCHEMA};
+use flowgauge_record::stream::{
+    GAP_SCHEMA, GapRow, STREAM_GAPS_HASH_SCHEMA, STREAM_GAPS_SCHEMA, STREAM_HASH_SCHEMA,
+    STREAM_SCHEMA,
+};
 use flowgauge_record::text::write_hex_bytes;
-use flowgauge_record::{RecordWriter, StreamRow};
+use flowgauge_record::{RecordWriter, Schema, StreamRow};
 use flowgauge_stream::{Chunk, Handler, Stream};
 use flowgauge_wire::{Batch, DecodedBatch};
 use sha2::{Digest, Sha256};
@@ -26,14 +29,15 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
         None => None,
     };
     let run = Run::open(&options.input, &options.output.common, &options.engine)?;
-    let schema = if options.hash {
-        STREAM_HASH_SCHEMA
-    } else {
-        STREAM_SCHEMA
+    let wanted = Wanted {
+        streams: !options.gaps || options.list || options.hash,
+        gaps: options.gaps,
+        hashes: options.hash,
     };
     // With --out alone the files are the result.
     if let Some(files) = files.as_ref()
         && !options.list
+        && !options.gaps
         && !options.hash
         && !options.output.names_a_format()
     {
@@ -42,11 +46,11 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
         outcome.conclude(&options.output.common)?;
         return written;
     }
-    let writers = Writers::open(&options.output, schema)?;
+    let writers = Writers::open(&options.output, wanted.schema())?;
     let (outcome, written) = run.records(writers, |writer| StreamWriter {
         writer,
         hashes: Vec::new(),
-        hash: options.hash,
+        wanted,
         files: files.clone().map(FileWriter::new),
         live: false,
     })?;
@@ -58,12 +62,32 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
     written.and(files_written)
 }
 
-/// Writes a record for every direction, and its bytes where asked for.
+/// Which records are asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    streams: bool,
+    gaps: bool,
+    hashes: bool,
+}
+
+impl Wanted {
+    fn schema(self) -> Schema {
+        match (self.streams, self.gaps, self.hashes) {
+            (false, ..) => GAP_SCHEMA,
+            (true, false, false) => STREAM_SCHEMA,
+            (true, false, true) => STREAM_HASH_SCHEMA,
+            (true, true, false) => STREAM_GAPS_SCHEMA,
+            (true, true, true) => STREAM_GAPS_HASH_SCHEMA,
+        }
+    }
+}
+
+/// Writes a record for every direction or hole, and the bytes where asked for.
 struct StreamWriter {
     writer: RecordWriter,
     /// By [`Stream::id`].
     hashes: Vec<Option<Sha256>>,
-    hash: bool,
+    wanted: Wanted,
     files: Option<FileWriter>,
     live: bool,
 }
@@ -78,7 +102,7 @@ impl Handler for StreamWriter {
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
-        if self.hash {
+        if self.wanted.hashes {
             *slot(&mut self.hashes, stream.id) = Some(Sha256::new());
         }
         if let Some(files) = &mut self.files {
@@ -87,7 +111,10 @@ impl Handler for StreamWriter {
     }
 
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
-        if self.hash
+        if self.wanted.gaps && chunk.gap_before > 0 {
+            self.gap(stream, chunk.offset - chunk.gap_before, chunk.gap_before);
+        }
+        if self.wanted.hashes
             && let Some(Some(hash)) = self.hashes.get_mut(stream.id as usize)
         {
             hash.update(chunk.bytes);
@@ -101,17 +128,38 @@ impl Handler for StreamWriter {
         if let Some(files) = &mut self.files {
             files.stream_terminated(stream, trailing_gap);
         }
-        if !self.hash {
-            return self
-                .writer
-                .write(&StreamRow::new(stream, trailing_gap, None));
+        if self.wanted.gaps && trailing_gap > 0 {
+            self.gap(stream, stream.bytes + stream.missing_bytes, trailing_gap);
+        }
+        if !self.wanted.streams {
+            return;
+        }
+        let mut row = StreamRow::new(stream, trailing_gap, None);
+        row.with_gaps = self.wanted.gaps;
+        if !self.wanted.hashes {
+            return self.writer.write(&row);
         }
         let hash = slot(&mut self.hashes, stream.id).take().unwrap_or_default();
         let mut text = Vec::with_capacity(64);
         write_hex_bytes(&mut text, &hash.finalize());
         let text = core::str::from_utf8(&text).unwrap_or("");
-        self.writer
-            .write(&StreamRow::new(stream, trailing_gap, Some(text)));
+        self.writer.write(&StreamRow {
+            sha256: Some(text),
+            ..row
+        });
+    }
+}
+
+impl StreamWriter {
+    #[cold]
+    fn gap(&mut self, stream: &Stream<'_>, offset: u64, size: u64) {
+        self.writer.write(&GapRow {
+            identity: stream.identity(),
+            offset,
+            size,
+            with_streams: self.wanted.streams,
+            with_hashes: self.wanted.hashes,
+        });
     }
 }
 

@@ -395,6 +395,104 @@ fn a_signal_preserves_the_ring() {
     assert_eq!(packets, truth["packets"].as_u64().unwrap());
 }
 
+/// A capture of raw IPv4 packets (link type 228), a second apart.
+fn write_ipv4(path: &Path, packets: &[Vec<u8>]) {
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend(65_535u32.to_le_bytes());
+    bytes.extend(228u32.to_le_bytes());
+    for (second, packet) in packets.iter().enumerate() {
+        let len = packet.len() as u32;
+        for number in [second as u32 + 1, 0, len, len] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(packet);
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+/// An IPv4 packet with a right header checksum.
+fn ipv4(protocol: u8, source: [u8; 4], destination: [u8; 4], payload: &[u8]) -> Vec<u8> {
+    let length = (20 + payload.len()) as u16;
+    let [high, low] = length.to_be_bytes();
+    let mut packet = vec![0x45, 0, high, low, 0, 0, 0, 0, 64, protocol, 0, 0];
+    packet.extend(source);
+    packet.extend(destination);
+    let words = packet
+        .chunks(2)
+        .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+#[test]
+fn a_host_that_talks_to_itself_counts_once() {
+    let folder = Folder::new("itself");
+    let file = folder.file("itself.pcap");
+    let udp = [0, 53, 0, 53, 0, 8, 0, 0];
+    let packet = ipv4(17, [127, 0, 0, 1], [127, 0, 0, 1], &udp);
+    write_ipv4(&file, &[packet.clone(), packet]);
+    let report = json_lines(&run(&["report", "--json", "-r", text(&file)]));
+    assert_eq!(report[0]["talkers"][0]["packets"], 2);
+    assert_eq!(report[0]["talkers"][0]["flows"], 1);
+}
+
+/// TCP from port 1 of 192.0.2.1 to port 2 of 192.0.2.2; checksums are to be ignored.
+fn segment(seq: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut tcp = vec![0, 1, 0, 2];
+    tcp.extend(seq.to_be_bytes());
+    tcp.extend([0, 0, 0, 0, 0x50, flags, 16, 0, 0, 0, 0, 0]);
+    tcp.extend(payload);
+    ipv4(6, [192, 0, 2, 1], [192, 0, 2, 2], &tcp)
+}
+
+#[test]
+fn every_hole_is_told_with_its_place_and_size() {
+    let folder = Folder::new("gaps");
+    let file = folder.file("gaps.pcap");
+    let packets = [
+        segment(99, 2, b""),
+        segment(100, 16, b"abc"),
+        segment(107, 16, b"hijkl"),
+        // 20 bytes are missing before the FIN.
+        segment(132, 17, b""),
+    ];
+    write_ipv4(&file, &packets);
+    let streams = |arguments: &[&str]| {
+        let mut all = vec!["streams", "--checksums", "ignore", "-r", text(&file)];
+        all.extend(arguments);
+        run(&all)
+    };
+    let gaps = json_lines(&streams(&["--gaps"]));
+    let place = |gap: &Value| (gap["offset"].as_u64(), gap["size"].as_u64());
+    let places: Vec<_> = gaps.iter().map(place).collect();
+    assert_eq!(places, [(Some(3), Some(4)), (Some(12), Some(20))]);
+    assert_eq!(gaps[0]["src_ip"], "192.0.2.1");
+    assert_eq!(gaps[0]["dst_port"], 2);
+    for listed in [&["--gaps", "--list"][..], &["--gaps", "--hash"]] {
+        let all = json_lines(&streams(listed));
+        let stream = all.iter().find(|row| row["gaps"] == 2).unwrap();
+        assert_eq!(stream["flow_id"], gaps[0]["flow_id"]);
+        assert!(stream["size"].is_null());
+        let found: Vec<_> = all.iter().filter(|row| row["state"].is_null()).collect();
+        assert_eq!(found.len(), 2);
+        assert_eq!(place(found[1]), places[1]);
+        let names: Vec<_> = all
+            .iter()
+            .map(|row| row.as_object().unwrap().len())
+            .collect();
+        assert!(names.iter().all(|count| *count == names[0]));
+        let mut as_csv = listed.to_vec();
+        as_csv.push("--csv");
+        let csv = streams(&as_csv);
+        let widths = stdout(&csv).lines().map(|line| line.split(',').count());
+        assert!(widths.into_iter().all(|width| width == names[0]));
+    }
+}
+
 /// Every option and every field is in the manual.
 #[test]
 fn the_manual_is_complete() {
@@ -425,7 +523,7 @@ fn the_manual_is_complete() {
     let schemas = [
         flowgauge_record::flow::FLOW_SCHEMA,
         flowgauge_record::flow::TUNNEL_SCHEMA,
-        flowgauge_record::stream::STREAM_HASH_SCHEMA,
+        flowgauge_record::stream::STREAM_GAPS_HASH_SCHEMA,
         flowgauge_record::totals::TOTALS_SCHEMA,
         flowgauge_record::packet::PACKET_BYTES_SCHEMA,
         flowgauge_record::ledger::LEDGER_SCHEMA,

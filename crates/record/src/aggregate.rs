@@ -132,7 +132,7 @@ impl AggregateSpec {
             schema,
             keys,
             sums: parsed,
-            count: leaked_field(count_name, FieldKind::Unsigned, Unit::None, count_name),
+            count: leaked_field(count_name, FieldKind::Unsigned, Unit::None, count_name, 3),
             order: order.unwrap_or(Order::Count),
             max_groups: DEFAULT_MAX_GROUPS,
         })
@@ -158,15 +158,19 @@ impl Key {
                 known: schema.iter().map(|field| field.name).collect(),
             });
         };
+        let heading = match field.column.heading {
+            "" => field.name,
+            heading => heading,
+        };
         let Some(bits) = prefix else {
             return Ok(Key {
-                field,
+                field: leaked_field(text, field.kind, field.unit, heading, KEY_RANK),
                 prefix: None,
             });
         };
         match bits.parse() {
             Ok(bits @ 0..=128) if field.kind == FieldKind::Address => Ok(Key {
-                field: leaked_field(text, FieldKind::Text, Unit::None, field.column.heading),
+                field: leaked_field(text, FieldKind::Text, Unit::None, heading, KEY_RANK),
                 prefix: Some(bits),
             }),
             _ => Err(AggregateError::BadPrefix {
@@ -193,7 +197,7 @@ impl Sum {
         };
         if let Some(field) = summable(name) {
             return Ok(Sum {
-                field: leaked_field(field.name, field.kind, field.unit, field.name),
+                field: leaked_field(field.name, field.kind, field.unit, field.name, 2),
                 of: vec![field.name],
             });
         }
@@ -203,7 +207,7 @@ impl Sum {
         );
         if let (Some(source), Some(destination)) = halves {
             return Ok(Sum {
-                field: leaked_field(name, source.kind, source.unit, name),
+                field: leaked_field(name, source.kind, source.unit, name, 2),
                 of: vec![source.name, destination.name],
             });
         }
@@ -223,9 +227,18 @@ impl Sum {
     }
 }
 
+/// Keys are in every table: without them groups look alike.
+const KEY_RANK: u8 = 1;
+
 /// A field made at run time. A process makes a handful of them, once, while it reads its options;
 /// every encoding takes fields that live for ever.
-fn leaked_field(name: &str, kind: FieldKind, unit: Unit, heading: &str) -> &'static Field {
+fn leaked_field(
+    name: &str,
+    kind: FieldKind,
+    unit: Unit,
+    heading: &str,
+    rank: u8,
+) -> &'static Field {
     let name: &'static str = String::leak(name.to_owned());
     Box::leak(Box::new(Field {
         name,
@@ -234,7 +247,8 @@ fn leaked_field(name: &str, kind: FieldKind, unit: Unit, heading: &str) -> &'sta
         unit,
         column: Column {
             heading: String::leak(heading.to_uppercase()),
-            rank: 1,
+            rank,
+            exact: true,
         },
         help: "",
     }))
@@ -633,6 +647,7 @@ mod tests {
             gaps: 0,
             state: "fin",
             flow_id: 1,
+            with_gaps: false,
             sha256: None,
         }
     }

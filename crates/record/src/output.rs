@@ -255,6 +255,7 @@ mod tests {
         gaps: 0,
         state: "fin",
         flow_id: 1,
+        with_gaps: false,
         sha256: None,
     };
 

@@ -57,8 +57,11 @@ impl Unit {
 pub struct Column {
     /// Heading.
     pub heading: &'static str,
-    /// 1 is shown first of all; larger ranks go when the terminal is narrow; 0 is never shown.
+    /// 1 is always shown; larger ranks go, the largest first, when the terminal is narrow; 0 is
+    /// never shown.
     pub rank: u8,
+    /// Whether bytes are written to the last one rather than scaled (`19.1M`).
+    pub exact: bool,
 }
 
 /// `,"name":"`, so that it is copied in one piece of constant width.
@@ -157,7 +160,7 @@ pub trait FieldVisitor {
 macro_rules! fields {
     (
         $(#[$doc:meta])* $struct_name:ident, $static_name:ident, $schema:ident:
-        $( $name:ident $kind:ident $unit:ident $heading:literal $rank:literal $help:literal; )*
+        $( $name:ident $kind:ident $unit:ident $heading:literal $rank:literal $($exact:ident)? $help:literal; )*
     ) => {
         #[derive(Debug)]
         struct $struct_name { $( $name: $crate::schema::Field, )* }
@@ -167,7 +170,11 @@ macro_rules! fields {
                 json_key: $crate::schema::JsonKey::new(stringify!($name)),
                 kind: $crate::schema::FieldKind::$kind,
                 unit: $crate::schema::Unit::$unit,
-                column: $crate::schema::Column { heading: $heading, rank: $rank },
+                column: $crate::schema::Column {
+                    heading: $heading,
+                    rank: $rank,
+                    exact: !stringify!($($exact)?).is_empty(),
+                },
                 help: $help,
             },
         )* };

@@ -1,14 +1,14 @@
 //! Records about one direction of a connection.
 
-use flowgauge_stream::Stream;
+use flowgauge_stream::{Stream, StreamIdentity};
 use flowgauge_wire::Address;
 
 use crate::schema::{FieldVisitor, Record, Schema, fields};
 use crate::text::protocol_name;
 
 fields! {
-    /// Fields of a [`StreamRow`] with a hash.
-    StreamFields, STREAM, STREAM_HASH_SCHEMA:
+    /// Fields of a [`StreamRow`] with all that can be asked for: [`GapRow`]s in between, a hash.
+    StreamFields, STREAM, STREAM_GAPS_HASH_SCHEMA:
     src_ip Address None "SOURCE" 1 "address of the sender";
     src_port Unsigned None "PORT" 2 "port of the sender";
     dst_ip Address None "DESTINATION" 1 "address of the receiver";
@@ -19,11 +19,45 @@ fields! {
     gaps Unsigned None "GAPS" 4 "number of holes those bytes are in";
     state Text None "STATE" 5 "how the stream ended: fin, rst, timeout, end_of_input or evicted";
     flow_id Hex None "" 0 "the same in every record about the flow";
+    offset Unsigned Bytes "OFFSET" 1 exact "where in the stream a hole begins, earlier holes counted (with --gaps)";
+    size Unsigned Bytes "SIZE" 1 exact "bytes missing there (with --gaps)";
     sha256 Text None "SHA256" 6 "SHA-256 of the delivered bytes (with --hash)";
 }
 
-/// Fields of a [`StreamRow`] without a hash.
-pub static STREAM_SCHEMA: Schema = STREAM_HASH_SCHEMA.split_at(STREAM_HASH_SCHEMA.len() - 1).0;
+/// Fields of a [`StreamRow`] with [`GapRow`]s in between.
+pub static STREAM_GAPS_SCHEMA: Schema = STREAM_GAPS_HASH_SCHEMA
+    .split_at(STREAM_GAPS_HASH_SCHEMA.len() - 1)
+    .0;
+
+/// Fields of a [`StreamRow`] alone.
+pub static STREAM_SCHEMA: Schema = STREAM_GAPS_SCHEMA.split_at(STREAM_GAPS_SCHEMA.len() - 2).0;
+
+/// Fields of a [`StreamRow`] with a hash.
+pub static STREAM_HASH_SCHEMA: Schema = &[
+    &STREAM.src_ip,
+    &STREAM.src_port,
+    &STREAM.dst_ip,
+    &STREAM.dst_port,
+    &STREAM.proto,
+    &STREAM.bytes,
+    &STREAM.missing_bytes,
+    &STREAM.gaps,
+    &STREAM.state,
+    &STREAM.flow_id,
+    &STREAM.sha256,
+];
+
+/// Fields of a [`GapRow`] alone.
+pub static GAP_SCHEMA: Schema = &[
+    &STREAM.src_ip,
+    &STREAM.src_port,
+    &STREAM.dst_ip,
+    &STREAM.dst_port,
+    &STREAM.proto,
+    &STREAM.flow_id,
+    &STREAM.offset,
+    &STREAM.size,
+];
 
 /// One direction of a connection: what travelled from `source` to `destination`.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +80,25 @@ pub struct StreamRow<'a> {
     pub state: &'a str,
     /// The flow it belongs to.
     pub flow_id: u64,
+    /// Whether [`GapRow`]s are among the records.
+    pub with_gaps: bool,
     /// Hash of the delivered bytes in hexadecimal, where it was asked for.
     pub sha256: Option<&'a str>,
+}
+
+/// A hole in one direction of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct GapRow {
+    /// Whose stream it is.
+    pub identity: StreamIdentity,
+    /// Where it begins, earlier holes counted.
+    pub offset: u64,
+    /// Bytes missing.
+    pub size: u64,
+    /// Whether [`StreamRow`]s are among the records.
+    pub with_streams: bool,
+    /// Whether those have hashes.
+    pub with_hashes: bool,
 }
 
 impl<'a> StreamRow<'a> {
@@ -64,6 +115,7 @@ impl<'a> StreamRow<'a> {
             gaps: u64::from(stream.gaps),
             state: stream.status.name(),
             flow_id: identity.flow_id,
+            with_gaps: false,
             sha256,
         };
         if trailing_gap > 0 {
@@ -87,8 +139,37 @@ impl Record for StreamRow<'_> {
         visitor.unsigned(&STREAM.gaps, self.gaps);
         visitor.symbol(&STREAM.state, self.state.as_bytes());
         visitor.hex(&STREAM.flow_id, self.flow_id);
+        if self.with_gaps {
+            visitor.null(&STREAM.offset);
+            visitor.null(&STREAM.size);
+        }
         if let Some(digest) = self.sha256 {
             visitor.symbol(&STREAM.sha256, digest.as_bytes());
+        }
+    }
+}
+
+impl Record for GapRow {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let identity = &self.identity;
+        let (source, destination) = (identity.source, identity.destination);
+        visitor.address(&STREAM.src_ip, source.0, identity.version);
+        visitor.unsigned(&STREAM.src_port, u64::from(source.1));
+        visitor.address(&STREAM.dst_ip, destination.0, identity.version);
+        visitor.unsigned(&STREAM.dst_port, u64::from(destination.1));
+        let protocol = protocol_name(identity.protocol);
+        visitor.symbol(&STREAM.proto, protocol.as_bytes());
+        if self.with_streams {
+            visitor.null(&STREAM.bytes);
+            visitor.null(&STREAM.missing_bytes);
+            visitor.null(&STREAM.gaps);
+            visitor.null(&STREAM.state);
+        }
+        visitor.hex(&STREAM.flow_id, identity.flow_id);
+        visitor.unsigned(&STREAM.offset, self.offset);
+        visitor.unsigned(&STREAM.size, self.size);
+        if self.with_streams && self.with_hashes {
+            visitor.null(&STREAM.sha256);
         }
     }
 }

@@ -50,7 +50,7 @@ impl CellVisitor<'_> {
     }
 
     fn number(&mut self, field: &'static Field, value: u64) {
-        if field.unit == Unit::Bytes {
+        if field.unit == Unit::Bytes && !field.column.exact {
             write_scaled(self.out, value);
         } else {
             write_unsigned(self.out, value);
@@ -250,9 +250,11 @@ impl TableLayout {
             if line.saturating_sub(GAP) <= terminal_width || shown.count() <= 1 {
                 return;
             }
-            // The last of the columns with the largest rank.
+            // The last of the columns with the largest rank. Those of rank 1 stay, even if lines
+            // wrap: without them a line says nothing.
             let mut victim: Option<&mut LaidColumn> = None;
-            for column in self.columns.iter_mut().filter(|column| column.shown) {
+            let may_go = |column: &&mut LaidColumn| column.shown && column.rank > 1;
+            for column in self.columns.iter_mut().filter(may_go) {
                 if victim
                     .as_ref()
                     .is_none_or(|found| column.rank >= found.rank)
@@ -345,6 +347,7 @@ mod tests {
             gaps: 0,
             state: "fin",
             flow_id: 1,
+            with_gaps: false,
             sha256: None,
         }
     }
@@ -381,6 +384,28 @@ SOURCE        PORT  DESTINATION   PORT  PROTO  BYTES  MISSING  GAPS  STATE
         assert!(widest <= Some(60), "{text}");
         assert!(text.starts_with("SOURCE"), "{text}");
         assert!(text.contains("BYTES"), "{text}");
+    }
+
+    #[test]
+    fn columns_of_the_first_rank_stay_however_narrow_the_terminal() {
+        let text = table(Some(10), &[row(5, 1)]);
+        assert_eq!(
+            text.lines().next(),
+            Some("SOURCE     DESTINATION   BYTES"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn totals_are_exact() {
+        let totals = crate::totals::TotalsRow {
+            bytes: 19_123_456,
+            ..Default::default()
+        };
+        let mut cells = Vec::new();
+        TableEncoder::default().encode(&totals, &mut cells);
+        let cells = String::from_utf8(cells).unwrap();
+        assert!(cells.contains("19123456"), "{cells}");
     }
 
     #[test]

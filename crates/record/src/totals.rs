@@ -7,8 +7,8 @@ fields! {
     TotalsFields, TOTALS, TOTALS_SCHEMA:
     streams Unsigned None "STREAMS" 1 "directions of connections";
     empty_streams Unsigned None "EMPTY" 3 "of these without a delivered byte";
-    bytes Unsigned Bytes "BYTES" 1 "bytes delivered in order";
-    missing_bytes Unsigned Bytes "MISSING" 2 "bytes known to be missing from the capture";
+    bytes Unsigned Bytes "BYTES" 1 exact "bytes delivered in order";
+    missing_bytes Unsigned Bytes "MISSING" 2 exact "bytes known to be missing from the capture";
     gaps Unsigned None "GAPS" 2 "number of holes those bytes are in";
     checksum Unsigned None "CHECKSUM" 2 "sum of all delivered bytes modulo 2^64";
 }

@@ -232,9 +232,9 @@ fn fingerprint(packet: &Decoded) -> u64 {
     ((product >> 64) as u64 ^ product as u64) | 1 << 63
 }
 
-/// Whether the checksum field holds what Linux leaves in it for the network card: the sum of the
-/// pseudo header, not complemented.
-fn is_partial(bytes: &[u8], packet: &Decoded) -> bool {
+/// Whether the transport checksum field of `packet`, whose frame is `bytes`, holds what Linux
+/// leaves in it for the network card: the sum of the pseudo header, not complemented.
+pub fn is_partial(bytes: &[u8], packet: &Decoded) -> bool {
     let field = match packet.key.protocol {
         6 => 16,
         17 => 6,

@@ -229,8 +229,11 @@ impl Handler for Collector {
         self.flow_sizes.add(sums.bytes);
         self.flow_durations.add((record.end - record.start).0);
         self.talkers.add((record.version, source.address), sums);
-        self.talkers
-            .add((record.version, destination.address), sums);
+        // A host that talks to itself is one talker.
+        if destination.address != source.address {
+            self.talkers
+                .add((record.version, destination.address), sums);
+        }
         if matches!(record.protocol, 6 | 17 | 132) {
             self.services.add((record.protocol, destination.port), sums);
         }
