@@ -306,6 +306,54 @@ fn rotation_by_size() {
     assert_eq!(read_path(&folder.path().join("a0")).packets, sent[33..]);
 }
 
+/// The name's ending decides for all files, also where a number follows it.
+#[test]
+fn rotated_files_are_all_compressed() {
+    let sent = packets(35, 84, 0, 1);
+    for (name, magic) in [
+        ("a.pcap.gz", &[0x1f, 0x8b][..]),
+        ("a.pcapng.zst", &[0x28, 0xb5]),
+    ] {
+        for files in [None, Some(4)] {
+            let rotation = Rotation {
+                bytes: Some(1024),
+                files,
+                ..Rotation::default()
+            };
+            let (folder, _) = rotated(name, rotation, &sent);
+            for file in names(folder.path()) {
+                let bytes = std::fs::read(folder.path().join(&file)).unwrap();
+                assert!(bytes.starts_with(magic), "{file}");
+            }
+            assert_eq!(names(folder.path()).len(), 4);
+        }
+    }
+}
+
+#[test]
+fn files_written_over_count_once() {
+    let second = 1_000_000_000;
+    let sent = packets(10, 60, 100 * second, second);
+    let rotation = Rotation {
+        seconds: Some(3),
+        ..Rotation::default()
+    };
+    let (folder, sink) = rotated("t", rotation, &sent);
+    assert_eq!(names(folder.path()), ["t"]);
+    assert_eq!(sink.written().files, 1);
+    let (folder, sink) = rotated("t-%s", rotation, &sent);
+    assert_eq!(names(folder.path()).len(), 4);
+    assert_eq!(sink.written().files, 4);
+    let around = Rotation {
+        bytes: Some(100),
+        files: Some(2),
+        ..Rotation::default()
+    };
+    let (folder, sink) = rotated("t", around, &sent);
+    assert_eq!(names(folder.path()), ["t0", "t1"]);
+    assert_eq!(sink.written().files, 2);
+}
+
 #[test]
 fn rotation_by_time() {
     let second = 1_000_000_000;
@@ -351,6 +399,16 @@ fn ring_keeps_the_recent_past_and_preserves_it() {
     give(&mut ring, &sent[100..]).unwrap();
     assert!(!ring.is_triggered());
     ring.close().unwrap();
+    let joined = ring.take_preserved();
+    assert!(!joined.is_empty());
+    assert_eq!(
+        names(folder.path())
+            .iter()
+            .filter(|name| name.starts_with("ring-t1-"))
+            .count(),
+        before.len() + joined.len()
+    );
+    assert!(joined.iter().all(|path| path.exists()));
     let first = &read_path(&before[0]).packets[0];
     assert!(
         (1099 - 19..=1099 - 16).contains(&(first.time / second)),
@@ -387,6 +445,7 @@ fn a_full_disk_is_reported_and_counted() {
     assert_eq!(sink.written().packets, 0);
     sink.close().unwrap();
     assert_eq!(sink.written().packets, 0);
+    assert_eq!(sink.written().wire_bytes, 0);
 }
 
 #[test]

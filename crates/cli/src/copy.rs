@@ -1,5 +1,6 @@
 //! Packets from sources into a sink: what `flowgauge capture` does all the time.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -45,14 +46,27 @@ impl Sink {
         let Sink::Ring(ring) = self else {
             return self.packets().flush();
         };
-        let preserved = ring.trigger()?;
-        let names: Vec<String> = preserved
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        eprintln!("preserved: {}", names.join(", "));
+        say_preserved(&ring.trigger()?);
         Ok(())
     }
+
+    /// Names the files that joined those of the trigger.
+    fn say_joined(&mut self) {
+        if let Sink::Ring(ring) = self {
+            let joined = ring.take_preserved();
+            if !joined.is_empty() {
+                say_preserved(&joined);
+            }
+        }
+    }
+}
+
+fn say_preserved(files: &[PathBuf]) {
+    let names: Vec<String> = files
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    eprintln!("preserved: {}", names.join(", "));
 }
 
 /// Writes every packet until the end of input, a signal, or the last file of `-W`. Several sources
@@ -72,7 +86,7 @@ pub(crate) fn copy(
             sink,
             interfaces: Vec::new(),
             ledgers: vec![Ledger::default(); sources.len()],
-            given: 0,
+            given: Amount::default(),
             errors: Vec::new(),
             failure: None,
         }),
@@ -102,11 +116,17 @@ pub(crate) fn copy(
     if let Err(error) = sink.close() {
         state.failure.get_or_insert(error);
     }
+    state.sink.say_joined();
     outcome.elapsed = started.elapsed();
-    let lost = state.given.saturating_sub(state.sink.written().packets);
-    if lost > 0 {
-        let lost = lost.min(outcome.ledger.delivered);
-        outcome.ledger.refuse(Place::Sink, lost, 0);
+    let written = state.sink.written();
+    let lost = Amount {
+        packets: state.given.packets.saturating_sub(written.packets),
+        bytes: state.given.bytes.saturating_sub(written.wire_bytes),
+    };
+    if lost.packets > 0 {
+        let ledger = &mut outcome.ledger;
+        let packets = lost.packets.min(ledger.delivered);
+        ledger.refuse(Place::Sink, packets, lost.bytes.min(ledger.delivered_bytes));
     }
     match state.failure {
         None => Ok(outcome),
@@ -134,9 +154,26 @@ struct State<'a> {
     /// Interfaces of all sources, as the sink knows them.
     interfaces: Vec<Interface>,
     ledgers: Vec<Ledger>,
-    given: u64,
+    /// What the sink was given and is expected to have written.
+    given: Amount,
     errors: Vec<Error>,
     failure: Option<Error>,
+}
+
+/// Packets and their bytes on the wire.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Amount {
+    fn of(packets: &[PacketDescriptor]) -> Amount {
+        Amount {
+            packets: packets.len() as u64,
+            bytes: packets.iter().map(|one| u64::from(one.wire_len)).sum(),
+        }
+    }
 }
 
 impl<'s> Shared<'s> {
@@ -145,6 +182,7 @@ impl<'s> Shared<'s> {
         let mut numbers: Vec<u16> = Vec::new();
         let mut renumbered: Vec<PacketDescriptor> = Vec::new();
         let mut batches = 0u64;
+        let mut unwanted = Amount::default();
         // A live source ends of its own accord when it is stopped, after the packets in its ring.
         while self.live || !self.control.stopped() {
             if source.interfaces().len() > numbers.len() || batches == 0 {
@@ -154,7 +192,7 @@ impl<'s> Shared<'s> {
             let more = match source.next_batch() {
                 Ok(Some(batch)) => {
                     let batch = renumber(batch, &numbers, &mut renumbered);
-                    self.lock().write(&batch, self.live)
+                    self.lock().write(&batch, self.live, &mut unwanted)
                 }
                 Ok(None) => false,
                 Err(error) => {
@@ -167,21 +205,25 @@ impl<'s> Shared<'s> {
             }
             batches += 1;
             if batches.is_multiple_of(BATCHES_PER_LOOK) {
-                self.publish(number, source);
+                self.publish(number, source, unwanted);
             }
-            self.answer_signals(number, source);
+            self.answer_signals(number, source, unwanted);
         }
-        self.publish(number, source);
+        self.publish(number, source, unwanted);
     }
 
-    fn publish(&self, number: usize, source: &mut Source) {
-        let ledger = source.ledger();
+    /// Tells the source's ledger. Packets after the planned end were never received, as with -c.
+    fn publish(&self, number: usize, source: &mut Source, unwanted: Amount) {
+        let mut ledger = source.ledger();
+        ledger.received -= unwanted.packets;
+        ledger.delivered -= unwanted.packets;
+        ledger.delivered_bytes -= unwanted.bytes;
         if let Some(place) = self.lock().ledgers.get_mut(number) {
             *place = ledger;
         }
     }
 
-    fn answer_signals(&self, number: usize, source: &mut Source) {
+    fn answer_signals(&self, number: usize, source: &mut Source, unwanted: Amount) {
         if self.control.trigger_wanted() {
             let mut state = self.lock();
             if let Err(error) = state.sink.trigger() {
@@ -189,7 +231,7 @@ impl<'s> Shared<'s> {
             }
         }
         if self.control.statistics_wanted() {
-            self.publish(number, source);
+            self.publish(number, source, unwanted);
             let ledger = self.lock().ledger();
             eprintln!("{}", summary::ledger_line(&ledger));
             summary::print_statistics(&ledger, &[], self.started.elapsed());
@@ -223,21 +265,41 @@ impl State<'_> {
         }
     }
 
-    /// Writes a batch; false when no more is wanted.
-    fn write(&mut self, batch: &Batch<'_>, live: bool) -> bool {
+    /// Writes a batch; false when no more is wanted. Packets of it that come after the planned end
+    /// (`-W` files of `-G` seconds) are stated in `unwanted`.
+    fn write(&mut self, batch: &Batch<'_>, live: bool, unwanted: &mut Amount) -> bool {
         let sink = self.sink.packets();
-        if self.failure.is_some() || sink.is_full() {
+        if sink.is_full() {
+            *unwanted = Amount::of(batch.packets);
             return false;
         }
-        self.given += batch.len() as u64;
+        let amount = Amount::of(batch.packets);
+        self.given.packets += amount.packets;
+        self.given.bytes += amount.bytes;
+        if self.failure.is_some() {
+            return false;
+        }
         let result = sink.write(batch);
         let result = if live && batch.is_empty() {
             result.and_then(|()| sink.flush())
         } else {
             result
         };
+        if let Ok(()) = result {
+            self.sink.say_joined();
+        }
+        let sink = self.sink.packets();
         match result {
-            Ok(()) => !sink.is_full(),
+            Ok(()) if sink.is_full() => {
+                // All that was given before is written, so what is missing is this batch's end.
+                let missing = self.given.packets - sink.written().packets;
+                let taken = batch.len().saturating_sub(missing as usize);
+                *unwanted = Amount::of(batch.packets.get(taken..).unwrap_or(&[]));
+                self.given.packets -= unwanted.packets;
+                self.given.bytes -= unwanted.bytes;
+                false
+            }
+            Ok(()) => true,
             Err(error) => {
                 self.failure = Some(error);
                 false

@@ -40,6 +40,9 @@ pub struct FileSink {
     /// When the current period of `-G` began, and how many began before it.
     period: Option<(Nanos, u32)>,
     full: bool,
+    /// Name of the current period's first file, and how many files the name has.
+    period_name: PathBuf,
+    period_files: u32,
 }
 
 impl FileSink {
@@ -49,9 +52,11 @@ impl FileSink {
     /// # Errors
     /// [`Error::Io`] when the file cannot be created, [`Error::Sink`] when the options contradict
     /// each other.
-    pub fn create(path: impl AsRef<Path>, options: SinkOptions) -> Result<FileSink, Error> {
+    pub fn create(path: impl AsRef<Path>, mut options: SinkOptions) -> Result<FileSink, Error> {
         let path = path.as_ref().to_owned();
         options.rotation.check(&path)?;
+        // Numbers follow the name's ending, which then says nothing more.
+        options.compression = options.compression.resolved(&path);
         let mut sink = FileSink {
             path,
             options,
@@ -62,6 +67,8 @@ impl FileSink {
             count: 0,
             period: None,
             full: false,
+            period_name: PathBuf::new(),
+            period_files: 0,
         };
         if sink.options.rotation.seconds.is_none() {
             sink.open_segment(Nanos::ZERO)?;
@@ -83,7 +90,16 @@ impl FileSink {
             self.options.comment.as_deref(),
         )?;
         segment.begin(&self.interfaces);
-        self.done.files += 1;
+        let period_name = self.options.rotation.name(&self.path, 0, time);
+        if period_name != self.period_name {
+            self.period_name = period_name;
+            self.period_files = 0;
+        }
+        // What was written over is not there any more.
+        if self.count >= self.period_files {
+            self.period_files = self.count + 1;
+            self.done.files += 1;
+        }
         Ok(self.segment.insert(segment))
     }
 
@@ -92,8 +108,7 @@ impl FileSink {
             return Ok(());
         };
         let result = segment.close(&self.interfaces, self.ledger.as_ref());
-        self.done.packets += segment.packets();
-        self.done.bytes += segment.size();
+        segment.add_to(&mut self.done);
         result
     }
 
@@ -186,8 +201,7 @@ impl PacketSink for FileSink {
     fn written(&self) -> Written {
         let mut written = self.done;
         if let Some(segment) = &self.segment {
-            written.packets += segment.packets();
-            written.bytes += segment.size();
+            segment.add_to(&mut written);
         }
         written
     }

@@ -41,9 +41,11 @@ pub struct Written {
     /// Packets that are in the files. Those that a full disk refused are not counted: the caller
     /// books the difference to what it gave under [`flowgauge_wire::Place::Sink`].
     pub packets: u64,
+    /// Their bytes on the wire.
+    pub wire_bytes: u64,
     /// Bytes, headers included, before compression.
     pub bytes: u64,
-    /// Files begun.
+    /// Files written; one that was written over counts once.
     pub files: u64,
 }
 
@@ -56,7 +58,8 @@ pub trait PacketSink {
     /// [`Error::Io`] when writing fails.
     fn set_interfaces(&mut self, interfaces: &[Interface]) -> Result<(), Error>;
 
-    /// Writes all packets of a batch. A VLAN tag that the kernel took out is put back.
+    /// Writes all packets of a batch, except those that come after the planned end (see
+    /// [`PacketSink::is_full`]). A VLAN tag that the kernel took out is put back.
     ///
     /// # Errors
     /// [`Error::Io`] when writing fails (what was written stays readable), [`Error::Sink`] when the

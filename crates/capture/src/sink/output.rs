@@ -25,7 +25,7 @@ pub enum Compression {
 
 impl Compression {
     /// What `ByName` means for this name.
-    fn resolved(self, path: &Path) -> Compression {
+    pub(crate) fn resolved(self, path: &Path) -> Compression {
         if self != Compression::ByName {
             return self;
         }
@@ -72,11 +72,18 @@ pub(crate) struct Output {
     path: PathBuf,
     target: Target,
     pub(crate) buffer: Vec<u8>,
-    /// Ends in `buffer` of the packets in it.
-    ends: Vec<usize>,
+    /// The packets in `buffer`.
+    ends: Vec<End>,
     /// Bytes handed to the target before `buffer`.
     flushed: u64,
     packets: u64,
+    wire_bytes: u64,
+}
+
+/// A packet in the buffer: where it ends, and its length on the wire.
+struct End {
+    at: usize,
+    wire_len: u32,
 }
 
 impl Output {
@@ -104,6 +111,7 @@ impl Output {
             ends: Vec::with_capacity(4096),
             flushed: 0,
             packets: 0,
+            wire_bytes: 0,
         })
     }
 
@@ -122,11 +130,18 @@ impl Output {
         self.packets
     }
 
+    /// Their bytes on the wire.
+    pub(crate) fn wire_bytes(&self) -> u64 {
+        self.wire_bytes
+    }
+
     /// A packet was appended to `buffer`.
     #[inline]
-    pub(crate) fn packet_done(&mut self) -> Result<(), Error> {
-        self.ends.push(self.buffer.len());
+    pub(crate) fn packet_done(&mut self, wire_len: u32) -> Result<(), Error> {
+        let at = self.buffer.len();
+        self.ends.push(End { at, wire_len });
         self.packets += 1;
+        self.wire_bytes += u64::from(wire_len);
         if self.buffer.len() >= BUFFER_BYTES {
             return self.write_buffer();
         }
@@ -160,9 +175,8 @@ impl Output {
     fn write_buffer(&mut self) -> Result<(), Error> {
         if matches!(self.target, Target::Closed) {
             // Given up before: what came later is not in the file and is not counted.
-            self.packets -= self.ends.len() as u64;
+            self.forget(0);
             self.buffer.clear();
-            self.ends.clear();
             return Ok(());
         }
         let result = match &mut self.target {
@@ -184,20 +198,27 @@ impl Output {
     /// Cuts the file back to its last whole record, of which `done` bytes of the buffer are part.
     #[cold]
     fn give_up(&mut self, done: usize) {
-        let whole = self.ends.partition_point(|end| *end <= done);
+        let whole = self.ends.partition_point(|end| end.at <= done);
         let kept = match whole.checked_sub(1).and_then(|last| self.ends.get(last)) {
-            Some(end) => *end as u64,
+            Some(end) => end.at as u64,
             None => 0,
         };
-        self.packets -= (self.ends.len() - whole) as u64;
+        self.forget(whole);
         if let Target::Plain(Raw::File(file)) = &self.target {
             // A pipe cannot be cut; then there is nothing more to be done.
             let _ = file.set_len(self.flushed + kept);
         }
         self.flushed += kept;
         self.buffer.clear();
-        self.ends.clear();
         self.target = Target::Closed;
+    }
+
+    /// Takes the packets in the buffer, but the first `kept`, out of the counts.
+    fn forget(&mut self, kept: usize) {
+        for end in self.ends.drain(..).skip(kept) {
+            self.packets -= 1;
+            self.wire_bytes -= u64::from(end.wire_len);
+        }
     }
 }
 

@@ -49,6 +49,8 @@ pub struct RingSink {
     interfaces: Vec<Interface>,
     ledger: Option<Ledger>,
     done: Written,
+    /// Files that joined those of the trigger.
+    joined: Vec<PathBuf>,
 }
 
 struct Past {
@@ -88,6 +90,7 @@ impl RingSink {
             interfaces: Vec::new(),
             ledger: None,
             done: Written::default(),
+            joined: Vec::new(),
         })
     }
 
@@ -103,6 +106,11 @@ impl RingSink {
         self.until = Some(self.now + self.limits.after);
         self.finish_current()?;
         self.preserve()
+    }
+
+    /// Files that were preserved since this was last asked, other than by the trigger itself.
+    pub fn take_preserved(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.joined)
     }
 
     /// Whether packets are being preserved.
@@ -158,8 +166,7 @@ impl RingSink {
             return Ok(());
         };
         let result = segment.close(&self.interfaces, self.ledger.as_ref());
-        self.done.packets += segment.packets();
-        self.done.bytes += segment.size();
+        segment.add_to(&mut self.done);
         self.past.push_back(Past {
             path: segment.path().to_owned(),
             bytes: segment.size(),
@@ -225,7 +232,8 @@ impl PacketSink for RingSink {
             if ended || self.is_current_full() {
                 self.finish_current()?;
                 if self.until.is_some() {
-                    self.preserve()?;
+                    let joined = self.preserve()?;
+                    self.joined.extend(joined);
                 }
                 if ended {
                     self.until = None;
@@ -256,7 +264,8 @@ impl PacketSink for RingSink {
     fn close(&mut self) -> Result<Written, Error> {
         self.finish_current()?;
         if self.until.is_some() {
-            self.preserve()?;
+            let joined = self.preserve()?;
+            self.joined.extend(joined);
         }
         self.trim()?;
         Ok(self.done)
@@ -265,8 +274,7 @@ impl PacketSink for RingSink {
     fn written(&self) -> Written {
         let mut written = self.done;
         if let Some(segment) = &self.current {
-            written.packets += segment.packets();
-            written.bytes += segment.size();
+            segment.add_to(&mut written);
         }
         written
     }

@@ -5,9 +5,9 @@ use std::path::Path;
 use flowgauge_wire::{Ledger, LinkType, Nanos, PacketDescriptor};
 
 use crate::error::Error;
-use crate::sink::FileFormat;
 use crate::sink::encode;
 use crate::sink::output::{Compression, Output};
+use crate::sink::{FileFormat, Written};
 use crate::source::Interface;
 
 /// A file, and what its headers have said so far.
@@ -62,8 +62,11 @@ impl Segment {
         self.output.size()
     }
 
-    pub(crate) fn packets(&self) -> u64 {
-        self.output.packets()
+    /// Adds what is in the file to `written`.
+    pub(crate) fn add_to(&self, written: &mut Written) {
+        written.packets += self.output.packets();
+        written.wire_bytes += self.output.wire_bytes();
+        written.bytes += self.output.size();
     }
 
     /// Writes the file header, as far as `interfaces` determine it.
@@ -123,7 +126,7 @@ impl Segment {
         }
         self.first.get_or_insert(packet.time);
         self.last = self.last.max(packet.time);
-        self.output.packet_done()
+        self.output.packet_done(packet.wire_len)
     }
 
     /// The pcapng number of the packet's interface, which is described first if need be.
