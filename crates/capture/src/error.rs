@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why opening or reading a source, writing a sink or compiling a filter failed. `Display` says
 /// what and where; [`Error::hint`] says what to do about it.
@@ -24,6 +24,11 @@ pub enum Error {
         path: PathBuf,
         /// What was found instead.
         reason: String,
+    },
+    /// A pattern of file names matches nothing.
+    NoMatch {
+        /// The pattern.
+        pattern: PathBuf,
     },
     /// The file is damaged from a point on. Everything before it was delivered.
     Damaged {
@@ -76,6 +81,7 @@ impl Error {
                 io::ErrorKind::StorageFull => Some("free space or write elsewhere".to_owned()),
                 _ => None,
             },
+            Error::NoMatch { .. } => Some("check the path".to_owned()),
             Error::NotACapture { .. } => Some(
                 "pcap, pcapng, snoop and ERF files are read, also compressed with gzip or zstd"
                     .to_owned(),
@@ -105,6 +111,10 @@ impl fmt::Display for Error {
                 source,
             } => {
                 write!(f, "cannot {action} {}: {source}", path.display())
+            }
+            Error::NoMatch { pattern } => write!(f, "no file matches {}", pattern.display()),
+            Error::NotACapture { path, reason } if path == Path::new("-") => {
+                write!(f, "standard input is not a readable capture: {reason}")
             }
             Error::NotACapture { path, reason } => {
                 write!(f, "{} is not a readable capture: {reason}", path.display())

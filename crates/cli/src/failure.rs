@@ -129,6 +129,22 @@ pub(crate) fn of_writer(writer: &mut RecordWriter) -> Result<(), Failure> {
     }
 }
 
+/// Leaves out the advice to pass what looks like an option as a value: here that would make it part
+/// of the filter.
+fn without_tips(message: &str) -> String {
+    let mut kept = String::with_capacity(message.len());
+    let mut lines = message.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        if !line.trim_start().starts_with("tip: to pass '") {
+            kept.push_str(line);
+        } else if kept.ends_with("\n\n") && lines.peek().is_some_and(|next| next.trim().is_empty())
+        {
+            lines.next();
+        }
+    }
+    kept
+}
+
 /// Prints what is wrong with the arguments (or the help that was asked for).
 pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
@@ -143,7 +159,7 @@ pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
         _ => {
-            eprint!("flowgauge: {}", error.render());
+            eprint!("flowgauge: {}", without_tips(&error.render().to_string()));
             ExitCode::from(EXIT_USAGE)
         }
     }

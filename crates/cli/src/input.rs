@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource};
 use flowgauge_capture::{Filtered, Limit, PacketSource, SnapLen};
+use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::privileges;
 
 use crate::control::Control;
@@ -213,6 +214,10 @@ impl Selection {
                 names.push(word.clone());
                 words = rest;
             }
+            if let Some(word) = words.first().filter(|word| is_meant_as_glob(word)) {
+                // Matches nothing, or it would be among the names.
+                expand(std::slice::from_ref(word))?;
+            }
             if let Some(word) = words.first()
                 && looks_like_a_path(word)
             {
@@ -236,7 +241,7 @@ impl Selection {
         }
         Ok(Selection {
             files: expand(&names)?,
-            interfaces: options.interface.clone(),
+            interfaces: interfaces(&options.interface)?,
             filter: filter_expression(options, words)?,
         })
     }
@@ -250,6 +255,37 @@ impl Selection {
         }
         (bytes > 0).then_some(bytes)
     }
+}
+
+/// The interfaces by name. As with tcpdump, a number is the one of `capture -D`, unless an interface
+/// is called so.
+fn interfaces(given: &[String]) -> Result<Vec<String>, Failure> {
+    let mut names: Vec<String> = Vec::new();
+    for word in given {
+        let name = match word.parse::<i32>() {
+            Ok(number) if index_of(word).is_none() => name_of(number).ok_or_else(|| {
+                Failure::usage(
+                    format!("there is no interface number {number}"),
+                    "flowgauge capture -D lists the interfaces",
+                )
+            })?,
+            _ => word.clone(),
+        };
+        if names.contains(&name) {
+            return Err(Failure::usage(
+                format!("-i {name} is given twice"),
+                "every packet would count twice: name each interface once",
+            ));
+        }
+        names.push(name);
+    }
+    if names.len() > 1 && names.iter().any(|name| name == "any") {
+        return Err(Failure::usage(
+            "-i any stands for all interfaces already",
+            "give -i any alone, or the names of interfaces without it",
+        ));
+    }
+    Ok(names)
 }
 
 /// Whether a word stands for files: an existing one, standard input, or a glob that matches.
@@ -269,6 +305,16 @@ fn looks_like_a_path(word: &str) -> bool {
 
 fn is_glob(word: &str) -> bool {
     word.contains(['*', '?', '['])
+}
+
+/// Whether a word in front of the filter can only have been meant as a glob: arithmetic, as in
+/// `len*2 > 100` or `ip[0]*4 > 20`, begins with a number, `len` or something in brackets.
+fn is_meant_as_glob(word: &str) -> bool {
+    let (before, _) = word.split_once('*').unwrap_or((word, ""));
+    let operand = before == "len"
+        || before.contains(['[', '(', ']', ')'])
+        || before.starts_with(|first: char| first.is_ascii_digit());
+    !word.contains("::") && (word.contains('?') || (word.contains('*') && !operand))
 }
 
 fn matches_any(pattern: &str) -> bool {
@@ -359,6 +405,34 @@ mod tests {
     fn a_missing_file_is_not_taken_for_a_filter() {
         let error = Selection::new(&options(&["Cargo.toml"], &[], &["gone.pcap"])).unwrap_err();
         assert!(error.to_string().contains("cannot open gone.pcap"));
+    }
+
+    #[test]
+    fn a_glob_without_a_match_is_not_taken_for_a_filter() {
+        for word in ["gone*", "*.gone", "gone?.pcap"] {
+            let error = Selection::new(&options(&["Cargo.toml"], &[], &[word])).unwrap_err();
+            assert_eq!(error.to_string(), format!("no file matches {word}"));
+        }
+        for word in ["len*2", "ip[0]*4", "2*len", "(len*2)"] {
+            let rest = [word, ">", "100"];
+            let selection = Selection::new(&options(&["Cargo.toml"], &[], &rest)).unwrap();
+            assert_eq!(selection.filter, rest.join(" "));
+        }
+    }
+
+    #[test]
+    fn interfaces_have_numbers_and_are_named_once() {
+        let number = index_of("lo").unwrap().to_string();
+        let selection = Selection::new(&options(&[], &[&number], &[])).unwrap();
+        assert_eq!(selection.interfaces, ["lo"]);
+        for wrong in [
+            &["lo", "lo"][..],
+            &["lo", &number],
+            &["any", "lo"],
+            &["2000000000"],
+        ] {
+            assert!(Selection::new(&options(&[], wrong, &[])).is_err());
+        }
     }
 
     #[test]

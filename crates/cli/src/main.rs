@@ -46,6 +46,9 @@ fn run(command: &Command) -> Result<(), Failure> {
     if let Some((input, Some(output))) = command.input_and_output() {
         input::refuse_overwriting(input, output)?;
     }
+    if let Some(output) = command.output() {
+        sinks::refuse_contradiction(output)?;
+    }
     match command {
         Command::Flows(options) => flows::run(options),
         Command::Streams(options) => streams::run(options),

@@ -1,6 +1,7 @@
 //! The command line: commands, options, and what their values mean.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use flowgauge_capture::sink::RingLimits;
@@ -45,6 +46,16 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// How records are written, of commands that write records.
+    pub(crate) fn output(&self) -> Option<&OutputOptions> {
+        match self {
+            Command::Flows(options) => Some(&options.output),
+            Command::Streams(options) => Some(&options.output),
+            Command::Packets(options) => Some(&options.output),
+            _ => None,
+        }
+    }
+
     /// Where packets come from and results go to, of commands that read packets.
     pub(crate) fn input_and_output(&self) -> Option<(&InputOptions, Option<&Path>)> {
         let (input, output) = match self {
@@ -70,7 +81,7 @@ pub(crate) struct InputOptions {
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: Vec<String>,
     /// Stop after this many packets (those the filter lets through)
-    #[arg(short = 'c', long = "packet-count", value_name = "PACKETS")]
+    #[arg(short = 'c', long = "packet-count", value_name = "PACKETS", allow_negative_numbers = true, value_parser = parse_positive::<u64>)]
     pub(crate) packet_count: Option<u64>,
     /// Keep at most this many bytes of each packet; 0 is everything
     #[arg(short = 's', long = "snapshot-length", value_name = "BYTES")]
@@ -209,7 +220,7 @@ pub(crate) struct FlowsOptions {
 #[command(next_help_heading = "Aggregation")]
 pub(crate) struct AggregateOptions {
     /// Print only the N largest groups [default with --by: all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_positive::<usize>)]
     pub(crate) top: Option<usize>,
     /// Group flows by fields; addresses may have a prefix length: src_ip/24,dst_port
     #[arg(long, value_name = "KEY[,KEY]", value_delimiter = ',')]
@@ -254,7 +265,7 @@ pub(crate) struct StreamsOptions {
 #[derive(Args, Debug)]
 pub(crate) struct ReportOptions {
     /// Entries of each list
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_positive::<usize>)]
     pub(crate) top: usize,
     #[command(flatten)]
     pub(crate) input: InputOptions,
@@ -286,16 +297,17 @@ pub(crate) struct CaptureOptions {
     #[arg(short = 'C', long = "file-size", value_name = "SIZE", value_parser = parse_file_size)]
     pub(crate) file_size: Option<u64>,
     /// Begin a new file every so many seconds
-    #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS")]
+    #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS", value_parser = parse_positive::<u64>)]
     pub(crate) rotate_seconds: Option<u64>,
-    /// With -C: keep so many files and overwrite the oldest; with -G: stop after so many
-    #[arg(short = 'W', long = "file-count", value_name = "FILES")]
+    /// With -C: keep so many files and overwrite the oldest; with -G: stop after so many; with a
+    /// ring: keep at most so many
+    #[arg(short = 'W', long = "file-count", value_name = "FILES", value_parser = parse_positive::<u32>)]
     pub(crate) file_count: Option<u32>,
     /// Ring of files: keep only packets of the last so many seconds
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds"], group = "ring")]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds", "file_size"], group = "ring", value_parser = parse_positive::<u64>)]
     pub(crate) ring_seconds: Option<u64>,
     /// Ring of files: keep at most so many bytes on disk (units K, M, G)
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds"], group = "ring")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds", "file_size"], group = "ring")]
     pub(crate) ring_bytes: Option<u64>,
     /// With a ring: SIGUSR2 preserves what it holds and the packets of the next so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "ring")]
@@ -370,10 +382,10 @@ pub(crate) struct GenerateOptions {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub(crate) scale: f64,
     /// Number of flows, about
-    #[arg(long, value_name = "N", conflicts_with = "scale")]
+    #[arg(long, value_name = "N", conflicts_with = "scale", value_parser = parse_positive::<u64>)]
     pub(crate) flows: Option<u64>,
     /// Number of packets, about
-    #[arg(long, value_name = "N", conflicts_with_all = ["scale", "flows"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["scale", "flows"], value_parser = parse_positive::<u64>)]
     pub(crate) packets: Option<u64>,
     /// Length of the trace
     #[arg(long, value_name = "SECONDS")]
@@ -500,6 +512,15 @@ fn parse_count(text: &str) -> Result<u64, String> {
         &[("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)],
         1,
     )
+}
+
+/// A whole number above zero.
+fn parse_positive<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, String> {
+    match text.parse() {
+        Ok(number) if number == N::default() => Err("must be more than zero".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err(format!("\"{text}\" is no whole number above zero")),
+    }
 }
 
 /// Bytes; K, M, G and T are powers of 1024.

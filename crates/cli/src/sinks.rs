@@ -10,16 +10,55 @@ use flowgauge_record::{Format, Output, Schema};
 use crate::failure::Failure;
 use crate::options::OutputOptions;
 
-/// The format asked for; otherwise a table on a terminal, JSON lines elsewhere.
+/// The format asked for, by option or by the ending of the file's name; otherwise a table on a
+/// terminal, JSON lines elsewhere.
 pub(crate) fn format(options: &OutputOptions) -> Format {
-    if options.json {
-        Format::Json
-    } else if options.csv {
-        Format::Csv
-    } else if options.table || (options.write.is_none() && io::stdout().is_terminal()) {
+    if let Some(format) = by_option(options).or_else(|| by_name(options.write.as_deref())) {
+        format
+    } else if options.write.is_none() && io::stdout().is_terminal() {
         Format::Table
     } else {
         Format::Json
+    }
+}
+
+/// Refuses a file whose name says another format than the options.
+///
+/// # Errors
+/// For `--json -w x.csv` and the like.
+pub(crate) fn refuse_contradiction(options: &OutputOptions) -> Result<(), Failure> {
+    let (Some(wanted), Some(named)) = (by_option(options), by_name(options.write.as_deref()))
+    else {
+        return Ok(());
+    };
+    if wanted == named {
+        return Ok(());
+    }
+    let name = options.write.as_deref().unwrap_or(Path::new("")).display();
+    Err(Failure::usage(
+        format!("the name {name} and the format asked for contradict each other"),
+        "a name ending with .csv or .json is written in that format without any option",
+    ))
+}
+
+fn by_option(options: &OutputOptions) -> Option<Format> {
+    if options.json {
+        Some(Format::Json)
+    } else if options.csv {
+        Some(Format::Csv)
+    } else if options.table {
+        Some(Format::Table)
+    } else {
+        None
+    }
+}
+
+fn by_name(path: Option<&Path>) -> Option<Format> {
+    let ending = path?.extension()?.to_str()?.to_ascii_lowercase();
+    match ending.as_str() {
+        "csv" => Some(Format::Csv),
+        "json" | "jsonl" | "ndjson" => Some(Format::Json),
+        _ => None,
     }
 }
 

@@ -337,6 +337,88 @@ fn a_full_disk_fails_and_a_closed_pipe_does_not() {
     assert_eq!(stderr(&output), "");
 }
 
+/// The planned end of `-G` and `-W` is no loss, and the ledger speaks of what is in the files.
+#[test]
+fn packets_after_the_planned_end_are_not_received() {
+    let folder = Folder::new("planned-end");
+    let (trace, truth) = folder.trace();
+    let name = folder.file("part-%s.pcap");
+    let output = run(&[
+        "capture",
+        "--fail-on-drop",
+        "-r",
+        text(&trace),
+        "-w",
+        text(&name),
+        "-G",
+        "5",
+        "-W",
+        "2",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let pattern = folder.file("part-*.pcap");
+    let written = json_lines(&run(&["packets", "-r", text(&pattern)]));
+    assert!((written.len() as u64) < truth["packets"].as_u64().unwrap());
+    let bytes: u64 = written
+        .iter()
+        .map(|packet| packet["length"].as_u64().unwrap())
+        .sum();
+    let count = written.len();
+    let line = format!(
+        "{count} packets received, {count} delivered ({bytes} bytes), 0 dropped, 0 discarded\n"
+    );
+    assert!(stderr(&output).contains(&line), "{}", stderr(&output));
+}
+
+#[test]
+fn what_a_full_disk_refused_is_not_delivered() {
+    if !Path::new("/dev/full").exists() {
+        println!("skipped: no /dev/full");
+        return;
+    }
+    let folder = Folder::new("full");
+    let (trace, truth) = folder.trace();
+    let packets = truth["packets"].as_u64().unwrap();
+    let line = format!(
+        "{packets} packets received, 0 delivered (0 bytes), {packets} dropped, 0 discarded"
+    );
+    fails(
+        &["capture", "-r", text(&trace), "-w", "/dev/full", "-U"],
+        1,
+        &["No space left"],
+    );
+    let small = folder.file("few.pcap");
+    run(&[
+        "capture",
+        "-c",
+        "50",
+        "-r",
+        text(&trace),
+        "-w",
+        text(&small),
+    ]);
+    let line = line.replace(&packets.to_string(), "50");
+    fails(
+        &["capture", "-r", text(&small), "-w", "/dev/full"],
+        1,
+        &[&line],
+    );
+}
+
+/// The ending of `-w` decides the format, unless an option does.
+#[test]
+fn the_name_of_a_file_says_its_format() {
+    let folder = Folder::new("format");
+    let (trace, _) = folder.trace();
+    for (name, option) in [("o.csv", "--csv"), ("o.JSON", "--json"), ("o", "--json")] {
+        let file = folder.file(name);
+        let output = run(&["flows", "-r", text(&trace), "-w", text(&file)]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let expected = run(&["flows", option, "-r", text(&trace)]).stdout;
+        assert!(fs::read(&file).unwrap() == expected, "{name}");
+    }
+}
+
 /// SIGUSR2 preserves a ring of files; no packet is lost by it.
 #[test]
 fn a_signal_preserves_the_ring() {
@@ -352,6 +434,8 @@ fn a_signal_preserves_the_ring() {
         text(&ring),
         "--ring-bytes",
         "1G",
+        "--ring-after",
+        "1000",
     ])
     .stdin(Stdio::piped())
     .stderr(Stdio::piped())
@@ -383,6 +467,13 @@ fn a_signal_preserves_the_ring() {
         "{}",
         stderr(&output)
     );
+    // All of them are named, those that joined after the trigger, too.
+    for entry in fs::read_dir(&folder.0).unwrap() {
+        let path = entry.unwrap().path();
+        if text(&path).contains("ring-t1-") {
+            assert!(stderr(&output).contains(text(&path)), "{}", stderr(&output));
+        }
+    }
     let files: Vec<PathBuf> = fs::read_dir(&folder.0)
         .unwrap()
         .map(|entry| entry.unwrap().path())

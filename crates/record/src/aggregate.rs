@@ -38,6 +38,11 @@ pub enum AggregateError {
         /// What was given.
         key: String,
     },
+    /// A key or a sum is given twice: a record would have two fields of one name.
+    Repeated {
+        /// What was given twice.
+        name: String,
+    },
 }
 
 impl fmt::Display for AggregateError {
@@ -51,6 +56,7 @@ impl fmt::Display for AggregateError {
                     "\"{key}\": a prefix length needs an address and 0 to 128 bits"
                 )
             }
+            AggregateError::Repeated { name } => write!(f, "\"{name}\" is given twice"),
         }
     }
 }
@@ -68,6 +74,7 @@ impl AggregateError {
                 format!("what can be summed: {}", known.join(", "))
             }
             AggregateError::BadPrefix { .. } => "for example src_ip/24".to_owned(),
+            AggregateError::Repeated { .. } => "name each field once".to_owned(),
         }
     }
 }
@@ -81,6 +88,12 @@ pub struct AggregateSpec {
     count: &'static Field,
     order: Order,
     max_groups: usize,
+}
+
+fn first_repeated(names: &[String]) -> Option<&str> {
+    let mut seen = names.iter().enumerate();
+    let (_, name) = seen.find(|(at, name)| names.iter().take(*at).any(|one| one == *name))?;
+    Some(name)
 }
 
 #[derive(Clone, Debug)]
@@ -107,13 +120,18 @@ impl AggregateSpec {
     /// by it.
     ///
     /// # Errors
-    /// When a name is not one of the schema's.
+    /// When a name is not one of the schema's, or given twice.
     pub fn new(
         schema: Schema,
         keys: &[String],
         sums: &[String],
         count_name: &'static str,
     ) -> Result<AggregateSpec, AggregateError> {
+        if let Some(name) = first_repeated(keys).or_else(|| first_repeated(sums)) {
+            return Err(AggregateError::Repeated {
+                name: name.to_owned(),
+            });
+        }
         let keys = keys
             .iter()
             .map(|key| Key::parse(schema, key))
@@ -702,6 +720,13 @@ mod tests {
             spec(&["src_port/8"], &["bytes"]).unwrap_err(),
             AggregateError::BadPrefix { .. }
         ));
+        for (keys, sums) in [
+            (&["proto", "proto"], &["bytes", "packets"]),
+            (&["proto", "src_ip"], &["bytes", "bytes"]),
+        ] {
+            let error = spec(keys, sums).unwrap_err();
+            assert!(matches!(error, AggregateError::Repeated { .. }));
+        }
     }
 
     #[test]

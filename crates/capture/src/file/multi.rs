@@ -22,7 +22,7 @@ const LEAST_BYTES: usize = 64 << 10;
 /// one, a [`MultiSource`] otherwise.
 ///
 /// # Errors
-/// As [`crate::open`]; a pattern that matches nothing is [`Error::NotACapture`].
+/// As [`crate::open`]; a pattern that matches nothing is [`Error::NoMatch`].
 pub fn open_all<P: AsRef<Path>>(patterns: &[P]) -> Result<Box<dyn PacketSource + Send>, Error> {
     let paths = expand(patterns)?;
     if let [path] = paths.as_slice() {
@@ -35,7 +35,8 @@ pub fn open_all<P: AsRef<Path>>(patterns: &[P]) -> Result<Box<dyn PacketSource +
 /// file, whatever characters are in it; `-` is standard input.
 ///
 /// # Errors
-/// [`Error::NotACapture`] for a pattern that is malformed or matches nothing.
+/// [`Error::NotACapture`] for a pattern that is malformed, [`Error::NoMatch`] for one that matches
+/// nothing.
 pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
     let mut paths = Vec::new();
     for pattern in patterns {
@@ -54,7 +55,9 @@ pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
         let before = paths.len();
         paths.extend(matches.filter_map(Result::ok).filter(|path| !path.is_dir()));
         if paths.len() == before {
-            return Err(refused("no file matches the pattern".to_owned()));
+            return Err(Error::NoMatch {
+                pattern: path.to_owned(),
+            });
         }
     }
     Ok(paths)

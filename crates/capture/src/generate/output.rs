@@ -247,6 +247,11 @@ impl<W: Write> Output<W> {
     }
 
     fn write(&mut self, at: u64, frame: &[u8]) -> io::Result<()> {
+        // What is stated about the capture is what its resolution holds.
+        let at = match self.resolution {
+            Resolution::Micros => at / 1_000 * 1_000,
+            Resolution::Nanos => at,
+        };
         self.first_ns = if self.first_ns == 0 {
             at
         } else {
