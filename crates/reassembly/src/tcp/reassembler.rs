@@ -174,9 +174,13 @@ impl Reassembler {
     /// captured.
     pub fn finish(&mut self, half: &mut Half, peer: &Half, out: &mut impl Receiver) -> u64 {
         while half.is_queued() {
+            let head = self.head_seq(half);
             self.give_up(half, GapCause::End, out);
             self.drain(half, out);
             self.close(half, peer.ack());
+            if half.is_queued() && self.head_seq(half) == head {
+                self.release_queue(half);
+            }
         }
         let trailing = trailing_gap(half, peer);
         if trailing > 0 {
@@ -347,8 +351,13 @@ impl Reassembler {
         if half.is_queued() {
             self.drain(half, out);
             while let Some(cause) = self.hopeless(half, ack, now) {
+                let head = self.head_seq(half);
                 self.give_up(half, cause, out);
                 self.drain(half, out);
+                if self.head_seq(half) == head {
+                    // What waits lies behind the FIN: `close` decides.
+                    break;
+                }
             }
         }
         self.close(half, ack);
@@ -398,6 +407,10 @@ impl Reassembler {
             }
             self.move_to(half, head, cause, out);
             self.drain(half, out);
+            if self.head_seq(half) == Some(head) {
+                // What waits lies behind the FIN.
+                break;
+            }
         }
         self.move_to(half, seq, cause, out);
         self.drain(half, out);
@@ -415,7 +428,8 @@ impl Reassembler {
         half.flags.insert(HalfFlags::SYNCED);
     }
 
-    /// Hands on waiting pieces as long as they are next.
+    /// Hands on waiting pieces as long as they are next. What lies before that (where the stream
+    /// begins became known after it had to wait) is old.
     fn drain(&mut self, half: &mut Half, out: &mut impl Receiver) {
         if !half.is_queued() || !half.flags.contains(HalfFlags::SYNCED) {
             return;
@@ -424,20 +438,27 @@ impl Reassembler {
             return;
         };
         while let Some(piece) = self.pool.piece(queue.head) {
-            if piece.seq != half.next_seq {
+            let old = distance(piece.seq, half.next_seq);
+            if old < 0 {
                 return;
             }
             if half.flags.contains(HalfFlags::FIN) && half.next_seq == half.fin_seq {
                 return;
             }
-            let (len, captured) = (piece.len, piece.captured);
-            half.next_seq = piece.end();
-            if captured {
-                out.data(self.pool.bytes(queue.head));
-            } else {
-                out.gap(u64::from(len), GapCause::Cut);
-                self.statistics.gaps[GapCause::Cut as usize] += 1;
-                self.statistics.gap_bytes += u64::from(len);
+            let (end, captured) = (piece.end(), piece.captured);
+            let old = (old as u32).min(piece.len);
+            let len = piece.len - old;
+            self.statistics.old_bytes += u64::from(old);
+            if len > 0 {
+                half.next_seq = end;
+                if captured {
+                    let bytes = self.pool.bytes(queue.head);
+                    out.data(bytes.get(old as usize..).unwrap_or(&[]));
+                } else {
+                    out.gap(u64::from(len), GapCause::Cut);
+                    self.statistics.gaps[GapCause::Cut as usize] += 1;
+                    self.statistics.gap_bytes += u64::from(len);
+                }
             }
             queue.pop(&mut self.pool);
         }
