@@ -1,12 +1,14 @@
 //! The engine with the options of the command line.
 
 use flowgauge_record::text::protocol_name;
-use flowgauge_stream::{ChecksumPolicy, Handler, Shard, ShardConfig};
+use flowgauge_stream::{
+    ChecksumPolicy, DamagedSender, Handler, OffloadingSender, Shard, ShardConfig,
+};
 use flowgauge_wire::{Batch, Ledger, Place};
 
 use crate::options::{ChecksumMode, EngineOptions};
 
-/// Offloading hosts that are named at the end; the others are counted.
+/// Senders of packets with wrong checksums that are named at the end; the others are counted.
 const NAMED_SENDERS: usize = 5;
 
 /// One shard of the engine.
@@ -50,28 +52,14 @@ impl Engine {
     }
 
     /// What a user should know of the input.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let senders = self.shard.offloading_senders();
-        let mut notes: Vec<String> = senders
-            .iter()
-            .take(NAMED_SENDERS)
-            .map(|sender| {
-                format!(
-                    "{} computes no {} checksums (offloading to its network card); {} of its \
-                     packets were taken as they are",
-                    sender.address.to_ip(sender.version),
-                    protocol_name(sender.protocol),
-                    sender.packets
-                )
-            })
-            .collect();
-        if senders.len() > NAMED_SENDERS {
-            notes.push(format!(
-                "{} further senders compute no checksums",
-                senders.len() - NAMED_SENDERS
-            ));
+    pub(crate) fn findings(&self) -> Findings {
+        let counters = self.shard.statistics();
+        Findings {
+            accepted: self.shard.offloading_senders(),
+            left_out: counters.checksums.left_out,
+            most_left_out: self.shard.most_damaged_sender(),
+            evicted: counters.flow.evicted,
         }
-        notes
     }
 
     /// Counters, for `--stats`.
@@ -87,7 +75,7 @@ impl Engine {
             ),
             format!(
                 "checksums: {} packets with a wrong IP header, {} with a wrong transport checksum, \
-                 {} from offloading hosts",
+                 {} with a wrong one taken as they are",
                 checksums.bad_ip, checksums.bad_transport, checksums.offloaded
             ),
             format!(
@@ -110,6 +98,92 @@ impl Engine {
                 segments.memory_high
             ),
         ]
+    }
+}
+
+/// What a run found that changes what its results mean.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    accepted: Vec<OffloadingSender>,
+    left_out: u64,
+    most_left_out: Option<DamagedSender>,
+    evicted: u64,
+}
+
+impl Findings {
+    /// Adds another worker's.
+    pub(crate) fn merge(&mut self, other: Findings) {
+        for theirs in other.accepted {
+            let same = |mine: &&mut OffloadingSender| {
+                (mine.address, mine.version, mine.protocol)
+                    == (theirs.address, theirs.version, theirs.protocol)
+            };
+            match self.accepted.iter_mut().find(same) {
+                Some(mine) => mine.packets += theirs.packets,
+                None => self.accepted.push(theirs),
+            }
+        }
+        self.accepted
+            .sort_by(|a, b| b.packets.cmp(&a.packets).then(a.address.cmp(&b.address)));
+        self.left_out += other.left_out;
+        self.evicted += other.evicted;
+        self.most_left_out = match (self.most_left_out, other.most_left_out) {
+            (Some(mine), Some(theirs)) if theirs.packets > mine.packets => Some(theirs),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+
+    /// As lines.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self
+            .accepted
+            .iter()
+            .take(NAMED_SENDERS)
+            .map(accepted)
+            .collect();
+        let others = self.accepted.get(NAMED_SENDERS..).unwrap_or_default();
+        if !others.is_empty() {
+            let packets: u64 = others.iter().map(|sender| sender.packets).sum();
+            notes.push(format!(
+                "{packets} such packets of {} further senders were taken, too",
+                others.len()
+            ));
+        }
+        if self.left_out > 0 {
+            let most = self.most_left_out.map_or(String::new(), |sender| {
+                let address = sender.address.to_ip(sender.version);
+                format!(" (most from {address}: {})", sender.packets)
+            });
+            notes.push(format!(
+                "{} packets were left out because of wrong checksums{most}; hint: --checksums \
+                 ignore takes them",
+                self.left_out
+            ));
+        }
+        if self.evicted > 0 {
+            notes.push(format!(
+                "{} flows were ended early to make room for others, so long ones may be in several \
+                 records; hint: raise --max-flows or --memory",
+                self.evicted
+            ));
+        }
+        notes
+    }
+}
+
+fn accepted(sender: &OffloadingSender) -> String {
+    let address = sender.address.to_ip(sender.version);
+    let packets = sender.packets;
+    match sender.protocol {
+        Some(protocol) => format!(
+            "{packets} packets of {address} with wrong or uncomputed {} checksums were taken as they \
+             are (offloading to its network card, or a rewritten address)",
+            protocol_name(protocol)
+        ),
+        None => format!(
+            "{packets} packets of {address} with wrong or uncomputed IP header checksums were taken \
+             as they are (offloading to its network card, or a rewritten address)"
+        ),
     }
 }
 

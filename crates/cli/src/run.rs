@@ -11,7 +11,7 @@ use flowgauge_stream::Handler;
 use flowgauge_wire::Ledger;
 
 use crate::control::Control;
-use crate::engine::Engine;
+use crate::engine::{Engine, Findings};
 use crate::failure::{self, Failure};
 use crate::input::{self, Source};
 use crate::options::{CommonOptions, EngineOptions, InputOptions, OutputOptions};
@@ -202,12 +202,14 @@ impl Run {
             elapsed: started.elapsed(),
             ..Outcome::default()
         };
+        let mut findings = Findings::default();
         for part in parts {
             outcome.ledger.merge(&part.ledger);
             outcome.errors.extend(part.errors);
-            outcome.notes.extend(part.notes);
+            findings.merge(part.findings);
             outcome.statistics.extend(part.statistics);
         }
+        outcome.notes = findings.notes();
         Ok((outcome, consumers))
     }
 }
@@ -238,7 +240,7 @@ impl Writers {
 struct Part {
     ledger: Ledger,
     errors: Vec<flowgauge_capture::Error>,
-    notes: Vec<String>,
+    findings: Findings,
     statistics: Vec<String>,
 }
 
@@ -315,7 +317,7 @@ fn work<C: Consumer>(
         writer.flush();
     }
     part.ledger = engine.ledger(source.ledger());
-    part.notes = engine.notes();
+    part.findings = engine.findings();
     part.statistics = engine.statistics();
     part
 }

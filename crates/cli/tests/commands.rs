@@ -584,6 +584,53 @@ fn every_hole_is_told_with_its_place_and_size() {
     }
 }
 
+/// A UDP packet between the ports; `checksum` 1 is wrong.
+fn datagram(source: [u8; 4], port: u8, checksum: u8) -> Vec<u8> {
+    let destination = [192, 0, 2, 2];
+    let mut udp = vec![0, port, 0, 53, 0, 8, 0, checksum];
+    if checksum == 0 {
+        let words = source
+            .chunks(2)
+            .chain(destination.chunks(2))
+            .chain(udp.chunks(2));
+        let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        let sum = sum + 17 + 8;
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        udp[6..].copy_from_slice(&sum.to_be_bytes());
+    }
+    ipv4(17, source, destination, &udp)
+}
+
+#[test]
+fn notes_tell_what_was_taken_left_out_and_evicted() {
+    let folder = Folder::new("notes");
+    let file = folder.file("notes.pcap");
+    let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 7]);
+    let mut damaged_header = datagram(other, 1, 0);
+    damaged_header[10] ^= 1;
+    let packets = [
+        datagram(one, 1, 1),
+        datagram(one, 2, 0),
+        datagram(one, 3, 1),
+        damaged_header,
+    ];
+    write_ipv4(&file, &packets);
+    let output = run(&["flows", "--max-flows", "1", "-r", text(&file)]);
+    let messages = stderr(&output);
+    for part in [
+        "note: 1 packets of 192.0.2.1 with wrong or uncomputed udp checksums were taken as they are",
+        "note: 1 packets of 192.0.2.7 with wrong or uncomputed IP header checksums were taken",
+        "note: 1 packets were left out because of wrong checksums (most from 192.0.2.1: 1); hint: \
+         --checksums ignore takes them",
+        "flows were ended early",
+        "hint: raise --max-flows or --memory",
+    ] {
+        assert!(messages.contains(part), "{part}\n{messages}");
+    }
+    let output = run(&["flows", "--checksums", "ignore", "-r", text(&file)]);
+    assert!(!stderr(&output).contains("note:"), "{}", stderr(&output));
+}
+
 /// Every option and every field is in the manual.
 #[test]
 fn the_manual_is_complete() {

@@ -12,20 +12,31 @@ use crate::statistics::ChecksumStatistics;
 
 /// Senders known to compute their checksums, by fingerprint; one of two that collide is forgotten.
 const KNOWN: usize = 1 << 13;
-/// The most offloading senders listed.
+/// The most senders of each kind listed.
 const LISTED: usize = 4096;
 
-/// A sender whose packets of one protocol all had wrong checksums: a host that leaves them to its
-/// network card.
+/// A sender some of whose packets had wrong checksums and counted all the same: most likely a host
+/// that leaves them to its network card, or one whose address was rewritten in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadingSender {
     /// Its address.
     pub address: Address,
     /// 4 or 6.
     pub version: u8,
-    /// IP protocol.
-    pub protocol: u8,
-    /// Packets with a wrong checksum that counted.
+    /// IP protocol whose checksums were wrong; `None` for those of IPv4 headers.
+    pub protocol: Option<u8>,
+    /// Packets with a wrong or uncomputed checksum that counted.
+    pub packets: u64,
+}
+
+/// A sender of packets that were left out because their checksums were wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedSender {
+    /// Its address, as the packets have it.
+    pub address: Address,
+    /// 4 or 6.
+    pub version: u8,
+    /// Packets left out.
     pub packets: u64,
 }
 
@@ -33,7 +44,9 @@ pub struct OffloadingSender {
 pub(crate) struct Checksums {
     policy: ChecksumPolicy,
     good: Box<[u64]>,
-    offloading: HashMap<u64, OffloadingSender>,
+    /// By fingerprint, and whether it is about IP headers.
+    offloading: HashMap<(u64, bool), OffloadingSender>,
+    damaged: HashMap<(u8, Address), u64>,
     pub(crate) statistics: ChecksumStatistics,
 }
 
@@ -48,6 +61,7 @@ impl Checksums {
             policy,
             good: vec![0; known].into_boxed_slice(),
             offloading: HashMap::new(),
+            damaged: HashMap::new(),
             statistics: ChecksumStatistics::default(),
         }
     }
@@ -122,10 +136,27 @@ impl Checksums {
         }
     }
 
-    /// The senders that compute no checksums, most packets first.
+    /// The sender of the most packets that were left out; of very many senders, of those that came
+    /// first.
+    pub(crate) fn most_damaged(&self) -> Option<DamagedSender> {
+        let senders = self.damaged.iter();
+        let most = senders.max_by_key(|(sender, packets)| (**packets, std::cmp::Reverse(**sender)));
+        most.map(|(&(version, address), &packets)| DamagedSender {
+            address,
+            version,
+            packets,
+        })
+    }
+
+    /// The senders whose wrong checksums were accepted, most packets first.
     pub(crate) fn offloading(&self) -> Vec<OffloadingSender> {
         let mut senders: Vec<_> = self.offloading.values().copied().collect();
-        senders.sort_by(|a, b| b.packets.cmp(&a.packets).then(a.address.cmp(&b.address)));
+        senders.sort_by(|a, b| {
+            b.packets
+                .cmp(&a.packets)
+                .then(a.address.cmp(&b.address))
+                .then(a.protocol.cmp(&b.protocol))
+        });
         senders
     }
 
@@ -138,12 +169,13 @@ impl Checksums {
         if self.rules_out(decoded.bytes(batch, &packet), &packet) {
             decoded.packets[index].flags.insert(DecodeFlags::EXCLUDED);
             self.statistics.bad_ip += 1;
+            self.leave_out(&packet);
         } else {
             decoded.packets[index]
                 .flags
                 .insert(DecodeFlags::CHECKSUM_UNKNOWN);
             self.statistics.offloaded += 1;
-            self.list(fingerprint(&packet), &packet);
+            self.list(&packet, true);
         }
     }
 
@@ -162,9 +194,6 @@ impl Checksums {
         let at = print as usize & (self.good.len() - 1);
         if self.good[at] != print {
             self.good[at] = print;
-            if !self.offloading.is_empty() {
-                self.offloading.remove(&print);
-            }
         }
     }
 
@@ -178,7 +207,7 @@ impl Checksums {
                     .flags
                     .insert(DecodeFlags::CHECKSUM_UNKNOWN);
                 self.statistics.offloaded += 1;
-                self.list(print, &packet);
+                self.list(&packet, false);
                 return;
             }
         }
@@ -186,22 +215,36 @@ impl Checksums {
         flags.insert(DecodeFlags::BAD_CHECKSUM);
         flags.insert(DecodeFlags::EXCLUDED);
         self.statistics.bad_transport += 1;
+        self.leave_out(&packet);
     }
 
-    fn list(&mut self, print: u64, packet: &Decoded) {
+    fn list(&mut self, packet: &Decoded, header: bool) {
+        let key = (fingerprint(packet), header);
         let full = self.offloading.len() >= LISTED;
-        if let Some(sender) = self.offloading.get_mut(&print) {
+        if let Some(sender) = self.offloading.get_mut(&key) {
             sender.packets += 1;
         } else if !full {
             self.offloading.insert(
-                print,
+                key,
                 OffloadingSender {
                     address: packet.source().0,
                     version: packet.key.version,
-                    protocol: packet.key.protocol,
+                    protocol: (!header).then_some(packet.key.protocol),
                     packets: 1,
                 },
             );
+        }
+    }
+
+    fn leave_out(&mut self, packet: &Decoded) {
+        let frames = u64::from(packet.frames.max(1));
+        self.statistics.left_out += frames;
+        let sender = (packet.key.version, packet.source().0);
+        let full = self.damaged.len() >= LISTED;
+        if let Some(packets) = self.damaged.get_mut(&sender) {
+            *packets += frames;
+        } else if !full {
+            self.damaged.insert(sender, frames);
         }
     }
 }

@@ -38,7 +38,7 @@ mod shard;
 pub mod statistics;
 mod streams;
 
-pub use checksums::{OffloadingSender, is_partial};
+pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
 pub use handler::{Chunk, Handler, Stream, StreamIdentity, StreamStatus};
 pub use shard::Shard;

@@ -3,7 +3,7 @@
 use flowgauge_flow::{FlowTracker, PacketFlow};
 use flowgauge_wire::{Batch, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch};
 
-use crate::checksums::{Checksums, OffloadingSender};
+use crate::checksums::{Checksums, DamagedSender, OffloadingSender};
 use crate::config::ShardConfig;
 use crate::fragments::Fragments;
 use crate::handler::Handler;
@@ -102,11 +102,17 @@ impl Shard {
         }
     }
 
-    /// Hosts whose own packets all have wrong checksums, because their network cards compute them
-    /// after the capture; most packets first. They counted
+    /// Hosts that sent packets with wrong checksums which counted all the same, likely because their
+    /// network cards compute them after the capture; most packets first
     /// ([`ChecksumPolicy::Auto`](crate::ChecksumPolicy::Auto)).
     pub fn offloading_senders(&self) -> Vec<OffloadingSender> {
         self.checksums.offloading()
+    }
+
+    /// The sender of most of the packets that were left out because of wrong checksums
+    /// ([`ChecksumStatistics::left_out`](crate::statistics::ChecksumStatistics::left_out)).
+    pub fn most_damaged_sender(&self) -> Option<DamagedSender> {
+        self.checksums.most_damaged()
     }
 
     /// The flow table.

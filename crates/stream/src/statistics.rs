@@ -31,6 +31,8 @@ pub struct ChecksumStatistics {
     pub bad_ip: u64,
     /// Packets left out for a wrong transport checksum.
     pub bad_transport: u64,
+    /// Packets left out for either: of a datagram in fragments all count.
+    pub left_out: u64,
     /// Packets with a wrong checksum that counted, because their sender computes none.
     pub offloaded: u64,
 }
