@@ -85,6 +85,15 @@ fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Res
     Ok(Sink::File(sink))
 }
 
+/// Whether a name, perhaps with the ending of a compression behind it, says pcapng.
+pub(crate) fn names_pcapng(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let packed = [".gz", ".zst", ".zstd"];
+    let ending = packed.iter().find_map(|ending| name.strip_suffix(ending));
+    let name = ending.unwrap_or(&name);
+    name.ends_with(".pcapng") || name.ends_with(".ntar")
+}
+
 /// pcapng where the name says so, or where pcap cannot hold what comes.
 fn format_by_name(path: &Path, sources: &[Source]) -> FileFormat {
     let name = path.to_string_lossy().to_ascii_lowercase();
@@ -95,7 +104,7 @@ fn format_by_name(path: &Path, sources: &[Source]) -> FileFormat {
     let mixed = links.any(|link| Some(link) != first);
     // Which interfaces "any" stands for shows with their packets.
     let unknown = first.is_none() && !name.ends_with(".pcap") && !name.ends_with(".cap");
-    if name.ends_with(".pcapng") || name.ends_with(".ntar") || mixed || unknown {
+    if names_pcapng(path) || mixed || unknown {
         FileFormat::PcapNg
     } else {
         FileFormat::PcapNanoseconds

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flowgauge_capture::generate::{Config, Detail, Preset, Resolution, generate};
+use flowgauge_capture::sink::Compressor;
 
+use crate::capture::names_pcapng;
 use crate::failure::Failure;
 use crate::options::GenerateOptions;
 
@@ -18,15 +20,22 @@ const MAX_DURATION: Duration = Duration::from_secs(31_536_000);
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
-    let config = configuration(options)?;
     let path = options.write.as_path();
+    let mut config = configuration(options)?;
+    config.pcapng = names_pcapng(path);
     if path.as_os_str() == "-" {
         let sink = crate::sinks::target(None)?;
         generate(&config, sink).map_err(|error| writing(path, error))?;
         return Ok(());
     }
     let file = File::create(path).map_err(|error| creating(path, error))?;
-    let truth = generate(&config, file).map_err(|error| writing(path, error))?;
+    let truth = Compressor::by_name(file, path)
+        .and_then(|mut file| {
+            let truth = generate(&config, &mut file)?;
+            file.finish()?;
+            Ok(truth)
+        })
+        .map_err(|error| writing(path, error))?;
     let truth_path = truth_path(path);
     let file = File::create(&truth_path).map_err(|error| creating(&truth_path, error))?;
     let mut writer = BufWriter::new(file);

@@ -405,6 +405,32 @@ fn what_a_full_disk_refused_is_not_delivered() {
     );
 }
 
+#[test]
+fn generate_honours_the_name() {
+    let folder = Folder::new("generate-names");
+    let (trace, _) = folder.trace();
+    // Records come batch by batch, and buffers end elsewhere in another format.
+    let expected = run(&["flows", "-r", text(&trace)]);
+    for (name, magic) in [
+        ("a.pcapng", &[0x0a, 0x0d, 0x0d, 0x0a][..]),
+        ("a.pcapng.gz", &[0x1f, 0x8b]),
+        ("a.pcap.zst", &[0x28, 0xb5, 0x2f, 0xfd]),
+    ] {
+        let file = folder.file(name);
+        let arguments = ["generate", "zoo", "--flows", "60", "-w", text(&file)];
+        let made = run(&arguments);
+        assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+        assert!(fs::read(&file).unwrap().starts_with(magic), "{name}");
+        let flows = run(&["flows", "-r", text(&file)]);
+        assert!(sorted(&flows) == sorted(&expected), "{name}");
+    }
+    // The truth's times are those of the file.
+    let truth = fs::read(folder.file("zoo.pcap.truth.json")).unwrap();
+    let truth: Value = serde_json::from_slice(&truth).unwrap();
+    assert_eq!(truth["first_ns"].as_u64().unwrap() % 1000, 0);
+    assert_eq!(truth["last_ns"].as_u64().unwrap() % 1000, 0);
+}
+
 /// The ending of `-w` decides the format, unless an option does.
 #[test]
 fn the_name_of_a_file_says_its_format() {

@@ -176,6 +176,8 @@ pub struct Config {
     pub detail: Detail,
     /// Resolution of the times.
     pub resolution: Resolution,
+    /// Whether the file is pcapng rather than pcap.
+    pub pcapng: bool,
 }
 
 impl Config {
@@ -205,6 +207,7 @@ impl Config {
             wrapped: 0.0,
             detail: Detail::Full,
             resolution: Resolution::Micros,
+            pcapng: false,
         };
         let clean = Config {
             reordered: 0.0,

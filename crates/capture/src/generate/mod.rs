@@ -1,6 +1,6 @@
 //! Synthetic traces whose content is known.
 //!
-//! [`generate`] writes a pcap file of a [`Preset`], changed at will in its [`Config`], and returns
+//! [`generate`] writes a pcap (or pcapng) file of a [`Preset`], changed at will in its [`Config`], and returns
 //! its [`Truth`]: totals, and for every stream its bytes, their SHA-256 and the holes.
 //!
 //! ```
@@ -76,7 +76,7 @@ use tcp::Context;
 /// Those of the sink.
 pub fn generate<W: Write>(config: &Config, sink: W) -> io::Result<Truth> {
     let library = Library::new();
-    let mut output = Output::new(sink, config.resolution);
+    let mut output = Output::new(sink, config.resolution, config.pcapng);
     let mut truth = Truth {
         preset: config.preset.name().to_owned(),
         seed: config.seed,

@@ -4,18 +4,26 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 
+use flowgauge_wire::{LinkType, Nanos, PacketDescriptor};
+
+use crate::sink::encode;
+use crate::source::Interface;
+
 use super::config::Resolution;
 use super::frame::{Part, Path};
 use super::truth::Totals;
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 256 << 10;
+/// Stated in the file's header.
+const SNAP_LEN: u32 = 262_144;
 
-/// Writes frames as a pcap file; frames whose time has not come wait.
+/// Writes frames as a capture file; frames whose time has not come wait.
 pub(super) struct Output<W> {
     sink: W,
     buffer: Vec<u8>,
     resolution: Resolution,
+    pcapng: bool,
     now: u64,
     waiting: BinaryHeap<Reverse<Waiting>>,
     order: u64,
@@ -70,23 +78,26 @@ pub(super) struct Treatment {
 }
 
 impl<W: Write> Output<W> {
-    pub(super) fn new(sink: W, resolution: Resolution) -> Self {
+    pub(super) fn new(sink: W, resolution: Resolution, pcapng: bool) -> Self {
         let mut buffer = Vec::with_capacity(BUFFER + (70 << 10));
-        let magic: u32 = match resolution {
-            Resolution::Micros => 0xa1b2_c3d4,
-            Resolution::Nanos => 0xa1b2_3c4d,
-        };
-        buffer.extend_from_slice(&magic.to_le_bytes());
-        buffer.extend_from_slice(&2u16.to_le_bytes());
-        buffer.extend_from_slice(&4u16.to_le_bytes());
-        buffer.extend_from_slice(&[0; 8]);
-        buffer.extend_from_slice(&262_144u32.to_le_bytes());
-        buffer.extend_from_slice(&1u32.to_le_bytes());
+        if pcapng {
+            let interface = Interface {
+                link: LinkType::ETHERNET,
+                snap_len: SNAP_LEN,
+                ..Interface::default()
+            };
+            encode::section_header(&mut buffer, None);
+            encode::interface_description(&mut buffer, &interface);
+        } else {
+            let nanoseconds = resolution == Resolution::Nanos;
+            encode::pcap_header(&mut buffer, LinkType::ETHERNET, SNAP_LEN, nanoseconds);
+        }
         Output {
             sink,
             file_bytes: buffer.len() as u64,
             buffer,
             resolution,
+            pcapng,
             now: 0,
             waiting: BinaryHeap::new(),
             order: 0,
@@ -258,19 +269,22 @@ impl<W: Write> Output<W> {
             self.first_ns
         };
         self.last_ns = at;
-        let fraction = match self.resolution {
-            Resolution::Micros => at % 1_000_000_000 / 1_000,
-            Resolution::Nanos => at % 1_000_000_000,
-        };
+        let before = self.buffer.len();
         let length = frame.len() as u32;
-        let mut record = [0; 16];
-        record[..4].copy_from_slice(&((at / 1_000_000_000) as u32).to_le_bytes());
-        record[4..8].copy_from_slice(&(fraction as u32).to_le_bytes());
-        record[8..12].copy_from_slice(&length.to_le_bytes());
-        record[12..].copy_from_slice(&length.to_le_bytes());
-        self.buffer.extend_from_slice(&record);
-        self.buffer.extend_from_slice(frame);
-        self.file_bytes += 16 + u64::from(length);
+        let packet = PacketDescriptor {
+            time: Nanos(at),
+            captured_len: length,
+            wire_len: length,
+            link: LinkType::ETHERNET,
+            ..PacketDescriptor::default()
+        };
+        if self.pcapng {
+            encode::enhanced_packet(&mut self.buffer, &packet, frame, 0);
+        } else {
+            let nanoseconds = self.resolution == Resolution::Nanos;
+            encode::pcap_record(&mut self.buffer, &packet, frame, nanoseconds);
+        }
+        self.file_bytes += (self.buffer.len() - before) as u64;
         if self.buffer.len() >= BUFFER {
             self.flush()?;
         }

@@ -17,7 +17,7 @@ pub struct Truth {
     pub packets: u64,
     /// Sum of the frames' lengths on the wire, in bytes (without the frame check sequence).
     pub wire_bytes: u64,
-    /// Bytes of the capture file, headers included.
+    /// Bytes of the capture file before compression, headers included.
     pub file_bytes: u64,
     /// Time of the first frame, nanoseconds since 1970.
     pub first_ns: u64,

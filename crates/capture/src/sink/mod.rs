@@ -6,13 +6,15 @@
 //! Files are readable at any moment: the buffer is handed to the system at the ends of records
 //! only, and when the disk is full the file is cut back to its last whole record.
 
-mod encode;
+mod compress;
+pub(crate) mod encode;
 mod file;
 mod name;
 mod output;
 mod ring;
 mod segment;
 
+pub use compress::Compressor;
 pub use file::{FileSink, SinkOptions};
 pub use name::{Rotation, parse_size};
 pub use output::Compression;
