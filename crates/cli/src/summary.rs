@@ -31,6 +31,16 @@ impl Outcome {
     pub(crate) fn conclude(self, options: &CommonOptions) -> Result<(), Failure> {
         if !options.quiet {
             eprintln!("{}", ledger_line(&self.ledger));
+        }
+        self.conclude_after_ledger(options)
+    }
+
+    /// The same where the ledger has been shown.
+    ///
+    /// # Errors
+    /// The failure that the exit code is to tell.
+    pub(crate) fn conclude_after_ledger(self, options: &CommonOptions) -> Result<(), Failure> {
+        if !options.quiet {
             for note in &self.notes {
                 eprintln!("note: {note}");
             }

@@ -7,7 +7,7 @@ mod page;
 mod talkers;
 mod timeline;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use crate::failure::{self, Failure};
 use crate::options::ReportOptions;
@@ -31,7 +31,13 @@ pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
     };
     let mut target = sinks::target(options.write.as_deref())?;
     let written = target.write_all(text.as_bytes());
-    outcome.conclude(&options.common)?;
+    // On a terminal the page has just shown the ledger.
+    let shown = options.write.is_none() && !options.json && std::io::stdout().is_terminal();
+    if shown {
+        outcome.conclude_after_ledger(&options.common)?;
+    } else {
+        outcome.conclude(&options.common)?;
+    }
     match written {
         Ok(()) => Ok(()),
         Err(error) => failure::of_output(error.into()).map_or(Ok(()), Err),

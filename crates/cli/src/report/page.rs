@@ -95,12 +95,10 @@ fn protocols(page: &mut String, total: &Collector) {
             bar(sums.bytes, total.bytes)
         );
     }
-    if total.ipv6_packets > 0 || total.fragments > 0 {
-        let _ = writeln!(
-            page,
-            "  {} packets are IPv6, {} are fragments",
-            total.ipv6_packets, total.fragments
-        );
+    for (packets, what) in [(total.ipv6_packets, "IPv6"), (total.fragments, "fragments")] {
+        if packets > 0 {
+            let _ = writeln!(page, "  {packets} packets are {what}");
+        }
     }
 }
 
@@ -213,7 +211,11 @@ fn histogram(page: &mut String, title: &str, histogram: &Histogram) {
         return;
     }
     let _ = writeln!(page, "\n{title}");
-    for (name, count) in histogram.ranges() {
+    // Only the ranges from the first to the last that is not empty.
+    let counts: Vec<_> = histogram.ranges().collect();
+    let first = counts.iter().position(|(_, count)| *count > 0).unwrap_or(0);
+    let last = counts.iter().rposition(|(_, count)| *count > 0).unwrap_or(0);
+    for &(name, count) in counts.get(first..=last).unwrap_or_default() {
         let _ = writeln!(
             page,
             "  {name:<14} {:>9}  {}",
@@ -223,18 +225,18 @@ fn histogram(page: &mut String, title: &str, histogram: &Histogram) {
     }
 }
 
-/// A bar for `part` of `whole`, and the share in per cent.
+/// The share in per cent, and a bar for `part` of `whole`.
 fn bar(part: u64, whole: u64) -> String {
     let share = part as f64 / whole.max(1) as f64;
     let eighths = (share.min(1.0) * (BAR * 8) as f64).round() as usize;
-    let mut text = "█".repeat(eighths / 8);
+    let mut text = format!("{:>7}", percent(part, whole));
+    if eighths > 0 {
+        text.push(' ');
+        text.push_str(&"█".repeat(eighths / 8));
+    }
     if !eighths.is_multiple_of(8) {
         text.extend(char::from_u32(0x2590 - (eighths % 8) as u32));
     }
-    if !text.is_empty() {
-        text.push(' ');
-    }
-    text.push_str(&percent(part, whole));
     text
 }
 
@@ -282,9 +284,21 @@ mod tests {
 
     #[test]
     fn bars_have_eighths() {
-        assert_eq!(bar(0, 100), "0.0 %");
-        assert_eq!(bar(100, 100), format!("{} 100.0 %", "█".repeat(BAR)));
-        assert_eq!(bar(1, 60), "▌ 1.7 %");
+        assert_eq!(bar(0, 100), "  0.0 %");
+        assert_eq!(bar(100, 100), format!("100.0 % {}", "█".repeat(BAR)));
+        assert_eq!(bar(1, 60), "  1.7 % ▌");
+    }
+
+    #[test]
+    fn empty_ranges_at_the_ends_are_left_out() {
+        let names = &[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (u64::MAX, "e")];
+        let mut counts = Histogram::new(names);
+        counts.add(1);
+        counts.add(3);
+        let mut page = String::new();
+        histogram(&mut page, "Title", &counts);
+        let rows: Vec<_> = page.lines().skip(2).map(|line| &line[2..3]).collect();
+        assert_eq!(rows, ["b", "c", "d"]);
     }
 
     #[test]
