@@ -358,6 +358,9 @@ pub(crate) struct PacketsOptions {
     pub(crate) input: InputOptions,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    /// Print the link layer, too: Ethernet addresses and what the frame carries
+    #[arg(short = 'e', long = "link")]
+    pub(crate) link: bool,
     /// Print the bytes of each packet, too, in hexadecimal and ASCII
     #[arg(short = 'X', long = "hex")]
     pub(crate) hex: bool,

@@ -7,8 +7,8 @@ use flowgauge_record::text::{TimeWriter, protocol_name, tcp_flag_letters};
 use flowgauge_wire::DecodeFlags;
 
 /// Appends `2026-11-21 00:09:38.123456 192.0.2.1.50956 > 192.0.2.7.80: tcp SA seq 1 ack 2 win 512
-/// len 0`, without a line feed.
-pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>) {
+/// len 0`, without a line feed; with `link` the Ethernet header before the addresses.
+pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, link: bool) {
     let (packet, decoded) = (row.packet, row.decoded);
     let mut times = TimeWriter::default();
     let text_of_time = times.format(packet.time);
@@ -18,6 +18,17 @@ pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>) {
     let _ = write!(line, "{date} {clock} ");
     if let Some(name) = row.interface {
         let _ = write!(line, "{name} ");
+    }
+    let ethernet = row.ethernet();
+    if link && let Some(header) = ethernet {
+        let _ = write!(
+            line,
+            "{} > {}, ethertype {}, length {}: ",
+            header.source,
+            header.destination,
+            header.ether_type_name(),
+            packet.wire_len
+        );
     }
     let vlans = usize::from(decoded.vlan_count).min(decoded.vlan.len());
     for vlan in &decoded.vlan[..vlans] {
@@ -34,6 +45,18 @@ pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>) {
     }
     if decoded.has_ip() {
         write_ip(line, row);
+    } else if let Some(arp) = ethernet.and_then(|header| header.arp()) {
+        let _ = write!(line, "ARP, {arp}, length {}", packet.wire_len);
+        return;
+    } else if let Some(header) = ethernet {
+        let _ = write!(
+            line,
+            "{} > {}, ethertype {}, length {}",
+            header.source,
+            header.destination,
+            header.ether_type_name(),
+            packet.wire_len
+        );
     } else {
         let _ = write!(
             line,
@@ -71,6 +94,10 @@ fn write_ip(line: &mut String, row: &PacketRow<'_>) {
     }
     if decoded.flags.contains(DecodeFlags::FRAGMENT) {
         line.push_str(" fragment");
+        if let Some(info) = row.fragment() {
+            let more = if info.more { "+" } else { "" };
+            let _ = write!(line, " id {} offset {}{more}", info.id, info.offset);
+        }
     }
     if transport && decoded.key.protocol == 6 {
         let flags = tcp_flag_letters(decoded.tcp_flags);

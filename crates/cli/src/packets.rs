@@ -76,6 +76,7 @@ struct Printer {
     decoded: DecodedBatch,
     number: u64,
     hex: bool,
+    link: bool,
     target: Target,
     text: Vec<u8>,
 }
@@ -114,6 +115,7 @@ impl Printer {
             decoded: DecodedBatch::new(),
             number: 0,
             hex: options.hex,
+            link: options.link,
             target,
             text: Vec::new(),
         })
@@ -142,6 +144,7 @@ impl Printer {
                     .get(usize::from(packet.interface))
                     .and_then(Option::as_deref),
                 decoded,
+                frame: bytes,
                 tunnel: usize::from(decoded.tunnel)
                     .checked_sub(1)
                     .and_then(|at| tunnels.get(at)),
@@ -152,7 +155,7 @@ impl Printer {
             match &mut self.target {
                 Target::Records(writer) => writer.write(&row),
                 Target::Lines { lines, .. } => {
-                    write_line(lines, &row);
+                    write_line(lines, &row, self.link);
                     let _ = writeln!(lines);
                     if self.hex {
                         write_hex_dump(lines, bytes);

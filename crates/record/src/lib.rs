@@ -20,7 +20,7 @@
 //!     gaps: 0,
 //!     state: "fin",
 //!     flow_id: 0xfeed,
-//!     sha256: None,
+//!     with_gaps: false, sha256: None,
 //! };
 //! let mut text = Vec::new();
 //! Encoder::new(Format::Json).encode(&row, &mut text);
@@ -38,6 +38,7 @@ pub mod encoder;
 pub mod flow;
 pub mod json;
 pub mod ledger;
+pub mod link;
 pub mod output;
 pub mod packet;
 pub mod schema;

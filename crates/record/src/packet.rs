@@ -1,8 +1,11 @@
 //! Packet records.
 
-use flowgauge_wire::{DecodeFlags, Decoded, PacketDescriptor, Problem, Tunnel};
+use flowgauge_wire::{
+    DecodeFlags, Decoded, FragmentInfo, PacketDescriptor, Problem, Tunnel, fragment_info,
+};
 
 use crate::flow::TunnelRow;
+use crate::link::EthernetHeader;
 use crate::schema::{FieldVisitor, Record, Schema, fields};
 use crate::text::{protocol_name, tcp_flag_letters};
 
@@ -14,6 +17,10 @@ fields! {
     interface Text None "" 0 "interface it was captured on";
     length Unsigned Bytes "LENGTH" 2 "bytes on the wire";
     captured Unsigned Bytes "" 0 "bytes captured";
+    src_mac Text None "" 0 "Ethernet address of the sender";
+    dst_mac Text None "" 0 "Ethernet address of the receiver";
+    ether_type Text None "" 0 "what the Ethernet frame carries: ipv4, ipv6, arp, ... or its number";
+    arp Text None "" 0 "ARP request or reply, as tcpdump words it";
     vlan List None "VLAN" 8 "VLAN ids, outermost first";
     src_ip Address None "SOURCE" 1 "source address";
     src_port Unsigned None "PORT" 2 "source port; for ICMP the type";
@@ -27,6 +34,8 @@ fields! {
     payload_bytes Unsigned None "PAYLOAD" 3 "transport payload by the headers";
     ttl Unsigned None "" 0 "time to live or hop limit";
     fragment Text None "" 0 "fragment, or null";
+    fragment_id Unsigned None "" 0 "identification of the fragmented datagram";
+    fragment_offset Unsigned Bytes "" 0 "where the fragment belongs in the datagram";
     tunnel Object None "" 0 "the innermost tunnel: kind, src_ip, dst_ip, id, depth";
     note Text None "NOTE" 4 "what is wrong or special with the packet, or null";
     bytes Text None "" 0 "the captured bytes in hexadecimal (with -X)";
@@ -50,11 +59,26 @@ pub struct PacketRow<'a> {
     pub decoded: &'a Decoded,
     /// The innermost tunnel around it.
     pub tunnel: Option<&'a Tunnel>,
+    /// Its captured bytes.
+    pub frame: &'a [u8],
     /// Its captured bytes in hexadecimal, where asked for.
     pub bytes: Option<&'a str>,
 }
 
-impl PacketRow<'_> {
+impl<'a> PacketRow<'a> {
+    /// Its Ethernet header, if it has one.
+    pub fn ethernet(&self) -> Option<EthernetHeader<'a>> {
+        EthernetHeader::parse(self.packet.link, self.frame)
+    }
+
+    /// What its fragment header says, if it is a fragment.
+    pub fn fragment(&self) -> Option<FragmentInfo> {
+        if !self.decoded.flags.contains(DecodeFlags::FRAGMENT) {
+            return None;
+        }
+        fragment_info(self.frame, usize::from(self.decoded.ip_offset))
+    }
+
     /// What is wrong or special with it.
     pub fn note(&self) -> Option<&'static str> {
         let flags = self.decoded.flags;
@@ -101,6 +125,7 @@ impl Record for PacketRow<'_> {
         }
         visitor.unsigned(&PACKET.length, u64::from(packet.wire_len));
         visitor.unsigned(&PACKET.captured, u64::from(packet.captured_len));
+        self.visit_link(visitor);
         let vlans = usize::from(decoded.vlan_count).min(decoded.vlan.len());
         visitor.list(&PACKET.vlan, &decoded.vlan[..vlans]);
         self.visit_network(visitor);
@@ -117,6 +142,16 @@ impl Record for PacketRow<'_> {
         } else {
             visitor.null(&PACKET.fragment);
         }
+        match self.fragment() {
+            Some(info) => {
+                visitor.unsigned(&PACKET.fragment_id, u64::from(info.id));
+                visitor.unsigned(&PACKET.fragment_offset, u64::from(info.offset));
+            }
+            None => {
+                visitor.null(&PACKET.fragment_id);
+                visitor.null(&PACKET.fragment_offset);
+            }
+        }
         visitor.object(
             &PACKET.tunnel,
             self.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
@@ -132,6 +167,22 @@ impl Record for PacketRow<'_> {
 }
 
 impl PacketRow<'_> {
+    fn visit_link<V: FieldVisitor>(&self, visitor: &mut V) {
+        let Some(header) = self.ethernet() else {
+            visitor.null(&PACKET.src_mac);
+            visitor.null(&PACKET.dst_mac);
+            visitor.null(&PACKET.ether_type);
+            return visitor.null(&PACKET.arp);
+        };
+        visitor.text(&PACKET.src_mac, &header.source.to_string());
+        visitor.text(&PACKET.dst_mac, &header.destination.to_string());
+        visitor.text(&PACKET.ether_type, &header.ether_type_name());
+        match header.arp() {
+            Some(text) => visitor.text(&PACKET.arp, &text),
+            None => visitor.null(&PACKET.arp),
+        }
+    }
+
     fn visit_network<V: FieldVisitor>(&self, visitor: &mut V) {
         let decoded = self.decoded;
         if !decoded.has_ip() {

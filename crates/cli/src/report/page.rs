@@ -214,7 +214,10 @@ fn histogram(page: &mut String, title: &str, histogram: &Histogram) {
     // Only the ranges from the first to the last that is not empty.
     let counts: Vec<_> = histogram.ranges().collect();
     let first = counts.iter().position(|(_, count)| *count > 0).unwrap_or(0);
-    let last = counts.iter().rposition(|(_, count)| *count > 0).unwrap_or(0);
+    let last = counts
+        .iter()
+        .rposition(|(_, count)| *count > 0)
+        .unwrap_or(0);
     for &(name, count) in counts.get(first..=last).unwrap_or_default() {
         let _ = writeln!(
             page,
