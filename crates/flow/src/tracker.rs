@@ -233,19 +233,30 @@ impl FlowTracker {
         }
     }
 
-    /// Ends everything in one pass over the records, in the order of their creation as far as ids
-    /// were not reused.
+    /// Ends everything, in the order of the flows' beginnings: ids tell how the input was cut into
+    /// batches, records must not.
     fn drain_all(&mut self, mut take: impl FnMut(FlowId, &FlowRecord<'_>)) {
         self.finished = false;
         self.index = Index::new();
         self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
+        let mut left = Vec::with_capacity(self.flows.len() as usize);
         for id in 0..self.flows.len() {
             let flow = self.flows.at(id);
             if flow.hot.flags.has(FlowFlags::LIVE) {
-                let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
-                flow.hot.flags.clear(FlowFlags::LIVE);
-                self.give_out(id, reason, &mut take);
+                left.push((flow.cold.start, id));
             }
+        }
+        let flows = &self.flows;
+        let key = |id: u32| flows.get(id).map(|flow| flow.hot.key);
+        left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
+        for (at, &(_, id)) in left.iter().enumerate() {
+            if let Some(next) = left.get(at + 4).and_then(|&(_, next)| self.flows.get(next)) {
+                next.prefetch_whole();
+            }
+            let flow = self.flows.at(id);
+            let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
+            flow.hot.flags.clear(FlowFlags::LIVE);
+            self.give_out(id, reason, &mut take);
         }
     }
 

@@ -64,7 +64,7 @@ impl Direction {
 /// mapping: the source port is the message's type, the destination port the type of its answer
 /// (echo 8 and 0), or the code where the message has no answer. Such one-way messages are not put
 /// in order, their sender is always `low`: the two directions are two flows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C)]
 pub struct FlowKey {
     /// The smaller endpoint's address.
