@@ -20,7 +20,8 @@
 //!     gaps: 0,
 //!     state: "fin",
 //!     flow_id: 0xfeed,
-//!     with_gaps: false, sha256: None,
+//!     with_gaps: false,
+//!     sha256: None,
 //! };
 //! let mut text = Vec::new();
 //! Encoder::new(Format::Json).encode(&row, &mut text);
