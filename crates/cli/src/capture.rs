@@ -12,6 +12,7 @@ use crate::copy::{Sink, copy};
 use crate::failure::Failure;
 use crate::input::{self, Selection, Source};
 use crate::options::{CaptureFormat, CaptureOptions};
+use crate::say::say;
 use crate::sinks;
 
 /// Runs the command.
@@ -46,7 +47,7 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     let outcome = copy(&mut opened.sources, &mut sink, &control, opened.live)?;
     let written = sink.written();
     if !options.common.quiet {
-        eprintln!(
+        say!(
             "{} packets, {} bytes written to {}",
             written.packets,
             written.bytes,

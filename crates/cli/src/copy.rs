@@ -12,6 +12,7 @@ use flowgauge_wire::{Batch, Ledger, PacketDescriptor, Place};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::input::Source;
+use crate::say::say;
 use crate::summary::{self, Outcome};
 
 /// Batches after which a thread tells the others its ledger.
@@ -66,7 +67,7 @@ fn say_preserved(files: &[PathBuf]) {
         .iter()
         .map(|path| path.display().to_string())
         .collect();
-    eprintln!("preserved: {}", names.join(", "));
+    say!("preserved: {}", names.join(", "));
 }
 
 /// Writes every packet until the end of input, a signal, or the last file of `-W`. Several sources
@@ -135,7 +136,7 @@ pub(crate) fn copy(
             Ok(outcome)
         }
         Some(error) => {
-            eprintln!("{}", summary::ledger_line(&outcome.ledger));
+            say!("{}", summary::ledger_line(&outcome.ledger));
             Err(Failure::running(&error))
         }
     }
@@ -233,7 +234,7 @@ impl<'s> Shared<'s> {
         if self.control.statistics_wanted() {
             self.publish(number, source, unwanted);
             let ledger = self.lock().ledger();
-            eprintln!("{}", summary::ledger_line(&ledger));
+            say!("{}", summary::ledger_line(&ledger));
             summary::print_statistics(&ledger, &[], self.started.elapsed());
         }
     }

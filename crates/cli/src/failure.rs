@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use flowgauge_record::{AggregateError, OutputError, RecordWriter};
 
+use crate::say::{self, say};
+
 /// Something failed while running: a damaged capture, a full disk.
 pub(crate) const EXIT_FAILED: u8 = 1;
 /// The command could not start: bad usage, filter, file or interface.
@@ -73,12 +75,12 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Failure::Usage { hint, .. } | Failure::Run { hint, .. } => {
-                eprintln!("flowgauge: error: {self}");
+                say!("flowgauge: error: {self}");
                 if let Some(hint) = hint {
-                    eprintln!("hint: {hint}");
+                    say!("hint: {hint}");
                 }
             }
-            Failure::Dropped { .. } => eprintln!("flowgauge: error: {self}"),
+            Failure::Dropped { .. } => say!("flowgauge: error: {self}"),
         }
         ExitCode::from(match self {
             Failure::Usage { .. } => EXIT_USAGE,
@@ -159,7 +161,8 @@ pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
         _ => {
-            eprint!("flowgauge: {}", without_tips(&error.render().to_string()));
+            let text = without_tips(&error.render().to_string());
+            say::part(format_args!("flowgauge: {text}"));
             ExitCode::from(EXIT_USAGE)
         }
     }

@@ -9,6 +9,7 @@ use flowgauge_wire::{Batch, DecodedBatch};
 use crate::failure::{self, Failure};
 use crate::options::{AggregateOptions, FlowsOptions};
 use crate::run::{Consumer, Run, Writers};
+use crate::say::say;
 use crate::sinks;
 
 /// Runs the command.
@@ -79,7 +80,7 @@ fn print_groups(options: &FlowsOptions, total: &Aggregator) -> Result<(), Failur
     }
     writer.flush();
     if total.pruned() > 0 && !options.output.common.quiet {
-        eprintln!(
+        say!(
             "note: {} small groups were given up to bound memory; sums of small groups are too low",
             total.pruned()
         );

@@ -11,9 +11,12 @@ use flowgauge_capture::sink::Compressor;
 use crate::capture::names_pcapng;
 use crate::failure::Failure;
 use crate::options::GenerateOptions;
+use crate::say::say;
 
 const MIN_DURATION: Duration = Duration::from_millis(1);
 const MAX_DURATION: Duration = Duration::from_secs(31_536_000);
+/// All flows of a trace are planned in memory.
+const MAX_FLOWS: u64 = 100_000_000;
 
 /// Runs the command.
 ///
@@ -45,7 +48,7 @@ pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
         .and_then(|()| writer.flush())
         .map_err(|error| writing(&truth_path, error))?;
     if !options.quiet {
-        eprintln!(
+        say!(
             "{}: {} packets, {} bytes on the wire; what it holds is in {}",
             path.display(),
             truth.packets,
@@ -80,6 +83,13 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
         config = config.with_packets(packets);
     } else if options.scale != 1.0 {
         config = config.scaled(options.scale);
+    }
+    let flows = config.tcp_flows.saturating_add(config.udp_flows);
+    if flows.saturating_add(config.hostile_packets) > MAX_FLOWS {
+        return Err(Failure::usage(
+            format!("a trace of more than {MAX_FLOWS} flows"),
+            "give a smaller --scale, --flows or --packets",
+        ));
     }
     if let Some(seconds) = options.duration {
         config.duration = Duration::try_from_secs_f64(seconds)

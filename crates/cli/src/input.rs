@@ -1,6 +1,7 @@
 //! What to read and which filter to put before it.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use flowgauge_sys::privileges;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::InputOptions;
+use crate::say::say;
 
 /// The system user that packages make for this program.
 const DEFAULT_USER: &str = "flowgauge";
@@ -74,7 +76,7 @@ pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, 
 /// Prints what [`Opened::listening`] holds.
 pub(crate) fn announce(listening: Option<&str>, quiet: bool) {
     if let (Some(line), false) = (listening, quiet) {
-        eprintln!("{line}");
+        say!("{line}");
     }
 }
 
@@ -334,6 +336,9 @@ fn expand(names: &[String]) -> Result<Vec<PathBuf>, Failure> {
     flowgauge_capture::expand(names).map_err(|error| Failure::opening(&error))
 }
 
+/// The longest filter that `-F` reads.
+const MAX_FILTER_BYTES: u64 = 1 << 20;
+
 /// The filter of `-F`, of the words left over, or of those after `--`.
 fn filter_expression(options: &InputOptions, words: &[String]) -> Result<String, Failure> {
     let words: Vec<&str> = words
@@ -350,13 +355,22 @@ fn filter_expression(options: &InputOptions, words: &[String]) -> Result<String,
             "give one of them",
         ));
     }
-    let text = fs::read_to_string(file).map_err(|source| {
-        Failure::opening(&flowgauge_capture::Error::Io {
-            action: "open",
-            path: file.clone(),
-            source,
-        })
-    })?;
+    let mut text = String::new();
+    fs::File::open(file)
+        .and_then(|opened| opened.take(MAX_FILTER_BYTES + 1).read_to_string(&mut text))
+        .map_err(|source| {
+            Failure::opening(&flowgauge_capture::Error::Io {
+                action: "open",
+                path: file.clone(),
+                source,
+            })
+        })?;
+    if text.len() as u64 > MAX_FILTER_BYTES {
+        return Err(Failure::usage(
+            format!("the filter in {} is longer than 1 MiB", file.display()),
+            "name a file that holds a filter expression",
+        ));
+    }
     // As tcpdump: line feeds separate words.
     Ok(text.split_whitespace().collect::<Vec<&str>>().join(" "))
 }

@@ -17,6 +17,7 @@ mod packets;
 mod progress;
 mod report;
 mod run;
+mod say;
 mod sinks;
 mod stream_files;
 mod streams;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use flowgauge_record::PacketRow;
-use flowgauge_record::text::{TimeWriter, protocol_name, tcp_flag_letters};
+use flowgauge_record::text::{TimeWriter, harmless, protocol_name, tcp_flag_letters};
 use flowgauge_wire::DecodeFlags;
 
 /// Appends `2026-11-21 00:09:38.123456 192.0.2.1.50956 > 192.0.2.7.80: tcp SA seq 1 ack 2 win 512
@@ -17,7 +17,7 @@ pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, link: bool) {
     // Writing to a string cannot fail.
     let _ = write!(line, "{date} {clock} ");
     if let Some(name) = row.interface {
-        let _ = write!(line, "{name} ");
+        line.extend(name.chars().map(harmless).chain([' ']));
     }
     let ethernet = row.ethernet();
     if link && let Some(header) = ethernet {

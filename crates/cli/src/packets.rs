@@ -16,6 +16,7 @@ use crate::failure::{self, Failure};
 use crate::input;
 use crate::options::PacketsOptions;
 use crate::packet_line::{write_hex_dump, write_line};
+use crate::say::say;
 use crate::sinks;
 use crate::summary::{self, Outcome};
 
@@ -40,12 +41,9 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
         let mut names = Vec::new();
         while (opened.live || !control.stopped()) && !printer.has_failed() {
             let known = source.interfaces();
-            if known.len() != names.len() {
-                names = known
-                    .iter()
-                    .map(|interface| interface.name.clone())
-                    .collect();
-            }
+            // Files can add interfaces by the thousand: only the new ones are copied.
+            let new = known.get(names.len()..).unwrap_or(&[]);
+            names.extend(new.iter().map(|interface| interface.name.clone()));
             match source.next_batch() {
                 Ok(Some(batch)) => {
                     printer.batch(&batch, &names);
@@ -58,7 +56,7 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
             }
             if control.statistics_wanted() {
                 let ledger = source.ledger();
-                eprintln!("{}", summary::ledger_line(&ledger));
+                say!("{}", summary::ledger_line(&ledger));
                 summary::print_statistics(&ledger, &[], started.elapsed());
             }
         }

@@ -16,6 +16,7 @@ use crate::failure::{self, Failure};
 use crate::input::{self, Source};
 use crate::options::{CommonOptions, EngineOptions, InputOptions, OutputOptions};
 use crate::progress::Progress;
+use crate::say::say;
 use crate::sinks;
 use crate::summary::{self, Outcome};
 
@@ -270,7 +271,7 @@ impl Board {
         for ledger in &self.ledgers {
             total.merge(&lock(ledger));
         }
-        eprintln!("{}", summary::ledger_line(&total));
+        say!("{}", summary::ledger_line(&total));
         summary::print_statistics(&total, statistics, self.started.elapsed());
     }
 }

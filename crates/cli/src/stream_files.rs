@@ -12,6 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,7 @@ use flowgauge_stream::{Chunk, Stream, StreamIdentity};
 use flowgauge_wire::Address;
 
 use crate::failure::Failure;
+use crate::say::say;
 
 /// Files open at once; well below the usual limit of 1024.
 const MAX_OPEN: usize = 256;
@@ -33,19 +35,31 @@ pub(crate) struct StreamFiles(Arc<Mutex<Files>>);
 struct Files {
     folder: PathBuf,
     fill_gaps: bool,
-    /// Connections seen between two endpoints, with the flow of the latest.
-    connections: HashMap<Endpoints, (u32, u64)>,
+    /// What was named between two endpoints.
+    connections: HashMap<Endpoints, Connections>,
     streams: Vec<Option<StreamFile>>,
     free: Vec<u32>,
     /// Streams with an open file, longest unused first; may name some twice.
     recent: VecDeque<u32>,
     open: usize,
+    /// Files open at once; fewer than [`MAX_OPEN`] where the process may not have as many.
+    limit: usize,
     written: u64,
     bytes: u64,
     failure: Option<(PathBuf, io::Error)>,
 }
 
 type Endpoints = ((Address, u16), (Address, u16), Option<u16>);
+
+/// The connections between two endpoints so far.
+struct Connections {
+    /// Number of the latest one.
+    latest: u32,
+    /// Its flow. Two connections that begin at the same instant can share one.
+    flow_id: u64,
+    /// Which of its directions have a file: the one from the lower endpoint, the other.
+    named: [bool; 2],
+}
 
 struct StreamFile {
     path: PathBuf,
@@ -77,6 +91,7 @@ impl StreamFiles {
             free: Vec::new(),
             recent: VecDeque::new(),
             open: 0,
+            limit: MAX_OPEN,
             written: 0,
             bytes: 0,
             failure: None,
@@ -121,7 +136,7 @@ impl StreamFiles {
             }));
         }
         if !quiet {
-            eprintln!(
+            say!(
                 "{} files with {} bytes in {}",
                 files.written,
                 files.bytes,
@@ -140,19 +155,25 @@ impl Files {
     fn begin(&mut self, stream: &Stream<'_>) -> u32 {
         let identity = stream.identity();
         let ends = (identity.source, identity.destination);
-        let (low, high) = if ends.0 <= ends.1 {
-            ends
-        } else {
-            (ends.1, ends.0)
-        };
-        let entry = self
+        let from_high = ends.0 > ends.1;
+        let (low, high) = if from_high { (ends.1, ends.0) } else { ends };
+        let connections = self
             .connections
             .entry((low, high, identity.vlan))
-            .or_insert((0, identity.flow_id));
-        if entry.1 != identity.flow_id {
-            *entry = (entry.0 + 1, identity.flow_id);
+            .or_insert(Connections {
+                latest: 0,
+                flow_id: identity.flow_id,
+                named: [false; 2],
+            });
+        // A direction begins once in a connection; when it begins again, this is the next one.
+        let named = connections.named[usize::from(from_high)];
+        if named || connections.flow_id != identity.flow_id {
+            connections.latest += 1;
+            connections.flow_id = identity.flow_id;
+            connections.named = [false; 2];
         }
-        let name = file_name(&identity, entry.0);
+        connections.named[usize::from(from_high)] = true;
+        let name = file_name(&identity, connections.latest);
         let file = StreamFile {
             path: self.folder.join(name),
             file: None,
@@ -220,6 +241,20 @@ impl Files {
         if !is_open {
             self.make_room();
         }
+        loop {
+            let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
+                return Ok(());
+            };
+            match stream.open() {
+                Ok(()) => break,
+                // The process may have fewer than we thought: make do with what there is.
+                Err(error) if is_out_of_files(&error) && self.open > 0 => {
+                    self.limit = self.open;
+                    self.make_room();
+                }
+                Err(error) => return Err((stream.path.clone(), error)),
+            }
+        }
         let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
             return Ok(());
         };
@@ -235,7 +270,7 @@ impl Files {
 
     /// Closes the file that was opened longest ago when too many are open.
     fn make_room(&mut self) {
-        while self.open >= MAX_OPEN {
+        while self.open >= self.limit {
             let Some(oldest) = self.recent.pop_front() else {
                 return;
             };
@@ -255,13 +290,15 @@ impl Files {
 }
 
 impl StreamFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn open(&mut self) -> io::Result<()> {
         if self.file.is_none() {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(!self.created);
-            self.file = Some(options.open(&self.path)?);
+            self.file = Some(open(&self.path, !self.created)?);
             self.created = true;
         }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
@@ -273,6 +310,37 @@ impl StreamFile {
         self.collected = Vec::new();
         Ok(())
     }
+}
+
+/// Opens a regular file, a new one or one of an earlier run. Names follow from packets, so anyone
+/// can foresee them: what a link points at is not touched, and no pipe is waited for.
+fn open(path: &Path, truncate: bool) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP) => not_regular("a symbolic link"),
+            Some(libc::ENXIO) => not_regular("a pipe or socket"),
+            _ => error,
+        })?;
+    if !file.metadata()?.is_file() {
+        return Err(not_regular("no regular file"));
+    }
+    if truncate {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+fn not_regular(what: &str) -> io::Error {
+    let text = format!("it is {what}, which is not written through; give --out an empty folder");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 /// The name of a direction's file.
@@ -408,6 +476,38 @@ mod tests {
         let second = path.join(file_name(&identity(1, 5), 1));
         assert_eq!(fs::read(first).unwrap(), b"ab\0\0\0cd");
         assert_eq!(fs::read(second).unwrap(), b"ab\0\0\0cd");
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn connections_of_one_flow_id_have_a_file_each() {
+        let path = folder("same");
+        let files = StreamFiles::create(&path, false).unwrap();
+        for content in [b"first", b"later"] {
+            let mut number = 0;
+            write(&files, &mut number, &identity(1, 5), &chunk(content, 0));
+            files.close(number);
+        }
+        let read = |connection| fs::read(path.join(file_name(&identity(1, 5), connection)));
+        assert_eq!(read(0).unwrap(), b"first");
+        assert_eq!(read(1).unwrap(), b"later");
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let path = folder("links");
+        let files = StreamFiles::create(&path, false).unwrap();
+        let target = path.join("target");
+        fs::write(&target, "kept").unwrap();
+        let link = path.join(file_name(&identity(1, 5), 0));
+        std::os::unix::fs::symlink(&target, link).unwrap();
+        let mut number = 0;
+        write(&files, &mut number, &identity(1, 5), &chunk(b"ab", 0));
+        files.close(number);
+        let error = files.conclude(true).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert_eq!(fs::read(target).unwrap(), b"kept");
         fs::remove_dir_all(path).unwrap();
     }
 }

@@ -7,6 +7,7 @@ use flowgauge_wire::{Ledger, Place};
 
 use crate::failure::Failure;
 use crate::options::CommonOptions;
+use crate::say::say;
 
 /// How a run ended.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl Outcome {
     /// The failure that the exit code is to tell.
     pub(crate) fn conclude(self, options: &CommonOptions) -> Result<(), Failure> {
         if !options.quiet {
-            eprintln!("{}", ledger_line(&self.ledger));
+            say!("{}", ledger_line(&self.ledger));
         }
         self.conclude_after_ledger(options)
     }
@@ -42,7 +43,7 @@ impl Outcome {
     pub(crate) fn conclude_after_ledger(self, options: &CommonOptions) -> Result<(), Failure> {
         if !options.quiet {
             for note in &self.notes {
-                eprintln!("note: {note}");
+                say!("note: {note}");
             }
         }
         if options.stats {
@@ -51,7 +52,7 @@ impl Outcome {
         let mut errors = self.errors.iter();
         let first = errors.next();
         for error in errors {
-            eprintln!("flowgauge: error: {error}");
+            say!("flowgauge: error: {error}");
         }
         if let Some(error) = first {
             return Err(Failure::running(error));
@@ -98,13 +99,13 @@ pub(crate) fn print_statistics(ledger: &Ledger, statistics: &[String], elapsed: 
             0.0
         }
     };
-    eprintln!(
+    say!(
         "{seconds:.3} s, {:.0} packets/s, {:.1} MB/s",
         rate(ledger.received),
         rate(ledger.delivered_bytes) / 1e6
     );
     for line in statistics {
-        eprintln!("{line}");
+        say!("{line}");
     }
 }
 

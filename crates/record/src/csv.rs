@@ -5,7 +5,9 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::json::JsonEncoder;
 use crate::schema::{Field, FieldVisitor, Record, Schema};
-use crate::text::{TimeWriter, write_address, write_duration, write_hex64, write_unsigned};
+use crate::text::{
+    TimeWriter, harmless, write_address, write_duration, write_hex64, write_unsigned,
+};
 
 /// Appends records as lines of comma-separated values. What is unknown is empty; lists and objects
 /// are one value of JSON text.
@@ -95,7 +97,14 @@ impl FieldVisitor for CsvVisitor<'_> {
 
     fn text(&mut self, _field: &'static Field, value: &str) {
         self.next();
-        write_quoted(self.out, value);
+        if value
+            .chars()
+            .all(|character| harmless(character) == character)
+        {
+            return write_quoted(self.out, value);
+        }
+        let shown: String = value.chars().map(harmless).collect();
+        write_quoted(self.out, &shown);
     }
 
     #[inline]

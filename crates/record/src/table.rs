@@ -9,7 +9,7 @@
 use flowgauge_wire::{Address, Nanos};
 
 use crate::schema::{Field, FieldKind, FieldVisitor, Record, Schema, Unit};
-use crate::text::{TimeWriter, write_address, write_hex64, write_scaled, write_unsigned};
+use crate::text::{TimeWriter, harmless, write_address, write_hex64, write_scaled, write_unsigned};
 
 /// ASCII "unit separator" between the cells of an encoded row.
 pub const SEPARATOR: u8 = 0x1f;
@@ -79,13 +79,8 @@ impl FieldVisitor for CellVisitor<'_> {
         self.cell(field, |visitor| {
             // Control characters could move the cursor or split the row.
             for character in value.chars() {
-                let shown = if character.is_control() {
-                    '\u{fffd}'
-                } else {
-                    character
-                };
                 let mut buffer = [0; 4];
-                let encoded = shown.encode_utf8(&mut buffer);
+                let encoded = harmless(character).encode_utf8(&mut buffer);
                 visitor.out.extend_from_slice(encoded.as_bytes());
             }
         });

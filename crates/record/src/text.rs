@@ -2,6 +2,19 @@
 
 use flowgauge_wire::{Address, Nanos, TcpFlags};
 
+/// A character of text from outside as terminals and tables may have it: what moves the cursor,
+/// gives commands to a terminal (C0, DEL, C1) or turns the order of letters (bidirectional
+/// embeddings, overrides and isolates) becomes U+FFFD.
+#[inline]
+pub fn harmless(character: char) -> char {
+    let turns = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if turns || character.is_control() {
+        char::REPLACEMENT_CHARACTER
+    } else {
+        character
+    }
+}
+
 /// `00` to `99`.
 static PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
@@ -586,5 +599,15 @@ mod tests {
     fn hexadecimal() {
         assert_eq!(text(|out| write_hex64(out, 0xfeed)), "000000000000feed");
         assert_eq!(text(|out| write_hex_bytes(out, &[0, 0xab])), "00ab");
+    }
+
+    #[test]
+    fn commands_to_terminals_are_replaced() {
+        for character in ['\u{1b}', '\n', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}'] {
+            assert_eq!(harmless(character), '\u{fffd}');
+        }
+        for character in ['a', ' ', '\u{e9}', '\u{5d0}', '\u{200d}'] {
+            assert_eq!(harmless(character), character);
+        }
     }
 }
