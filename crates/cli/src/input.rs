@@ -139,6 +139,10 @@ fn open_interfaces(
     let left = options
         .packet_count
         .map(|packets| Arc::new(AtomicU64::new(packets)));
+    if let Some(kib) = options.buffer_size {
+        let rings = workers.saturating_mul(selection.interfaces.len());
+        check_rings(kib.saturating_mul(1024), rings as u64, machine_memory())?;
+    }
     let mut sources: Vec<Source> = Vec::new();
     for interface in &selection.interfaces {
         let mut config = LiveConfig::new(interface);
@@ -336,6 +340,31 @@ fn expand(names: &[String]) -> Result<Vec<PathBuf>, Failure> {
     flowgauge_capture::expand(names).map_err(|error| Failure::opening(&error))
 }
 
+/// Refuses rings that would take more than a quarter of the machine's memory: the kernel cannot
+/// take it back, and other processes would be ended for it.
+fn check_rings(bytes: u64, rings: u64, memory: Option<u64>) -> Result<(), Failure> {
+    let Some(most) = memory.map(|memory| memory / 4) else {
+        return Ok(());
+    };
+    if bytes.saturating_mul(rings) <= most {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("-B asks for more than a quarter of this machine's memory for {rings} ring(s)"),
+        format!("at most -B {} here", most / 1024 / rings.max(1)),
+    ))
+}
+
+/// Bytes of memory of this machine, where the kernel says so.
+fn machine_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// The longest filter that `-F` reads.
 const MAX_FILTER_BYTES: u64 = 1 << 20;
 
@@ -447,6 +476,14 @@ mod tests {
         ] {
             assert!(Selection::new(&options(&[], wrong, &[])).is_err());
         }
+    }
+
+    #[test]
+    fn rings_take_a_quarter_of_the_memory_at_most() {
+        assert!(check_rings(1 << 20, 4, Some(16 << 20)).is_ok());
+        assert!(check_rings(1 << 20, 5, Some(16 << 20)).is_err());
+        assert!(check_rings(u64::MAX, 2, Some(u64::MAX)).is_err());
+        assert!(check_rings(u64::MAX, 2, None).is_ok());
     }
 
     #[test]
