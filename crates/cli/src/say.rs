@@ -6,6 +6,8 @@
 use std::fmt::Arguments;
 use std::io::Write;
 
+use flowgauge_record::text::harmless;
+
 /// Prints a line on standard error; one that cannot be written is lost.
 macro_rules! say {
     ($($argument:tt)*) => {
@@ -19,9 +21,15 @@ pub(crate) fn line(text: Arguments<'_>) {
     part(format_args!("{text}\n"));
 }
 
-/// Writes `text` as it is.
+/// Writes `text` without a line feed behind it. It may quote names and comments of captures.
 pub(crate) fn part(text: Arguments<'_>) {
-    let _ = std::io::stderr()
-        .lock()
-        .write_all(text.to_string().as_bytes());
+    let shown: String = text
+        .to_string()
+        .chars()
+        .map(|character| match character {
+            '\n' | '\t' => character,
+            other => harmless(other),
+        })
+        .collect();
+    let _ = std::io::stderr().lock().write_all(shown.as_bytes());
 }
