@@ -6,8 +6,8 @@ set -eu
 packages=""
 for group in "$@"; do
     case $group in
-    build) packages="$packages gcc libc6-dev libpcap-dev pkg-config" ;;
-    test) packages="$packages iproute2 procps tcpdump tshark" ;;
+    build) packages="$packages gcc libc6-dev libpcap-dev pkg-config procps" ;;
+    test) packages="$packages iproute2 tcpdump tshark" ;;
     bench) packages="$packages libnids-dev tcpflow softflowd nfdump argus-server tshark python3" ;;
     *)
         echo "setup.sh: unknown group '$group' (build, test, bench)" >&2
