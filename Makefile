@@ -3,15 +3,16 @@ CACHE ?= $(or $(FLOWGAUGE_CACHE),$(HOME)/.cache/flowgauge)
 export FLOWGAUGE_CACHE := $(CACHE)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 CARGO ?= cargo
-SETUP := xtask/setup.sh
+SETUP := xtask/checkout.sh "$(CARGO_TARGET_DIR)" && xtask/setup.sh
 
-.PHONY: help demo build install test lint docs bench fuzz clean
+.PHONY: help demo build capi install test lint docs bench fuzz clean
 
 help:
 	@echo 'make demo     install what is missing, build, run the main job on a generated trace'
 	@echo 'make test     build and run all tests (installs what they need)'
 	@echo 'make build    build the release binary'
-	@echo 'make install  build and install it under PREFIX (default /usr/local)'
+	@echo 'make capi     build libscap (scap.h for C programs, shared and static)'
+	@echo 'make install  build both and install them under PREFIX (default /usr/local; DESTDIR for packages)'
 	@echo 'make lint     formatting and clippy, warnings denied'
 	@echo 'make docs     API documentation, warnings denied'
 	@echo 'make bench    compare with other tools; writes docs/benchmarks.md'
@@ -25,9 +26,16 @@ build:
 	@$(SETUP) build
 	$(CARGO) build --release --package flowgauge-cli
 
+# Without its Rust face, beside which cargo does not optimise across crates.
+capi:
+	@$(SETUP) build
+	$(CARGO) rustc --release --package flowgauge-capi --lib --crate-type cdylib,staticlib
+
 PREFIX ?= /usr/local
-install: build
+install: build capi
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/flowgauge $(DESTDIR)$(PREFIX)/bin/flowgauge
+	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' LIBDIR='$(LIBDIR)' INCLUDEDIR='$(INCLUDEDIR)' \
+		crates/capi/install.sh $(CARGO_TARGET_DIR)/release
 
 test:
 	@$(SETUP) build test

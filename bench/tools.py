@@ -9,6 +9,7 @@ WORK_TITLES = {
     "read": "reading and decoding every packet",
     "flows": "flow records",
     "streams": "every stream byte delivered in order and read",
+    "match": "every stream searched for 2,120 patterns",
 }
 
 # What flowgauge must reach: ratio to the libpcap loop, by trace.
@@ -16,6 +17,7 @@ TARGETS = {
     ("read", "flowgauge decode"): {"mix": 0.7, "small": 0.6, "real": 0.7},
     ("flows", "flowgauge flows"): {"mix": 1.0, "small": 3.5, "real": 1.5},
     ("streams", "flowgauge streams"): {"mix": 1.5, "small": 2.5, "real": 1.8},
+    ("match", "flowgauge match"): {"mix": 2.8},
 }
 
 
@@ -74,6 +76,26 @@ def tcpflow_bytes(_stdout, _stderr, work_dir):
     return {"bytes": total}
 
 
+def own_matches(_stdout, stderr, work_dir):
+    """Matches in TCP streams, and the sum that `nids_match` prints of them, from the records."""
+    matches = total = tcp = 0
+    with open(os.path.join(work_dir, "matches.json")) as file:
+        for line in file:
+            record = json.loads(line)
+            matches += 1
+            if record["proto"] == "tcp":
+                tcp += 1
+                total += record["pattern_id"] * record["end"]
+    return {"all_matches": matches, "matches": tcp, "sum": total % (1 << 64)}
+
+
+def match(f, p, d, *options):
+    return Command([f, "match", "-r", p, "-f", PATTERNS["text"], "--json", "-w", f"{d}/matches.json", *options])
+
+
+# Written by run.py from bench/patterns.py before the first run.
+PATTERNS = {"text": "patterns.txt", "hex": "patterns.hex"}
+
 # The decoded fields that tshark has to print per packet to stand for "reads and decodes".
 TSHARK_FIELDS = ["-T", "fields", "-e", "ip.src", "-e", "ip.dst", "-e", "tcp.srcport", "-e", "udp.srcport"]
 
@@ -106,4 +128,9 @@ TOOLS = [
     Tool("flowscope streams", "streams", lambda f, b, p, d: Command([f"{b}/flowscope-peer", "streams", p]), "flowscope-peer", own_json),
     # One file per direction, in memory; -x: no HTTP objects written out again.
     Tool("tcpflow", "streams", lambda f, b, p, d: Command(["tcpflow", "-q", "-x", "http", "-x", "md5", "-r", p, "-o", d], True), "tcpflow", tcpflow_bytes),
+    Tool("flowgauge match", "match", lambda f, b, p, d: match(f, p, d), "", own_matches, ours=True),
+    Tool("flowgauge match, without Vectorscan", "match", lambda f, b, p, d: match(f, p, d, "--matcher", "aho-corasick"), "",
+         own_matches, ours=True, slow=True),
+    Tool("libnids + Vectorscan", "match", lambda f, b, p, d: Command([f"{b}/nids_match", p, PATTERNS["hex"]]), "nids_match",
+         own_json, environment=KEEP_MEMORY),
 ]

@@ -6,9 +6,9 @@ set -eu
 packages=""
 for group in "$@"; do
     case $group in
-    build) packages="$packages gcc libc6-dev libpcap-dev pkg-config procps" ;;
-    test) packages="$packages iproute2 tcpdump tshark" ;;
-    bench) packages="$packages libnids-dev tcpflow softflowd nfdump argus-server tshark python3" ;;
+    build) packages="$packages gcc libc6-dev libpcap-dev libvectorscan5 pkg-config procps" ;;
+    test) packages="$packages iproute2 tcpdump tshark g++ clang valgrind libc6-dbg binutils make" ;;
+    bench) packages="$packages libnids-dev libvectorscan-dev tcpflow softflowd nfdump argus-server tshark python3" ;;
     *)
         echo "setup.sh: unknown group '$group' (build, test, bench)" >&2
         exit 2

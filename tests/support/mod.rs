@@ -4,6 +4,7 @@
 // Each test binary compiles this module and uses part of it.
 #![allow(dead_code)]
 
+pub(crate) mod cases;
 pub(crate) mod compare;
 pub(crate) mod conn_log;
 pub(crate) mod flowgauge;

@@ -10,6 +10,7 @@ pub mod filter;
 pub mod generate;
 pub mod limit;
 pub mod live;
+pub mod memory;
 pub mod sink;
 pub mod source;
 
@@ -17,5 +18,6 @@ pub use error::Error;
 pub use file::{MultiSource, expand, open, open_all, open_reader};
 pub use filter::{Filter, Filtered};
 pub use limit::{Limit, SnapLen};
+pub use memory::{MemoryPool, SharedMemory};
 pub use sink::{FileFormat, FileSink, PacketSink, RingSink, SinkOptions};
 pub use source::{Interface, PacketSource};

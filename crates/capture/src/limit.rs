@@ -7,6 +7,7 @@ use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, PacketDescriptor};
 
 use crate::error::Error;
 use crate::file::wire_bytes;
+use crate::memory::SharedMemory;
 use crate::source::{Interface, PacketSource};
 
 /// Ends after a number of packets, exactly. What the inner source had read beyond it was never
@@ -75,6 +76,10 @@ impl<S: PacketSource> PacketSource for Limit<S> {
         ledger.delivered_bytes -= self.unwanted_bytes;
         ledger
     }
+
+    fn share(&mut self) -> Option<SharedMemory> {
+        self.inner.share()
+    }
 }
 
 /// Cuts packets to a snap length. Their wire lengths stay, so they count at their real size.
@@ -115,5 +120,9 @@ impl<S: PacketSource> PacketSource for SnapLen<S> {
 
     fn ledger(&mut self) -> Ledger {
         self.inner.ledger()
+    }
+
+    fn share(&mut self) -> Option<SharedMemory> {
+        self.inner.share()
     }
 }

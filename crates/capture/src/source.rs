@@ -3,6 +3,7 @@
 use flowgauge_wire::{Batch, Ledger, LinkType};
 
 use crate::error::Error;
+use crate::memory::SharedMemory;
 
 /// One interface a source's packets come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -34,6 +35,13 @@ pub trait PacketSource {
 
     /// Packets received, delivered and refused so far. Always balanced after a batch.
     fn ledger(&mut self) -> Ledger;
+
+    /// A handle to the memory of the last batch, which stays as it is while the handle is held; what
+    /// it holds begins where [`Batch::memory`] does. `None` where memory is only lent, as that of a
+    /// kernel's ring is.
+    fn share(&mut self) -> Option<SharedMemory> {
+        None
+    }
 }
 
 impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
@@ -47,5 +55,9 @@ impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
 
     fn ledger(&mut self) -> Ledger {
         (**self).ledger()
+    }
+
+    fn share(&mut self) -> Option<SharedMemory> {
+        (**self).share()
     }
 }

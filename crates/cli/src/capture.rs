@@ -5,6 +5,8 @@ use std::path::Path;
 use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, DumpStyle};
 use flowgauge_capture::sink::Rotation;
 use flowgauge_capture::{FileFormat, FileSink, Filter, PacketSource, RingSink, SinkOptions};
+use flowgauge_runtime::Beginnings;
+use flowgauge_stream::ShardConfig;
 use flowgauge_wire::LinkType;
 
 use crate::control::Control;
@@ -41,6 +43,11 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     }
     let control = Control::install()?;
     let mut opened = input::open(&options.input, &control)?;
+    if let Some(cutoff) = options.cutoff {
+        let cut =
+            |source| Box::new(Beginnings::new(source, cutoff.0, ShardConfig::default())) as Source;
+        opened.sources = opened.sources.into_iter().map(cut).collect();
+    }
     let mut sink = create_sink(options, path, &opened.sources)?;
     control.listen_for_trigger()?;
     input::announce(opened.listening.as_deref(), options.common.quiet);

@@ -249,12 +249,14 @@ impl State<'_> {
     /// as of workers that share an interface, are one.
     fn add_interfaces(&mut self, interfaces: &[Interface], numbers: &mut Vec<u16>) {
         for interface in interfaces.iter().skip(numbers.len()) {
-            let same = self.interfaces.iter().position(|known| {
-                known.name.is_some()
-                    && known.name == interface.name
-                    && known.link == interface.link
-                    && self.ledgers.len() > 1
-            });
+            // Only workers share interfaces; files describe them by the thousand.
+            let mut known = self.interfaces.iter();
+            let same = match &interface.name {
+                Some(name) if self.ledgers.len() > 1 => known.position(|known| {
+                    known.name.as_ref() == Some(name) && known.link == interface.link
+                }),
+                _ => None,
+            };
             let number = same.unwrap_or(self.interfaces.len());
             if same.is_none() {
                 self.interfaces.push(interface.clone());

@@ -8,14 +8,16 @@ use flowgauge_sys::machine::{self, Check};
 
 use crate::failure::{self, Failure};
 use crate::options::DoctorOptions;
-use crate::sinks;
+use crate::{share_service, sinks};
 
 /// Runs the command.
 ///
 /// # Errors
 /// When an interface does not exist, or the output fails.
 pub(crate) fn run(options: &DoctorOptions) -> Result<(), Failure> {
-    let checks = wanted(machine::checks(), &options.interface)?;
+    let mut checks = machine::checks();
+    checks.extend(share_service::checks());
+    let checks = wanted(checks, &options.interface)?;
     let format = if options.json {
         Format::Json
     } else {

@@ -1,15 +1,39 @@
 //! The engine with the options of the command line.
 
+use flowgauge_reassembly::GapCause;
 use flowgauge_record::text::protocol_name;
+use flowgauge_runtime::capture::with_refusals;
+use flowgauge_stream::engine::EngineStatistics;
 use flowgauge_stream::{
     ChecksumPolicy, DamagedSender, Handler, OffloadingSender, Shard, ShardConfig,
 };
-use flowgauge_wire::{Batch, Ledger, Place};
+use flowgauge_wire::{Batch, Ledger};
 
+use crate::memory::Shares;
 use crate::options::{ChecksumMode, EngineOptions};
 
 /// Senders of packets with wrong checksums that are named at the end; the others are counted.
 const NAMED_SENDERS: usize = 5;
+
+/// What takes batches for a consumer.
+pub(crate) trait Pipeline<C> {
+    /// Processes a batch.
+    fn process(&mut self, batch: &Batch<'_>, consumer: &mut C);
+
+    /// Ends every stream and flow.
+    fn finish(&mut self, consumer: &mut C);
+
+    /// The source's ledger with what was refused here.
+    fn ledger(&self, source: Ledger) -> Ledger;
+
+    /// The flow table and what is around it.
+    fn shard(&self) -> &Shard;
+
+    /// Counters of streams in chunks, where there are some.
+    fn streams(&self) -> Option<EngineStatistics> {
+        None
+    }
+}
 
 /// One shard of the engine.
 pub(crate) struct Engine {
@@ -17,88 +41,74 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// A shard of `workers` that share the limits of `options`.
-    pub(crate) fn new(options: &EngineOptions, workers: usize) -> Engine {
+    /// A shard of `workers` that share the limits of `options`. Their clocks are `led` where one
+    /// reader distributes the packets.
+    pub(crate) fn new(options: &EngineOptions, workers: usize, led: bool) -> Engine {
+        let mut config = configuration(options, workers as u64);
+        config.flow.led_clock = led;
         Engine {
-            shard: Shard::new(configuration(options, workers as u64)),
+            shard: Shard::new(config),
         }
     }
+}
 
-    /// Processes a batch.
+impl<H: Handler> Pipeline<H> for Engine {
     #[inline]
-    pub(crate) fn process<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
+    fn process(&mut self, batch: &Batch<'_>, handler: &mut H) {
         self.shard.process(batch, handler);
     }
 
-    /// Ends every stream and flow.
-    pub(crate) fn finish<H: Handler>(&mut self, handler: &mut H) {
+    fn finish(&mut self, handler: &mut H) {
         self.shard.finish(handler);
     }
 
-    /// The source's ledger with what the engine refused.
-    pub(crate) fn ledger(&self, source: Ledger) -> Ledger {
-        let mut ledger = source;
-        let engine = self.shard.ledger();
-        let mut refused_bytes = ledger
-            .delivered_bytes
-            .saturating_sub(engine.delivered_bytes);
-        for place in Place::ALL {
-            let packets = engine.at(place);
-            if packets > 0 {
-                ledger.refuse(place, packets, core::mem::take(&mut refused_bytes));
-            }
-        }
-        ledger
+    fn ledger(&self, source: Ledger) -> Ledger {
+        with_refusals(source, self.shard.ledger())
     }
 
-    /// What a user should know of the input.
-    pub(crate) fn findings(&self) -> Findings {
-        let counters = self.shard.statistics();
-        Findings {
-            accepted: self.shard.offloading_senders(),
-            left_out: counters.checksums.left_out,
-            most_left_out: self.shard.most_damaged_sender(),
-            evicted: counters.flow.evicted,
-        }
+    fn shard(&self) -> &Shard {
+        &self.shard
     }
+}
 
-    /// Counters, for `--stats`.
-    pub(crate) fn statistics(&self) -> Vec<String> {
-        let counters = self.shard.statistics();
-        let (flow, checksums) = (counters.flow, counters.checksums);
-        let (fragments, segments) = (counters.defragment, counters.reassembly);
-        vec![
-            format!(
-                "flows: {} created, {} at once at most, {} evicted; {} packets without a flow, {} \
+/// Counters, for `--stats`.
+pub(crate) fn statistics(shard: &Shard) -> Vec<String> {
+    let counters = shard.statistics();
+    let (flow, checksums) = (counters.flow, counters.checksums);
+    let (fragments, segments) = (counters.defragment, counters.reassembly);
+    vec![
+        format!(
+            "flows: {} created, {} at once at most, {} evicted; {} packets without a flow, {} \
                  before the clock",
-                flow.created, flow.most_flows, flow.evicted, flow.without_flow, flow.time_backwards
-            ),
-            format!(
-                "checksums: {} packets with a wrong IP header, {} with a wrong transport checksum, \
+            flow.created, flow.most_flows, flow.evicted, flow.without_flow, flow.time_backwards
+        ),
+        format!(
+            "checksums: {} packets with a wrong IP header, {} with a wrong transport checksum, \
                  {} with a wrong one taken as they are",
-                checksums.bad_ip, checksums.bad_transport, checksums.offloaded
-            ),
-            format!(
-                "fragments: {} seen, {} datagrams completed, {} timed out, {} evicted, {} overlaps",
-                fragments.fragments,
-                fragments.completed,
-                fragments.timed_out,
-                fragments.evicted,
-                fragments.overlaps
-            ),
-            format!(
-                "streams: {} connections, {} at once at most, {} bytes in {} chunks, {} segments \
-                 out of order, {} bytes missing, {} bytes of memory at most",
-                counters.connections,
-                counters.connections_high,
-                counters.delivered_bytes,
-                counters.chunks,
-                segments.out_of_order,
-                segments.gap_bytes,
-                segments.memory_high
-            ),
-        ]
-    }
+            checksums.bad_ip, checksums.bad_transport, checksums.offloaded
+        ),
+        format!(
+            "fragments: {} seen, {} datagrams completed, {} timed out, {} evicted, {} overlaps, {} bytes \
+             of memory at most",
+            fragments.fragments,
+            fragments.completed,
+            fragments.timed_out,
+            fragments.evicted,
+            fragments.overlaps,
+            fragments.memory_high
+        ),
+        format!(
+            "streams: {} connections, {} at once at most, {} bytes in {} chunks, {} segments \
+                 out of order, {} bytes missing, {} bytes of memory for segments at most",
+            counters.connections,
+            counters.connections_high,
+            counters.delivered_bytes,
+            counters.chunks,
+            segments.out_of_order,
+            segments.gap_bytes,
+            segments.memory_high
+        ),
+    ]
 }
 
 /// What a run found that changes what its results mean.
@@ -108,25 +118,44 @@ pub(crate) struct Findings {
     left_out: u64,
     most_left_out: Option<DamagedSender>,
     evicted: u64,
+    /// Datagrams in fragments given up for memory.
+    datagrams: u64,
+    /// Holes in streams given up for memory.
+    relieved: u64,
 }
 
 impl Findings {
+    /// What a user should know of a shard's input.
+    pub(crate) fn of(shard: &Shard) -> Findings {
+        let counters = shard.statistics();
+        Findings {
+            accepted: shard.offloading_senders(),
+            left_out: counters.checksums.left_out,
+            most_left_out: shard.most_damaged_sender(),
+            evicted: counters.flow.evicted,
+            datagrams: counters.defragment.evicted,
+            relieved: counters.reassembly.gaps[GapCause::Memory as usize],
+        }
+    }
+
     /// Adds another worker's.
     pub(crate) fn merge(&mut self, other: Findings) {
-        for theirs in other.accepted {
-            let same = |mine: &&mut OffloadingSender| {
-                (mine.address, mine.version, mine.protocol)
-                    == (theirs.address, theirs.version, theirs.protocol)
-            };
-            match self.accepted.iter_mut().find(same) {
-                Some(mine) => mine.packets += theirs.packets,
-                None => self.accepted.push(theirs),
+        let sender = |it: &OffloadingSender| (it.address, it.version, it.protocol);
+        self.accepted.extend(other.accepted);
+        self.accepted.sort_unstable_by_key(sender);
+        self.accepted.dedup_by(|next, kept| {
+            let same = sender(next) == sender(kept);
+            if same {
+                kept.packets += next.packets;
             }
-        }
+            same
+        });
         self.accepted
             .sort_by(|a, b| b.packets.cmp(&a.packets).then(a.address.cmp(&b.address)));
         self.left_out += other.left_out;
         self.evicted += other.evicted;
+        self.datagrams += other.datagrams;
+        self.relieved += other.relieved;
         self.most_left_out = match (self.most_left_out, other.most_left_out) {
             (Some(mine), Some(theirs)) if theirs.packets > mine.packets => Some(theirs),
             (mine, theirs) => mine.or(theirs),
@@ -155,9 +184,11 @@ impl Findings {
                 format!(" (most from {address}: {})", sender.packets)
             });
             notes.push(format!(
-                "{} packets were left out because of wrong checksums{most}; hint: --checksums \
-                 ignore takes them",
-                self.left_out
+                "{} left out because of wrong checksums{most}; hint: --checksums ignore takes them",
+                match self.left_out {
+                    1 => "1 packet was".to_owned(),
+                    count => format!("{count} packets were"),
+                }
             ));
         }
         if self.evicted > 0 {
@@ -165,6 +196,20 @@ impl Findings {
                 "{} flows were ended early to make room for others, so long ones may be in several \
                  records; hint: raise --max-flows or --memory",
                 self.evicted
+            ));
+        }
+        if self.datagrams > 0 {
+            notes.push(format!(
+                "{} datagrams in fragments were given up for memory before they were complete; \
+                 hint: raise --memory",
+                self.datagrams
+            ));
+        }
+        if self.relieved > 0 {
+            notes.push(format!(
+                "{} holes in streams were given up early for memory, so that bytes that came later \
+                 are missing; hint: raise --memory",
+                self.relieved
             ));
         }
         notes
@@ -187,7 +232,8 @@ fn accepted(sender: &OffloadingSender) -> String {
     }
 }
 
-fn configuration(options: &EngineOptions, workers: u64) -> ShardConfig {
+/// The configuration of one of `workers` shards.
+pub(crate) fn configuration(options: &EngineOptions, workers: u64) -> ShardConfig {
     let mut config = ShardConfig {
         checksums: match options.checksums {
             ChecksumMode::Verify => ChecksumPolicy::Verify,
@@ -198,10 +244,10 @@ fn configuration(options: &EngineOptions, workers: u64) -> ShardConfig {
     }
     .with_policy(options.overlap_policy);
     if let Some(bytes) = options.memory {
-        // Half for flows, half for segments that wait.
-        let half = (bytes / workers / 2).max(1);
-        config.flow = config.flow.with_memory(half);
-        config = config.with_memory(half);
+        let shares = Shares::new(bytes, workers, options.needs);
+        config.flow.max_flows = shares.flows;
+        config.defragment.max_bytes = shares.fragments;
+        config = config.with_memory(shares.segments);
     }
     if let Some(flows) = options.max_flows {
         let share = flows.div_ceil(workers);

@@ -7,6 +7,7 @@ use flowgauge_stream::Handler;
 use flowgauge_wire::{Batch, DecodedBatch};
 
 use crate::failure::{self, Failure};
+use crate::memory::{self, Needs};
 use crate::options::{AggregateOptions, FlowsOptions};
 use crate::run::{Consumer, Run, Writers};
 use crate::say::say;
@@ -17,8 +18,17 @@ use crate::sinks;
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
-    let spec = aggregation(&options.aggregate)?;
-    let run = Run::open(&options.input, &options.output.common, &options.engine)?;
+    let mut spec = aggregation(&options.aggregate)?;
+    let needs = Needs {
+        results: spec.is_some(),
+        ..Needs::default()
+    };
+    if let Some(bytes) = memory::of_results(options.engine.memory, needs) {
+        let bytes = bytes / u64::from(options.input.workers.unwrap_or(1));
+        spec = spec.map(|spec| spec.with_memory(bytes));
+    }
+    let engine = options.engine.with_needs(needs);
+    let run = Run::open(&options.input, &options.output.common, &engine)?;
     let seed = options.engine.community_id_seed;
     let Some(spec) = spec else {
         let writers = Writers::open(&options.output, FLOW_SCHEMA)?;
@@ -35,9 +45,11 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
         seed,
     };
     let (outcome, all) = run.collect(groups)?;
-    let mut total = Aggregator::new(spec);
-    all.into_iter()
-        .for_each(|part| total.merge(part.aggregator));
+    let mut parts = all.into_iter().map(|part| part.aggregator);
+    let mut total = parts
+        .next()
+        .unwrap_or_else(|| Aggregator::new(spec.clone()));
+    parts.for_each(|part| total.merge(part));
     let written = print_groups(options, &total);
     outcome.conclude(&options.output.common)?;
     written

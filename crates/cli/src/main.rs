@@ -11,14 +11,19 @@ mod failure;
 mod flows;
 mod generate;
 mod input;
+mod matches;
+mod memory;
 mod options;
 mod packet_line;
 mod packets;
+mod pattern_files;
 mod progress;
 mod report;
 mod run;
 mod say;
+mod share_service;
 mod sinks;
+mod stream_chunks;
 mod stream_files;
 mod streams;
 mod summary;
@@ -55,8 +60,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Streams(options) => streams::run(options),
         Command::Packets(options) => packets::run(options),
         Command::Generate(options) => generate::run(options),
+        Command::Match(options) => matches::run(options),
         Command::Report(options) => report::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Doctor(options) => doctor::run(options),
+        Command::ShareService(options) => share_service::run(options),
     }
 }

@@ -6,12 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use flowgauge_capture::PacketSource;
 use flowgauge_record::{Encoder, Format, Output, RecordWriter, Schema};
+use flowgauge_runtime::{Distributor, ThreadFailure, capture, distribute, threads};
 use flowgauge_stream::Handler;
-use flowgauge_wire::Ledger;
+use flowgauge_stream::engine::EngineStatistics;
+use flowgauge_wire::{DecodeOptions, Ledger};
 
 use crate::control::Control;
-use crate::engine::{Engine, Findings};
+use crate::engine::{self, Engine, Findings, Pipeline};
 use crate::failure::{self, Failure};
 use crate::input::{self, Source};
 use crate::options::{CommonOptions, EngineOptions, InputOptions, OutputOptions};
@@ -27,7 +30,7 @@ const BATCHES_PER_LOOK: u64 = 256;
 const WAITING_BUFFERS: usize = 64;
 
 /// Someone at the end of the engine.
-pub(crate) trait Consumer: Handler {
+pub(crate) trait Consumer {
     /// Results should appear as soon as they are known.
     fn set_live(&mut self) {}
 
@@ -44,7 +47,10 @@ pub(crate) trait Consumer: Handler {
 
 /// Opened sources and how to process them.
 pub(crate) struct Run {
+    /// One for each worker.
     sources: Vec<Source>,
+    /// Reads files and distributes their packets among several workers.
+    reader: Option<Distributor<Source>>,
     live: bool,
     file_bytes: Option<u64>,
     quiet: bool,
@@ -65,8 +71,11 @@ impl Run {
         let control = Control::install()?;
         let opened = input::open(input, &control)?;
         opened.announce(common.quiet);
+        let workers = usize::from(input.workers.unwrap_or(1));
+        let (reader, sources) = divide(opened.sources, workers, opened.file_bytes.is_some());
         Ok(Run {
-            sources: opened.sources,
+            sources,
+            reader,
             live: opened.live,
             file_bytes: opened.file_bytes,
             quiet: common.quiet,
@@ -79,12 +88,26 @@ impl Run {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(crate) fn collect<C: Consumer + Send>(
+    pub(crate) fn collect<C: Consumer + Handler + Send>(
         self,
         make: impl Fn(usize) -> C,
     ) -> Result<(Outcome, Vec<C>), Failure> {
+        let options = self.engine.clone();
+        self.collect_with(make, |workers, led| Engine::new(&options, workers, led))
+    }
+
+    /// The same with pipelines of another kind, each made by `pipeline` from the number of workers and
+    /// whether one reader distributes the packets.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(crate) fn collect_with<C: Consumer + Send, P: Pipeline<C> + Send>(
+        self,
+        make: impl Fn(usize) -> C,
+        pipeline: impl Fn(usize, bool) -> P,
+    ) -> Result<(Outcome, Vec<C>), Failure> {
         let consumers = (0..self.sources.len()).map(make).collect();
-        self.process(consumers)
+        self.process(consumers, pipeline)
     }
 
     /// Runs with consumers that write records, each made by `make` from its writer. Records of
@@ -94,10 +117,26 @@ impl Run {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(crate) fn records<C: Consumer + Send>(
+    pub(crate) fn records<C: Consumer + Handler + Send>(
         self,
         writers: Writers,
         make: impl Fn(RecordWriter) -> C,
+    ) -> Result<(Outcome, Result<(), Failure>), Failure> {
+        let options = self.engine.clone();
+        self.records_with(writers, make, |workers, led| {
+            Engine::new(&options, workers, led)
+        })
+    }
+
+    /// The same with pipelines of another kind, see [`Run::collect_with`].
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub(crate) fn records_with<C: Consumer + Send, P: Pipeline<C> + Send>(
+        self,
+        writers: Writers,
+        make: impl Fn(RecordWriter) -> C,
+        pipeline: impl Fn(usize, bool) -> P,
     ) -> Result<(Outcome, Result<(), Failure>), Failure> {
         let Writers {
             mut output,
@@ -106,7 +145,7 @@ impl Run {
         } = writers;
         if self.sources.len() == 1 {
             let writer = RecordWriter::new(output, format, schema);
-            let (outcome, mut consumers) = self.process(vec![make(writer)])?;
+            let (outcome, mut consumers) = self.process(vec![make(writer)], pipeline)?;
             let writer = consumers.first_mut().and_then(Consumer::writer);
             return Ok((outcome, writer.map_or(Ok(()), failure::of_writer)));
         }
@@ -136,7 +175,7 @@ impl Run {
                 })
                 .collect();
             drop(sender);
-            let (outcome, consumers) = self.process(consumers)?;
+            let (outcome, consumers) = self.process(consumers, pipeline)?;
             // Only without their writers does the channel close.
             drop(consumers);
             let written = match written.join() {
@@ -148,9 +187,10 @@ impl Run {
         })
     }
 
-    fn process<C: Consumer + Send>(
+    fn process<C: Consumer + Send, P: Pipeline<C> + Send>(
         self,
         mut consumers: Vec<C>,
+        pipeline: impl Fn(usize, bool) -> P,
     ) -> Result<(Outcome, Vec<C>), Failure> {
         let started = Instant::now();
         let progress = Progress::new(self.file_bytes.filter(|_| !self.quiet && !self.live));
@@ -165,54 +205,85 @@ impl Run {
         }
         let mut sources = self.sources;
         let workers = sources.len();
-        let mut parts = Vec::with_capacity(sources.len());
-        if let ([source], [consumer]) = (sources.as_mut_slice(), consumers.as_mut_slice()) {
-            let engine = Engine::new(&self.engine, workers);
-            parts.push(work(0, source, engine, consumer, &board, &progress));
+        let mut outcome = Outcome::default();
+        let mut parts = Vec::with_capacity(workers);
+        if let ([_], [consumer]) = (sources.as_slice(), consumers.as_mut_slice()) {
+            let engine = pipeline(workers, false);
+            let work = |source| work(0, source, engine, consumer, &board, &progress);
+            parts.extend(sources.pop().map(work));
         } else {
-            thread::scope(|scope| {
+            let led = self.reader.is_some();
+            // Each worker is waited for, whatever became of the others.
+            let ended: Result<Vec<Part>, ThreadFailure> = thread::scope(|scope| {
+                let board = &board;
+                let stopping = |failure| {
+                    board.control.stop();
+                    failure
+                };
+                let reader = self.reader.map(|reader| {
+                    let read = || reader.run(|| board.control.stopped());
+                    threads::start(scope, "reader".to_owned(), None, read).map_err(stopping)
+                });
                 let threads: Vec<_> = sources
-                    .iter_mut()
+                    .into_iter()
                     .zip(&mut consumers)
                     .enumerate()
                     .map(|(number, (source, consumer))| {
-                        let engine = Engine::new(&self.engine, workers);
-                        let (board, progress) = (&board, &progress);
-                        thread::Builder::new()
-                            .name(format!("worker-{number}"))
-                            .spawn_scoped(scope, move || {
-                                work(number, source, engine, consumer, board, progress)
-                            })
+                        let engine = pipeline(workers, led);
+                        let progress = &progress;
+                        let work = move || work(number, source, engine, consumer, board, progress);
+                        threads::start(scope, format!("worker-{number}"), None, work)
+                            .map_err(stopping)
                     })
                     .collect();
-                for thread in threads {
-                    let thread = thread.map_err(|error| {
-                        board.control.stop();
-                        Failure::run(format!("cannot start a worker: {error}"), None)
-                    })?;
-                    parts.push(thread.join().map_err(|_| {
-                        board.control.stop();
-                        Failure::run("a worker failed", None)
-                    })?);
+                let parts = threads
+                    .into_iter()
+                    .map(|thread| thread.and_then(|thread| thread.join().map_err(stopping)))
+                    .collect::<Vec<_>>();
+                if let Some(reader) = reader {
+                    let reading = reader?.join()?;
+                    outcome.ledger.merge(&reading.ledger);
+                    outcome.errors.extend(reading.errors);
                 }
-                Ok::<(), Failure>(())
-            })?;
+                parts.into_iter().collect()
+            });
+            parts = ended.map_err(|failure| Failure::run(failure.to_string(), None))?;
         }
         progress.finish();
-        let mut outcome = Outcome {
-            elapsed: started.elapsed(),
-            ..Outcome::default()
-        };
+        outcome.elapsed = started.elapsed();
         let mut findings = Findings::default();
         for part in parts {
             outcome.ledger.merge(&part.ledger);
             outcome.errors.extend(part.errors);
             findings.merge(part.findings);
             outcome.statistics.extend(part.statistics);
+            if let Some(streams) = &part.streams {
+                capture::add(outcome.streams.get_or_insert_default(), streams);
+            }
         }
         outcome.notes = findings.notes();
         Ok((outcome, consumers))
     }
+}
+
+/// Divides files among several workers. They are read ahead where they are `plain`: what else may
+/// fall silent, and its packets must not wait.
+fn divide(
+    mut sources: Vec<Source>,
+    workers: usize,
+    plain: bool,
+) -> (Option<Distributor<Source>>, Vec<Source>) {
+    // Interfaces are divided by the kernel.
+    let source = match sources.pop() {
+        Some(source) if workers > 1 && sources.is_empty() => source,
+        last => {
+            sources.extend(last);
+            return (None, sources);
+        }
+    };
+    let (reader, shares) = distribute(source, workers, DecodeOptions::default());
+    let boxed = shares.into_iter().map(|share| Box::new(share) as Source);
+    (Some(reader.prompt(!plain)), boxed.collect())
 }
 
 /// Where records go, before it is known how many threads write them.
@@ -243,6 +314,7 @@ struct Part {
     errors: Vec<flowgauge_capture::Error>,
     findings: Findings,
     statistics: Vec<String>,
+    streams: Option<EngineStatistics>,
 }
 
 /// What workers share: signals, and their ledgers for SIGUSR1.
@@ -281,10 +353,10 @@ fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
 }
 
 /// One source through one engine into one consumer, until the end of input or a signal.
-fn work<C: Consumer>(
+fn work<C: Consumer, P: Pipeline<C>>(
     number: usize,
-    source: &mut Source,
-    mut engine: Engine,
+    mut source: Source,
+    mut pipeline: P,
     consumer: &mut C,
     board: &Board,
     progress: &Progress,
@@ -296,7 +368,7 @@ fn work<C: Consumer>(
         match source.next_batch() {
             Ok(Some(batch)) => {
                 idle = batch.is_empty();
-                engine.process(&batch, consumer);
+                pipeline.process(&batch, consumer);
                 progress.add(&batch);
             }
             Ok(None) => break,
@@ -305,21 +377,22 @@ fn work<C: Consumer>(
         }
         batches += 1;
         if idle || batches.is_multiple_of(BATCHES_PER_LOOK) {
-            board.publish(number, engine.ledger(source.ledger()));
+            board.publish(number, pipeline.ledger(source.ledger()));
             progress.show();
         }
         if board.control.statistics_wanted() {
-            board.publish(number, engine.ledger(source.ledger()));
-            board.print(&engine.statistics());
+            board.publish(number, pipeline.ledger(source.ledger()));
+            board.print(&engine::statistics(pipeline.shard()));
         }
     }
-    engine.finish(consumer);
+    pipeline.finish(consumer);
     if let Some(writer) = consumer.writer() {
         writer.flush();
     }
-    part.ledger = engine.ledger(source.ledger());
-    part.findings = engine.findings();
-    part.statistics = engine.statistics();
+    part.ledger = pipeline.ledger(source.ledger());
+    part.findings = Findings::of(pipeline.shard());
+    part.statistics = engine::statistics(pipeline.shard());
+    part.streams = pipeline.streams();
     part
 }
 

@@ -11,9 +11,11 @@ use flowgauge_wire::{Batch, DecodedBatch};
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::memory::{self, Needs};
 use crate::options::StreamsOptions;
 use crate::run::{Consumer, Run, Writers};
-use crate::stream_files::StreamFiles;
+use crate::stream_chunks::{self, ChunkWriter, Setup};
+use crate::stream_files::{self, StreamFiles};
 use crate::totals;
 
 /// Runs the command.
@@ -21,25 +23,34 @@ use crate::totals;
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
+    let setup = if options.chunks.are_given() {
+        Some(Setup::new(options)?)
+    } else {
+        None
+    };
     if options.tally {
-        return totals::run(options);
+        return totals::run(options, setup.as_ref());
     }
+    let needs = needs(options);
     let files = match &options.out {
-        Some(folder) => Some(StreamFiles::create(folder, options.fill_gaps)?),
+        Some(folder) => {
+            let memory = memory::of_results(options.engine.memory, needs);
+            Some(StreamFiles::create(folder, options.fill_gaps, memory)?)
+        }
         None => None,
     };
-    let run = Run::open(&options.input, &options.output.common, &options.engine)?;
+    let engine = options.engine.with_needs(needs);
+    let run = Run::open(&options.input, &options.output.common, &engine)?;
     let wanted = Wanted {
         streams: !options.gaps || options.list || options.hash,
         gaps: options.gaps,
         hashes: options.hash,
     };
-    // With --out alone the files are the result.
+    if let Some(setup) = setup {
+        return run_in_chunks(options, run, &setup, wanted, files);
+    }
     if let Some(files) = files.as_ref()
-        && !options.list
-        && !options.gaps
-        && !options.hash
-        && !options.output.names_a_format()
+        && files_are_all(options)
     {
         let (outcome, _) = run.collect(|_worker| FileWriter::new(files.clone()))?;
         let written = files.conclude(options.output.common.quiet);
@@ -54,6 +65,62 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
         files: files.clone().map(FileWriter::new),
         live: false,
     })?;
+    let files_written = match &files {
+        Some(files) => files.conclude(options.output.common.quiet),
+        None => Ok(()),
+    };
+    outcome.conclude(&options.output.common)?;
+    written.and(files_written)
+}
+
+fn needs(options: &StreamsOptions) -> Needs {
+    let hashes = 2 * size_of::<Option<Sha256>>() as u64 * u64::from(options.hash);
+    let files = stream_files::BYTES_PER_CONNECTION * u64::from(options.out.is_some());
+    Needs {
+        streams: true,
+        per_flow: hashes + files,
+        results: options.out.is_some(),
+    }
+}
+
+/// With --out alone the files are the result.
+fn files_are_all(options: &StreamsOptions) -> bool {
+    options.out.is_some()
+        && !options.list
+        && !options.gaps
+        && !options.hash
+        && !options.chunks.counters
+        && !options.output.names_a_format()
+}
+
+fn run_in_chunks(
+    options: &StreamsOptions,
+    run: Run,
+    setup: &Setup,
+    wanted: Wanted,
+    files: Option<StreamFiles>,
+) -> Result<(), Failure> {
+    let wanted = stream_chunks::Wanted {
+        streams: wanted.streams,
+        gaps: wanted.gaps,
+        hashes: wanted.hashes,
+        counters: options.chunks.counters,
+    };
+    let pipeline = |workers, led| setup.pipeline(workers, led);
+    let file_writer = || files.clone().map(FileWriter::new);
+    let (outcome, written) = if files_are_all(options) {
+        let none = stream_chunks::Wanted {
+            streams: false,
+            ..wanted
+        };
+        let make = |_worker| ChunkWriter::new(None, none, file_writer());
+        let (outcome, _) = run.collect_with(make, pipeline)?;
+        (outcome, Ok(()))
+    } else {
+        let writers = Writers::open(&options.output, wanted.schema())?;
+        let make = |writer| ChunkWriter::new(Some(writer), wanted, file_writer());
+        run.records_with(writers, make, pipeline)?
+    };
     let files_written = match &files {
         Some(files) => files.conclude(options.output.common.quiet),
         None => Ok(()),
@@ -187,7 +254,7 @@ pub(crate) fn slot<T: Default>(column: &mut Vec<T>, id: u32) -> &mut T {
 }
 
 /// Writes the bytes of every direction to its file.
-struct FileWriter {
+pub(crate) struct FileWriter {
     files: StreamFiles,
     /// Numbers of files by [`Stream::id`], plus one; 0 while a direction has no bytes.
     numbers: Vec<u32>,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use flowgauge_stream::engine::EngineStatistics;
 use flowgauge_wire::{Ledger, Place};
 
 use crate::failure::Failure;
@@ -20,6 +21,8 @@ pub(crate) struct Outcome {
     pub(crate) notes: Vec<String>,
     /// Lines of engine statistics for `--stats`.
     pub(crate) statistics: Vec<String>,
+    /// What became of streams in chunks.
+    pub(crate) streams: Option<EngineStatistics>,
     /// Wall-clock time it took.
     pub(crate) elapsed: Duration,
 }
@@ -32,6 +35,9 @@ impl Outcome {
     pub(crate) fn conclude(self, options: &CommonOptions) -> Result<(), Failure> {
         if !options.quiet {
             say!("{}", ledger_line(&self.ledger));
+            if let Some(streams) = &self.streams {
+                say!("{}", streams_line(streams));
+            }
         }
         self.conclude_after_ledger(options)
     }
@@ -87,6 +93,26 @@ pub(crate) fn ledger_line(ledger: &Ledger) -> String {
         line.push(')');
     }
     line
+}
+
+/// What became of streams, in the words of Scap.
+fn streams_line(streams: &EngineStatistics) -> String {
+    let captured = streams.captured();
+    let (all, dropped, discarded) = (streams.all, streams.dropped, streams.discarded);
+    format!(
+        "{} streams: {} packets ({} bytes) in all, {} ({}) dropped, {} ({}) discarded, {} ({}) \
+         captured; {} chunks",
+        streams.created,
+        all.packets,
+        all.bytes,
+        dropped.packets,
+        dropped.bytes,
+        discarded.packets,
+        discarded.bytes,
+        captured.packets,
+        captured.bytes,
+        streams.chunks
+    )
 }
 
 /// Prints engine statistics, for `--stats` and SIGUSR1.

@@ -9,8 +9,19 @@ pub(crate) fn byte_sum(bytes: &[u8]) -> u64 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
     /// A lane holds 257 bytes of 255.
     const WORDS_PER_BLOCK: usize = 256;
+    let add = |lanes: u64| {
+        let pairs = (lanes & 0x0000_ffff_0000_ffff) + (lanes >> 16 & 0x0000_ffff_0000_ffff);
+        (pairs & 0xffff_ffff) + (pairs >> 32)
+    };
     let (words, tail) = bytes.as_chunks::<8>();
-    let mut sum = 0u64;
+    // The tail as a word, without a loop whose number of turns nobody can guess.
+    let last = match bytes.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last)
+            .checked_shr(64 - 8 * tail.len() as u32)
+            .unwrap_or(0),
+        None => (tail.iter().rev()).fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    };
+    let mut sum = add((last & EVEN) + (last >> 8 & EVEN));
     for block in words.chunks(WORDS_PER_BLOCK) {
         let (mut even, mut odd) = (0u64, 0u64);
         for word in block {
@@ -18,12 +29,9 @@ pub(crate) fn byte_sum(bytes: &[u8]) -> u64 {
             even += word & EVEN;
             odd += word >> 8 & EVEN;
         }
-        for lanes in [even, odd] {
-            let pairs = (lanes & 0x0000_ffff_0000_ffff) + (lanes >> 16 & 0x0000_ffff_0000_ffff);
-            sum += (pairs & 0xffff_ffff) + (pairs >> 32);
-        }
+        sum += add(even) + add(odd);
     }
-    sum + tail.iter().map(|&byte| u64::from(byte)).sum::<u64>()
+    sum
 }
 
 #[cfg(test)]

@@ -5,22 +5,41 @@ use flowgauge_record::{Record, RecordWriter, Schema};
 use flowgauge_stream::{Chunk, Handler, Stream};
 
 use crate::failure::{self, Failure};
+use crate::memory::Needs;
 use crate::options::StreamsOptions;
 use crate::run::{Consumer, Run};
 use crate::sinks;
+use crate::stream_chunks::{ChunkWriter, Setup, Wanted};
 use crate::tally::byte_sum;
 
 /// Runs the command.
 ///
 /// # Errors
 /// What went wrong, for the user.
-pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
-    let run = Run::open(&options.input, &options.output.common, &options.engine)?;
-    let (outcome, parts) = run.collect(|_worker| Totals::default())?;
+pub(crate) fn run(options: &StreamsOptions, setup: Option<&Setup>) -> Result<(), Failure> {
+    let engine = options.engine.with_needs(Needs {
+        streams: true,
+        ..Needs::default()
+    });
+    let run = Run::open(&options.input, &options.output.common, &engine)?;
     let mut totals = TotalsRow::default();
-    for part in parts {
-        totals.merge(&part.row);
-    }
+    let outcome = if let Some(setup) = setup {
+        let nothing = Wanted {
+            streams: false,
+            gaps: false,
+            hashes: false,
+            counters: false,
+        };
+        let make = |_worker| ChunkWriter::new(None, nothing, None);
+        let pipeline = |workers, led| setup.pipeline(workers, led);
+        let (outcome, parts) = run.collect_with(make, pipeline)?;
+        parts.iter().for_each(|part| totals.merge(&part.totals));
+        outcome
+    } else {
+        let (outcome, parts) = run.collect(|_worker| Totals::default())?;
+        parts.iter().for_each(|part| totals.merge(&part.row));
+        outcome
+    };
     let written = write(options, &totals, TOTALS_SCHEMA);
     outcome.conclude(&options.output.common)?;
     written
@@ -42,6 +61,7 @@ struct Totals {
 
 impl Handler for Totals {
     const STREAMS: bool = true;
+    const FLOWS: bool = false;
 
     fn stream_created(&mut self, _stream: &Stream<'_>) {
         self.row.streams += 1;

@@ -657,13 +657,95 @@ fn notes_tell_what_was_taken_left_out_and_evicted() {
     assert!(!stderr(&output).contains("note:"), "{}", stderr(&output));
 }
 
+/// Runs with so much address space that a process which kept everything would be ended.
+fn run_within(kib: u32, arguments: &[&str]) -> Output {
+    let limit = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
+    Command::new("sh")
+        .args(["-c", &limit, env!("CARGO_BIN_EXE_flowgauge")])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// A flood of flows, each seen once, in the memory that was given.
+#[test]
+fn memory_bounds_flows_groups_hashes_and_lists() {
+    let folder = Folder::new("memory");
+    let flood = folder.file("syn.pcap");
+    let flood = text(&flood);
+    let made = [
+        "generate",
+        "syn",
+        "--flows",
+        "300000",
+        "--summary",
+        "-w",
+        flood,
+    ];
+    assert_eq!(run(&made).status.code(), Some(0));
+    for command in [
+        &["flows"][..],
+        &["flows", "--by", "src_ip,src_port", "--sum", "bytes"],
+        &["streams", "--hash"],
+        &["streams", "--count"],
+        &["report"],
+    ] {
+        let arguments = [command, &["--memory", "16M", "-r", flood]].concat();
+        let output = run_within(80_000, &arguments);
+        assert_eq!(output.status.code(), Some(0), "{command:?}");
+        assert!(stderr(&output).contains("flows were ended early"));
+    }
+    // What the limit means: it cannot be done without a bound.
+    let output = run_within(80_000, &["flows", "-r", flood]);
+    assert_ne!(output.status.code(), Some(0));
+}
+
+/// Fragments that were given up for memory are dropped packets.
+#[test]
+fn memory_that_runs_out_is_in_the_ledger() {
+    let folder = Folder::new("fragments");
+    let file = folder.file("fragments.pcap");
+    let packets: Vec<Vec<u8>> = (0..2000u16)
+        .map(|id| {
+            let mut packet = ipv4(17, [192, 0, 2, 1], [198, 51, 100, 2], &[0; 512]);
+            packet[4..6].copy_from_slice(&id.to_be_bytes());
+            packet[6..8].copy_from_slice(&[0x20, 0]);
+            packet
+        })
+        .collect();
+    write_ipv4(&file, &packets);
+    let arguments = ["flows", "--checksums", "ignore", "-r", text(&file)];
+    assert!(stderr(&run(&arguments)).contains(" 0 dropped"));
+    let arguments = [&arguments[..], &["--memory", "2M", "--fail-on-drop"]].concat();
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(3));
+    let messages = stderr(&output);
+    assert!(messages.contains("(memory 1"), "{messages}");
+    assert!(messages.contains("datagrams in fragments were given up for memory"));
+}
+
+#[test]
+fn files_of_an_earlier_run_are_not_mixed_with_new_ones() {
+    let folder = Folder::new("earlier");
+    let (trace, _) = folder.trace();
+    let out = folder.file("streams");
+    let arguments = ["streams", "--out", text(&out), "-q", "-r", text(&trace)];
+    assert_eq!(run(&arguments).status.code(), Some(0));
+    fails(
+        &arguments,
+        2,
+        &["of an earlier run", "hint: give --out an empty"],
+    );
+}
+
 /// Every option and every field is in the manual.
 #[test]
 fn the_manual_is_complete() {
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual.md");
     let manual = fs::read_to_string(manual).unwrap();
     for name in [
-        "flows", "streams", "report", "capture", "packets", "generate", "doctor",
+        "flows", "streams", "match", "report", "capture", "packets", "generate", "doctor",
     ] {
         let heading = format!("## `flowgauge {name}`\n");
         let (_, after) = manual
@@ -688,7 +770,10 @@ fn the_manual_is_complete() {
         flowgauge_record::flow::FLOW_SCHEMA,
         flowgauge_record::flow::TUNNEL_SCHEMA,
         flowgauge_record::stream::STREAM_GAPS_HASH_SCHEMA,
+        flowgauge_record::stream::STREAM_COUNTERS_HASH_SCHEMA,
         flowgauge_record::totals::TOTALS_SCHEMA,
+        flowgauge_record::matches::MATCH_SCHEMA,
+        flowgauge_record::matches::MATCH_COUNT_SCHEMA,
         flowgauge_record::packet::PACKET_BYTES_SCHEMA,
         flowgauge_record::ledger::LEDGER_SCHEMA,
         flowgauge_record::check::CHECK_SCHEMA,

@@ -1,4 +1,4 @@
-//! The flows' records: one piece of address space, addressed by u32.
+//! Flows' records, or what is kept beside them: one piece of address space, addressed by u32.
 
 use flowgauge_sys::pages::advise_huge;
 
@@ -6,20 +6,20 @@ use flowgauge_sys::pages::advise_huge;
 const BEYOND: usize = 4096;
 
 /// Entries before the first huge page: a small table is to stay small.
-const SMALL: usize = 1 << 14;
+const SMALL: usize = 1 << 12;
 
 /// Values by index. Address space for all there may ever be is reserved with the first one, so that
 /// growth copies nothing and an entry is one bounds check away; memory is only taken as entries are
 /// written. Where so much address space is not to be had, growth copies.
 #[derive(Debug)]
-pub(crate) struct Arena<T> {
+pub struct Arena<T> {
     entries: Vec<T>,
     limit: usize,
 }
 
 impl<T> Arena<T> {
     /// An empty one for about `limit` entries.
-    pub(crate) const fn new(limit: usize) -> Arena<T> {
+    pub const fn new(limit: usize) -> Arena<T> {
         Arena {
             entries: Vec::new(),
             limit,
@@ -28,12 +28,17 @@ impl<T> Arena<T> {
 
     /// Entries ever pushed.
     #[inline]
-    pub(crate) fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         self.entries.len() as u32
     }
 
+    /// Whether none was ever pushed.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Adds an entry and tells its index.
-    pub(crate) fn push(&mut self, value: T) -> u32 {
+    pub fn push(&mut self, value: T) -> u32 {
         let index = self.len();
         if index == 0 {
             self.reserve();
@@ -53,30 +58,32 @@ impl<T> Arena<T> {
         }
     }
 
+    /// The entry with this index.
     #[inline(always)]
-    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+    pub fn get(&self, index: u32) -> Option<&T> {
         self.entries.get(index as usize)
     }
 
+    /// The entry with this index.
     #[inline(always)]
-    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)
     }
 
     /// Where an entry would be, for [`flowgauge_sys::prefetch`].
     #[inline(always)]
-    pub(crate) fn address(&self, index: u32) -> *const T {
+    pub fn address(&self, index: u32) -> *const T {
         self.entries.as_ptr().wrapping_add(index as usize)
     }
 
     /// An entry that is known to be there: `index` came from [`Arena::push`].
     #[inline(always)]
-    pub(crate) fn at(&mut self, index: u32) -> &mut T {
+    pub fn at(&mut self, index: u32) -> &mut T {
         &mut self.entries[index as usize]
     }
 
     /// Bytes of memory taken.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.entries.len() * size_of::<T>()
     }
 }

@@ -11,7 +11,7 @@ pub const FAR_JUMP: Nanos = Nanos::from_secs(600);
 /// more than [`FAR_JUMP`] (a damaged time stamp, or a quiet night) is believed only when a second
 /// packet has such a time too: one bad record must not end every flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CaptureClock {
+pub struct CaptureClock {
     now: Nanos,
     /// Times from `now` to before this are usual. It is the end of `now`'s tick, or zero where the
     /// next packet has to be looked at closely.
@@ -19,24 +19,35 @@ pub(crate) struct CaptureClock {
     started: bool,
     jumped: bool,
     pub(crate) backwards: u64,
+    /// Somebody who sees all packets moves this clock: far jumps are not for it to believe.
+    led: bool,
 }
 
 impl CaptureClock {
+    /// A clock that believes far jumps only of [`CaptureClock::trusted`] if it is `led`.
+    pub(crate) fn new(led: bool) -> CaptureClock {
+        CaptureClock {
+            led,
+            ..CaptureClock::default()
+        }
+    }
+
+    /// The largest time seen and believed.
     #[inline]
-    pub(crate) fn now(&self) -> Nanos {
+    pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The tick that it is.
+    /// The tick that it is: what is timed out is timed out when it changes.
     #[inline]
-    pub(crate) fn tick(&self) -> u32 {
+    pub fn tick(&self) -> u32 {
         (self.now.0 >> TICK_SHIFT) as u32
     }
 
     /// Takes a packet's time if it goes on within the tick, and tells whether it does. If not,
     /// [`CaptureClock::packet`] has to take it.
     #[inline(always)]
-    pub(crate) fn goes_on(&mut self, time: Nanos) -> bool {
+    pub fn goes_on(&mut self, time: Nanos) -> bool {
         let usual = self.now <= time && time < self.until;
         if usual {
             self.now = time;
@@ -46,7 +57,7 @@ impl CaptureClock {
 
     /// Takes a packet's time, whatever it is; `next` is the time of the packet after it, where that
     /// is known.
-    pub(crate) fn packet(&mut self, time: Nanos, next: Option<Nanos>) {
+    pub fn packet(&mut self, time: Nanos, next: Option<Nanos>) {
         // One comparison for both directions: a time before the clock wraps to a large number.
         if !self.started || time.0.wrapping_sub(self.now.0) <= FAR_JUMP.0 {
             self.now = time;
@@ -59,7 +70,7 @@ impl CaptureClock {
     }
 
     /// Takes the time of a clock that is known to be right.
-    pub(crate) fn trusted(&mut self, now: Nanos) {
+    pub fn trusted(&mut self, now: Nanos) {
         self.started = true;
         self.jumped = false;
         self.now = self.now.max(now);
@@ -78,6 +89,9 @@ impl CaptureClock {
         if time < self.now {
             self.backwards += 1;
             self.jumped = false;
+            return;
+        }
+        if self.led {
             return;
         }
         let limit = self.now + FAR_JUMP;
@@ -138,6 +152,17 @@ mod tests {
         assert_eq!(after(&[100, 9000, 9001]).now(), Nanos::from_secs(9001));
         let mut clock = after(&[100]);
         clock.packet(Nanos::from_secs(9000), Some(Nanos::from_secs(9001)));
+        assert_eq!(clock.now(), Nanos::from_secs(9000));
+    }
+
+    #[test]
+    fn a_clock_that_is_led_believes_only_its_leader() {
+        let mut clock = CaptureClock::new(true);
+        for time in [100, 9000, 9001, 101] {
+            clock.packet(Nanos::from_secs(time), None);
+        }
+        assert_eq!(clock.now(), Nanos::from_secs(101));
+        clock.trusted(Nanos::from_secs(9000));
         assert_eq!(clock.now(), Nanos::from_secs(9000));
     }
 

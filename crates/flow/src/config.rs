@@ -17,6 +17,9 @@ pub struct FlowConfig {
     pub active: Option<Nanos>,
     /// How long a closed TCP connection stays, so that its last ACK and retransmitted FINs count.
     pub linger: Nanos,
+    /// Another clock that sees the packets of all shards leads this one
+    /// ([`crate::FlowTracker::advance`]): a jump far ahead is believed only from it.
+    pub led_clock: bool,
 }
 
 impl FlowConfig {
@@ -44,6 +47,7 @@ impl Default for FlowConfig {
             other_idle: Nanos::from_secs(30),
             active: None,
             linger: Nanos::from_secs(5),
+            led_clock: false,
         }
         .with_memory(1 << 30)
     }

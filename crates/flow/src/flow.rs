@@ -5,24 +5,25 @@
 //!  line 0   key, last tick, highest sequence numbers, TCP state       every packet
 //!  line 1   counters of side 0                                        every packet of side 0
 //!  line 2   counters of side 1                                        every packet of side 1
-//!  line 3   start, history, RTT, timeout links, rare counters         when something happens
+//!  line 3   start, history, RTT, rare counters                        when something happens
 //! ```
 //!
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
-use flowgauge_sys::prefetch::{prefetch, prefetch_address};
-use flowgauge_wire::{Address, DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
+use flowgauge_sys::prefetch::prefetch_address;
+use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
 
 use crate::extra::{Extra, NO_EXTRA};
 use crate::history::{CAPACITY, History, Letter};
 use crate::index::tag_of;
 use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
 use crate::tcp::{self, TcpState};
-use crate::wheel::Link;
 
 /// A flow.
+///
+/// (Lines are fetched from memory in pairs: the first packet of a flow brings two with each.)
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(crate) struct Flow {
     pub(crate) hot: Hot,
     pub(crate) sides: [Side; 2],
@@ -73,13 +74,15 @@ pub(crate) struct Side {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cold {
-    pub(crate) link: Link,
     /// First packet of the flow (of its first record, when cut).
     pub(crate) start: Nanos,
     pub(crate) history: History,
     /// Time of the SYN until the handshake is complete, then the RTT.
     pub(crate) handshake: Nanos,
     pub(crate) extra: u32,
+    /// Sequence number of its very first packet: what tells connections apart that use the same
+    /// ports at the same time.
+    pub(crate) first_seq: u32,
     /// Sequence number of each side's last FIN (its end) or RST, to tell repeated ones.
     pub(crate) control_seq: [u32; 2],
     /// Bad checksums, zero windows and gaps per side, saturating.
@@ -157,55 +160,81 @@ impl Hot {
     }
 }
 
+impl Side {
+    const EMPTY: Side = Side {
+        bytes: 0,
+        ip_bytes: 0,
+        payload_bytes: 0,
+        last: Nanos::ZERO,
+        first: Nanos::ZERO,
+        packets: 0,
+        acked: 0,
+        retransmitted: 0,
+        out_of_order: 0,
+        start_seq: 0,
+        spare: 0,
+    };
+}
+
 impl Flow {
-    /// A flow without packets, initiated by side `initiator`; `flipped` where that is not the
-    /// sender of its first packet.
+    /// What stands where no flow was yet.
+    pub(crate) const EMPTY: Flow = Flow {
+        hot: Hot {
+            key: FlowKey {
+                low: Address([0; 16]),
+                high: Address([0; 16]),
+                low_port: 0,
+                high_port: 0,
+                protocol: 0,
+                version: 0,
+                reserved: 0,
+                context: 0,
+            },
+            last_tick: 0,
+            next_seq: [0; 2],
+            seen: [0; 2],
+            tcp_flags: [TcpFlags(0); 2],
+            tcp: TcpState::NONE,
+            flags: FlowFlags(0),
+        },
+        sides: [Side::EMPTY; 2],
+        cold: Cold {
+            start: Nanos::ZERO,
+            history: History::EMPTY,
+            handshake: Nanos::ZERO,
+            extra: NO_EXTRA,
+            first_seq: 0,
+            control_seq: [0; 2],
+            rare: [[0; 2]; 3],
+        },
+    };
+
+    /// Becomes a flow without packets, initiated by side `initiator`; `flipped` where that is not
+    /// the sender of its first packet.
     #[inline(always)]
-    pub(crate) fn new(packet: &Decoded, tick: u32, initiator: usize, flipped: bool) -> Flow {
+    pub(crate) fn begin(&mut self, packet: &Decoded, tick: u32, initiator: usize, flipped: bool) {
         let mut history = History::EMPTY;
         if flipped {
             history.push_flipped();
         }
-        let side = Side {
-            bytes: 0,
-            ip_bytes: 0,
-            payload_bytes: 0,
-            last: Nanos::ZERO,
-            first: Nanos::ZERO,
-            packets: 0,
-            acked: 0,
-            retransmitted: 0,
-            out_of_order: 0,
-            start_seq: 0,
-            spare: 0,
+        // Part by part, each in its place: a whole flow would be built elsewhere and copied.
+        self.hot = Hot {
+            key: packet.key,
+            last_tick: tick,
+            flags: FlowFlags(FlowFlags::LIVE | initiator as u16),
+            ..Flow::EMPTY.hot
         };
-        Flow {
-            hot: Hot {
-                key: packet.key,
-                last_tick: tick,
-                next_seq: [0; 2],
-                seen: [0; 2],
-                tcp_flags: [TcpFlags(0); 2],
-                tcp: TcpState::default(),
-                flags: FlowFlags(FlowFlags::LIVE | initiator as u16),
-            },
-            sides: [
-                Side {
-                    spare: tag_of(packet.hash),
-                    ..side
-                },
-                side,
-            ],
-            cold: Cold {
-                link: Link::NONE,
-                start: packet.time,
-                history,
-                handshake: Nanos::ZERO,
-                extra: NO_EXTRA,
-                control_seq: [0; 2],
-                rare: [[0; 2]; 3],
-            },
-        }
+        self.sides[0] = Side {
+            spare: tag_of(packet.hash),
+            ..Side::EMPTY
+        };
+        self.sides[1] = Side::EMPTY;
+        self.cold = Cold {
+            start: packet.time,
+            history,
+            first_seq: packet.seq,
+            ..Flow::EMPTY.cold
+        };
     }
 
     /// Brings what this packet reads of its flow, if there is one at this address, closer.
@@ -214,68 +243,29 @@ impl Flow {
         let line = |line: usize| prefetch_address(flow.cast::<u8>().wrapping_add(line * 64));
         line(0);
         line(1 + packet.direction.index());
-        if packet.tcp_flags.intersects(tcp::CONTROL) {
-            line(3);
-        }
+        // It adds to the history if it is one of the first or the last: asking costs less than
+        // guessing wrong whether it is.
+        line(3);
     }
 
     /// Brings all of it closer.
     #[inline(always)]
     pub(crate) fn prefetch_whole(&self) {
-        prefetch(&self.hot);
-        prefetch(&self.sides[0]);
-        prefetch(&self.sides[1]);
-        prefetch(&self.cold);
+        Flow::prefetch_place(self);
+    }
+
+    /// Brings all of what is, or will be, at this address closer.
+    #[inline(always)]
+    pub(crate) fn prefetch_place(flow: *const Flow) {
+        for line in 0..4 {
+            prefetch_address(flow.cast::<u8>().wrapping_add(line * 64));
+        }
     }
 
     /// Whether this flow is in the table and has this key.
     #[inline(always)]
     pub(crate) fn is(&self, key: &FlowKey) -> bool {
         self.hot.has(key) && self.hot.flags.has(FlowFlags::LIVE)
-    }
-
-    /// The next packet of a flow in full swing, with nothing to it but to be counted: returns
-    /// whether it was one and has been dealt with. The flow has the packet's key. `quiet` is a
-    /// number of ticks shorter than every timeout.
-    #[inline(always)]
-    pub(crate) fn goes_on(&mut self, packet: &Decoded, tick: u32, quiet: u32) -> bool {
-        const LOOKED_AT: u16 = DecodeFlags::FRAGMENT.0
-            | DecodeFlags::REASSEMBLED.0
-            | DecodeFlags::TRANSPORT.0
-            | DecodeFlags::BAD_CHECKSUM.0
-            | DecodeFlags::EXCLUDED.0;
-        let side = packet.direction.index();
-        let usual = tick.wrapping_sub(self.hot.last_tick) < quiet
-            && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
-            && self.sides[side].packets < u32::MAX - 0x1_0000;
-        if !usual {
-            return false;
-        }
-        // The flags of each are next to each other, and so compared at once.
-        let flags = |tcp: TcpFlags, flags: u16| u32::from(flags) | u32::from(tcp.0) << 16;
-        let seen = flags(packet.tcp_flags, packet.flags.0);
-        if packet.key.protocol == tcp::PROTOCOL {
-            if seen & flags(tcp::PLAIN, LOOKED_AT) != flags(TcpFlags::ACK, DecodeFlags::TRANSPORT.0)
-                || !tcp::in_order(self, packet, side)
-            {
-                return false;
-            }
-            self.hot.last_tick = tick;
-            self.count(packet, side);
-            tcp::note_first(self, packet, side);
-        } else {
-            if packet.flags.0 & LOOKED_AT != DecodeFlags::TRANSPORT.0
-                || !self.hot.flags.has(FlowFlags::LIVE)
-            {
-                return false;
-            }
-            self.hot.last_tick = tick;
-            self.count(packet, side);
-            if packet.key.protocol == UDP {
-                self.datagram(side);
-            }
-        }
-        true
     }
 
     /// What a UDP datagram means.
@@ -287,7 +277,7 @@ impl Flow {
     }
 
     /// Adds a letter that this side adds once.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn first_letter(&mut self, side: usize, bit: u8, letter: Letter) {
         self.hot.seen[side] |= bit;
         let from_initiator = side == self.initiator();
@@ -323,6 +313,12 @@ impl Flow {
         usize::from(self.hot.flags.0 & FlowFlags::INITIATOR_HIGH)
     }
 
+    /// Whether it is more than an attempt: more than one packet, and not all of them SYNs and RSTs.
+    #[inline(always)]
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.hot.seen[0] & tcp::seen::CONFIRMED != 0
+    }
+
     #[inline]
     pub(crate) fn tag(&self) -> u32 {
         self.sides[0].spare
@@ -343,6 +339,16 @@ impl Flow {
             (false, true) => high.first,
             (false, false) => self.cold.start,
         }
+    }
+
+    /// Time of the last packet that the current record counts.
+    pub(crate) fn record_end(&self) -> Nanos {
+        let of_side = |side: &Side| match side.packets {
+            0 => Nanos::ZERO,
+            _ => side.last,
+        };
+        let [low, high] = &self.sides;
+        of_side(low).max(of_side(high)).max(self.record_start())
     }
 
     /// Whether a packet of this `time` would make the record longer than the active timeout.
@@ -393,14 +399,6 @@ impl Flow {
         let initiator = self.initiator();
         let (vlan_ids, vlan_count) = self.vlans();
         let mut buffer = [0; CAPACITY];
-        let start = self.record_start();
-        let end = self
-            .sides
-            .iter()
-            .filter(|side| side.packets != 0)
-            .map(|side| side.last)
-            .max()
-            .unwrap_or(start);
         take(&FlowRecord {
             key: &self.hot.key,
             flow_id: self.flow_id(),
@@ -409,8 +407,8 @@ impl Flow {
             source: self.side(initiator, extra),
             destination: self.side(1 - initiator, extra),
             flow_start: self.cold.start,
-            start,
-            end: end.max(start),
+            start: self.record_start(),
+            end: self.record_end(),
             handshake_rtt: (self.hot.flags.has(FlowFlags::RTT)).then_some(self.cold.handshake),
             fragments: extra.map_or(0, |extra| extra.fragments),
             state: self.state(),
@@ -429,7 +427,9 @@ impl Flow {
         };
         let product = u128::from(HashSeed::FIXED.hash(&key) ^ 0x5851_f42d_4c95_7f2d)
             * u128::from(self.cold.start.0 ^ 0xa076_1d64_78bd_642f);
-        (product as u64) ^ ((product >> 64) as u64)
+        let id = (product as u64) ^ ((product >> 64) as u64);
+        // A bijection of either while the other is fixed.
+        (id ^ u64::from(self.cold.first_seq)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     fn side(&self, side: usize, extra: Option<&Extra>) -> FlowSide {

@@ -65,9 +65,15 @@ impl History {
     /// As text, in `buffer`.
     pub(crate) fn text<'a>(&self, buffer: &'a mut [u8; CAPACITY]) -> &'a str {
         let mut len = 0;
-        for (to, letter) in buffer.iter_mut().zip(self.letters()) {
-            *to = letter;
-            len += 1;
+        for word in self.0 {
+            // From the first letter, which is in the highest bits in use.
+            let mut left = (u64::BITS - word.leading_zeros()).div_ceil(BITS);
+            while left > 0 {
+                left -= 1;
+                let Some(to) = buffer.get_mut(len) else { break };
+                *to = LETTERS[(word >> (BITS * left)) as usize & 31];
+                len += 1;
+            }
         }
         core::str::from_utf8(buffer.get(..len).unwrap_or(&[])).unwrap_or("")
     }

@@ -30,6 +30,13 @@ pub(crate) fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
+/// What a table has near the home of a tag.
+enum Near {
+    Found(u32),
+    None,
+    Unknown,
+}
+
 #[derive(Debug)]
 struct Table {
     slots: Vec<u64>,
@@ -65,15 +72,31 @@ impl Table {
         self.slots.get(at).copied().unwrap_or(0)
     }
 
-    /// The record of the entry with this tag, if it is one of the two nearest to its home. There is
-    /// no branch that depends on which of them it is. (That of a free entry is [`NONE`].)
+    /// The record of the entry with this tag, if it is one of the four nearest to its home. There is
+    /// no branch that depends on which of them it is.
     #[inline(always)]
-    fn near(&self, tag: u32) -> Option<u32> {
+    fn near(&self, tag: u32) -> Near {
         let home = self.home(tag);
-        let near = self.slots.get(home..home + 2)?.first_chunk::<2>()?;
-        let is_second = (near[0] >> 32) as u32 != tag;
-        let entry = near[usize::from(is_second)];
-        ((entry >> 32) as u32 == tag).then_some((entry as u32).wrapping_sub(1))
+        let Some(near) = self.slots.get(home..home + 4) else {
+            return Near::Unknown;
+        };
+        let [a, b, c, d] = [near[0], near[1], near[2], near[3]];
+        let mut entry = d;
+        for other in [c, b, a] {
+            entry = if (other >> 32) as u32 == tag {
+                other
+            } else {
+                entry
+            };
+        }
+        // A free entry looks like the tag 0, and its record is none.
+        if (entry >> 32) as u32 == tag {
+            Near::Found((entry as u32).wrapping_sub(1))
+        } else if a == 0 || b == 0 || c == 0 || d == 0 {
+            Near::None
+        } else {
+            Near::Unknown
+        }
     }
 
     /// Position of the first entry with this tag that `matches`.
@@ -174,11 +197,13 @@ impl Index {
     #[inline(always)]
     pub(crate) fn candidate(&self, tag: u32) -> u32 {
         match self.table.near(tag) {
-            Some(id) => id,
-            None => self.far_candidate(tag),
+            Near::Found(id) => id,
+            Near::None if self.moving.is_none() => NONE,
+            _ => self.far_candidate(tag),
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn far_candidate(&self, tag: u32) -> u32 {
         self.find(tag, |_| true).unwrap_or(NONE)

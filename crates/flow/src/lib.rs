@@ -3,13 +3,14 @@
 //! Deliberately absent: payload, I/O, clocks, threads.
 #![forbid(unsafe_code)]
 
+pub mod arena;
 pub mod config;
 pub mod packet_flow;
 pub mod record;
 pub mod tracker;
 
-mod arena;
 mod clock;
+mod ending;
 mod extra;
 mod flow;
 mod history;
@@ -18,10 +19,12 @@ mod index;
 mod ports;
 mod slab;
 mod tcp;
+mod usual;
 mod wheel;
 
-pub use clock::FAR_JUMP;
+pub use clock::{CaptureClock, FAR_JUMP};
 pub use config::FlowConfig;
+pub use ending::{EndedFlow, Taker};
 pub use packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 pub use record::{EndReason, FlowRecord, FlowSide, FlowState};
-pub use tracker::{FlowStatistics, FlowTracker};
+pub use tracker::{FlowStatistics, FlowTracker, Follower};

@@ -74,6 +74,12 @@ impl PacketFlowFlags {
     /// Counted, but not analysed: its transport checksum is wrong.
     pub const NOT_ANALYSED: PacketFlowFlags = PacketFlowFlags(32);
 
+    /// The flow is more than an attempt from now on. (For the tracker alone.)
+    pub(crate) const CONFIRMS: PacketFlowFlags = PacketFlowFlags(1 << 15);
+    /// What makes the tracker look at the flow's timeout.
+    pub(crate) const MOVES: PacketFlowFlags =
+        PacketFlowFlags(PacketFlowFlags::CONFIRMS.0 | PacketFlowFlags::CLOSES.0);
+
     /// Whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: PacketFlowFlags) -> bool {

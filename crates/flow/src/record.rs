@@ -118,7 +118,7 @@ pub struct FlowRecord<'a> {
     /// The flow's key: both ends in canonical order.
     pub key: &'a FlowKey,
     /// The same for every record about this flow, and in every run over the same input: a hash of
-    /// five-tuple and start time. Written as 16 hexadecimal digits.
+    /// five-tuple, start time and first TCP sequence number. Written as 16 hexadecimal digits.
     pub flow_id: u64,
     /// 4 or 6.
     pub version: u8,

@@ -29,7 +29,7 @@ use crate::record::FlowState;
 pub(crate) const PROTOCOL: u8 = 6;
 
 /// Jumps of SYN or RST sequence numbers beyond this are not believed (1 MB, as Zeek).
-const FAR: i32 = 1 << 20;
+pub(crate) const FAR: i32 = 1 << 20;
 
 /// Holes this far below the last acknowledgement are forgotten.
 const FORGET: i32 = 1 << 16;
@@ -49,6 +49,8 @@ pub(crate) mod seen {
     pub(crate) const DATA: u8 = 16;
     pub(crate) const ACK: u8 = 32;
     pub(crate) const MULTI_FLAG: u8 = 64;
+    /// Side 0 only, and no letter: [`Flow::is_confirmed`](crate::flow::Flow::is_confirmed).
+    pub(crate) const CONFIRMED: u8 = 128;
 }
 
 /// State of one side. (A number rather than an `enum`, so that reading one from its three bits is
@@ -74,11 +76,47 @@ impl Endpoint {
 
 /// Both sides' states and the ones before, three bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TcpState(u16);
+pub(crate) struct TcpState(pub(crate) u16);
 
 impl TcpState {
-    const BOTH_ESTABLISHED: u16 = 4 | 4 << 6;
-    const CURRENT: u16 = 7 | 7 << 6;
+    /// Nothing was seen.
+    pub(crate) const NONE: TcpState = TcpState(0);
+    /// Both sides established, or with [`TcpState::ESTABLISHED_MASK`] established or closed.
+    pub(crate) const BOTH_ESTABLISHED: u16 = 4 | 4 << 6;
+    pub(crate) const ESTABLISHED_MASK: u16 = 6 | 6 << 6;
+    /// The sides' states without those before.
+    pub(crate) const CURRENT: u16 = 7 | 7 << 6;
+
+    /// Only a SYN of this side was seen.
+    #[inline(always)]
+    pub(crate) const fn syn_sent(side: usize) -> TcpState {
+        TcpState(Endpoint::SYN_SENT.0 << (6 * side))
+    }
+
+    /// The SYN of `initiator` was answered.
+    #[inline(always)]
+    pub(crate) const fn answered(initiator: usize) -> TcpState {
+        let from = (Endpoint::ESTABLISHED.0 | Endpoint::SYN_SENT.0 << 3) << (6 * initiator);
+        TcpState(from | Endpoint::ESTABLISHED.0 << (6 * (1 - initiator)))
+    }
+
+    /// An established side closes.
+    #[inline(always)]
+    pub(crate) fn close(&mut self, side: usize) {
+        self.set(side, Endpoint::CLOSED);
+    }
+
+    /// Of two sides that are established or closed: whether this one is closed.
+    #[inline(always)]
+    pub(crate) const fn has_closed(self, side: usize) -> bool {
+        self.0 & 1 << (6 * side) != 0
+    }
+
+    /// Of two sides that are established or closed: whether both are closed.
+    #[inline(always)]
+    pub(crate) const fn is_closed(self) -> bool {
+        self.0 & (1 | 1 << 6) == 1 | 1 << 6
+    }
 
     #[inline(always)]
     pub(crate) const fn of(self, side: usize) -> Endpoint {
@@ -115,60 +153,6 @@ impl TcpState {
     pub(crate) fn is_over(self) -> bool {
         let (low, high) = (self.of(0), self.of(1));
         low.is_over() && high.is_over() || low == Endpoint::RESET || high == Endpoint::RESET
-    }
-}
-
-/// The next segment in order of an established connection: the case that must be fast. Returns
-/// whether it was one and has been dealt with. With [`note_first`] it does to the flow what [`segment`]
-/// would. Of its flags, masked by [`PLAIN`], there is only ACK.
-#[inline(always)]
-pub(crate) fn in_order(flow: &mut Flow, packet: &Decoded, side: usize) -> bool {
-    const REMARKABLE: u16 =
-        FlowFlags::HOLES[0] | FlowFlags::HOLES[1] | FlowFlags::CUT[0] | FlowFlags::CUT[1];
-    // State and flags are next to each other, and so compared at once.
-    let both = |tcp: u16, flags: u16| u32::from(tcp) | u32::from(flags) << 16;
-    let hot = &mut flow.hot;
-    let acked = &mut flow.sides[side].acked;
-    let plain = both(hot.tcp.0, hot.flags.0)
-        & both(TcpState::CURRENT, REMARKABLE | FlowFlags::LIVE)
-        == both(TcpState::BOTH_ESTABLISHED, FlowFlags::LIVE)
-        && (packet.window != 0)
-        && (packet.seq == hot.next_seq[side])
-        && (packet.payload_captured == packet.payload_len)
-        && (packet.ack.wrapping_sub(*acked) <= FAR as u32)
-        && (delta(hot.next_seq[1 - side], packet.ack) >= 0);
-    if !plain {
-        return false;
-    }
-    hot.tcp_flags[side] = hot.tcp_flags[side].with(packet.tcp_flags);
-    hot.next_seq[side] = packet.seq.wrapping_add(packet.payload_len);
-    *acked = packet.ack;
-    true
-}
-
-/// What the first segments that are [`in_order`] do besides: a letter of the history, the handshake.
-#[inline(always)]
-pub(crate) fn note_first(flow: &mut Flow, packet: &Decoded, side: usize) {
-    let bit = match packet.payload_len {
-        0 => seen::ACK,
-        _ => seen::DATA,
-    };
-    if flow.hot.seen[side] & bit == 0 || flow.hot.flags.has(FlowFlags::SYN_TIME) {
-        first(flow, packet, side);
-    }
-}
-
-#[inline(never)]
-fn first(flow: &mut Flow, packet: &Decoded, side: usize) {
-    let (bit, letter) = match packet.payload_len {
-        0 => (seen::ACK, Letter::Ack),
-        _ => (seen::DATA, Letter::Data),
-    };
-    if flow.hot.seen[side] & bit == 0 {
-        flow.first_letter(side, bit, letter);
-    }
-    if flow.hot.flags.has(FlowFlags::SYN_TIME) && side == flow.initiator() {
-        complete_handshake(flow, packet, side);
     }
 }
 
@@ -475,7 +459,7 @@ fn handshake(flow: &mut Flow, segment: &Segment, packet: &Decoded) {
 /// The initiator's acknowledgement of the SYN-ACK, if there was one, while the time of the SYN is
 /// kept.
 #[inline(always)]
-fn complete_handshake(flow: &mut Flow, packet: &Decoded, initiator: usize) {
+pub(crate) fn complete_handshake(flow: &mut Flow, packet: &Decoded, initiator: usize) {
     let responder = 1 - initiator;
     if flow.hot.flags.has(FlowFlags::RTT) || !flow.hot.flags.has(FlowFlags::SYN[responder]) {
         return;

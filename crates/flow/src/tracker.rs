@@ -1,11 +1,14 @@
 //! The flow tracker: batches of decoded packets in, one flow per packet and finished records out.
 //!
-//! A batch goes through three passes, so that the cache misses of 256 packets overlap: prefetch
-//! where the index would have each packet; look each up and prefetch its record; update. A packet
-//! that merely goes on takes a short way through the third (`Flow::goes_on`); the others, about
-//! four in the life of a short connection, take the long one, which begins and ends flows. Flows
+//! A packet goes through three stages, each some packets after the one before, so that the cache
+//! misses of many overlap with each other and with the work on those before: prefetch where the
+//! index would have it; look it up and prefetch its record; update. The packets of a connection that
+//! goes as it should, from its SYN to its FINs, take a straight way through the third (`usual`),
+//! what is remarkable the long one. Flows
 //! that end are unlinked at once but kept until [`FlowTracker::drain_ended`], so that callers can
-//! keep state of their own by [`FlowId`]: an id never means two flows within a batch.
+//! keep state of their own by [`FlowId`]: an id never means two flows within a batch. What callers
+//! do per packet they can do in the third stage, while the packet's and the flow's lines are at hand
+//! ([`FlowTracker::process_with`]).
 //!
 //! # Who initiated
 //! The sender of the first packet, except:
@@ -21,18 +24,23 @@
 //! - idle: nothing seen for its protocol's timeout on the capture clock;
 //! - closed: both sides sent FIN, or one a RST that fits, and then nothing came for the linger
 //!   time; or a new SYN took the five-tuple over;
-//! - evicted: the table was full and it was idle longest, to one tick (1.07 s and more for long
+//! - evicted: the table was full. Attempts go first (flows of one packet, or of nothing but SYNs and
+//!   RSTs), so that a flood of them pushes no conversation out; among attempts, and when there are
+//!   none among the others, the one that was idle longest, to one tick (1.07 s and more for long
 //!   timeouts);
 //! - at the end of the input.
 //!
 //! The active timeout only cuts the record. All records of a connection have the same `flow_id`.
 
-use flowgauge_wire::{BATCH_SIZE, DecodeFlags, Decoded, Nanos, TcpFlags, Tunnel};
+use core::cell::Cell;
+
+use flowgauge_wire::{DecodeFlags, Decoded, Nanos, TcpFlags, Tunnel};
 
 use crate::arena::Arena;
 use crate::clock::CaptureClock;
 use crate::config::FlowConfig;
-use crate::extra::{Extras, NO_EXTRA};
+use crate::ending::{END_PER_BATCH, closed_reason};
+use crate::extra::Extras;
 use crate::flow::{CHECKSUMS, Flow, FlowFlags, UDP};
 use crate::history::Letter;
 use crate::index::{Index, tag_of};
@@ -40,6 +48,7 @@ use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 use crate::ports;
 use crate::record::{EndReason, FlowRecord};
 use crate::tcp;
+use crate::usual::is_plain_syn;
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 
 /// What a tracker has done so far.
@@ -57,58 +66,100 @@ pub struct FlowStatistics {
     pub most_flows: u64,
 }
 
+/// Packets whose flows are looked up, and their lines asked for, in one go: few, so that the
+/// processor can take note of all these requests while it works on.
+const STEP: usize = 8;
+
+/// Steps between a packet's three stages: far enough for memory to answer, and so near that the
+/// lines (one of the index, four or five of a flow and its streams) are still in the first level
+/// cache when the packet's turn comes.
+const STEPS_AHEAD: usize = 4;
+
 /// Timeout classes, each with a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Class {
+pub(crate) enum Class {
     Tcp = 0,
     Udp = 1,
     Other = 2,
     Closed = 3,
+    /// Of the same timeouts as the first three, but not [confirmed](Flow::is_confirmed).
+    TcpAttempt = 4,
+    UdpAttempt = 5,
+    OtherAttempt = 6,
 }
 
-const CLASSES: usize = 4;
+pub(crate) const CLASSES: usize = 7;
 
 impl Class {
     #[inline(always)]
-    fn of(flow: &Flow) -> Class {
+    pub(crate) fn of(flow: &Flow) -> Class {
+        let is_attempt = !flow.is_confirmed();
         match flow.hot.key.protocol {
             tcp::PROTOCOL if flow.hot.flags.has(FlowFlags::CLOSED) => Class::Closed,
+            tcp::PROTOCOL if is_attempt => Class::TcpAttempt,
             tcp::PROTOCOL => Class::Tcp,
+            UDP if is_attempt => Class::UdpAttempt,
             UDP => Class::Udp,
+            _ if is_attempt => Class::OtherAttempt,
             _ => Class::Other,
         }
     }
+}
+
+/// What a caller does with each packet once its flow is known, while both are at hand.
+pub trait Follower {
+    /// Brings what will be needed for this packet closer: it most likely belongs to the flow
+    /// `guess`, which may not be there yet. It may also be wrong.
+    fn fetch(&mut self, packet: &Decoded, guess: FlowId);
+
+    /// The packet's flow, and the tracker as it is after the packet.
+    fn packet(&mut self, tracker: &FlowTracker, packet: &Decoded, flow: PacketFlow);
+}
+
+/// Nothing is done.
+impl Follower for () {
+    #[inline(always)]
+    fn fetch(&mut self, _: &Decoded, _: FlowId) {}
+
+    #[inline(always)]
+    fn packet(&mut self, _: &FlowTracker, _: &Decoded, _: PacketFlow) {}
 }
 
 /// Follows flows through batches of decoded packets.
 #[derive(Debug)]
 pub struct FlowTracker {
     config: FlowConfig,
-    index: Index,
-    flows: Arena<Flow>,
-    extras: Extras,
-    wheels: [Wheel; CLASSES],
-    timeouts: [Nanos; CLASSES],
+    pub(crate) index: Index,
+    pub(crate) flows: Arena<Flow>,
+    /// Each flow's place in its wheel's list: apart from the flows, so that following a list, or
+    /// taking one out of the middle, touches no flow.
+    pub(crate) links: Arena<Link>,
+    pub(crate) extras: Extras,
+    pub(crate) wheels: [Wheel; CLASSES],
+    pub(crate) timeouts: [Nanos; CLASSES],
     clock: CaptureClock,
     /// A number of ticks of silence that no timeout is shorter than.
     shortest: u32,
-    /// The clock's tick up to which timeouts have been dealt with.
-    tick: u32,
-    /// Ended and not drained yet: a list through the flows' links, whose `previous` is the reason.
-    ended_first: u32,
-    ended_last: u32,
+    /// The clock's tick.
+    pub(crate) tick: u32,
+    /// Whether flows have timed out that are not ended yet.
+    pub(crate) overdue: bool,
+    /// Ended and not drained yet.
+    pub(crate) ended: Vec<(FlowId, EndReason)>,
     /// Records cut by the active timeout.
-    cuts: Vec<(FlowId, Flow)>,
-    free_flow: u32,
-    finished: bool,
-    statistics: FlowStatistics,
+    pub(crate) cuts: Vec<(FlowId, Flow)>,
+    /// Places of flows that were given out, the one to be taken next last: a vector, so that it can
+    /// be told ahead which places the next flows will have.
+    pub(crate) free: Vec<u32>,
+    pub(crate) finished: bool,
+    pub(crate) statistics: FlowStatistics,
 }
 
-impl Links for Arena<Flow> {
+impl Links for Arena<Link> {
     #[inline(always)]
     fn link(&mut self, id: u32) -> &mut Link {
-        &mut self.at(id).cold.link
+        self.at(id)
     }
 }
 
@@ -120,6 +171,9 @@ impl FlowTracker {
             config.udp_idle,
             config.other_idle,
             config.linger,
+            config.tcp_idle,
+            config.udp_idle,
+            config.other_idle,
         ];
         let shortest = timeouts.iter().map(|timeout| timeout.0 >> TICK_SHIFT).min();
         let shortest = shortest.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
@@ -131,16 +185,17 @@ impl FlowTracker {
             },
             index: Index::new(),
             flows: Arena::new(max_flows as usize),
+            links: Arena::new(max_flows as usize),
             extras: Extras::new(),
             wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
             timeouts,
             shortest,
-            clock: CaptureClock::default(),
+            clock: CaptureClock::new(config.led_clock),
             tick: 0,
-            ended_first: NONE,
-            ended_last: NONE,
+            overdue: false,
+            ended: Vec::new(),
             cuts: Vec::new(),
-            free_flow: NONE,
+            free: Vec::new(),
             finished: false,
             statistics: FlowStatistics::default(),
         }
@@ -150,54 +205,115 @@ impl FlowTracker {
     /// and gets one entry per packet. `Decoded::hash` must be filled. Flows that end meanwhile are
     /// kept, and their ids not reused, until [`FlowTracker::drain_ended`].
     pub fn process(&mut self, packets: &[Decoded], tunnels: &[Tunnel], refs: &mut Vec<PacketFlow>) {
+        self.process_with(packets, tunnels, refs, &mut ());
+    }
+
+    /// [`FlowTracker::process`] with what a caller has to do per packet, done right after it.
+    #[inline]
+    pub fn process_with(
+        &mut self,
+        packets: &[Decoded],
+        tunnels: &[Tunnel],
+        refs: &mut Vec<PacketFlow>,
+        follower: &mut impl Follower,
+    ) {
         refs.clear();
         refs.resize(packets.len(), PacketFlow::NONE);
-        let mut rest = packets;
-        for refs in refs.chunks_mut(BATCH_SIZE) {
-            let (batch, later) = rest.split_at(refs.len());
-            self.process_batch(batch, later.first(), tunnels, refs);
-            rest = later;
+        if self.overdue {
+            self.end_overdue(END_PER_BATCH);
+        }
+        let slots = Cell::from_mut(refs.as_mut_slice()).as_slice_of_cells();
+        let steps = || packets.chunks(STEP).zip(slots.chunks(STEP));
+        let (mut far, mut near) = (packets.chunks(STEP), steps());
+        // Flows that will likely be opened by packets that were looked up already.
+        let mut coming = 0;
+        for packets in far.by_ref().take(2 * STEPS_AHEAD) {
+            self.fetch_index(packets);
+        }
+        for (packets, slots) in near.by_ref().take(STEPS_AHEAD) {
+            coming = self.find_candidates(packets, slots, coming, follower);
+        }
+        for (step, slots) in steps() {
+            if let Some(packets) = far.next() {
+                self.fetch_index(packets);
+            }
+            if let Some((packets, slots)) = near.next() {
+                coming = self.find_candidates(packets, slots, coming, follower);
+            }
+            for (packet, slot) in step.iter().zip(slots) {
+                if !self.clock.goes_on(packet.time) {
+                    self.set_clock(packet, packets);
+                }
+                let mut flow = slot.get();
+                coming -= u32::from(!flow.id.is_some());
+                self.packet(packet, &mut flow, tunnels);
+                slot.set(flow);
+                follower.packet(self, packet, flow);
+            }
         }
     }
 
-    fn process_batch(
-        &mut self,
-        batch: &[Decoded],
-        later: Option<&Decoded>,
-        tunnels: &[Tunnel],
-        refs: &mut [PacketFlow],
-    ) {
-        find_candidates(&self.index, &self.flows, batch, refs);
-        for (packet, slot) in batch.iter().zip(refs) {
-            if !self.clock.goes_on(packet.time) {
-                self.set_clock(packet, batch, later);
-            }
-            self.packet(packet, slot, tunnels);
+    /// Brings what the index has for packets closer.
+    #[inline(always)]
+    fn fetch_index(&self, packets: &[Decoded]) {
+        for packet in packets {
+            self.index.prefetch(tag_of(packet.hash));
         }
+    }
+
+    /// Notes each packet's most likely flow in `slots`, and brings it closer; for packets that seem
+    /// to have none the place where their flow will be if those `coming` before them open one each.
+    /// Returns how many are coming now.
+    #[inline(always)]
+    fn find_candidates(
+        &self,
+        packets: &[Decoded],
+        slots: &[Cell<PacketFlow>],
+        mut coming: u32,
+        follower: &mut impl Follower,
+    ) -> u32 {
+        for (packet, slot) in packets.iter().zip(slots) {
+            let candidate = FlowId(self.index.candidate(tag_of(packet.hash)));
+            slot.set(PacketFlow {
+                id: candidate,
+                flags: PacketFlowFlags(0),
+            });
+            if candidate.is_some() {
+                Flow::prefetch_for(self.flows.address(candidate.0), packet);
+                follower.fetch(packet, candidate);
+                continue;
+            }
+            let free = self.free.len() as u32;
+            let place = match free.checked_sub(coming + 1) {
+                Some(last) => self.free.get(last as usize).copied().unwrap_or(NONE),
+                None => self.flows.len() + (coming - free),
+            };
+            coming += 1;
+            Flow::prefetch_place(self.flows.address(place));
+            follower.fetch(packet, FlowId(place));
+        }
+        coming
     }
 
     /// Sets the clock by a packet of this batch. The place is found by its address, so that the loop
     /// over the batch need not count.
     #[cold]
     #[inline(never)]
-    fn set_clock(&mut self, packet: &Decoded, batch: &[Decoded], later: Option<&Decoded>) {
+    fn set_clock(&mut self, packet: &Decoded, batch: &[Decoded]) {
         let offset = core::ptr::from_ref(packet).addr() - batch.as_ptr().addr();
-        let next = batch.get(offset / size_of::<Decoded>() + 1).or(later);
+        let next = batch.get(offset / size_of::<Decoded>() + 1);
         self.clock.packet(packet.time, next.map(|next| next.time));
         if self.clock.tick() != self.tick {
-            self.turn();
+            self.tick = self.clock.tick();
+            self.overdue = true;
         }
     }
 
     /// Moves the capture clock of an idle live source on, ending what times out.
     pub fn advance(&mut self, now: Nanos) {
         self.clock.trusted(now);
-        self.turn();
-    }
-
-    /// The input is over: every flow ends with the next [`FlowTracker::drain_ended`].
-    pub fn finish(&mut self) {
-        self.finished = true;
+        self.tick = self.clock.tick();
+        self.end_overdue(usize::MAX);
     }
 
     /// The record of a flow so far: one in the table, or ended and not drained yet.
@@ -207,96 +323,12 @@ impl FlowTracker {
         Some(flow.with_record(self.extras.get(flow.cold.extra), reason, read))
     }
 
-    /// Gives out the records complete since the last call, those that were only cut first and then
-    /// in the order they ended, and frees their ids. A record with [`EndReason::Active`] was cut:
-    /// its flow and id live on.
-    pub fn drain_ended(&mut self, mut take: impl FnMut(FlowId, &FlowRecord<'_>)) {
-        for (id, flow) in self.cuts.drain(..) {
-            flow.with_record(
-                self.extras.get(flow.cold.extra),
-                EndReason::Active,
-                |record| take(id, record),
-            );
-        }
-        let mut id = core::mem::replace(&mut self.ended_first, NONE);
-        self.ended_last = NONE;
-        while id != NONE {
-            let Link { next, previous } = *self.flows.link(id);
-            if let Some(flow) = self.flows.get(next) {
-                flow.prefetch_whole();
-            }
-            self.give_out(id, reason_from(previous), &mut take);
-            id = next;
-        }
-        if self.finished {
-            self.drain_all(take);
-        }
-    }
-
-    /// Ends everything, in the order of the flows' beginnings: ids tell how the input was cut into
-    /// batches, records must not.
-    fn drain_all(&mut self, mut take: impl FnMut(FlowId, &FlowRecord<'_>)) {
-        self.finished = false;
-        self.index = Index::new();
-        self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
-        let mut left = Vec::with_capacity(self.flows.len() as usize);
-        for id in 0..self.flows.len() {
-            let flow = self.flows.at(id);
-            if flow.hot.flags.has(FlowFlags::LIVE) {
-                left.push((flow.cold.start, id));
-            }
-        }
-        let flows = &self.flows;
-        let key = |id: u32| flows.get(id).map(|flow| flow.hot.key);
-        left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
-        for (at, &(_, id)) in left.iter().enumerate() {
-            if let Some(next) = left.get(at + 4).and_then(|&(_, next)| self.flows.get(next)) {
-                next.prefetch_whole();
-            }
-            let flow = self.flows.at(id);
-            let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
-            flow.hot.flags.clear(FlowFlags::LIVE);
-            self.give_out(id, reason, &mut take);
-        }
-    }
-
-    /// The flows that [`FlowTracker::drain_ended`] will give out as ended, in that order (at the
-    /// end of the input only those that ended before it): to fetch what is kept for them.
-    pub fn ended(&self) -> impl Iterator<Item = FlowId> {
-        core::iter::successors(Some(self.ended_first), |&id| {
-            self.flows.get(id).map(|flow| flow.cold.link.next)
-        })
-        .take_while(|&id| id != NONE)
-        .map(FlowId)
-    }
-
-    fn give_out(
-        &mut self,
-        id: u32,
-        reason: EndReason,
-        take: &mut impl FnMut(FlowId, &FlowRecord<'_>),
-    ) {
-        let flow = self.flows.at(id);
-        let extra = core::mem::replace(&mut flow.cold.extra, NO_EXTRA);
-        flow.with_record(self.extras.get(extra), reason, |record| {
-            take(FlowId(id), record)
-        });
-        flow.cold.link = Link {
-            next: self.free_flow,
-            previous: NONE,
-        };
-        self.free_flow = id;
-        if extra != NO_EXTRA {
-            self.extras.free(extra);
-        }
-    }
-
-    /// Whether [`FlowTracker::drain_ended`] has something to give.
-    #[inline]
-    pub fn has_ended(&self) -> bool {
-        self.ended_first != NONE
-            || !self.cuts.is_empty()
-            || (self.finished && self.index.len() != 0)
+    /// Whether the whole three-way handshake of a TCP flow was seen: the flow is one in the table, or
+    /// ended and not drained yet.
+    pub fn is_handshake_complete(&self, id: FlowId) -> bool {
+        self.flows
+            .get(id.0)
+            .is_some_and(|flow| flow.hot.flags.has(FlowFlags::RTT))
     }
 
     /// Flows in the table.
@@ -335,26 +367,96 @@ impl FlowTracker {
     /// Updates the packet's flow, which is most likely the one in `slot`, and notes it there.
     #[inline(always)]
     fn packet(&mut self, packet: &Decoded, slot: &mut PacketFlow, tunnels: &[Tunnel]) {
-        if let Some(flow) = self.flows.get_mut(slot.id.0)
-            && flow.hot.has(&packet.key)
-            && !(self.config.active).is_some_and(|active| flow.is_cut_by(packet.time, active))
-            && flow.goes_on(packet, self.tick, self.shortest)
-        {
-            slot.flags = PacketFlowFlags(flow.is_initiator(packet.direction.index()));
-        } else {
+        match self.flows.get(slot.id.0) {
+            Some(flow) if flow.hot.has(&packet.key) => {}
+            _ => return self.look_again(packet, slot, tunnels),
+        }
+        if !self.goes_on(packet, slot) {
             *slot = self.remarkable_packet(packet, slot.id.0, tunnels);
         }
     }
 
-    /// A packet that begins or ends something, or is not simply the next one. Its flow is most
-    /// likely `candidate`.
+    /// Deals with a packet of a flow that goes as it should. Returns whether it was one.
+    #[inline(always)]
+    fn goes_on(&mut self, packet: &Decoded, slot: &mut PacketFlow) -> bool {
+        let Some(flow) = self.flows.get_mut(slot.id.0) else {
+            return false;
+        };
+        if (self.config.active).is_some_and(|active| flow.is_cut_by(packet.time, active)) {
+            return false;
+        }
+        let Some(flags) = flow.goes_on(packet, self.tick, self.shortest) else {
+            return false;
+        };
+        slot.flags = flags;
+        if flags.0 & PacketFlowFlags::MOVES.0 != 0 {
+            self.moves(slot);
+        }
+        true
+    }
+
+    /// A packet whose flow is not where it was looked for: it has none, or one that was created or
+    /// ended earlier in this batch, or two flows have one tag.
     #[inline(never)]
-    fn remarkable_packet(
-        &mut self,
-        packet: &Decoded,
-        candidate: u32,
-        tunnels: &[Tunnel],
-    ) -> PacketFlow {
+    fn look_again(&mut self, packet: &Decoded, slot: &mut PacketFlow, tunnels: &[Tunnel]) {
+        let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
+        match self.index.find(tag_of(packet.hash), is_it) {
+            Some(id) => {
+                slot.id = FlowId(id);
+                if !self.goes_on(packet, slot) {
+                    *slot = self.remarkable_packet(packet, id, tunnels);
+                }
+            }
+            None if is_plain_syn(packet) => *slot = self.open(packet),
+            None => *slot = self.remarkable_packet(packet, NONE, tunnels),
+        }
+    }
+
+    /// A flow that went as it should changes its class: it is confirmed, or closed.
+    #[inline(never)]
+    fn moves(&mut self, slot: &mut PacketFlow) {
+        let id = slot.id.0;
+        let tick = self.tick;
+        let (from, to) = if slot.flags.contains(PacketFlowFlags::CONFIRMS) {
+            slot.flags = PacketFlowFlags(slot.flags.0 & !PacketFlowFlags::CONFIRMS.0);
+            self.flows.at(id).hot.seen[0] |= tcp::seen::CONFIRMED;
+            (Class::TcpAttempt, Class::Tcp)
+        } else {
+            (Class::Tcp, Class::Closed)
+        };
+        self.wheels[from as usize].remove(&mut self.links, id);
+        self.wheels[to as usize].insert(&mut self.links, id, tick);
+    }
+
+    /// The flow is more than an attempt.
+    fn confirm(&mut self, id: u32) {
+        let flow = self.flows.at(id);
+        let before = Class::of(flow);
+        flow.hot.seen[0] |= tcp::seen::CONFIRMED;
+        let after = Class::of(flow);
+        if before != after {
+            let last_tick = flow.hot.last_tick;
+            self.wheels[before as usize].remove(&mut self.links, id);
+            self.wheels[after as usize].insert(&mut self.links, id, last_tick);
+        }
+    }
+
+    /// A SYN that opens a connection.
+    #[inline(always)]
+    fn open(&mut self, packet: &Decoded) -> PacketFlow {
+        let id = self.place();
+        self.flows.at(id).open(packet, self.tick);
+        self.enter(packet, id, Class::TcpAttempt);
+        PacketFlow {
+            id: FlowId(id),
+            flags: PacketFlowFlags(PacketFlowFlags::NEW.0 | PacketFlowFlags::FROM_INITIATOR.0),
+        }
+    }
+
+    /// A packet that is not simply the next one of its flow `id`, or has none ([`NONE`]).
+    #[inline(never)]
+    fn remarkable_packet(&mut self, packet: &Decoded, id: u32, tunnels: &[Tunnel]) -> PacketFlow {
+        let mut id = id;
         let damaged = packet.flags.contains(DecodeFlags::BAD_CHECKSUM);
         if !packet.has_ip() || (packet.flags.contains(DecodeFlags::EXCLUDED) && !damaged) {
             self.statistics.without_flow += 1;
@@ -362,7 +464,15 @@ impl FlowTracker {
         }
         let side = packet.direction.index();
         let mut flags = PacketFlowFlags(0);
-        let mut id = self.look_up(packet, candidate);
+        if !self
+            .flows
+            .get(id)
+            .is_some_and(|flow| flow.hot.flags.has(FlowFlags::LIVE))
+        {
+            // It ended earlier in this batch.
+            let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
+            id = self.index.find(tag_of(packet.hash), is_it).unwrap_or(NONE);
+        }
         if id == NONE || self.must_end(packet, id, side, damaged) {
             id = self.create(packet, side, tunnels);
             flags.insert(PacketFlowFlags::NEW);
@@ -385,25 +495,22 @@ impl FlowTracker {
                 self.extras.of(flow).packets_high[side] += 1;
             }
         }
-        if !was_closed && flow.hot.flags.has(FlowFlags::CLOSED) {
-            self.wheels[Class::Tcp as usize].remove(&mut self.flows, id);
-            self.wheels[Class::Closed as usize].insert(&mut self.flows, id, self.tick);
+        let closes = !was_closed && flow.hot.flags.has(FlowFlags::CLOSED);
+        if closes {
+            flow.hot.flags.clear(FlowFlags::CLOSED);
+            let class = Class::of(flow);
+            flow.hot.flags.set(FlowFlags::CLOSED);
+            self.wheels[class as usize].remove(&mut self.links, id);
+            self.wheels[Class::Closed as usize].insert(&mut self.links, id, self.tick);
+        }
+        let is_attempt = packet.tcp_flags.intersects(TcpFlags(2 | 4));
+        if !flags.contains(PacketFlowFlags::NEW) && !is_attempt && !damaged {
+            self.confirm(id);
         }
         PacketFlow {
             id: FlowId(id),
             flags,
         }
-    }
-
-    /// The flow of a packet, or [`NONE`]. It had no candidate or a wrong one if its flow was created
-    /// or ended earlier in this batch, or if two flows have one tag.
-    #[inline(always)]
-    fn look_up(&self, packet: &Decoded, candidate: u32) -> u32 {
-        let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
-        if is_it(candidate) {
-            return candidate;
-        }
-        self.index.find(tag_of(packet.hash), is_it).unwrap_or(NONE)
     }
 
     /// Ends flow `id` where the packet cannot belong to it: it has been idle too long, or this is
@@ -435,120 +542,42 @@ impl FlowTracker {
     }
 
     fn create(&mut self, packet: &Decoded, side: usize, tunnels: &[Tunnel]) -> u32 {
-        if self.index.len() >= self.config.max_flows as usize {
-            self.evict();
-        }
-        let tag = tag_of(packet.hash);
         let flipped = sender_is_server(packet);
         let initiator = side ^ usize::from(flipped);
-        let flow = || Flow::new(packet, self.tick, initiator, flipped);
         let tunnel = usize::from(packet.tunnel)
             .checked_sub(1)
             .and_then(|at| tunnels.get(at));
-        let id = if self.free_flow == NONE {
-            self.flows.push(flow())
-        } else {
-            let id = self.free_flow;
-            let slot = self.flows.at(id);
-            self.free_flow = slot.cold.link.next;
-            *slot = flow();
-            if let Some(next) = self.flows.get(self.free_flow) {
-                next.prefetch_whole();
-            }
-            id
-        };
+        let id = self.place();
         let flow = self.flows.at(id);
-        let class = Class::of(flow);
+        flow.begin(packet, self.tick, initiator, flipped);
         if let Some(&tunnel) = tunnel {
             self.extras.of(flow).tunnel = Some(tunnel);
         }
-        self.index.insert(tag, id);
-        self.wheels[class as usize].insert(&mut self.flows, id, self.tick);
-        self.statistics.created += 1;
-        let flows = self.index.len() as u64;
-        self.statistics.most_flows = self.statistics.most_flows.max(flows);
+        let class = Class::of(flow);
+        self.enter(packet, id, class);
         id
     }
 
-    /// Ends what the clock's new tick makes time out.
-    #[cold]
-    fn turn(&mut self) {
-        self.tick = self.clock.tick();
-        for class in 0..CLASSES {
-            while let Some(id) = self.wheels[class].due(self.tick) {
-                let flow = self.flows.at(id);
-                let last_tick = flow.hot.last_tick;
-                let next = flow.cold.link.next;
-                if let Some(next) = self.flows.get(next) {
-                    next.prefetch_whole();
-                }
-                if self.wheels[class].is_due(last_tick, self.tick) {
-                    self.end(id, EndReason::Idle);
-                } else {
-                    self.wheels[class].remove(&mut self.flows, id);
-                    self.wheels[class].insert(&mut self.flows, id, last_tick);
-                }
-            }
+    /// Room for a flow.
+    #[inline(always)]
+    fn place(&mut self) -> u32 {
+        if self.index.len() >= self.config.max_flows as usize {
+            self.make_room();
         }
+        self.free.pop().unwrap_or_else(|| {
+            self.links.push(Link::NONE);
+            self.flows.push(Flow::EMPTY)
+        })
     }
 
-    /// Ends the flow that has been idle longest.
-    fn evict(&mut self) {
-        let mut longest: Option<(u32, u32)> = None;
-        for wheel in &mut self.wheels {
-            // Flows seen since they were last looked at move to where they belong.
-            while let Some((id, tick)) = wheel.oldest() {
-                let last_tick = self.flows.at(id).hot.last_tick;
-                if last_tick <= tick {
-                    if longest.is_none_or(|(_, longest)| last_tick < longest) {
-                        longest = Some((id, last_tick));
-                    }
-                    break;
-                }
-                wheel.remove(&mut self.flows, id);
-                wheel.insert(&mut self.flows, id, last_tick);
-            }
-        }
-        if let Some((id, _)) = longest {
-            self.statistics.evicted += 1;
-            self.end(id, EndReason::Evicted);
-        }
-    }
-
-    /// Takes a flow out of the table and queues its record. What had closed before has ended by
-    /// that, whatever takes it out now.
-    fn end(&mut self, id: u32, reason: EndReason) {
-        let flow = self.flows.at(id);
-        let class = Class::of(flow);
-        let tag = flow.tag();
-        let reason = closed_reason(flow).unwrap_or(reason);
-        flow.hot.flags.clear(FlowFlags::LIVE);
-        self.index.prefetch(tag);
-        self.wheels[class as usize].remove(&mut self.flows, id);
-        *self.flows.link(id) = Link {
-            next: NONE,
-            previous: reason as u32,
-        };
-        if self.ended_last == NONE {
-            self.ended_first = id;
-        } else {
-            self.flows.link(self.ended_last).next = id;
-        }
-        self.ended_last = id;
-        self.index.remove(tag, id);
-    }
-}
-
-/// The first two passes over a batch: notes each packet's most likely flow in `refs`.
-#[inline(never)]
-fn find_candidates(index: &Index, flows: &Arena<Flow>, batch: &[Decoded], refs: &mut [PacketFlow]) {
-    for packet in batch {
-        index.prefetch(tag_of(packet.hash));
-    }
-    for (packet, slot) in batch.iter().zip(refs) {
-        let candidate = index.candidate(tag_of(packet.hash));
-        Flow::prefetch_for(flows.address(candidate), packet);
-        slot.id = FlowId(candidate);
+    /// Enters a new flow in the table.
+    #[inline(always)]
+    fn enter(&mut self, packet: &Decoded, id: u32, class: Class) {
+        self.index.insert(tag_of(packet.hash), id);
+        self.wheels[class as usize].insert(&mut self.links, id, self.tick);
+        self.statistics.created += 1;
+        let flows = self.index.len() as u64;
+        self.statistics.most_flows = self.statistics.most_flows.max(flows);
     }
 }
 
@@ -589,29 +618,6 @@ fn analyse(
         flow.datagram(side);
     }
     true
-}
-
-fn closed_reason(flow: &Flow) -> Option<EndReason> {
-    let flags = flow.hot.flags;
-    match (flags.has(FlowFlags::RESET), flags.has(FlowFlags::CLOSED)) {
-        (true, _) => Some(EndReason::Rst),
-        (false, true) => Some(EndReason::Fin),
-        (false, false) => None,
-    }
-}
-
-fn reason_from(number: u32) -> EndReason {
-    const ALL: [EndReason; 6] = [
-        EndReason::Fin,
-        EndReason::Rst,
-        EndReason::Idle,
-        EndReason::Active,
-        EndReason::EndOfInput,
-        EndReason::Evicted,
-    ];
-    ALL.into_iter()
-        .find(|&reason| reason as u32 == number)
-        .unwrap_or(EndReason::Idle)
 }
 
 /// Whether the first packet of a flow was sent by what is most likely the server.

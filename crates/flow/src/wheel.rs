@@ -5,7 +5,7 @@
 //! bucket's ticks have been idle for the timeout, its flows are looked at again: those seen since
 //! go to the bucket of the tick at which they were last seen, the others have ended. So a flow is
 //! touched once per timeout, however many packets it has. The buckets are doubly linked lists
-//! through the flows themselves; there is nothing to allocate.
+//! through an array of links beside the flows; there is nothing to allocate.
 //!
 //! The oldest bucket also tells, to one tick, which flow has been idle longest.
 
@@ -135,10 +135,26 @@ impl Wheel {
         None
     }
 
-    /// The first flow that has to be looked at by now: its bucket is older than the timeout.
-    pub(crate) fn due(&mut self, now: u32) -> Option<u32> {
-        let (id, last_tick) = self.oldest()?;
-        self.is_due(last_tick, now).then_some(id)
+    /// The first flows that have to be looked at by now, all of them from the same bucket: those
+    /// whose bucket is older than the timeout. Returns how many there are in `due`.
+    pub(crate) fn due(&mut self, links: &mut impl Links, now: u32, due: &mut [u32]) -> usize {
+        let Some((first, last_tick)) = self.oldest() else {
+            return 0;
+        };
+        if !self.is_due(last_tick, now) {
+            return 0;
+        }
+        let mut id = first;
+        let mut count = 0;
+        for slot in due {
+            if id == NONE {
+                break;
+            }
+            *slot = id;
+            count += 1;
+            id = links.link(id).next;
+        }
+        count
     }
 
     /// Whether a flow last seen at `last_tick` has timed out for certain.
@@ -170,10 +186,17 @@ mod tests {
             let limit = 1000 + wheel.timeout as u32 + (2 << wheel.shift) + 10;
             let mut seen = Vec::new();
             for now in 1000..limit {
-                while let Some(id) = wheel.due(now) {
-                    assert!(u64::from(now) >= u64::from(1000 + id / 20) + wheel.timeout);
-                    wheel.remove(&mut links, id);
-                    seen.push(id);
+                loop {
+                    let mut due = [NONE; 3];
+                    let count = wheel.due(&mut links, now, &mut due);
+                    if count == 0 {
+                        break;
+                    }
+                    for &id in &due[..count] {
+                        assert!(u64::from(now) >= u64::from(1000 + id / 20) + wheel.timeout);
+                        wheel.remove(&mut links, id);
+                        seen.push(id);
+                    }
                 }
             }
             assert_eq!(seen.len(), 99);

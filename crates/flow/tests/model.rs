@@ -154,7 +154,7 @@ fn the_same_flows_as_a_naive_model() {
 }
 
 #[test]
-fn a_full_table_evicts_the_longest_idle() {
+fn a_full_table_evicts_attempts_and_then_the_longest_idle() {
     for seed in 1..40 {
         let mut random = Random(0x5851_f42d_4c95_7f2du64.wrapping_mul(seed));
         let config = FlowConfig {
@@ -162,7 +162,8 @@ fn a_full_table_evicts_the_longest_idle() {
             ..FlowConfig::default()
         };
         let mut tracker = FlowTracker::new(config);
-        let mut last: HashMap<u32, u64> = HashMap::new();
+        // Of each flow, whether it is more than one packet, and when it was seen last.
+        let mut last: HashMap<u32, (bool, u64)> = HashMap::new();
         let (mut refs, mut sent, mut given, mut evicted) = (Vec::new(), 0, 0, 0);
         let mut now = 1_700_000_000 * SECOND;
         for _ in 0..2000 {
@@ -172,18 +173,24 @@ fn a_full_table_evicts_the_longest_idle() {
             assert!(tracker.len() <= config.max_flows as usize);
             sent += 1;
             tracker.drain_ended(|id, record| {
-                last.remove(&id.0);
+                let ended = last.remove(&id.0);
                 given += record.source.packets + record.destination.packets;
                 if record.end_reason == EndReason::Evicted {
                     evicted += 1;
-                    let oldest = last.values().min().copied().unwrap_or(u64::MAX);
+                    // The longest idle of those that go first.
+                    let class = last.values().map(|&(confirmed, _)| confirmed).min();
+                    let confirmed = ended.is_some_and(|(confirmed, _)| confirmed);
+                    assert!(class.is_none_or(|class| confirmed <= class), "seed {seed}");
+                    let seen = last.values().filter(|&&(of, _)| of == confirmed);
+                    let oldest = seen.map(|&(_, time)| time).min().unwrap_or(u64::MAX);
                     assert!(
                         record.end.0 <= oldest.saturating_add(2 << 30),
                         "seed {seed}"
                     );
                 }
             });
-            last.insert(refs[0].id.0, now);
+            let confirmed = last.contains_key(&refs[0].id.0);
+            last.insert(refs[0].id.0, (confirmed, now));
         }
         assert_eq!(tracker.statistics().evicted, evicted);
         assert!(config.max_flows > 30 || evicted > 0);

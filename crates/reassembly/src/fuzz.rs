@@ -67,12 +67,14 @@ impl Receiver for Seen {
 type Held = (Option<u8>, i64, i64);
 
 /// Runs a sequence of segments through a [`Reassembler`] and through a map of bytes; both must
-/// hand on the same. With little memory, or acknowledgements, only what cannot depend on timing is
-/// compared.
+/// hand on the same. The start of the stream is known from the beginning, or becomes known when
+/// segments wait already, or never. With little memory, or acknowledgements, only what cannot
+/// depend on timing is compared.
 pub fn fuzz_reassembly(data: &[u8]) {
     let mut input = Input(data);
     let mode = input.byte();
     let exact = mode & 1 == 0;
+    let mut started = mode & 2 == 0;
     let policy = input.policy();
     let base = u32::from_be_bytes([0xff, 0xff, input.byte(), input.byte()]);
     let unlimited = ReassemblyConfig {
@@ -80,6 +82,8 @@ pub fn fuzz_reassembly(data: &[u8]) {
         one_sided_time: Nanos::MAX,
         one_sided_bytes: u64::MAX,
         hole_time: Nanos::MAX,
+        reorder_time: Nanos::MAX,
+        reorder_bytes: u32::MAX,
         ..ReassemblyConfig::default()
     };
     let tight = ReassemblyConfig {
@@ -91,10 +95,11 @@ pub fn fuzz_reassembly(data: &[u8]) {
     let mut reassembler = Reassembler::new(if exact { unlimited } else { tight });
     let mut half = Half::new(policy);
     let mut peer = Half::new(policy);
-    half.start_at(base);
+    if started {
+        half.start_at(base);
+    }
     let mut seen = Seen::default();
-    let mut held: BTreeMap<i64, Held> = BTreeMap::new();
-    let mut wanted = Seen::default();
+    let mut model = Model::new(policy, started);
     let mut time = Nanos::from_secs(1);
     let mut bytes = Vec::new();
     let mut offered = 0;
@@ -109,6 +114,19 @@ pub fn fuzz_reassembly(data: &[u8]) {
             6 => 1,
             _ => 0,
         };
+        if len == 0 && operation & 0x18 == 0x18 {
+            // A SYN that was captured late says where the stream begins.
+            half.start_at(base.wrapping_add(start as u32));
+            if half.is_queued() {
+                reassembler.advance(&mut half, &peer, time, &mut seen);
+            }
+            if exact && !started {
+                model.start_at(start);
+                assert_eq!(seen, model.wanted, "{policy}");
+            }
+            started = true;
+            continue;
+        }
         if len == 0 && exact {
             continue;
         }
@@ -142,16 +160,8 @@ pub fn fuzz_reassembly(data: &[u8]) {
         }
         offered += len as u64;
         if exact {
-            model_segment(
-                &mut held,
-                &mut wanted,
-                policy,
-                start,
-                len,
-                &bytes[..captured],
-            );
-            assert_eq!(seen.bytes, wanted.bytes, "{policy}");
-            assert_eq!(seen.gaps, wanted.gaps, "{policy}");
+            model.segment(start, len, &bytes[..captured]);
+            assert_eq!(seen, model.wanted, "{policy}");
         }
         assert!(reassembler.memory() <= 64 << 20);
     }
@@ -161,53 +171,85 @@ pub fn fuzz_reassembly(data: &[u8]) {
     assert!(seen.bytes.len() as u64 <= offered);
     if exact {
         assert_eq!(trailing, 0);
-        while let Some((&at, _)) = held.first_key_value() {
-            wanted.push_gap(at as u64 - wanted.offset);
-            model_drain(&mut held, &mut wanted);
-        }
-        assert_eq!(seen, wanted, "{policy}");
+        assert_eq!(seen, model.finish(), "{policy}");
     }
 }
 
-fn model_segment(
-    held: &mut BTreeMap<i64, Held>,
-    wanted: &mut Seen,
+/// The naive model: a map of bytes.
+struct Model {
     policy: OverlapPolicy,
-    start: i64,
-    len: usize,
-    captured: &[u8],
-) {
-    let end = start + len as i64;
-    for index in 0..len {
-        let at = start + index as i64;
-        if at < wanted.offset as i64 {
-            continue;
-        }
-        let new = (captured.get(index).copied(), start, end);
-        // What is next is handed on at once: nothing that waits can lie there.
-        let wins = match held.get(&at) {
-            None | Some((None, _, _)) => true,
-            Some(_) if new.0.is_none() => false,
-            Some(&(_, old_start, old_end)) => {
-                policy.segment_wins(start.cmp(&old_start), end.cmp(&old_end))
-            }
-        };
-        if wins && !(new.0.is_none() && held.contains_key(&at)) {
-            held.insert(at, new);
-        }
-    }
-    model_drain(held, wanted);
+    held: BTreeMap<i64, Held>,
+    /// Where the stream begins, once that is known; places in `held` are relative to it.
+    start: Option<i64>,
+    wanted: Seen,
 }
 
-fn model_drain(held: &mut BTreeMap<i64, Held>, wanted: &mut Seen) {
-    while let Some(entry) = held.first_entry() {
-        if *entry.key() != wanted.offset as i64 {
-            break;
+impl Model {
+    fn new(policy: OverlapPolicy, started: bool) -> Model {
+        Model {
+            policy,
+            held: BTreeMap::new(),
+            start: started.then_some(0),
+            wanted: Seen::default(),
         }
-        match entry.remove().0 {
-            Some(byte) => wanted.data(&[byte]),
-            None => wanted.push_gap(1),
+    }
+
+    fn start_at(&mut self, start: i64) {
+        self.start = Some(start);
+        let all = core::mem::take(&mut self.held).into_iter();
+        self.held = all
+            .filter(|(at, _)| *at >= start)
+            .map(|(at, (byte, from, to))| (at - start, (byte, from - start, to - start)))
+            .collect();
+        self.drain();
+    }
+
+    fn segment(&mut self, start: i64, len: usize, captured: &[u8]) {
+        let start = start - self.start.unwrap_or(0);
+        let end = start + len as i64;
+        for index in 0..len {
+            let at = start + index as i64;
+            if self.start.is_some() && at < self.wanted.offset as i64 {
+                continue;
+            }
+            let new = (captured.get(index).copied(), start, end);
+            // What is next is handed on at once: nothing that waits can lie there.
+            let wins = match self.held.get(&at) {
+                None => true,
+                Some(_) if new.0.is_none() => false,
+                Some((None, _, _)) => true,
+                Some(&(_, from, to)) => self.policy.segment_wins(start.cmp(&from), end.cmp(&to)),
+            };
+            if wins {
+                self.held.insert(at, new);
+            }
         }
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(entry) = self.held.first_entry() {
+            if self.start.is_none() || *entry.key() != self.wanted.offset as i64 {
+                break;
+            }
+            match entry.remove().0 {
+                Some(byte) => self.wanted.data(&[byte]),
+                None => self.wanted.push_gap(1),
+            }
+        }
+    }
+
+    fn finish(mut self) -> Seen {
+        if self.start.is_none()
+            && let Some((&first, _)) = self.held.first_key_value()
+        {
+            self.start_at(first);
+        }
+        while let Some((&at, _)) = self.held.first_key_value() {
+            self.wanted.push_gap(at as u64 - self.wanted.offset);
+            self.drain();
+        }
+        self.wanted
     }
 }
 
@@ -291,7 +333,7 @@ pub fn fuzz_defragment(data: &[u8]) {
                 }
             }
         }
-        assert!(defragmenter.len() <= 3 && defragmenter.bytes() <= 1 << 21);
+        assert!(defragmenter.len() <= 3 && defragmenter.bytes() <= 1 << 20);
     }
     defragmenter.finish();
     for incomplete in defragmenter.take_incomplete() {

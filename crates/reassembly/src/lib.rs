@@ -17,7 +17,7 @@ pub mod tcp;
 pub mod fuzz;
 
 pub use defragment::{
-    DefragmentConfig, DefragmentStatistics, Defragmenter, Fragment, Incomplete, Outcome,
+    DefragmentConfig, DefragmentStatistics, Defragmenter, Fragment, GivenUp, Incomplete, Outcome,
 };
 pub use policy::{OverlapPolicy, UnknownPolicy};
 pub use tcp::{

@@ -103,14 +103,17 @@ impl OverlapPolicy {
         }
     }
 
+    /// Whether it makes no difference where newcomer and original begin and end.
+    #[inline]
+    pub(crate) fn ignores_bounds(self) -> bool {
+        use OverlapPolicy as P;
+        matches!(self, P::First | P::Vista | P::Last)
+    }
+
     /// Whether a TCP segment wins over an original where they overlap. `starts` compares where the
     /// newcomer begins with where the original begins, `ends` likewise.
     #[inline]
-    pub(crate) fn segment_wins(
-        self,
-        starts: core::cmp::Ordering,
-        ends: core::cmp::Ordering,
-    ) -> bool {
+    pub fn segment_wins(self, starts: core::cmp::Ordering, ends: core::cmp::Ordering) -> bool {
         use OverlapPolicy as P;
         match self {
             P::First | P::Vista => false,

@@ -2,7 +2,7 @@
 //!
 //! A key is a field of the schema; an address may carry a prefix length (`src_ip/24`). A sum is a
 //! field with whole numbers or a duration, or a name both of whose halves exist: `bytes` is
-//! `src_bytes + dst_bytes`. The number of groups is bounded: when the bound is reached, the smaller
+//! `src_bytes + dst_bytes`. The memory for groups is bounded: when the bound is reached, the smaller
 //! half goes, and what went is counted.
 
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
 
-/// Groups kept at most, unless set otherwise.
-const DEFAULT_MAX_GROUPS: usize = 1_000_000;
+/// Bytes of memory for groups, unless set otherwise.
+const DEFAULT_MEMORY: u64 = 256 << 20;
 
 /// Why a specification makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct AggregateSpec {
     sums: Vec<Sum>,
     count: &'static Field,
     order: Order,
-    max_groups: usize,
+    memory_bytes: u64,
 }
 
 fn first_repeated(names: &[String]) -> Option<&str> {
@@ -152,14 +152,14 @@ impl AggregateSpec {
             sums: parsed,
             count: leaked_field(count_name, FieldKind::Unsigned, Unit::None, count_name, 3),
             order: order.unwrap_or(Order::Count),
-            max_groups: DEFAULT_MAX_GROUPS,
+            memory_bytes: DEFAULT_MEMORY,
         })
     }
 
-    /// Bounds the number of groups that are kept while counting.
+    /// Bounds the memory for groups while counting.
     #[must_use]
-    pub fn with_max_groups(mut self, max_groups: usize) -> AggregateSpec {
-        self.max_groups = max_groups.max(2);
+    pub fn with_memory(mut self, bytes: u64) -> AggregateSpec {
+        self.memory_bytes = bytes;
         self
     }
 }
@@ -208,10 +208,8 @@ impl Key {
 impl Sum {
     fn parse(schema: Schema, name: &str) -> Result<Sum, AggregateError> {
         let summable = |wanted: &str| {
-            schema.iter().find(|field| {
-                field.name == wanted
-                    && matches!(field.kind, FieldKind::Unsigned | FieldKind::Duration)
-            })
+            let mut amounts = schema.iter().filter(|field| is_amount(field));
+            amounts.find(|field| field.name == wanted)
         };
         if let Some(field) = summable(name) {
             return Ok(Sum {
@@ -231,7 +229,7 @@ impl Sum {
         }
         let mut known: Vec<&'static str> = Vec::new();
         for field in schema.iter() {
-            if matches!(field.kind, FieldKind::Unsigned | FieldKind::Duration) {
+            if is_amount(field) {
                 known.push(field.name);
                 if let Some(half) = field.name.strip_prefix("src_") {
                     known.push(half);
@@ -243,6 +241,12 @@ impl Sum {
             known,
         })
     }
+}
+
+/// Whether a sum of the field's values means something: of numbers that are names it does not.
+fn is_amount(field: &Field) -> bool {
+    matches!(field.kind, FieldKind::Unsigned | FieldKind::Duration)
+        && !field.name.ends_with("_port")
 }
 
 /// Keys are in every table: without them groups look alike.
@@ -281,6 +285,8 @@ pub struct Aggregator {
     groups: HashMap<Box<[u8]>, Group>,
     key: Vec<u8>,
     amounts: Vec<u64>,
+    /// Bytes of memory that the groups take.
+    bytes: u64,
     pruned: u64,
 }
 
@@ -293,7 +299,14 @@ struct Action {
 #[derive(Clone, Debug)]
 struct Group {
     records: u64,
-    sums: Vec<u64>,
+    sums: Box<[u64]>,
+}
+
+/// Bytes of memory of a group: the key, the sums, and their places in a table that may be half
+/// empty and in the list that sorts them.
+fn cost(key: &[u8], sums: usize) -> u64 {
+    const PLACES: usize = 2 * size_of::<(Box<[u8]>, Group)>() + size_of::<(&[u8], &Group)>();
+    (key.len() + sums * size_of::<u64>() + PLACES) as u64
 }
 
 impl Aggregator {
@@ -321,6 +334,7 @@ impl Aggregator {
             actions,
             groups: HashMap::new(),
             key: Vec::new(),
+            bytes: 0,
             pruned: 0,
         }
     }
@@ -341,14 +355,11 @@ impl Aggregator {
             }
             return;
         }
-        if self.groups.len() >= self.spec.max_groups {
-            self.prune();
-        }
         let group = Group {
             records: 1,
-            sums: self.amounts.clone(),
+            sums: self.amounts.as_slice().into(),
         };
-        self.groups.insert(self.key.as_slice().into(), group);
+        self.insert(self.key.as_slice().into(), group);
     }
 
     /// Groups that were given up because there were too many.
@@ -364,19 +375,20 @@ impl Aggregator {
         Vec::leak(fields)
     }
 
-    /// Adds another aggregator's groups; both must have been made from the same specification.
+    /// Adds another aggregator's groups, and the memory it may use; both must have been made from
+    /// the same specification.
     pub fn merge(&mut self, other: Aggregator) {
+        let memory = other.spec.memory_bytes;
+        self.spec.memory_bytes = self.spec.memory_bytes.saturating_add(memory);
         for (key, group) in other.groups {
             match self.groups.get_mut(&key) {
                 Some(mine) => {
                     mine.records += group.records;
-                    for (sum, amount) in mine.sums.iter_mut().zip(group.sums) {
-                        *sum = sum.saturating_add(amount);
+                    for (sum, amount) in mine.sums.iter_mut().zip(&group.sums) {
+                        *sum = sum.saturating_add(*amount);
                     }
                 }
-                None => {
-                    self.groups.insert(key, group);
-                }
+                None => self.insert(key, group),
             }
         }
         self.pruned += other.pruned;
@@ -405,6 +417,16 @@ impl Aggregator {
             .collect()
     }
 
+    /// Adds a group that is not there yet.
+    fn insert(&mut self, key: Box<[u8]>, group: Group) {
+        let cost = cost(&key, group.sums.len());
+        while self.bytes + cost > self.spec.memory_bytes && self.groups.len() > 1 {
+            self.prune();
+        }
+        self.bytes += cost;
+        self.groups.insert(key, group);
+    }
+
     #[cold]
     fn prune(&mut self) {
         let order = self.spec.order;
@@ -415,7 +437,8 @@ impl Aggregator {
         // At most half goes: everything below the median, then groups equal to it.
         let mut to_drop = middle;
         for below in [true, false] {
-            self.groups.retain(|_, group| {
+            let bytes = &mut self.bytes;
+            self.groups.retain(|key, group| {
                 let weight = weigh(order, group);
                 let goes = to_drop > 0
                     && if below {
@@ -424,6 +447,9 @@ impl Aggregator {
                         weight == median
                     };
                 to_drop -= usize::from(goes);
+                if goes {
+                    *bytes -= cost(key, group.sums.len());
+                }
                 !goes
             });
         }
@@ -666,6 +692,7 @@ mod tests {
             state: "fin",
             flow_id: 1,
             with_gaps: false,
+            counters: None,
             sha256: None,
         }
     }
@@ -716,6 +743,8 @@ mod tests {
         assert!(error.hint().contains("src_port, dst_ip"));
         let error = spec(&["src_ip"], &["state"]).unwrap_err();
         assert_eq!(error.to_string(), "no field \"state\" to sum");
+        assert!(!error.hint().contains("port"), "{}", error.hint());
+        assert!(spec(&["src_ip"], &["src_port"]).is_err());
         assert!(matches!(
             spec(&["src_port/8"], &["bytes"]).unwrap_err(),
             AggregateError::BadPrefix { .. }
@@ -730,16 +759,18 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_groups_is_bounded_and_the_large_ones_stay() {
-        let spec = spec(&["dst_port"], &["bytes"])
-            .unwrap()
-            .with_max_groups(100);
+    fn memory_is_bounded_and_the_large_ones_stay() {
+        let spec = spec(&["dst_port"], &["bytes"]).unwrap().with_memory(20_000);
         let mut aggregator = Aggregator::new(spec);
         for port in 0..10_000u16 {
             aggregator.add(&row([192, 0, 2, 1], port, 1));
             aggregator.add(&row([192, 0, 2, 1], 65_000 + port % 3, 1_000));
         }
-        assert!(aggregator.groups.len() <= 100);
+        let groups = aggregator.groups.len();
+        assert!((20..200).contains(&groups), "{groups}");
+        let costs = aggregator.groups.keys().map(|key| cost(key, 1));
+        assert_eq!(aggregator.bytes, costs.sum::<u64>());
+        assert!(aggregator.bytes <= 20_000);
         assert!(aggregator.pruned() > 0);
         let top = lines(&aggregator, Some(3));
         assert!(top.iter().all(|line| line.contains("\"dst_port\":6500")));

@@ -1,7 +1,7 @@
 //! Flow records.
 
 use flowgauge_flow::{FlowRecord, FlowSide};
-use flowgauge_wire::{CommunityId, FlowKey, Tunnel};
+use flowgauge_wire::{CommunityId, FlowKey, Tunnel, community_id_hash};
 
 use crate::schema::{Field, FieldVisitor, Record, fields};
 use crate::text::{protocol_name, tcp_flag_bytes};
@@ -56,7 +56,9 @@ fields! {
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRow<'a> {
     record: &'a FlowRecord<'a>,
-    community_id: Option<CommunityId>,
+    /// What the Community ID encodes. As text it is needed last, and computing it takes longer than
+    /// anything else, so that the processor should write the other fields meanwhile.
+    community_hash: Option<[u8; 20]>,
 }
 
 impl<'a> FlowRow<'a> {
@@ -71,13 +73,13 @@ impl<'a> FlowRow<'a> {
         );
         FlowRow {
             record,
-            community_id: CommunityId::of(&key, seed),
+            community_hash: community_id_hash(&key, seed),
         }
     }
 }
 
 impl Record for FlowRow<'_> {
-    #[inline]
+    #[inline(always)]
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         let flow = self.record;
         let (source, destination) = (&flow.source, &flow.destination);
@@ -115,8 +117,11 @@ impl Record for FlowRow<'_> {
             &FLOW.tunnel,
             flow.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
         );
-        match &self.community_id {
-            Some(id) => visitor.symbol(&FLOW.community_id, id.as_bytes()),
+        match &self.community_hash {
+            Some(hash) => {
+                let id = CommunityId::of_hash(hash);
+                visitor.wide_symbol(&FLOW.community_id, id.as_bytes(), id.as_bytes().len());
+            }
             None => visitor.null(&FLOW.community_id),
         }
         visitor.hex(&FLOW.flow_id, flow.flow_id);
@@ -124,7 +129,7 @@ impl Record for FlowRow<'_> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn tcp_flags<V: FieldVisitor>(
     visitor: &mut V,
     field: &'static Field,
@@ -132,7 +137,8 @@ fn tcp_flags<V: FieldVisitor>(
     side: &FlowSide,
 ) {
     if flow.protocol == 6 {
-        visitor.symbol(field, tcp_flag_bytes(side.tcp_flags));
+        let (letters, len) = tcp_flag_bytes(side.tcp_flags);
+        visitor.wide_symbol(field, letters, len);
     } else {
         visitor.null(field);
     }
@@ -270,5 +276,150 @@ mod tests {
         assert!(text.contains(r#""src_tcp_flags":null"#));
         assert!(text.contains(r#""handshake_rtt":null"#));
         assert!(text.contains(r#""proto":"udp""#));
+    }
+
+    /// Writes JSON the slow way, by the standard library.
+    #[derive(Default)]
+    struct Slow(String);
+
+    impl Slow {
+        fn put(&mut self, field: &'static Field, value: &str) {
+            let comma = if self.0.ends_with('{') { "" } else { "," };
+            self.0
+                .push_str(&format!("{comma}\"{}\":{value}", field.name));
+        }
+    }
+
+    impl FieldVisitor for Slow {
+        fn null(&mut self, field: &'static Field) {
+            self.put(field, "null");
+        }
+        fn unsigned(&mut self, field: &'static Field, value: u64) {
+            self.put(field, &value.to_string());
+        }
+        fn float(&mut self, field: &'static Field, value: f64) {
+            self.put(field, &value.to_string());
+        }
+        fn text(&mut self, field: &'static Field, value: &str) {
+            self.put(field, &format!("{value:?}"));
+        }
+        fn symbol(&mut self, field: &'static Field, value: &[u8]) {
+            self.text(field, core::str::from_utf8(value).unwrap());
+        }
+        fn hex(&mut self, field: &'static Field, value: u64) {
+            self.text(field, &format!("{value:016x}"));
+        }
+        fn address(&mut self, field: &'static Field, value: Address, version: u8) {
+            let address = core::net::Ipv6Addr::from(value.0);
+            let text = match address.to_ipv4_mapped() {
+                Some(address) if version == 4 => address.to_string(),
+                _ => address.to_string(),
+            };
+            self.text(field, &text);
+        }
+        fn time(&mut self, field: &'static Field, value: Nanos) {
+            let (seconds, nanos) = (value.0 / 1_000_000_000, value.0 % 1_000_000_000);
+            let (mut year, mut month, mut day) = (1970, 0, seconds / 86_400);
+            let leap = |year: u64| {
+                year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+            };
+            while day >= 365 + u64::from(leap(year)) {
+                day -= 365 + u64::from(leap(year));
+                year += 1;
+            }
+            let february = 28 + u64::from(leap(year));
+            let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+            while day >= months[month] {
+                day -= months[month];
+                month += 1;
+            }
+            let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+            let text = format!(
+                "{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z",
+                month + 1,
+                day + 1
+            );
+            self.text(field, &text);
+        }
+        fn duration(&mut self, field: &'static Field, value: Nanos) {
+            let (seconds, nanos) = (value.0 / 1_000_000_000, value.0 % 1_000_000_000);
+            self.put(field, &format!("{seconds}.{nanos:09}"));
+        }
+        fn list(&mut self, field: &'static Field, values: &[u16]) {
+            let values: Vec<String> = values.iter().map(u16::to_string).collect();
+            self.put(field, &format!("[{}]", values.join(",")));
+        }
+        fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
+            let Some(value) = value else {
+                return self.null(field);
+            };
+            self.put(field, "{");
+            value.visit(self);
+            self.0.push('}');
+        }
+    }
+
+    #[test]
+    fn random_records_are_what_the_slow_way_makes_of_them() {
+        let mut state = 1u64;
+        // Numbers of every length, 0 among them.
+        let mut random = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state ^ state >> 29) >> (state >> 58)
+        };
+        let mut encoder = Encoder::new(Format::Json);
+        for _ in 0..20_000 {
+            let mut octets = [0; 32];
+            octets.fill_with(|| random() as u8);
+            let version = if random() & 1 == 0 { 4 } else { 6 };
+            let address = |octets: &[u8]| match version {
+                4 => Address::v4(*octets.first_chunk().unwrap()),
+                _ => Address(*octets.first_chunk().unwrap()),
+            };
+            let mut side = |octets: &[u8]| FlowSide {
+                address: address(octets),
+                port: random() as u16,
+                packets: random(),
+                bytes: random(),
+                ip_bytes: random(),
+                payload_bytes: random(),
+                tcp_flags: TcpFlags(random() as u8),
+                retransmitted: random(),
+                out_of_order: random(),
+                first: Nanos(random()),
+                last: Nanos(random()),
+            };
+            let (source, destination) = (side(&octets[..16]), side(&octets[16..]));
+            let tunnel = Tunnel {
+                kind: TunnelKind::Vxlan,
+                source: address(&octets[8..]),
+                destination: address(&octets[4..]),
+                version,
+                depth: 1 + random() as u8 % 3,
+                id: (random() & 1 == 0).then(|| random() as u32),
+            };
+            let vlans: Vec<u16> = (0..random() % 4).map(|_| random() as u16).collect();
+            let (start, span) = (random() >> 1, random() >> 1);
+            let record = FlowRecord {
+                flow_id: random(),
+                version,
+                protocol: [6, 17, 1, 58, random() as u8][random() as usize % 5],
+                source,
+                destination,
+                start: Nanos(start),
+                end: Nanos(start + span),
+                handshake_rtt: (random() & 1 == 0).then(|| Nanos(random())),
+                fragments: random(),
+                history: &"ShADadFfRrCcGgTtWwIiQq^^"[..random() as usize % 25],
+                ..sample((random() & 7 == 0).then_some(&tunnel), &vlans)
+            };
+            let row = FlowRow::new(&record, random() as u16);
+            let (mut slow, mut out) = (Slow("{".to_owned()), Vec::new());
+            row.visit(&mut slow);
+            encoder.encode(&row, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), slow.0 + "}\n");
+        }
     }
 }

@@ -4,7 +4,9 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::cursor::{Cursor, Scratch};
 use crate::schema::{Field, FieldVisitor, Record};
-use crate::text::{TimeWriter, hex64, short_duration, write_duration, write_json_escaped};
+use crate::text::{
+    TimeWriter, hex64, short_duration, short_ipv4, write_duration, write_ipv6, write_json_escaped,
+};
 
 /// Appends records as JSON objects, one per line. What is unknown is `null`; names and order are
 /// those of the schema, the same in every line.
@@ -18,31 +20,12 @@ impl JsonEncoder {
     /// Appends `record` and a line feed.
     #[inline]
     pub fn encode<R: Record>(&mut self, record: &R, out: &mut Vec<u8>) {
-        self.ended(record, b"}\n", out);
+        write_ended(record, b"}\n", &mut self.scratch, &mut self.time, out);
     }
 
     /// Appends `record` as an object.
-    #[inline]
     pub fn object<R: Record>(&mut self, record: &R, out: &mut Vec<u8>) {
-        self.ended(record, b"}", out);
-    }
-
-    #[inline(always)]
-    fn ended<R: Record, const N: usize>(&mut self, record: &R, end: &[u8; N], out: &mut Vec<u8>) {
-        let start = out.len();
-        let mut visitor = JsonVisitor {
-            text: Cursor::new(&mut self.scratch, out),
-            time: &mut self.time,
-        };
-        record.visit(&mut visitor);
-        visitor.text.put_all(end);
-        visitor.text.finish();
-        // Every field was written with a comma in front: the first one becomes the brace.
-        match out.get_mut(start) {
-            Some(first) if *first == b',' => *first = b'{',
-            // A record without fields.
-            _ => out.insert(start, b'{'),
-        }
+        write_object(record, &mut self.scratch, &mut self.time, out);
     }
 }
 
@@ -58,12 +41,11 @@ impl JsonVisitor<'_> {
         self.text.put(bytes, len);
     }
 
+    /// The key of a value in quotation marks, and the first mark.
     #[inline(always)]
-    fn quoted(&mut self, field: &'static Field, write: impl FnOnce(&mut Self)) {
+    fn quoted_key(&mut self, field: &'static Field) {
         let (bytes, len) = field.json_key.parts();
         self.text.put(bytes, len + 1);
-        write(self);
-        self.text.put_all(b"\"");
     }
 }
 
@@ -80,48 +62,56 @@ impl FieldVisitor for JsonVisitor<'_> {
         self.text.put_unsigned(value);
     }
 
+    #[inline(always)]
     fn float(&mut self, field: &'static Field, value: f64) {
-        if value.is_finite() {
-            self.key(field);
-            self.text.put_slice(value.to_string().as_bytes());
-        } else {
-            self.null(field);
-        }
+        self.key(field);
+        self.text.put_grown(|out| write_float(out, value));
     }
 
+    #[inline(always)]
     fn text(&mut self, field: &'static Field, value: &str) {
-        self.quoted(field, |visitor| {
-            visitor.text.put_grown(|out| write_json_escaped(out, value));
-        });
+        self.quoted_key(field);
+        self.text.put_grown(|out| write_json_escaped(out, value));
+        self.text.put_all(b"\"");
     }
 
     #[inline(always)]
     fn symbol(&mut self, field: &'static Field, value: &[u8]) {
-        self.quoted(field, |visitor| visitor.text.put_slice(value));
+        self.quoted_key(field);
+        self.text.put_slice(value);
+        self.text.put_all(b"\"");
+    }
+
+    #[inline(always)]
+    fn wide_symbol<const N: usize>(&mut self, field: &'static Field, value: &[u8; N], len: usize) {
+        self.quoted_key(field);
+        self.text.put(value, len);
+        self.text.put_all(b"\"");
     }
 
     #[inline(always)]
     fn hex(&mut self, field: &'static Field, value: u64) {
-        self.quoted(field, |visitor| visitor.text.put_all(&hex64(value)));
+        self.quoted_key(field);
+        self.text.put_all(&hex64(value));
+        self.text.put_all(b"\"");
     }
 
     #[inline(always)]
     fn address(&mut self, field: &'static Field, value: Address, version: u8) {
-        self.quoted(field, |visitor| {
-            if version == 4 {
-                let [.., a, b, c, d] = value.0;
-                visitor.text.put_ipv4([a, b, c, d]);
-            } else {
-                visitor.text.put_ipv6(value.0);
-            }
-        });
+        self.quoted_key(field);
+        if version == 4 {
+            let [.., a, b, c, d] = value.0;
+            self.text.put_short(&short_ipv4([a, b, c, d], b'"'));
+        } else {
+            self.text.put_grown(|out| write_ipv6(out, value.0));
+            self.text.put_all(b"\"");
+        }
     }
 
     #[inline(always)]
     fn time(&mut self, field: &'static Field, value: Nanos) {
-        self.quoted(field, |visitor| {
-            visitor.text.put_all(&visitor.time.format(value));
-        });
+        self.quoted_key(field);
+        self.text.put_short(&self.time.short(value, b'"'));
     }
 
     #[inline(always)]
@@ -152,10 +142,54 @@ impl FieldVisitor for JsonVisitor<'_> {
             return self.null(field);
         };
         self.key(field);
-        let start = self.text.mark();
-        value.visit(self);
-        self.text.set(start, b'{');
-        self.text.put_all(b"}");
+        let time = &mut *self.time;
+        // Rare: memory of its own does not matter.
+        self.text
+            .put_grown(|out| write_object(value, &mut Scratch::default(), time, out));
+    }
+}
+
+/// Appends `record` as an object. A function of its own, so that what writes the record around it
+/// need not give its state away.
+#[inline(never)]
+fn write_object<R: Record>(
+    record: &R,
+    scratch: &mut Scratch,
+    time: &mut TimeWriter,
+    out: &mut Vec<u8>,
+) {
+    write_ended(record, b"}", scratch, time, out);
+}
+
+#[inline(always)]
+fn write_ended<R: Record, const N: usize>(
+    record: &R,
+    end: &[u8; N],
+    scratch: &mut Scratch,
+    time: &mut TimeWriter,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    let mut visitor = JsonVisitor {
+        text: Cursor::new(scratch, out),
+        time,
+    };
+    record.visit(&mut visitor);
+    visitor.text.put_all(end);
+    visitor.text.finish();
+    // Every field was written with a comma in front: the first one becomes the brace.
+    match out.get_mut(start) {
+        Some(first) if *first == b',' => *first = b'{',
+        // A record without fields.
+        _ => out.insert(start, b'{'),
+    }
+}
+
+fn write_float(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() {
+        out.extend_from_slice(value.to_string().as_bytes());
+    } else {
+        out.extend_from_slice(b"null");
     }
 }
 

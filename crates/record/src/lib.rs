@@ -21,6 +21,7 @@
 //!     state: "fin",
 //!     flow_id: 0xfeed,
 //!     with_gaps: false,
+//!     counters: None,
 //!     sha256: None,
 //! };
 //! let mut text = Vec::new();
@@ -40,6 +41,7 @@ pub mod flow;
 pub mod json;
 pub mod ledger;
 pub mod link;
+pub mod matches;
 pub mod output;
 pub mod packet;
 pub mod schema;
@@ -52,6 +54,7 @@ pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
 pub use encoder::{Encoder, Format};
 pub use flow::FlowRow;
 pub use ledger::LedgerRow;
+pub use matches::{MatchCountRow, MatchRow, PatternName};
 pub use output::{Output, OutputError, RecordWriter};
 pub use packet::PacketRow;
 pub use schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};

@@ -141,6 +141,12 @@ pub trait FieldVisitor {
     /// Text that needs escaping in no encoding: printable ASCII without quotation mark, backslash
     /// and comma.
     fn symbol(&mut self, field: &'static Field, value: &[u8]);
+    /// The same, the first `len` of a constant number of bytes, up to 64: they can be copied as they
+    /// are.
+    #[inline(always)]
+    fn wide_symbol<const N: usize>(&mut self, field: &'static Field, value: &[u8; N], len: usize) {
+        self.symbol(field, value.get(..len).unwrap_or(value));
+    }
     /// A 64-bit identifier.
     fn hex(&mut self, field: &'static Field, value: u64);
     /// An address; `version` 4 means that it is a mapped IPv4 address.

@@ -1,5 +1,6 @@
 //! Records about one direction of a connection.
 
+use flowgauge_stream::engine::StreamStatistics;
 use flowgauge_stream::{Stream, StreamIdentity};
 use flowgauge_wire::Address;
 
@@ -17,7 +18,7 @@ fields! {
     bytes Unsigned Bytes "BYTES" 1 "bytes delivered in order";
     missing_bytes Unsigned Bytes "MISSING" 2 "bytes known to be missing from the capture";
     gaps Unsigned None "GAPS" 4 "number of holes those bytes are in";
-    state Text None "STATE" 5 "how the stream ended: fin, rst, timeout, end_of_input or evicted";
+    state Text None "STATE" 5 "how the stream ended: fin, rst, timeout, end_of_input, evicted, or cutoff where it was cut before";
     flow_id Hex None "" 0 "the same in every record about the flow";
     offset Unsigned Bytes "OFFSET" 1 exact "where in the stream a hole begins, earlier holes counted (with --gaps)";
     size Unsigned Bytes "SIZE" 1 exact "bytes missing there (with --gaps)";
@@ -44,6 +45,49 @@ pub static STREAM_HASH_SCHEMA: Schema = &[
     &STREAM.gaps,
     &STREAM.state,
     &STREAM.flow_id,
+    &STREAM.sha256,
+];
+
+fields! {
+    /// Fields that [`StreamCounters`] add to a record.
+    CounterFields, COUNTER, COUNTERS_SCHEMA:
+    all_packets Unsigned None "ALL" 3 "packets of the stream (with --counters)";
+    all_bytes Unsigned Bytes "ALL_BYTES" 3 "their payload, that which came again included (with --counters)";
+    dropped_packets Unsigned None "DROPPED" 3 "packets lost to overload (with --counters)";
+    dropped_bytes Unsigned Bytes "DROPPED_BYTES" 3 "their payload (with --counters)";
+    discarded_packets Unsigned None "DISCARDED" 3 "packets not wanted: beyond the cutoff, duplicates (with --counters)";
+    discarded_bytes Unsigned Bytes "DISCARDED_BYTES" 3 "their payload (with --counters)";
+    captured_packets Unsigned None "CAPTURED" 3 "packets taken: all without dropped and discarded (with --counters)";
+    captured_bytes Unsigned Bytes "CAPTURED_BYTES" 3 "their payload (with --counters)";
+    chunks Unsigned None "CHUNKS" 4 "chunks delivered (with --counters)";
+}
+
+/// Fields of a [`StreamRow`] with [`StreamCounters`].
+pub static STREAM_COUNTERS_SCHEMA: Schema = STREAM_COUNTERS_HASH_SCHEMA
+    .split_at(STREAM_COUNTERS_HASH_SCHEMA.len() - 1)
+    .0;
+
+/// Fields of a [`StreamRow`] with [`StreamCounters`] and a hash.
+pub static STREAM_COUNTERS_HASH_SCHEMA: Schema = &[
+    &STREAM.src_ip,
+    &STREAM.src_port,
+    &STREAM.dst_ip,
+    &STREAM.dst_port,
+    &STREAM.proto,
+    &STREAM.bytes,
+    &STREAM.missing_bytes,
+    &STREAM.gaps,
+    &STREAM.state,
+    &STREAM.flow_id,
+    &COUNTER.all_packets,
+    &COUNTER.all_bytes,
+    &COUNTER.dropped_packets,
+    &COUNTER.dropped_bytes,
+    &COUNTER.discarded_packets,
+    &COUNTER.discarded_bytes,
+    &COUNTER.captured_packets,
+    &COUNTER.captured_bytes,
+    &COUNTER.chunks,
     &STREAM.sha256,
 ];
 
@@ -82,8 +126,20 @@ pub struct StreamRow<'a> {
     pub flow_id: u64,
     /// Whether [`GapRow`]s are among the records.
     pub with_gaps: bool,
+    /// What became of its packets, where it was asked for.
+    pub counters: Option<StreamCounters>,
     /// Hash of the delivered bytes in hexadecimal, where it was asked for.
     pub sha256: Option<&'a str>,
+}
+
+/// What became of a stream's packets, in the words of Scap: *dropped* ones were wanted and lost,
+/// *discarded* ones were not wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamCounters {
+    /// Counts in the engine's words.
+    pub statistics: StreamStatistics,
+    /// Chunks delivered.
+    pub chunks: u64,
 }
 
 /// A hole in one direction of a connection.
@@ -116,6 +172,7 @@ impl<'a> StreamRow<'a> {
             state: stream.status.name(),
             flow_id: identity.flow_id,
             with_gaps: false,
+            counters: None,
             sha256,
         };
         if trailing_gap > 0 {
@@ -142,6 +199,24 @@ impl Record for StreamRow<'_> {
         if self.with_gaps {
             visitor.null(&STREAM.offset);
             visitor.null(&STREAM.size);
+        }
+        if let Some(counters) = &self.counters {
+            let StreamStatistics {
+                all,
+                dropped,
+                discarded,
+                ..
+            } = counters.statistics;
+            let captured = counters.statistics.captured();
+            visitor.unsigned(&COUNTER.all_packets, all.packets);
+            visitor.unsigned(&COUNTER.all_bytes, all.bytes);
+            visitor.unsigned(&COUNTER.dropped_packets, dropped.packets);
+            visitor.unsigned(&COUNTER.dropped_bytes, dropped.bytes);
+            visitor.unsigned(&COUNTER.discarded_packets, discarded.packets);
+            visitor.unsigned(&COUNTER.discarded_bytes, discarded.bytes);
+            visitor.unsigned(&COUNTER.captured_packets, captured.packets);
+            visitor.unsigned(&COUNTER.captured_bytes, captured.bytes);
+            visitor.unsigned(&COUNTER.chunks, counters.chunks);
         }
         if let Some(digest) = self.sha256 {
             visitor.symbol(&STREAM.sha256, digest.as_bytes());

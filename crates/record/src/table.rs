@@ -343,6 +343,7 @@ mod tests {
             state: "fin",
             flow_id: 1,
             with_gaps: false,
+            counters: None,
             sha256: None,
         }
     }

@@ -60,7 +60,7 @@ static OCTET_LENGTHS: [u8; 256] = {
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
-const SECONDS_PER_DAY: u64 = 86_400;
+const NANOS_PER_HOUR: u64 = 3600 * NANOS_PER_SECOND;
 
 /// A short text of constant width: `len` of `N` bytes count.
 #[derive(Clone, Copy, Debug)]
@@ -112,19 +112,22 @@ fn nine_digits(nanos: u32) -> (u8, [u8; 8]) {
     (first, others.to_le_bytes())
 }
 
-/// The text of a dotted IPv4 address. It is put together in two words: a table's zeros behind an
-/// octet are where the next one goes.
+/// The text of a dotted IPv4 address with `end` behind it. It is put together in two words: a table's
+/// zeros behind an octet are where the next one goes.
 #[inline(always)]
-pub(crate) fn short_ipv4([a, b, c, d]: [u8; 4]) -> Short<16> {
+pub(crate) fn short_ipv4([a, b, c, d]: [u8; 4], end: u8) -> Short<16> {
     let octet = |octet: u8| u64::from(u32::from_le_bytes(OCTETS[usize::from(octet)]));
     let length = |octet: u8| u32::from(OCTET_LENGTHS[usize::from(octet)]) + 1;
     let front = octet(a) | octet(b) << ((8 * length(a)) & 63);
     let back = octet(c) | octet(d) << ((8 * length(c)) & 63);
-    let front_length = length(a) + length(b);
+    let (front_length, back_length) = (length(a) + length(b), length(c) + length(d));
+    // The table's last dot goes.
+    let dot = u64::from(b'.' ^ end) << ((8 * back_length - 8) & 63);
+    let back = back ^ dot;
     let text = u128::from(front) | u128::from(back) << ((8 * front_length) & 127);
     Short {
         bytes: text.to_le_bytes(),
-        len: (front_length + length(c) + length(d) - 1) as usize,
+        len: (front_length + back_length) as usize,
     }
 }
 
@@ -195,8 +198,8 @@ pub fn write_address(out: &mut Vec<u8>, address: Address, version: u8) {
 /// Appends a dotted IPv4 address.
 #[inline]
 pub fn write_ipv4(out: &mut Vec<u8>, octets: [u8; 4]) {
-    let text = short_ipv4(octets);
-    out.extend_from_slice(text.bytes.get(..text.len).unwrap_or_default());
+    let text = short_ipv4(octets, 0);
+    out.extend_from_slice(text.bytes.get(..text.len - 1).unwrap_or_default());
 }
 
 /// Appends an IPv6 address by RFC 5952: lower case, no leading zeros, the longest run of two or
@@ -263,18 +266,19 @@ pub fn write_duration(out: &mut Vec<u8>, duration: Nanos) {
     out.extend_from_slice(&others);
 }
 
-/// Writes RFC 3339 times in UTC with nine decimals. Computes a date once per day of records.
+/// Writes RFC 3339 times in UTC with nine decimals. Computes date and hour once per hour of records.
 #[derive(Clone, Debug)]
 pub struct TimeWriter {
-    day: u64,
-    date: [u8; 10],
+    hour: u64,
+    /// `YYYY-MM-DDTHH:` from the lowest byte on.
+    date: u128,
 }
 
 impl Default for TimeWriter {
     fn default() -> TimeWriter {
         TimeWriter {
-            day: 0,
-            date: *b"1970-01-01",
+            hour: 0,
+            date: u128::from_le_bytes(*b"1970-01-01T00:\0\0"),
         }
     }
 }
@@ -287,33 +291,53 @@ impl TimeWriter {
     }
 
     /// The text of `time`.
-    #[inline(always)]
+    #[inline]
     pub fn format(&mut self, time: Nanos) -> [u8; 30] {
-        let seconds = time.0 / NANOS_PER_SECOND;
-        let day = seconds / SECONDS_PER_DAY;
-        if day != self.day {
-            self.set_day(day);
-        }
-        let second_of_day = (seconds % SECONDS_PER_DAY) as u32;
-        let [c, y, z, w, dash, m, n, hyphen, d, e] = self.date;
-        let [h, i] = pair(second_of_day / 3600);
-        let [j, k] = pair(second_of_day / 60 % 60);
-        let [s, t] = pair(second_of_day % 60);
-        let (first, [o, p, q, r, u, v, x, l]) = nine_digits((time.0 % NANOS_PER_SECOND) as u32);
-        [
-            c, y, z, w, dash, m, n, hyphen, d, e, b'T', h, i, b':', j, k, b':', s, t, b'.', first,
-            o, p, q, r, u, v, x, l, b'Z',
-        ]
+        let text = self.short(time, 0).bytes;
+        *text.first_chunk().unwrap_or(&[0; 30])
     }
 
-    #[cold]
-    fn set_day(&mut self, day: u64) {
-        let (year, month, day_of_month) = civil_date(day);
-        let ([a, b], [c, d]) = (pair(year / 100), pair(year % 100));
-        let ([e, f], [g, h]) = (pair(month), pair(day_of_month));
-        self.date = [a, b, c, d, b'-', e, f, b'-', g, h];
-        self.day = day;
+    /// The text of `time` with `end` behind it. It is put together in two words.
+    #[inline(always)]
+    pub(crate) fn short(&mut self, time: Nanos, end: u8) -> Short<32> {
+        let hour = time.0 / NANOS_PER_HOUR;
+        if hour != self.hour {
+            self.date = date_and_hour(hour);
+            self.hour = hour;
+        }
+        let in_hour = time.0 - hour * NANOS_PER_HOUR;
+        let seconds = (in_hour / NANOS_PER_SECOND) as u32;
+        let nanos = (in_hour - u64::from(seconds) * NANOS_PER_SECOND) as u32;
+        let (minute, second) = (seconds / 60, seconds % 60);
+        let (first, others) = nine_digits(nanos);
+        let minute = u64::from(u16::from_le_bytes(pair(minute)));
+        let second = u64::from(u16::from_le_bytes(pair(second)));
+        let front = u64::from(b':') | second << 8 | u64::from(b'.') << 24 | u64::from(first) << 32;
+        let back = u64::from_le_bytes(others);
+        let zone = u64::from(b'Z') | u64::from(end) << 8;
+        let words = [
+            self.date as u64,
+            (self.date >> 64) as u64 | minute << 48,
+            front | back << 40,
+            back >> 24 | zone << 40,
+        ];
+        let mut bytes = [0; 32];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        Short { bytes, len: 31 }
     }
+}
+
+/// `YYYY-MM-DDTHH:` from the lowest byte on.
+#[cold]
+#[inline(never)]
+fn date_and_hour(hour: u64) -> u128 {
+    let (year, month, day) = civil_date(hour / 24);
+    let ([a, b], [c, d]) = (pair(year / 100), pair(year % 100));
+    let ([e, f], [g, h]) = (pair(month), pair(day));
+    let [i, j] = pair((hour % 24) as u32);
+    u128::from_le_bytes([a, b, c, d, b'-', e, f, b'-', g, h, b'T', i, j, b':', 0, 0])
 }
 
 /// Year, month and day of the month, `day` days after 1970-01-01. The calendar is taken as one that
@@ -345,14 +369,15 @@ fn pair(value: u32) -> [u8; 2] {
 
 /// The letters of TCP flags in the order `SAPFRUEC` (SYN, ACK, PSH, FIN, RST, URG, ECE, CWR).
 pub fn tcp_flag_letters(flags: TcpFlags) -> &'static str {
-    core::str::from_utf8(tcp_flag_bytes(flags)).unwrap_or("")
+    let (letters, len) = tcp_flag_bytes(flags);
+    core::str::from_utf8(letters.get(..len).unwrap_or_default()).unwrap_or("")
 }
 
-/// The same as bytes.
-#[inline]
-pub(crate) fn tcp_flag_bytes(flags: TcpFlags) -> &'static [u8] {
+/// The same as bytes, and how many of them count.
+#[inline(always)]
+pub(crate) fn tcp_flag_bytes(flags: TcpFlags) -> (&'static [u8; 8], usize) {
     let (letters, len) = &FLAG_LETTERS[usize::from(flags.0)];
-    letters.get(..usize::from(*len)).unwrap_or_default()
+    (letters, usize::from(*len))
 }
 
 static FLAG_LETTERS: [([u8; 8], u8); 256] = {

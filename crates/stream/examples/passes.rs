@@ -70,6 +70,7 @@ struct Bytes {
 
 impl Handler for Bytes {
     const STREAMS: bool = true;
+    const FLOWS: bool = false;
 
     fn stream_data(&mut self, _stream: &Stream<'_>, chunk: &Chunk<'_>) {
         self.bytes += chunk.bytes.len() as u64;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use flowgauge_wire::{
-    Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, PacketFlags, TcpFlags,
-    verify_transport,
+    Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, Direction, FoldedState,
+    PacketFlags, TcpFlags, verify_transport,
 };
 
 use crate::config::ChecksumPolicy;
@@ -43,25 +43,20 @@ pub struct DamagedSender {
 #[derive(Debug)]
 pub(crate) struct Checksums {
     policy: ChecksumPolicy,
-    good: Box<[u64]>,
+    good: Box<[u64; KNOWN]>,
     /// By fingerprint, and whether it is about IP headers.
-    offloading: HashMap<(u64, bool), OffloadingSender>,
-    damaged: HashMap<(u8, Address), u64>,
+    offloading: HashMap<(u64, bool), OffloadingSender, FoldedState>,
+    damaged: HashMap<(u8, Address), u64, FoldedState>,
     pub(crate) statistics: ChecksumStatistics,
 }
 
 impl Checksums {
     pub(crate) fn new(policy: ChecksumPolicy) -> Checksums {
-        let known = if policy == ChecksumPolicy::Auto {
-            KNOWN
-        } else {
-            1
-        };
         Checksums {
             policy,
-            good: vec![0; known].into_boxed_slice(),
-            offloading: HashMap::new(),
-            damaged: HashMap::new(),
+            good: Box::new([0; KNOWN]),
+            offloading: HashMap::default(),
+            damaged: HashMap::default(),
             statistics: ChecksumStatistics::default(),
         }
     }
@@ -93,25 +88,29 @@ impl Checksums {
             let Some(packet) = decoded.packets.get(index) else {
                 return;
             };
-            let suspicious = DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0;
-            if packet.flags.0 & (suspicious | DecodeFlags::REASSEMBLED.0) != 0 {
-                self.unusual(batch, decoded, index);
+            let unusual = DecodeFlags::BAD_IP_CHECKSUM.0
+                | DecodeFlags::EXCLUDED.0
+                | DecodeFlags::REASSEMBLED.0;
+            if packet.flags.0 & (unusual | DecodeFlags::TRANSPORT.0) != DecodeFlags::TRANSPORT.0 {
+                if packet.flags.0 & unusual != 0 {
+                    self.unusual(batch, decoded, index);
+                }
                 continue;
             }
-            if !packet.flags.contains(DecodeFlags::TRANSPORT) || (!all && only_carries(packet)) {
+            if !all && only_carries(packet) {
                 continue;
             }
-            let given = batch
-                .packets
-                .get(usize::from(packet.index))
-                .map_or(PacketFlags::default(), |descriptor| descriptor.flags);
-            if given.0 & (PacketFlags::CHECKSUM_NOT_READY.0 | PacketFlags::CHECKSUM_VALID.0) != 0 {
-                if given.contains(PacketFlags::CHECKSUM_NOT_READY) {
+            let Some(descriptor) = batch.packets.get(usize::from(packet.index)) else {
+                continue;
+            };
+            let known = PacketFlags::CHECKSUM_NOT_READY.0 | PacketFlags::CHECKSUM_VALID.0;
+            if descriptor.flags.0 & known != 0 {
+                if descriptor.flags.contains(PacketFlags::CHECKSUM_NOT_READY) {
                     unknown(decoded, index);
                 }
                 continue;
             }
-            match verify_transport(batch.bytes(usize::from(packet.index)), packet) {
+            match verify_transport(batch.bytes_of(descriptor), packet) {
                 ChecksumVerdict::Good => self.note_good(packet),
                 ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
                 ChecksumVerdict::Unknown => unknown(decoded, index),
@@ -182,7 +181,14 @@ impl Checksums {
     /// Whether the sender with this fingerprint has sent a packet with a right checksum.
     #[inline]
     fn knows(&self, print: u64) -> bool {
-        self.good[print as usize & (self.good.len() - 1)] == print
+        self.good[self.place(print)] == print
+    }
+
+    #[inline]
+    fn place(&self, print: u64) -> usize {
+        // The upper bits of a product depend on all bits of the fingerprint.
+        let mixed = print.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        mixed as usize & (KNOWN - 1)
     }
 
     #[inline]
@@ -191,9 +197,10 @@ impl Checksums {
             return;
         }
         let print = fingerprint(packet);
-        let at = print as usize & (self.good.len() - 1);
-        if self.good[at] != print {
-            self.good[at] = print;
+        let place = self.place(print);
+        // A line that is read only is not written back.
+        if self.good[place] != print {
+            self.good[place] = print;
         }
     }
 
@@ -264,11 +271,20 @@ fn unknown(decoded: &mut DecodedBatch, index: usize) {
     }
 }
 
-/// Sender and protocol as one number, never 0. Equal fingerprints of different senders need an
-/// attacker's effort and win him that one damaged packet is judged by another's record.
+/// Sender and protocol as one number, never 0; of IPv4 exactly, of IPv6 by a hash. Equal fingerprints
+/// of different senders need an attacker's effort and win him that one damaged packet is judged by
+/// another's record.
 #[inline]
 fn fingerprint(packet: &Decoded) -> u64 {
-    let address = u128::from_ne_bytes(packet.source().0.0);
+    let source = match packet.direction {
+        Direction::LowToHigh => &packet.key.low.0,
+        Direction::HighToLow => &packet.key.high.0,
+    };
+    let address = u128::from_le_bytes(*source);
+    if packet.key.version == 4 {
+        // The last four bytes of the mapped form.
+        return (address >> 96) as u64 | u64::from(packet.key.protocol) << 32 | 1 << 62;
+    }
     let mixed =
         (address as u64 ^ 0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(packet.key.protocol) << 48);
     let product = u128::from(mixed) * u128::from((address >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03);

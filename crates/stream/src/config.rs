@@ -49,6 +49,9 @@ impl ShardConfig {
         self
     }
 
+    /// Bytes of memory for the two streams of a connection, beside those of its flow.
+    pub const BYTES_PER_CONNECTION: u64 = size_of::<crate::connection::Connection>() as u64;
+
     /// This configuration with `bytes` of memory for segments that wait for earlier ones.
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> ShardConfig {

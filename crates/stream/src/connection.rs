@@ -1,12 +1,16 @@
 //! What is kept per connection, found by the number of its flow.
 
+use flowgauge_flow::FlowId;
+use flowgauge_flow::arena::Arena;
 use flowgauge_reassembly::{Half, OverlapPolicy};
-use flowgauge_sys::prefetch::prefetch;
+use flowgauge_sys::prefetch::prefetch_address;
 
 use crate::handler::StreamStatus;
 
-/// Connections per allocation: 128 KiB.
-const CHUNK: usize = 1024;
+/// [`Half::note`]: the handler knows the connection's streams and they have begun.
+pub(crate) const OPEN: u16 = 1;
+/// [`Half::note`]: segments of the opposite direction wait behind a hole.
+pub(crate) const PEER_WAITS: u16 = 2;
 
 /// One direction: a cache line. Who talks with whom is in the flow's record, and looked up there
 /// when a handler asks.
@@ -31,6 +35,10 @@ pub(crate) struct Progress {
     pub(crate) status: StreamStatus,
     pub(crate) phase: Phase,
     pub(crate) from_initiator: bool,
+    /// The handler knows the connection's streams, whatever the phase ([`Handler::PACKETS`]).
+    ///
+    /// [`Handler::PACKETS`]: crate::Handler::PACKETS
+    pub(crate) announced: bool,
 }
 
 /// What has happened to a direction.
@@ -51,14 +59,15 @@ pub(crate) type Connection = [Side; 2];
 /// flow table at the same time.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    chunks: Vec<Box<[Connection; CHUNK]>>,
+    connections: Arena<Connection>,
     unseen: Side,
 }
 
 impl Connections {
-    pub(crate) fn new(policy: OverlapPolicy) -> Connections {
+    /// Room for about `limit` connections.
+    pub(crate) fn new(policy: OverlapPolicy, limit: u32) -> Connections {
         Connections {
-            chunks: Vec::new(),
+            connections: Arena::new(limit as usize),
             unseen: Side {
                 half: Half::new(policy),
                 progress: Progress {
@@ -69,55 +78,49 @@ impl Connections {
                     status: StreamStatus::Active,
                     phase: Phase::Unseen,
                     from_initiator: false,
+                    announced: false,
                 },
             },
         }
     }
 
-    /// A direction of which nothing is known.
-    pub(crate) fn unseen(&self) -> Side {
-        self.unseen
+    /// Brings a direction's line closer, if there is such a flow.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, flow: FlowId, direction: usize) {
+        let at = if flow.is_some() { flow.0 } else { 0 };
+        let connection = self.connections.address(at).cast::<Side>();
+        prefetch_address(connection.wrapping_add(direction).cast());
     }
 
     #[inline(always)]
-    pub(crate) fn prefetch(&self, flow: usize, direction: usize) {
-        if let Some(connection) = self.get(flow) {
-            prefetch(&connection[direction & 1]);
-        }
+    pub(crate) fn get(&self, flow: FlowId) -> Option<&Connection> {
+        self.connections.get(flow.0)
     }
 
     #[inline(always)]
-    pub(crate) fn get(&self, flow: usize) -> Option<&Connection> {
-        Some(&self.chunks.get(flow / CHUNK)?[flow % CHUNK])
-    }
-
-    #[inline(always)]
-    pub(crate) fn get_mut(&mut self, flow: usize) -> Option<&mut Connection> {
-        Some(&mut self.chunks.get_mut(flow / CHUNK)?[flow % CHUNK])
+    pub(crate) fn get_mut(&mut self, flow: FlowId) -> Option<&mut Connection> {
+        self.connections.get_mut(flow.0)
     }
 
     /// The connection of a flow, with the memory for it made where need be.
-    #[inline]
-    pub(crate) fn make(&mut self, flow: usize) -> Option<&mut Connection> {
-        if flow / CHUNK >= self.chunks.len() {
-            self.grow(flow / CHUNK);
+    #[inline(always)]
+    pub(crate) fn make(&mut self, flow: FlowId) -> Option<&mut Connection> {
+        if flow.0 >= self.connections.len() {
+            self.grow(flow);
         }
         self.get_mut(flow)
     }
 
-    #[cold]
-    fn grow(&mut self, chunk: usize) {
-        while chunk >= self.chunks.len() {
-            // By way of a vector: an array would be built on the stack.
-            match vec![[self.unseen; 2]; CHUNK].into_boxed_slice().try_into() {
-                Ok(connections) => self.chunks.push(connections),
-                Err(_) => return,
-            }
+    #[inline(never)]
+    fn grow(&mut self, flow: FlowId) {
+        while flow.is_some() && flow.0 >= self.connections.len() {
+            self.connections.push([self.unseen; 2]);
         }
     }
 
     /// Forgets the connection of a flow.
-    pub(crate) fn clear(&mut self, flow: usize) {
+    #[inline(always)]
+    pub(crate) fn clear(&mut self, flow: FlowId) {
         let unseen = self.unseen;
         if let Some(connection) = self.get_mut(flow) {
             *connection = [unseen; 2];
@@ -137,13 +140,13 @@ mod tests {
 
     #[test]
     fn connections_are_made_and_cleared() {
-        let mut connections = Connections::new(OverlapPolicy::First);
-        assert!(connections.get(5000).is_none());
-        let connection = connections.make(5000).unwrap();
+        let mut connections = Connections::new(OverlapPolicy::First, 10_000);
+        assert!(connections.get(FlowId(5000)).is_none());
+        let connection = connections.make(FlowId(5000)).unwrap();
         assert_eq!(connection[1].progress.phase, Phase::Unseen);
         connection[1].progress.phase = Phase::Open;
-        connections.clear(5000);
-        let connection = connections.get(5000).unwrap();
+        connections.clear(FlowId(5000));
+        let connection = connections.get(FlowId(5000)).unwrap();
         assert_eq!(connection[1].progress.phase, Phase::Unseen);
     }
 }

@@ -1,7 +1,9 @@
 //! The defragmentation pass.
 
 use flowgauge_reassembly::defragment::Totals;
-use flowgauge_reassembly::{DefragmentConfig, Defragmenter, Fragment, Incomplete, Outcome};
+use flowgauge_reassembly::{
+    DefragmentConfig, Defragmenter, Fragment, GivenUp, Incomplete, Outcome,
+};
 use flowgauge_wire::{
     Batch, DatagramOrigin, DecodeFlags, Decoded, DecodedBatch, Decoder, Nanos, TcpFlags,
     fragment_info,
@@ -11,6 +13,30 @@ use crate::checksums::Checksums;
 
 /// How often a reassembled datagram may turn out to be a fragment of an inner one.
 const DEPTH: usize = 4;
+
+/// Frames that are not delivered, and where they are counted instead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Fragments that make no sense.
+    pub(crate) malformed: Amount,
+    /// Those of datagrams whose memory was needed for others. Their flows count them: their headers
+    /// are known.
+    pub(crate) memory: Amount,
+}
+
+/// Frames, and their bytes on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amount {
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, frames: u64, bytes: u64) {
+        self.frames += frames;
+        self.bytes += bytes;
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Fragments {
@@ -37,7 +63,7 @@ impl Fragments {
 
     /// Takes the fragments out of `decoded` and puts the datagrams they complete in the place of
     /// the last of each. Datagrams that were given up meanwhile come first, without payload, so
-    /// that their flows count the frames; `now` is the capture clock. Returns frames and bytes refused.
+    /// that their flows count the frames; `now` is the capture clock.
     #[inline]
     pub(crate) fn pass(
         &mut self,
@@ -46,13 +72,10 @@ impl Fragments {
         decoded: &mut DecodedBatch,
         checksums: &Checksums,
         now: Nanos,
-    ) -> (u64, u64) {
-        let seen = decoded
-            .packets
-            .iter()
-            .fold(0, |seen, packet| seen | packet.flags.0);
-        if seen & DecodeFlags::FRAGMENT.0 == 0 && self.defragmenter.is_empty() {
-            return (0, 0);
+    ) -> Refused {
+        let seen = decoded.summary.flags;
+        if !seen.contains(DecodeFlags::FRAGMENT) && self.defragmenter.is_empty() {
+            return Refused::default();
         }
         self.sort(batch, decoder, decoded, checksums, now)
     }
@@ -81,18 +104,30 @@ impl Fragments {
         decoded: &mut DecodedBatch,
         checksums: &Checksums,
         now: Nanos,
-    ) -> (u64, u64) {
-        core::mem::swap(&mut self.unsorted, &mut decoded.packets);
-        decoded.packets.clear();
-        self.expire(now, decoded);
-        let mut refused = (0, 0);
+    ) -> Refused {
+        self.defragmenter.expire(now);
+        // What comes before the first change stays where it is.
+        let unchanged = if self.defragmenter.has_incomplete() {
+            0
+        } else {
+            let packets = decoded.packets.iter();
+            packets.take_while(|packet| !is_fragment(packet)).count()
+        };
+        self.unsorted.clear();
+        self.unsorted
+            .extend_from_slice(decoded.packets.get(unchanged..).unwrap_or_default());
+        decoded.packets.truncate(unchanged);
+        decoded
+            .packets
+            .extend(self.defragmenter.take_incomplete().map(stand_in));
+        let mut refused = Refused::default();
         for at in 0..self.unsorted.len() {
-            let packet = self.unsorted[at];
-            let excluded = packet.flags.contains(DecodeFlags::EXCLUDED);
-            if !packet.flags.contains(DecodeFlags::FRAGMENT) || excluded {
-                decoded.packets.push(packet);
+            let packet = &self.unsorted[at];
+            if !is_fragment(packet) {
+                decoded.packets.push(*packet);
                 continue;
             }
+            let packet = *packet;
             let bytes = batch.bytes(usize::from(packet.index));
             if checksums.rules_out(bytes, &packet) {
                 decoded.packets.push(packet);
@@ -100,15 +135,16 @@ impl Fragments {
             }
             match self.insert(bytes, &packet, packet.wire_len.into()) {
                 Outcome::Held => {}
-                Outcome::Refused => {
-                    refused.0 += 1;
-                    refused.1 += u64::from(packet.wire_len);
-                }
+                Outcome::Refused => refused.malformed.add(1, packet.wire_len.into()),
                 Outcome::Complete(totals) => self.complete(decoder, decoded, &packet, totals),
             }
-            decoded
-                .packets
-                .extend(self.defragmenter.take_incomplete().map(stand_in));
+            for given_up in self.defragmenter.take_incomplete() {
+                if given_up.cause == GivenUp::Memory {
+                    let totals = given_up.totals;
+                    refused.memory.add(totals.frames.into(), totals.wire_len);
+                }
+                decoded.packets.push(stand_in(given_up));
+            }
         }
         refused
     }
@@ -183,6 +219,13 @@ impl Fragments {
     }
 }
 
+/// Whether the packet waits to be put together.
+#[inline]
+fn is_fragment(packet: &Decoded) -> bool {
+    let both = DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0;
+    packet.flags.0 & both == DecodeFlags::FRAGMENT.0
+}
+
 /// What stands for a datagram that never completed: its first fragment, without payload.
 fn stand_in(incomplete: Incomplete<Decoded>) -> Decoded {
     let totals = incomplete.totals;
@@ -197,9 +240,9 @@ fn stand_in(incomplete: Incomplete<Decoded>) -> Decoded {
     packet.tunnel = 0;
     // No packet of the batch it appears in.
     packet.index = u16::MAX;
-    packet.flags = DecodeFlags(
-        packet.flags.0 & !(DecodeFlags::TRANSPORT.0 | DecodeFlags::REASSEMBLED.0)
-            | DecodeFlags::FRAGMENT.0,
-    );
+    // Its headers were judged when it came.
+    let gone =
+        DecodeFlags::TRANSPORT.0 | DecodeFlags::REASSEMBLED.0 | DecodeFlags::BAD_IP_CHECKSUM.0;
+    packet.flags = DecodeFlags(packet.flags.0 & !gone | DecodeFlags::FRAGMENT.0);
     packet
 }

@@ -1,7 +1,8 @@
 //! What a user of the engine implements.
 
-use flowgauge_flow::{FlowId, FlowRecord, FlowTracker};
-use flowgauge_wire::{Address, Batch, DecodedBatch, Direction, Nanos};
+use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow};
+use flowgauge_reassembly::{Half, OverlapPolicy};
+use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Direction, Nanos, Place, TcpFlags};
 
 /// How a stream stands or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +65,10 @@ pub struct Stream<'a> {
 pub(crate) enum StreamFlow<'a> {
     /// In the flow table.
     Tracked(&'a FlowTracker, FlowId),
-    /// In the record of a flow that ends.
-    Ended(&'a FlowRecord<'a>),
+    /// In a flow that ends.
+    Ended(&'a EndedFlow<'a>),
+    /// In its record.
+    Record(&'a FlowRecord<'a>),
     /// It is known.
     Known(&'a StreamIdentity),
 }
@@ -113,14 +116,26 @@ impl<'a> Stream<'a> {
             StreamFlow::Tracked(tracker, id) => {
                 tracker.with_record(id, of_record).unwrap_or_default()
             }
-            StreamFlow::Ended(record) => of_record(record),
+            StreamFlow::Ended(flow) => flow.with_record(of_record),
+            StreamFlow::Record(record) => of_record(record),
             StreamFlow::Known(identity) => *identity,
+        }
+    }
+
+    /// Whether the whole three-way handshake of its TCP connection was seen. (Of a
+    /// [`Stream::detached`] one: yes.)
+    pub fn is_handshake_complete(&self) -> bool {
+        match self.flow {
+            StreamFlow::Tracked(tracker, id) => tracker.is_handshake_complete(id),
+            StreamFlow::Ended(flow) => flow.is_handshake_complete(),
+            StreamFlow::Record(record) => record.handshake_rtt.is_some(),
+            StreamFlow::Known(_) => true,
         }
     }
 }
 
 impl StreamIdentity {
-    fn of(record: &FlowRecord<'_>, from_high: bool) -> StreamIdentity {
+    pub(crate) fn of(record: &FlowRecord<'_>, from_high: bool) -> StreamIdentity {
         let direction = if from_high {
             Direction::HighToLow
         } else {
@@ -152,26 +167,125 @@ pub struct Chunk<'a> {
     pub time: Nanos,
 }
 
+/// A packet of a stream, before its payload is reassembled.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamPacket<'a> {
+    /// Its headers. Of a datagram reassembled from fragments there is one, for all its frames.
+    pub decoded: &'a Decoded,
+    /// The captured frame; of a reassembled datagram its bytes from the IP header on. Empty where
+    /// the packet stands for fragments of a datagram that never became complete.
+    pub frame: &'a [u8],
+    /// The captured transport payload.
+    pub payload: &'a [u8],
+    /// Position of the first payload byte in the stream, holes counted, once the start is known
+    /// (negative: before it, old data). Of UDP: behind all datagrams before. Of other protocols:
+    /// nothing.
+    pub offset: Option<i64>,
+    /// Whether the start is known from a SYN or a handshake rather than taken for it.
+    pub start_known: bool,
+    /// Whether its sequence numbers are where the connection can be by what the receiver allowed.
+    /// Reassembly does not believe others until a second one confirms them.
+    pub expected: bool,
+    /// Whether segments of this direction wait behind a hole.
+    pub waiting: bool,
+    /// Its flow, and what the packet means for it.
+    pub flow: PacketFlow,
+    /// Its direction and the opposite one.
+    pub(crate) halves: [&'a Half; 2],
+}
+
+impl StreamPacket<'_> {
+    /// How many bytes from the first of its payload the stream ends (negative: before it), once its
+    /// FIN was seen (RFC 9293, section 3.10.7.4) and nothing beyond it was acknowledged.
+    pub fn stream_ends_after(&self) -> Option<i64> {
+        let [half, peer] = self.halves;
+        half.distance_to_fin(peer, self.seq()).map(i64::from)
+    }
+
+    /// Sequence number of the first payload byte.
+    fn seq(&self) -> u32 {
+        let syn = self.decoded.tcp_flags.contains(TcpFlags::SYN);
+        self.decoded.seq.wrapping_add(u32::from(syn))
+    }
+
+    /// What the receiver does with overlapping copies.
+    pub fn overlap_policy(&self) -> OverlapPolicy {
+        self.halves[0].policy()
+    }
+}
+
+/// What becomes of a packet's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admit {
+    /// It goes on to reassembly.
+    Take,
+    /// The handler has dealt with it: sequence numbers, acknowledgements and FINs are followed as
+    /// ever, but holes are not waited for, and nothing is queued or delivered. The payload counts
+    /// as delivered. What waited before is delivered first, holes reported.
+    Consumed,
+    /// It is not wanted, or lost: the packet's frames are counted at this place of the shard's
+    /// ledger instead of as delivered, and its payload is missing in the stream. Sequence numbers,
+    /// acknowledgements and FINs are followed as ever.
+    ///
+    /// With [`Place::Cutoff`] nothing of this direction is wanted any more: what waits is
+    /// forgotten, and nothing delivered from here on, whatever is answered later
+    /// ([`Shard::abandon`](crate::Shard::abandon)).
+    Refuse(Place),
+}
+
 /// Receives what the engine finds. Every method has an empty default.
 ///
-/// Calls for one batch come in this order: `batch` once, then stream events in packet order, then
-/// flow records of flows that ended.
+/// Calls for one batch come in this order: `batch` once, then stream events in packet order (of one
+/// packet: `stream_created`, `stream_packet`, `stream_data`), then flow records of flows that ended.
 pub trait Handler {
     /// Whether stream events are wanted; without them nothing is reassembled.
     const STREAMS: bool = false;
 
-    /// A batch was decoded and looked up.
+    /// Whether [`Handler::stream_packet`] is wanted, too. With it streams are created by the first
+    /// packet of any kind (a SYN, too), and flows of protocols other than TCP and UDP have streams
+    /// as well, of packets only: nothing is delivered of them.
+    const PACKETS: bool = false;
+
+    /// Whether [`Handler::flow`] is wanted: where it is not, records need not be made.
+    const FLOWS: bool = true;
+
+    /// A batch was decoded.
     fn batch(&mut self, _batch: &Batch<'_>, _decoded: &DecodedBatch) {}
+
+    /// An event of the stream with this number is likely soon (or of one that had this number): a
+    /// handler with much state can bring it into the cache. Called for all packets with payload of a
+    /// batch before their events.
+    #[inline(always)]
+    fn prefetch(&mut self, _stream: u32) {}
 
     /// A stream was created (both directions of a connection are created together).
     fn stream_created(&mut self, _stream: &Stream<'_>) {}
 
+    /// How the receiver of a new stream treats overlapping segments, where that is known better than
+    /// by [`ShardConfig::overlap_policy`](crate::ShardConfig::overlap_policy). Asked right after
+    /// [`Handler::stream_created`].
+    fn overlap_policy(&mut self, _stream: &Stream<'_>) -> Option<OverlapPolicy> {
+        None
+    }
+
+    /// A packet of a stream, before its payload is reassembled, where [`Handler::PACKETS`] says that
+    /// they are wanted: every packet of its flow that is not excluded (SYN, ACK, FIN, RST and
+    /// empty ones, too).
+    fn stream_packet(&mut self, _stream: &Stream<'_>, _packet: &StreamPacket<'_>) -> Admit {
+        Admit::Take
+    }
+
     /// Bytes in order.
     fn stream_data(&mut self, _stream: &Stream<'_>, _chunk: &Chunk<'_>) {}
+
+    /// The stream's bytes are over, though its connection is not: all up to its FIN were delivered
+    /// ([`StreamStatus::Fin`]; the last ones may have been delivered with that status already), or
+    /// the connection was reset ([`StreamStatus::Rst`]; what waits is still to come).
+    fn stream_closed(&mut self, _stream: &Stream<'_>) {}
 
     /// The stream ended. `trailing_gap` bytes are known to be missing at its end.
     fn stream_terminated(&mut self, _stream: &Stream<'_>, _trailing_gap: u64) {}
 
-    /// A flow's record is complete.
+    /// A flow's record is complete, where [`Handler::FLOWS`] says that they are wanted.
     fn flow(&mut self, _record: &FlowRecord<'_>) {}
 }

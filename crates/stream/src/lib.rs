@@ -32,14 +32,16 @@
 mod checksums;
 pub mod config;
 mod connection;
+pub mod engine;
 mod fragments;
 pub mod handler;
+mod packets;
 mod shard;
 pub mod statistics;
 mod streams;
 
 pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
-pub use handler::{Chunk, Handler, Stream, StreamIdentity, StreamStatus};
+pub use handler::{Admit, Chunk, Handler, Stream, StreamIdentity, StreamPacket, StreamStatus};
 pub use shard::Shard;
 pub use statistics::ShardStatistics;

@@ -1,14 +1,15 @@
 //! The engine of one core.
 
 use flowgauge_flow::{FlowTracker, PacketFlow};
+use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::{Batch, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch};
 
 use crate::checksums::{Checksums, DamagedSender, OffloadingSender};
 use crate::config::ShardConfig;
-use crate::fragments::Fragments;
+use crate::fragments::{Fragments, Refused};
 use crate::handler::Handler;
 use crate::statistics::ShardStatistics;
-use crate::streams::{Pass, Streams};
+use crate::streams::{EndStreams, FollowStreams, Streams};
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Debug)]
@@ -34,7 +35,11 @@ impl Shard {
             fragments: Fragments::new(config.defragment),
             tracker: FlowTracker::new(config.flow),
             refs: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
-            streams: Streams::new(config.reassembly, config.overlap_policy),
+            streams: Streams::new(
+                config.reassembly,
+                config.overlap_policy,
+                config.flow.max_flows,
+            ),
             ledger: Ledger::default(),
             config,
         }
@@ -45,15 +50,15 @@ impl Shard {
     pub fn process<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         self.decoder.decode_batch(batch, &mut self.decoded);
         self.count(batch);
-        let (frames, bytes) = self.fragments.pass(
+        let refused = self.fragments.pass(
             batch,
             &mut self.decoder,
             &mut self.decoded,
             &self.checksums,
             self.tracker.clock(),
         );
-        if frames != 0 {
-            self.ledger.refuse(Place::Malformed, frames, bytes);
+        if refused != Refused::default() {
+            self.refuse_fragments(refused);
         }
         let before = self.checksums.statistics;
         self.checksums.pass(batch, &mut self.decoded, H::STREAMS);
@@ -130,24 +135,59 @@ impl Shard {
         self.streams.reassembler().memory()
     }
 
+    /// Changes how much memory segments may wait in, and from how much on holes are given up to keep
+    /// it free ([`flowgauge_reassembly::Reassembler::set_memory`]).
+    pub fn set_waiting_memory(&mut self, bytes: u64, tight_bytes: u64) {
+        self.streams.reassembler.set_memory(bytes, tight_bytes);
+    }
+
+    /// Bytes that wait for the stream with this [`Stream::id`](crate::Stream::id) behind a hole.
+    pub fn waiting_bytes_of(&self, stream: u32) -> u64 {
+        self.streams.waiting_bytes(stream)
+    }
+
+    /// Changes what the receiver of a stream does with overlaps. Returns whether there is such a
+    /// stream.
+    pub fn set_overlap_policy(&mut self, stream: u32, policy: OverlapPolicy) -> bool {
+        self.streams.set_policy(stream, policy)
+    }
+
+    /// Forgets what waits for a stream, and delivers nothing of it any more; it still ends when its
+    /// connection does. What is not delivered because of this does not count as missing. Returns
+    /// whether there is such a stream.
+    pub fn abandon(&mut self, stream: u32) -> bool {
+        self.streams.abandon(stream)
+    }
+
+    /// Delivers what waits for a stream, holes reported as missing.
+    pub fn flush<H: Handler>(&mut self, stream: u32, handler: &mut H) {
+        self.streams.flush(stream, &self.tracker, handler);
+    }
+
     /// Enters the batch in the ledger; packets whose headers make no sense are refused.
     fn count(&mut self, batch: &Batch<'_>) {
-        let mut bytes = 0;
-        let mut malformed = (0, 0);
-        for packet in &self.decoded.packets {
-            bytes += u64::from(packet.wire_len);
-            if !packet.has_ip() && packet.problem.is_malformed() {
-                malformed.0 += 1;
-                malformed.1 += u64::from(packet.wire_len);
-            }
-        }
         let packets = batch.packets.len() as u64;
         self.ledger.received += packets;
         self.ledger.delivered += packets;
-        self.ledger.delivered_bytes += bytes;
-        if malformed.0 != 0 {
-            self.ledger
-                .refuse(Place::Malformed, malformed.0, malformed.1);
+        self.ledger.delivered_bytes += self.decoded.summary.wire_bytes;
+        if !self.decoded.summary.unusual {
+            return;
+        }
+        for packet in &self.decoded.packets {
+            if !packet.has_ip() && packet.problem.is_malformed() {
+                let bytes = u64::from(packet.wire_len);
+                self.ledger.refuse(Place::Malformed, 1, bytes);
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse_fragments(&mut self, refused: Refused) {
+        for (place, amount) in [
+            (Place::Malformed, refused.malformed),
+            (Place::Memory, refused.memory),
+        ] {
+            self.ledger.refuse(place, amount.frames, amount.bytes);
         }
     }
 
@@ -162,20 +202,24 @@ impl Shard {
         }
     }
 
-    /// From decoded packets on: hash, flows, the handler's view of the batch, streams.
+    /// From decoded packets on: hash, the handler's view of the batch, flows and streams.
     fn track<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         hash_batch(self.config.hash_seed, &mut self.decoded.packets);
         let decoded = &self.decoded;
-        self.tracker
-            .process(&decoded.packets, &decoded.tunnels, &mut self.refs);
         handler.batch(batch, decoded);
+        let (packets, tunnels) = (&decoded.packets, &decoded.tunnels);
         if H::STREAMS {
-            let pass = Pass {
+            let mut follower = FollowStreams {
+                streams: &mut self.streams,
                 batch,
                 decoded,
-                tracker: &self.tracker,
+                handler,
+                ledger: &mut self.ledger,
             };
-            self.streams.pass(pass, &self.refs, handler);
+            self.tracker
+                .process_with(packets, tunnels, &mut self.refs, &mut follower);
+        } else {
+            self.tracker.process(packets, tunnels, &mut self.refs);
         }
     }
 
@@ -194,14 +238,7 @@ impl Shard {
             return;
         }
         let streams = &mut self.streams;
-        if H::STREAMS {
-            self.tracker.ended().for_each(|flow| streams.prefetch(flow));
-        }
-        self.tracker.drain_ended(|id, record| {
-            if H::STREAMS {
-                streams.end(id, record, handler);
-            }
-            handler.flow(record);
-        });
+        self.tracker
+            .drain_ended_to(&mut EndStreams { streams, handler });
     }
 }

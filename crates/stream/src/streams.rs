@@ -1,17 +1,22 @@
-//! The stream pass: from packets with their flows to stream events.
+//! From packets with their flows to stream events.
 
-use flowgauge_flow::{EndReason, FlowId, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags};
+use flowgauge_flow::{
+    EndReason, EndedFlow, FlowId, FlowTracker, Follower, PacketFlow, PacketFlowFlags, Taker,
+};
 use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{
     GapCause, Half, OverlapPolicy, Reassembler, ReassemblyConfig, Receiver, Segment,
 };
-use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, TcpFlags};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, Nanos, TcpFlags};
 
-use crate::connection::{Connection, Connections, Phase, Progress, Side};
+use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Progress, Side};
 use crate::handler::{Chunk, Handler, Stream, StreamFlow, StreamStatus};
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+/// With exactly ACK of these a packet begins and ends nothing.
+const PLAIN: TcpFlags =
+    TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0 | TcpFlags::ACK.0);
 const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
 /// Directions with a hole that are looked at per batch, whether or not they had packets.
 const VISITS: usize = 32;
@@ -20,8 +25,8 @@ const RELIEFS: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Streams {
-    connections: Connections,
-    reassembler: Reassembler,
+    pub(crate) connections: Connections,
+    pub(crate) reassembler: Reassembler,
     live: u64,
     pub(crate) created: u64,
     pub(crate) high: u64,
@@ -35,7 +40,7 @@ pub(crate) struct Delivered {
     pub(crate) chunks: u64,
 }
 
-/// What a pass over a batch reads.
+/// What is read while a packet is dealt with.
 #[derive(Clone, Copy)]
 pub(crate) struct Pass<'a> {
     pub(crate) batch: &'a Batch<'a>,
@@ -43,10 +48,82 @@ pub(crate) struct Pass<'a> {
     pub(crate) tracker: &'a FlowTracker,
 }
 
+/// Takes a batch's packets to their streams as soon as the flow table is done with each.
+pub(crate) struct FollowStreams<'a, H> {
+    pub(crate) streams: &'a mut Streams,
+    pub(crate) batch: &'a Batch<'a>,
+    pub(crate) decoded: &'a DecodedBatch,
+    pub(crate) handler: &'a mut H,
+    pub(crate) ledger: &'a mut Ledger,
+}
+
+impl<H: Handler> Follower for FollowStreams<'_, H> {
+    #[inline(always)]
+    fn fetch(&mut self, packet: &Decoded, guess: FlowId) {
+        let direction = packet.direction.index();
+        if packet.payload_len != 0 {
+            self.handler.prefetch(stream_id(guess, direction));
+        }
+        self.streams.connections.prefetch(guess, direction);
+        // What begins or ends one direction looks at the other, too: most packets of short
+        // connections do, and they are next to each other.
+        self.streams.connections.prefetch(guess, 1 - direction);
+    }
+
+    #[inline(always)]
+    fn packet(&mut self, tracker: &FlowTracker, packet: &Decoded, flow: PacketFlow) {
+        let pass = Pass {
+            batch: self.batch,
+            decoded: self.decoded,
+            tracker,
+        };
+        if H::PACKETS {
+            self.streams
+                .offer(&pass, packet, flow, self.handler, self.ledger);
+        } else {
+            self.streams.payload(&pass, packet, flow, self.handler);
+        }
+    }
+}
+
+/// Ends the streams of flows that have ended, and hands their records on.
+pub(crate) struct EndStreams<'a, H> {
+    pub(crate) streams: &'a mut Streams,
+    pub(crate) handler: &'a mut H,
+}
+
+impl<H: Handler> Taker for EndStreams<'_, H> {
+    #[inline(always)]
+    fn fetch(&mut self, flow: FlowId) {
+        if H::STREAMS {
+            self.streams.prefetch(flow, self.handler);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, ended: &EndedFlow<'_>) {
+        if !H::FLOWS {
+            if H::STREAMS {
+                self.streams
+                    .end(ended, StreamFlow::Ended(ended), self.handler);
+            }
+            return;
+        }
+        ended.with_record(|record| {
+            if H::STREAMS {
+                self.streams
+                    .end(ended, StreamFlow::Record(record), self.handler);
+            }
+            self.handler.flow(record);
+        });
+    }
+}
+
 impl Streams {
-    pub(crate) fn new(config: ReassemblyConfig, policy: OverlapPolicy) -> Streams {
+    /// Nothing was seen; room for the streams of about `limit` flows.
+    pub(crate) fn new(config: ReassemblyConfig, policy: OverlapPolicy, limit: u32) -> Streams {
         Streams {
-            connections: Connections::new(policy),
+            connections: Connections::new(policy, limit),
             reassembler: Reassembler::new(config),
             live: 0,
             created: 0,
@@ -59,34 +136,25 @@ impl Streams {
         &self.reassembler
     }
 
-    /// Takes a batch's packets, `refs` with their flows.
-    pub(crate) fn pass<H: Handler>(
+    /// Takes a packet's payload.
+    #[inline(always)]
+    pub(crate) fn payload<H: Handler>(
         &mut self,
-        pass: Pass<'_>,
-        refs: &[PacketFlow],
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
         handler: &mut H,
     ) {
         const USUAL: u16 = DecodeFlags::TRANSPORT.0;
         const UNUSUAL: u16 =
             DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
-        let packets = &pass.decoded.packets;
-        for (packet, flow) in packets.iter().zip(refs) {
-            let (at, direction) = (flow.id.index(), packet.direction.index());
-            self.connections.prefetch(at, direction);
-            // What begins or ends one direction looks at the other, too.
-            if packet.tcp_flags.intersects(CONTROL) {
-                self.connections.prefetch(at, 1 - direction);
-            }
+        if packet.flags.0 & (USUAL | UNUSUAL) != USUAL || !flow.id.is_some() {
+            return;
         }
-        for (packet, flow) in packets.iter().zip(refs) {
-            if packet.flags.0 & (USUAL | UNUSUAL) != USUAL || !flow.id.is_some() {
-                continue;
-            }
-            match packet.key.protocol {
-                TCP => self.tcp(&pass, packet, *flow, handler),
-                UDP => self.udp(&pass, packet, *flow, handler),
-                _ => {}
-            }
+        match packet.key.protocol {
+            TCP => self.tcp(pass, packet, flow, handler),
+            UDP => self.udp(pass, packet, flow, handler),
+            _ => {}
         }
     }
 
@@ -124,40 +192,49 @@ impl Streams {
 
     /// Fetches what [`Streams::end`] needs of a flow.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, flow: FlowId) {
-        self.connections.prefetch(flow.index(), 0);
-        self.connections.prefetch(flow.index(), 1);
+    pub(crate) fn prefetch<H: Handler>(&self, flow: FlowId, handler: &mut H) {
+        for direction in [0, 1] {
+            self.connections.prefetch(flow, direction);
+            handler.prefetch(stream_id(flow, direction));
+        }
     }
 
     /// Ends the streams of a flow whose record is complete.
     #[inline]
-    pub(crate) fn end<H: Handler>(&mut self, id: FlowId, record: &FlowRecord<'_>, handler: &mut H) {
-        if !matches!(record.protocol, TCP | UDP) || record.end_reason == EndReason::Active {
+    pub(crate) fn end<H: Handler>(
+        &mut self,
+        ended: &EndedFlow<'_>,
+        flow: StreamFlow<'_>,
+        handler: &mut H,
+    ) {
+        let (id, protocol) = (ended.id(), ended.protocol());
+        let has_streams = H::PACKETS || matches!(protocol, TCP | UDP);
+        if !has_streams || ended.reason() == EndReason::Active {
             return;
         }
-        let Some(connection) = self.connections.get_mut(id.index()) else {
+        let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
-        if connection[0].progress.phase == Phase::Open {
-            let status = match record.end_reason {
+        let progress = &connection[0].progress;
+        if progress.phase == Phase::Open || progress.announced {
+            let status = match ended.reason() {
                 EndReason::Fin => StreamStatus::Fin,
                 EndReason::Rst => StreamStatus::Rst,
                 EndReason::Idle | EndReason::Active => StreamStatus::Timeout,
                 EndReason::EndOfInput => StreamStatus::EndOfInput,
                 EndReason::Evicted => StreamStatus::Evicted,
             };
-            let ended = StreamFlow::Ended(record);
             let first = usize::from(!connection[0].progress.from_initiator);
             for direction in [first, 1 - first] {
                 let (side, peer) = sides(connection, direction);
                 let mut trailing = 0;
-                if record.protocol == TCP {
+                if protocol == TCP {
                     let mut delivery = Delivery {
                         id: stream_id(id, direction),
-                        flow: ended,
+                        flow,
                         progress: &mut side.progress,
                         total: &mut self.delivered,
-                        time: record.end,
+                        time: ended.end(),
                         handler,
                     };
                     trailing = self
@@ -167,12 +244,17 @@ impl Streams {
                 if side.progress.status == StreamStatus::Active {
                     side.progress.status = status;
                 }
-                let stream = side.progress.stream(stream_id(id, direction), ended);
-                handler.stream_terminated(&stream, side.progress.pending_gap + trailing);
+                trailing += side.progress.pending_gap;
+                if side.half.is_abandoned() {
+                    // Nobody misses it.
+                    trailing = 0;
+                }
+                let stream = side.progress.stream(stream_id(id, direction), flow);
+                handler.stream_terminated(&stream, trailing);
             }
             self.live -= 1;
         }
-        self.connections.clear(id.index());
+        self.connections.clear(id);
     }
 
     #[inline(always)]
@@ -184,7 +266,40 @@ impl Streams {
         handler: &mut H,
     ) {
         let direction = packet.direction.index();
-        let connection = match self.connections.get_mut(flow.id.index()) {
+        let len = packet.payload_len;
+        if let Some(connection) = self.connections.get_mut(flow.id)
+            && let side = &mut connection[direction]
+            && packet.tcp_flags.0 & PLAIN.0 == TcpFlags::ACK.0
+            && packet.payload_captured == len
+            && (side.half).goes_on(packet.seq, len, packet.ack, packet.window, OPEN)
+        {
+            if len != 0 {
+                Delivery {
+                    id: stream_id(flow.id, direction),
+                    flow: StreamFlow::Tracked(pass.tracker, flow.id),
+                    progress: &mut side.progress,
+                    total: &mut self.delivered,
+                    time: packet.time,
+                    handler,
+                }
+                .deliver(pass.decoded.payload(pass.batch, packet));
+            }
+            return;
+        }
+        self.remarkable(pass, packet, flow, handler);
+    }
+
+    /// A packet that is not simply the next one of a direction in full swing.
+    #[inline(never)]
+    fn remarkable<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        let direction = packet.direction.index();
+        let connection = match self.connections.get_mut(flow.id) {
             Some(connection) if connection[direction].progress.phase == Phase::Open => connection,
             _ => return self.first(pass, packet, flow, handler),
         };
@@ -192,10 +307,10 @@ impl Streams {
             return self.control(pass, packet, flow, handler);
         }
         let side = &mut connection[direction];
-        // `note` says whether the peer has a hole: its line is not touched otherwise.
+        // Its note says whether the peer has a hole: its line is not touched otherwise.
         if packet.tcp_flags.contains(TcpFlags::ACK)
             && side.half.note_ack(packet.ack, packet.window)
-            && side.half.note != 0
+            && side.half.note & PEER_WAITS != 0
         {
             return self.answer(pass, packet, flow, handler);
         }
@@ -231,7 +346,7 @@ impl Streams {
         if packet.payload_len != 0 {
             return self.segment(pass, packet, flow, packet.seq, handler);
         }
-        if let Some(connection) = self.connections.get_mut(flow.id.index()) {
+        if let Some(connection) = self.connections.get_mut(flow.id) {
             connection[packet.direction.index()]
                 .half
                 .note_sent(packet.seq);
@@ -248,7 +363,7 @@ impl Streams {
         handler: &mut H,
     ) {
         let direction = packet.direction.index();
-        let Some(connection) = self.connections.get_mut(flow.id.index()) else {
+        let Some(connection) = self.connections.get_mut(flow.id) else {
             return;
         };
         let (side, peer) = sides(connection, direction);
@@ -260,9 +375,14 @@ impl Streams {
                 if flags.contains(TcpFlags::ACK) {
                     side.half.note_ack(packet.ack, packet.window);
                 }
-                for progress in [&mut side.progress, &mut peer.progress] {
+                let id = stream_id(flow.id, direction);
+                for (id, progress) in [(id, &mut side.progress), (id ^ 1, &mut peer.progress)] {
                     if progress.status == StreamStatus::Active {
                         progress.status = StreamStatus::Rst;
+                        let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
+                        if H::PACKETS {
+                            handler.stream_closed(&progress.stream(id, tracked));
+                        }
                     }
                 }
             }
@@ -277,10 +397,10 @@ impl Streams {
             side.half.set_window_scale(window_scale(bytes, packet));
         }
         if flags.contains(TcpFlags::ACK) {
-            if side.half.note_ack(packet.ack, packet.window) && side.half.note != 0 {
+            if side.half.note_ack(packet.ack, packet.window) && side.half.note & PEER_WAITS != 0 {
                 self.acknowledged(pass, packet, flow, handler);
             }
-            if syn && let Some(connection) = self.connections.get_mut(flow.id.index()) {
+            if syn && let Some(connection) = self.connections.get_mut(flow.id) {
                 sides(connection, direction).1.half.start_at(packet.ack);
             }
         }
@@ -302,7 +422,7 @@ impl Streams {
         handler: &mut H,
     ) {
         let direction = packet.direction.index();
-        let Some(connection) = self.connections.get_mut(flow.id.index()) else {
+        let Some(connection) = self.connections.get_mut(flow.id) else {
             return;
         };
         let (side, peer) = sides(connection, direction);
@@ -310,6 +430,7 @@ impl Streams {
         if packet.payload_captured != len || !side.half.take_last(seq, len, &peer.half) {
             return self.segment(pass, packet, flow, seq, handler);
         }
+        let closed = after(side, peer);
         if len != 0 {
             Delivery {
                 id: stream_id(flow.id, direction),
@@ -321,7 +442,10 @@ impl Streams {
             }
             .deliver(pass.decoded.payload(pass.batch, packet));
         }
-        after(side, peer);
+        if H::PACKETS && closed {
+            let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
+            handler.stream_closed(&side.progress.stream(stream_id(flow.id, direction), tracked));
+        }
     }
 
     /// A packet of a flow that has no streams yet.
@@ -337,8 +461,7 @@ impl Streams {
         if flags.contains(TcpFlags::RST) {
             return;
         }
-        let unseen = self.connections.unseen();
-        let Some(connection) = self.connections.make(flow.id.index()) else {
+        let Some(connection) = self.connections.make(flow.id) else {
             return;
         };
         let (side, peer) = sides(connection, packet.direction.index());
@@ -347,7 +470,7 @@ impl Streams {
         let ack = flags.contains(TcpFlags::ACK);
         if syn && !ack && !has_data && peer.progress.phase == Phase::Unseen {
             // The newest counts, so begin anew.
-            *side = unseen;
+            side.half.restart();
             side.progress.phase = Phase::Syn;
             side.half.start_at(packet.seq.wrapping_add(1));
             let bytes = pass.decoded.bytes(pass.batch, packet);
@@ -362,7 +485,11 @@ impl Streams {
             side.half.start_near(packet.seq);
         }
         self.create(pass, packet, flow, handler);
-        self.tcp(pass, packet, flow, handler);
+        if syn || flags.contains(TcpFlags::FIN) {
+            self.control(pass, packet, flow, handler);
+        } else {
+            self.tcp(pass, packet, flow, handler);
+        }
     }
 
     #[inline(always)]
@@ -378,7 +505,7 @@ impl Streams {
         }
         let direction = packet.direction.index();
         let is_open = |connection: &Connection| connection[direction].progress.phase == Phase::Open;
-        let at = flow.id.index();
+        let at = flow.id;
         if !self.connections.get(at).is_some_and(is_open) {
             self.create(pass, packet, flow, handler);
         }
@@ -387,6 +514,10 @@ impl Streams {
         };
         let side = &mut connection[direction];
         let bytes = pass.decoded.payload(pass.batch, packet);
+        if side.half.is_passed() {
+            let captured = bytes.len() as u32;
+            return side.pass(0, captured, packet.payload_len - captured);
+        }
         if !bytes.is_empty() {
             Delivery {
                 id: stream_id(flow.id, direction),
@@ -410,6 +541,24 @@ impl Streams {
         flow: PacketFlow,
         handler: &mut H,
     ) {
+        if !H::PACKETS {
+            self.announce(pass, packet, flow, handler);
+        }
+        for side in self.connections.get_mut(flow.id).into_iter().flatten() {
+            side.progress.phase = Phase::Open;
+            side.half.note |= OPEN;
+        }
+    }
+
+    /// Tells the handler of a flow's streams.
+    #[inline]
+    pub(crate) fn announce<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
         let direction = packet.direction.index();
         let initiator = if flow.from_initiator() {
             direction
@@ -419,15 +568,19 @@ impl Streams {
         self.created += 1;
         self.live += 1;
         self.high = self.high.max(self.live);
-        let Some(connection) = self.connections.make(flow.id.index()) else {
+        let Some(connection) = self.connections.make(flow.id) else {
             return;
         };
         for direction in [initiator, 1 - initiator] {
-            let progress = &mut connection[direction].progress;
-            progress.phase = Phase::Open;
+            let Side { half, progress } = &mut connection[direction];
+            progress.announced = true;
             progress.from_initiator = direction == initiator;
             let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
-            handler.stream_created(&progress.stream(stream_id(flow.id, direction), tracked));
+            let stream = progress.stream(stream_id(flow.id, direction), tracked);
+            handler.stream_created(&stream);
+            if let Some(policy) = handler.overlap_policy(&stream) {
+                half.set_policy(policy);
+            }
         }
     }
 
@@ -451,6 +604,9 @@ impl Streams {
         };
         let id = stream_id(flow.id, packet.direction.index());
         let time = packet.time;
+        if self.pass_over(id, &segment, pass.tracker, handler) {
+            return;
+        }
         self.work_on(
             id,
             time,
@@ -486,7 +642,7 @@ impl Streams {
     }
 
     /// Lets `act` work on the direction `id` at `time`.
-    fn work_on<H: Handler>(
+    pub(crate) fn work_on<H: Handler>(
         &mut self,
         id: u32,
         time: Nanos,
@@ -495,7 +651,7 @@ impl Streams {
         act: impl FnOnce(&mut Reassembler, &mut Half, &Half, &mut Delivery<'_, H>),
     ) {
         let flow = FlowId(id / 2);
-        let Some(connection) = self.connections.get_mut(flow.index()) else {
+        let Some(connection) = self.connections.get_mut(flow) else {
             return;
         };
         let (side, peer) = sides(connection, id as usize & 1);
@@ -513,13 +669,16 @@ impl Streams {
             &peer.half,
             &mut delivery,
         );
-        after(side, peer);
+        if after(side, peer) && H::PACKETS {
+            let tracked = StreamFlow::Tracked(tracker, flow);
+            handler.stream_closed(&side.progress.stream(id, tracked));
+        }
     }
 }
 
 /// A direction of a connection and the opposite one.
 #[inline(always)]
-fn sides(connection: &mut Connection, direction: usize) -> (&mut Side, &mut Side) {
+pub(crate) fn sides(connection: &mut Connection, direction: usize) -> (&mut Side, &mut Side) {
     let [low, high] = connection;
     if direction == 0 {
         (low, high)
@@ -530,23 +689,48 @@ fn sides(connection: &mut Connection, direction: usize) -> (&mut Side, &mut Side
 
 /// [`Stream::id`] of a flow's direction.
 #[inline(always)]
-fn stream_id(flow: FlowId, direction: usize) -> u32 {
-    2 * flow.0 + direction as u32
+pub(crate) fn stream_id(flow: FlowId, direction: usize) -> u32 {
+    flow.0.wrapping_mul(2) | direction as u32
 }
 
-/// Notes what changed for a direction whose segments were worked on.
-fn after(side: &mut Side, peer: &mut Side) {
-    peer.half.note = u16::from(side.half.is_queued());
+/// Notes what changed for a direction whose segments were worked on. Returns whether it has just got
+/// to its FIN.
+pub(crate) fn after(side: &mut Side, peer: &mut Side) -> bool {
+    peer.half.note = match side.half.is_queued() {
+        true => peer.half.note | PEER_WAITS,
+        false => peer.half.note & !PEER_WAITS,
+    };
     let progress = &mut side.progress;
-    if side.half.flags().contains(HalfFlags::CLOSED) && progress.status == StreamStatus::Active {
+    let closed =
+        side.half.flags().contains(HalfFlags::CLOSED) && progress.status == StreamStatus::Active;
+    if closed {
         progress.status = StreamStatus::Fin;
     }
+    closed
 }
 
 impl Progress {
+    /// How far the stream has got, holes counted.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.bytes + self.missing_bytes + self.pending_gap
+    }
+
+    /// Bytes follow the hole before them, if there is one: returns its size.
+    #[inline(always)]
+    pub(crate) fn settle_gap(&mut self) -> u64 {
+        let gap = self.pending_gap;
+        if gap != 0 {
+            self.pending_gap = 0;
+            self.missing_bytes += gap;
+            self.gaps += 1;
+        }
+        gap
+    }
+
     /// As a handler sees it.
     #[inline(always)]
-    fn stream<'a>(&self, id: u32, flow: StreamFlow<'a>) -> Stream<'a> {
+    pub(crate) fn stream<'a>(&self, id: u32, flow: StreamFlow<'a>) -> Stream<'a> {
         Stream {
             id,
             opposite: id ^ 1,
@@ -561,7 +745,7 @@ impl Progress {
 }
 
 /// A direction's bytes on their way to the handler.
-struct Delivery<'a, H> {
+pub(crate) struct Delivery<'a, H> {
     id: u32,
     flow: StreamFlow<'a>,
     progress: &'a mut Progress,
@@ -574,15 +758,10 @@ impl<H: Handler> Delivery<'_, H> {
     #[inline(always)]
     fn deliver(&mut self, bytes: &[u8]) {
         let progress = &mut *self.progress;
-        let gap_before = progress.pending_gap;
-        if gap_before != 0 {
-            progress.pending_gap = 0;
-            progress.missing_bytes += gap_before;
-            progress.gaps += 1;
-        }
+        let gap_before = progress.settle_gap();
         let chunk = Chunk {
             bytes,
-            offset: progress.bytes + progress.missing_bytes,
+            offset: progress.position(),
             gap_before,
             time: self.time,
         };
@@ -608,16 +787,24 @@ impl<H: Handler> Receiver for Delivery<'_, H> {
 fn window_scale(bytes: &[u8], packet: &Decoded) -> u8 {
     let start = usize::from(packet.transport_offset);
     let end = packet.payload_offset as usize;
-    let mut options = bytes.get(start + 20..end).unwrap_or(&[]);
-    loop {
-        match *options {
-            [3, 3, shift, ..] => return shift.min(14),
-            [0, ..] | [] => return 0,
-            [1, ..] => options = &options[1..],
-            [_, length, ..] if length >= 2 => {
-                options = options.get(usize::from(length)..).unwrap_or(&[]);
-            }
-            _ => return 0,
+    let options = bytes.get(start + 20..end).unwrap_or(&[]);
+    let mut at = 0;
+    while let Some(&kind) = options.get(at) {
+        if kind == 1 {
+            at += 1;
+            continue;
+        }
+        let Some(&[length, value]) = options
+            .get(at + 1..at + 3)
+            .and_then(|rest| rest.first_chunk())
+        else {
+            return 0;
+        };
+        match (kind, length) {
+            (3, 3) => return value.min(14),
+            (0, _) | (_, 0 | 1) => return 0,
+            _ => at += usize::from(length),
         }
     }
+    0
 }

@@ -1,12 +1,19 @@
 //! Machine-level pieces as safe types. The only home of `unsafe` for mapped memory, rings,
 //! system calls and C libraries; no policy lives here.
 
+pub mod affinity;
+pub mod blocks;
 pub mod checksum;
 pub mod interfaces;
 pub mod libpcap;
+pub mod local;
 pub mod machine;
+pub mod mapping;
 pub mod namespace;
 pub mod packet;
 pub mod pages;
 pub mod prefetch;
 pub mod privileges;
+pub mod process;
+pub mod shared;
+pub mod vectorscan;

@@ -1,7 +1,7 @@
 //! Internet checksums (RFC 1071) of transports.
 
 use crate::decoded::{DecodeFlags, Decoded};
-use flowgauge_sys::checksum::sum;
+use flowgauge_sys::checksum::{is_right, sum};
 
 /// What a checksum says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,8 +47,54 @@ impl Checksum {
 /// [`DecodedBatch::bytes`](crate::DecodedBatch::bytes)): TCP, UDP, ICMP and ICMPv6. The pseudo
 /// header has the addresses of the key: behind a source route not yet done, the final destination
 /// (RFC 8200 section 8.1). UDP with checksum 0 is `Unknown` in IPv6 too: RFC 6935 allows it.
-#[inline]
+#[inline(always)]
 pub fn verify_transport(bytes: &[u8], packet: &Decoded) -> ChecksumVerdict {
+    let usual = if packet.key.version == 4 {
+        verify_usual::<20, 8>(bytes, packet)
+    } else {
+        verify_usual::<40, 32>(bytes, packet)
+    };
+    usual.unwrap_or_else(|| verify_any(bytes, packet))
+}
+
+/// [`verify_transport`] of TCP and UDP right behind an IP header of `HEADER` bytes, the last
+/// `ADDRESSES` of them the addresses: these are summed up with the transport, in one go. `None` for
+/// everything else.
+#[inline(always)]
+fn verify_usual<const HEADER: usize, const ADDRESSES: usize>(
+    bytes: &[u8],
+    packet: &Decoded,
+) -> Option<ChecksumVerdict> {
+    let wanted = DecodeFlags::TRANSPORT.0;
+    let unwanted = DecodeFlags::TRANSPORT.0 | DecodeFlags::FRAGMENT.0;
+    if packet.flags.0 & unwanted != wanted || packet.payload_captured < packet.payload_len {
+        return None;
+    }
+    let start = usize::from(packet.transport_offset);
+    if start != usize::from(packet.ip_offset) + HEADER {
+        return None;
+    }
+    let end = packet.payload_offset as usize + packet.payload_len as usize;
+    let summed = bytes.get(start - ADDRESSES..end)?;
+    let length = summed.len().checked_sub(ADDRESSES)? as u32;
+    let protocol = packet.key.protocol;
+    if protocol == 17 {
+        // Without a checksum, or with a length of its own.
+        let &[_, _, _, _, high, low, a, b] = summed.get(ADDRESSES..)?.first_chunk()?;
+        if [a, b] == [0, 0] || u32::from(u16::from_be_bytes([high, low])) != length {
+            return None;
+        }
+    } else if protocol != 6 {
+        return None;
+    }
+    let pseudo = u64::from(length.to_be()) + u64::from(u16::from(protocol).to_be());
+    Some(verdict(sum(summed) + pseudo))
+}
+
+/// [`verify_transport`] of anything.
+#[cold]
+#[inline(never)]
+fn verify_any(bytes: &[u8], packet: &Decoded) -> ChecksumVerdict {
     let wanted = DecodeFlags::TRANSPORT.0;
     let unwanted = DecodeFlags::TRANSPORT.0 | DecodeFlags::FRAGMENT.0;
     if packet.flags.0 & unwanted != wanted || packet.payload_captured < packet.payload_len {
@@ -56,47 +102,55 @@ pub fn verify_transport(bytes: &[u8], packet: &Decoded) -> ChecksumVerdict {
     }
     let start = usize::from(packet.transport_offset);
     let end = packet.payload_offset as usize + packet.payload_len as usize;
-    let Some(segment) = bytes.get(start..end) else {
-        return ChecksumVerdict::Unknown;
-    };
-    let protocol = packet.key.protocol;
-    let pseudo = match (protocol, packet.key.version) {
-        (6, _) | (58, 6) => pseudo_header(packet, segment.len() as u32),
+    let mut length = (end - start.min(end)) as u32;
+    let (version, protocol) = (packet.key.version, packet.key.protocol);
+    match (protocol, version) {
+        (6, _) | (58, 6) => {}
         (17, _) => {
-            let Some(header) = segment.first_chunk::<8>() else {
+            let Some(header) = bytes.get(start..).and_then(<[u8]>::first_chunk::<8>) else {
                 return ChecksumVerdict::Unknown;
             };
             if [header[6], header[7]] == [0, 0] {
                 return ChecksumVerdict::Unknown;
             }
-            let length = match u16::from_be_bytes([header[4], header[5]]) {
-                0 => segment.len() as u32,
-                length => u32::from(length),
-            };
-            pseudo_header(packet, length)
+            let stated = u16::from_be_bytes([header[4], header[5]]);
+            if stated != 0 {
+                length = u32::from(stated);
+            }
         }
-        (1, 4) => 0,
+        (1, 4) => {
+            return match bytes.get(start..end) {
+                Some(message) => verdict(sum(message)),
+                None => ChecksumVerdict::Unknown,
+            };
+        }
         _ => return ChecksumVerdict::Unknown,
-    };
-    if fold(sum(segment) + pseudo) == 0xffff {
+    }
+    let pseudo = u64::from(length.to_be()) + u64::from(u16::from(protocol).to_be());
+    match bytes.get(start..end) {
+        Some(summed) => verdict(sum(summed) + pseudo + sum_of_addresses(packet)),
+        None => ChecksumVerdict::Unknown,
+    }
+}
+
+#[inline(always)]
+fn verdict(sum: u64) -> ChecksumVerdict {
+    if is_right(sum) {
         ChecksumVerdict::Good
     } else {
         ChecksumVerdict::Bad
     }
 }
 
-/// Sum of the pseudo header. Which address is the source does not matter to a sum.
-#[inline]
-fn pseudo_header(packet: &Decoded, length: u32) -> u64 {
+/// Sum of the addresses of the key. Which one is the source does not matter to a sum.
+fn sum_of_addresses(packet: &Decoded) -> u64 {
     let key = &packet.key;
-    let addresses = if key.version == 4 {
+    if key.version == 4 {
         // The last four bytes of the mapped form.
         tail(&key.low.0) + tail(&key.high.0)
     } else {
         sum(&key.low.0) + sum(&key.high.0)
-    };
-    let protocol = u16::from(key.protocol).to_be();
-    addresses + u64::from(length.to_be()) + u64::from(protocol)
+    }
 }
 
 #[inline]

@@ -6,7 +6,7 @@ use crate::time::Nanos;
 
 /// One decoded packet (or one datagram reassembled from fragments): the innermost IP datagram and
 /// its transport. Two cache lines; all lengths come from the headers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Decoded {
     /// Five-tuple in canonical order; `version` is 0 when there is no IP.
@@ -31,34 +31,35 @@ pub struct Decoded {
     pub payload_captured: u32,
     /// TCP window as sent (unscaled).
     pub window: u16,
+    /// Index of the packet in its batch (of the last fragment, for a reassembled datagram).
+    pub index: u16,
+    // What is the same for most packets stands together, so that it is written in a few words.
     /// Where the innermost IP header begins.
     pub ip_offset: u16,
     /// Where the transport header begins.
     pub transport_offset: u16,
-    /// Index of the packet in its batch (of the last fragment, for a reassembled datagram).
-    pub index: u16,
     /// Frames this stands for: 1, or the number of fragments.
     pub frames: u16,
-    /// Outermost two VLAN ids (12 bits), `vlan_count` of them valid.
-    pub vlan: [u16; 2],
     /// Index + 1 into [`DecodedBatch::tunnels`] of the innermost tunnel; 0 when not tunnelled.
     pub tunnel: u16,
-    /// What was seen on the way.
-    pub flags: DecodeFlags,
-    /// TCP flags, the low eight bits.
-    pub tcp_flags: TcpFlags,
+    /// Outermost two VLAN ids (12 bits), `vlan_count` of them valid.
+    pub vlan: [u16; 2],
     /// ICMP type, for ICMP and ICMPv6 (also in the ports, see `decode`).
     pub icmp_type: u8,
     /// ICMP code.
     pub icmp_code: u8,
-    /// Time to live or hop limit of the innermost IP header.
-    pub ttl: u8,
     /// VLAN tags found, at most 255 (only two ids are kept).
     pub vlan_count: u8,
-    /// Direction of the packet relative to `key`.
-    pub direction: Direction,
     /// Why decoding stopped early, if it did.
     pub problem: Problem,
+    /// What was seen on the way.
+    pub flags: DecodeFlags,
+    /// TCP flags, the low eight bits.
+    pub tcp_flags: TcpFlags,
+    /// Time to live or hop limit of the innermost IP header.
+    pub ttl: u8,
+    /// Direction of the packet relative to `key`.
+    pub direction: Direction,
 }
 
 impl Decoded {
@@ -273,6 +274,19 @@ pub struct DecodedBatch {
     /// Start and length in `memory` of each reassembled datagram, looked up by
     /// [`Decoded::index`] (kept small: fragments are rare).
     pub datagrams: Vec<(u16, u32, u32)>,
+    /// What all packets of the batch have in common, so that later passes need not look.
+    pub summary: Summary,
+}
+
+/// Of a batch as it was decoded, before anything was taken out or put in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// All flags that any packet has.
+    pub flags: DecodeFlags,
+    /// Sum of the lengths on the wire.
+    pub wire_bytes: u64,
+    /// Whether any packet was unusual. If none was, none has a [`Problem`], a tunnel, or is a fragment.
+    pub unusual: bool,
 }
 
 impl DecodedBatch {
@@ -283,6 +297,7 @@ impl DecodedBatch {
             tunnels: Vec::with_capacity(crate::BATCH_SIZE),
             memory: Vec::new(),
             datagrams: Vec::new(),
+            summary: Summary::default(),
         }
     }
 
@@ -292,6 +307,7 @@ impl DecodedBatch {
         self.tunnels.clear();
         self.memory.clear();
         self.datagrams.clear();
+        self.summary = Summary::default();
     }
 
     /// The bytes that `packet`'s offsets refer to: the captured frame, or the reassembled datagram.

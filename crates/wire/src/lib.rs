@@ -19,6 +19,7 @@ pub mod checksum;
 pub mod community_id;
 pub mod decode;
 pub mod decoded;
+pub mod folded;
 pub mod key;
 pub mod ledger;
 pub mod link;
@@ -29,7 +30,10 @@ pub mod time;
 pub use checksum::{Checksum, ChecksumVerdict, verify_transport};
 pub use community_id::{CommunityId, community_id_hash};
 pub use decode::{DatagramOrigin, DecodeOptions, Decoder, FragmentInfo, fragment_info, hash_batch};
-pub use decoded::{DecodeFlags, Decoded, DecodedBatch, Problem, TcpFlags, Tunnel, TunnelKind};
+pub use decoded::{
+    DecodeFlags, Decoded, DecodedBatch, Problem, Summary, TcpFlags, Tunnel, TunnelKind,
+};
+pub use folded::FoldedState;
 pub use key::{Address, Direction, FlowKey, HashSeed};
 pub use ledger::{Ledger, Place};
 pub use link::LinkType;

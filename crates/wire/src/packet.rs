@@ -1,6 +1,6 @@
 //! Batches of captured packets, borrowed from their source.
 //!
-//! A [`Batch`] is one region of memory (a ring block, a file's read buffer) and descriptors that
+//! A [`Batch`] is one region of memory (a ring block, a window of a file) and descriptors that
 //! point into it, so no packet is copied and no vector of references is rebuilt per batch:
 //!
 //! ```text
@@ -60,6 +60,12 @@ impl PacketFlags {
         self.0 & other.0 == other.0
     }
 
+    /// Whether any bit of `other` is set.
+    #[inline]
+    pub const fn intersects(self, other: PacketFlags) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// These bits and those of `other`.
     #[inline]
     #[must_use]
@@ -104,9 +110,15 @@ impl<'a> Batch<'a> {
     /// The captured bytes of packet `index`; empty when a descriptor lies outside the memory.
     #[inline]
     pub fn bytes(&self, index: usize) -> &'a [u8] {
-        let Some(packet) = self.packets.get(index) else {
-            return &[];
-        };
+        match self.packets.get(index) {
+            Some(packet) => self.bytes_of(packet),
+            None => &[],
+        }
+    }
+
+    /// The captured bytes of one of the packets; empty when its descriptor lies outside the memory.
+    #[inline]
+    pub fn bytes_of(&self, packet: &PacketDescriptor) -> &'a [u8] {
         let start = packet.offset as usize;
         self.memory
             .get(start..start + packet.captured_len as usize)

@@ -8,7 +8,7 @@
 use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor};
 
 use crate::file::order::{Big, Order};
-use crate::file::source::{Format, Next, Parsed};
+use crate::file::source::{Format, Memory, Next, Parsed};
 use crate::source::Interface;
 
 const RECORD_BYTES: usize = 16;
@@ -163,7 +163,7 @@ impl Record {
 impl Format for Erf {
     fn parse(
         &mut self,
-        memory: &[u8],
+        memory: Memory<'_>,
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
@@ -172,7 +172,7 @@ impl Format for Erf {
             if packets.len() >= BATCH_SIZE {
                 break Next::Deliver;
             }
-            let record = match Record::read(memory.get(at..).unwrap_or(&[])) {
+            let record = match Record::read(memory.bytes.get(at..).unwrap_or(&[])) {
                 Ok(record) => record,
                 Err(next) => break next,
             };
@@ -193,7 +193,9 @@ impl Format for Erf {
                     ..PacketDescriptor::default()
                 });
             }
-            at += record.length;
+            let end = at + record.length;
+            memory.passed(at, end);
+            at = end;
         };
         Parsed {
             consumed: at - start,

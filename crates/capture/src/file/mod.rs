@@ -3,8 +3,9 @@
 //! [`open`] looks at the first bytes, never at the name: pcap in all its variants, pcapng, snoop
 //! and ERF, plain or compressed with gzip or zstd, from a file, a pipe or standard input (`-`).
 //!
-//! Reading is a loop over one reused buffer of 1 MB (see `input`): a batch's descriptors point
-//! straight into it, nothing is copied but a record that is cut by the buffer's end.
+//! A batch's descriptors point straight into a window of the file (see `input`): the page cache
+//! where it can be mapped, otherwise one reused buffer, in which nothing is copied but a record that is
+//! cut by the buffer's end.
 
 mod erf;
 mod input;
@@ -59,8 +60,8 @@ pub fn open_reader(
 }
 
 pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, Error> {
-    let reader: Box<dyn Read + Send> = if path == Path::new("-") {
-        Box::new(io::stdin())
+    if path == Path::new("-") {
+        open_input(Input::new(Box::new(io::stdin()), path, buffer))
     } else {
         let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(|source| Error::Io {
@@ -71,9 +72,13 @@ pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, 
         if metadata.is_dir() {
             return Err(refused(path, "it is a directory"));
         }
-        Box::new(file)
-    };
-    open_input(Input::new(reader, path, buffer))
+        // A smaller buffer is one of many, or for a short look.
+        open_input(if buffer < READ_BYTES {
+            Input::new(Box::new(file), path, buffer)
+        } else {
+            Input::of_file(file, path, buffer)
+        })
+    }
 }
 
 /// Finds out the format and hands the input to it, decompressing on the way.

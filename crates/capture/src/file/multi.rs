@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::file::input::READ_BYTES;
 use crate::file::source::wire_bytes;
 use crate::file::{AnyFile, open_with};
+use crate::memory::SharedMemory;
 use crate::source::{Interface, PacketSource};
 
 /// Read buffer while only a file's first time is wanted.
@@ -311,5 +312,10 @@ impl PacketSource for MultiSource {
 
     fn ledger(&mut self) -> Ledger {
         self.ledger.clone()
+    }
+
+    fn share(&mut self) -> Option<SharedMemory> {
+        let (index, _) = self.given?;
+        self.active.get_mut(index)?.source.share()
     }
 }

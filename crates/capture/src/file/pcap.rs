@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor};
 
 use crate::file::order::{Big, Little, Order};
-use crate::file::source::{Format, MAX_PACKET_BYTES, MAX_SNAP_LEN, Next, Parsed};
+use crate::file::source::{Format, MAX_PACKET_BYTES, MAX_SNAP_LEN, Memory, Next, Parsed};
 use crate::source::Interface;
 
 /// Length of the usual file header.
@@ -176,7 +176,7 @@ pub(crate) fn max_packet_bytes(link: LinkType, snap_len: u32) -> u32 {
 impl<O: Order> Format for Pcap<O> {
     fn parse(
         &mut self,
-        memory: &[u8],
+        memory: Memory<'_>,
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
@@ -185,7 +185,11 @@ impl<O: Order> Format for Pcap<O> {
             if packets.len() >= BATCH_SIZE {
                 break Next::Deliver;
             }
-            let Some(header) = memory.get(at..).and_then(|rest| rest.first_chunk::<16>()) else {
+            let Some(header) = memory
+                .bytes
+                .get(at..)
+                .and_then(|rest| rest.first_chunk::<16>())
+            else {
                 break Next::Need(self.record_bytes);
             };
             let seconds = O::u32(header, 0);
@@ -203,7 +207,7 @@ impl<O: Order> Format for Pcap<O> {
             }
             let offset = at + self.record_bytes;
             let end = offset + captured_len as usize;
-            if end > memory.len() {
+            if end > memory.bytes.len() {
                 break Next::Need(end - at);
             }
             packets.push(PacketDescriptor {
@@ -216,6 +220,7 @@ impl<O: Order> Format for Pcap<O> {
                 link: self.link,
                 ..PacketDescriptor::default()
             });
+            memory.passed(at, end);
             at = end;
         };
         Parsed {

@@ -14,7 +14,7 @@ use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor, PacketFlags}
 
 use crate::file::order::{Big, Little, Order};
 use crate::file::pcap::max_packet_bytes;
-use crate::file::source::{Format, Next, Parsed};
+use crate::file::source::{Format, Memory, Next, Parsed};
 use crate::source::Interface;
 
 /// Type of a section header block; reads the same in both byte orders.
@@ -123,7 +123,7 @@ impl PcapNg {
     #[inline(always)]
     fn blocks<O: Order>(
         &mut self,
-        memory: &[u8],
+        memory: Memory<'_>,
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
@@ -132,7 +132,7 @@ impl PcapNg {
             if packets.len() >= BATCH_SIZE {
                 break Next::Deliver;
             }
-            let rest = memory.get(at..).unwrap_or(&[]);
+            let rest = memory.bytes.get(at..).unwrap_or(&[]);
             let Some(head) = rest.first_chunk::<12>() else {
                 break Next::Need(12);
             };
@@ -208,7 +208,9 @@ impl PcapNg {
             if let Err(reason) = result {
                 break Next::Damaged(reason);
             }
-            at += length as usize;
+            let end = at + length as usize;
+            memory.passed(at, end);
+            at = end;
         };
         Parsed {
             consumed: at - start,
@@ -431,7 +433,7 @@ impl PcapNg {
 impl Format for PcapNg {
     fn parse(
         &mut self,
-        memory: &[u8],
+        memory: Memory<'_>,
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {

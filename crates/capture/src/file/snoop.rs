@@ -4,7 +4,7 @@ use flowgauge_wire::{BATCH_SIZE, LinkType, Nanos, PacketDescriptor};
 
 use crate::file::order::{Big, Order};
 use crate::file::pcap::max_packet_bytes;
-use crate::file::source::{Format, Next, Parsed};
+use crate::file::source::{Format, Memory, Next, Parsed};
 use crate::source::Interface;
 
 /// What a snoop file begins with.
@@ -71,7 +71,7 @@ fn link_type(datalink: u32) -> Option<LinkType> {
 impl Format for Snoop {
     fn parse(
         &mut self,
-        memory: &[u8],
+        memory: Memory<'_>,
         start: usize,
         packets: &mut Vec<PacketDescriptor>,
     ) -> Parsed {
@@ -80,7 +80,7 @@ impl Format for Snoop {
             if packets.len() >= BATCH_SIZE {
                 break Next::Deliver;
             }
-            let rest = memory.get(at..).unwrap_or(&[]);
+            let rest = memory.bytes.get(at..).unwrap_or(&[]);
             let Some(header) = rest.first_chunk::<RECORD_BYTES>() else {
                 break Next::Need(RECORD_BYTES);
             };
@@ -113,7 +113,9 @@ impl Format for Snoop {
                 link: self.link,
                 ..PacketDescriptor::default()
             });
-            at += record_len as usize;
+            let end = at + record_len as usize;
+            memory.passed(at, end);
+            at = end;
         };
         Parsed {
             consumed: at - start,

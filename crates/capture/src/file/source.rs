@@ -1,9 +1,11 @@
 //! A capture file of any format as a [`PacketSource`].
 
+use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, PacketDescriptor};
 
 use crate::error::Error;
 use crate::file::input::Input;
+use crate::memory::SharedMemory;
 use crate::source::{Interface, PacketSource};
 
 /// The largest packet accepted whatever the file says of its snap length: libpcap's
@@ -17,11 +19,45 @@ pub(crate) const MAX_SNAP_LEN: u32 = 16 << 20;
 pub(crate) trait Format: Send {
     /// Finds packets in `memory` from `start` on and appends their descriptors (offsets into
     /// `memory`) until there are [`BATCH_SIZE`] or the bytes end.
-    fn parse(&mut self, memory: &[u8], start: usize, packets: &mut Vec<PacketDescriptor>)
-    -> Parsed;
+    fn parse(
+        &mut self,
+        memory: Memory<'_>,
+        start: usize,
+        packets: &mut Vec<PacketDescriptor>,
+    ) -> Parsed;
 
     /// The interfaces described so far.
     fn interfaces(&self) -> &[Interface];
+}
+
+/// The bytes that a format finds packets in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory<'a> {
+    /// The bytes.
+    pub(crate) bytes: &'a [u8],
+    /// Whether they are the page cache's, and so likely in no cache of this core.
+    pub(crate) mapped: bool,
+}
+
+/// How far ahead of the parser a mapped file is prefetched, in bytes. Each record's header says
+/// where the next one is, so that without this every packet waits for main memory: it is a third of
+/// the cost of decoding, and 2 to 16 KiB do equally well.
+const AHEAD: usize = 4096;
+const CACHE_LINE: usize = 64;
+
+impl Memory<'_> {
+    /// Notes that the parser passed the record that lies between these offsets.
+    #[inline(always)]
+    pub(crate) fn passed(self, from: usize, to: usize) {
+        if !self.mapped {
+            return;
+        }
+        let mut line = (from + AHEAD) / CACHE_LINE;
+        while line < (to + AHEAD) / CACHE_LINE {
+            prefetch_at(self.bytes, line * CACHE_LINE);
+            line += 1;
+        }
+    }
 }
 
 /// How far [`Format::parse`] came and what it needs.
@@ -84,9 +120,8 @@ impl<F: Format> FileSource<F> {
     /// A file that is nonsense from its first byte on is refused.
     pub(crate) fn with_first_interfaces(mut self) -> Result<FileSource<F>, Error> {
         let start = self.input.start();
-        let parsed = self
-            .format
-            .parse(self.input.memory(), start, &mut self.packets);
+        let memory = self.input.view();
+        let parsed = self.format.parse(memory, start, &mut self.packets);
         debug_assert!(self.packets.is_empty(), "interfaces come before packets");
         self.input.consume(parsed.consumed);
         match parsed.next {
@@ -101,11 +136,16 @@ impl<F: Format> FileSource<F> {
     fn load_batch(&mut self) -> Result<bool, Error> {
         self.packets.clear();
         while !self.ended {
-            let parsed =
-                self.format
-                    .parse(self.input.memory(), self.input.start(), &mut self.packets);
+            let (memory, start) = (self.input.view(), self.input.start());
+            let parsed = self.format.parse(memory, start, &mut self.packets);
             // Consuming moves nothing: the descriptors stay valid until the next `fill`.
             self.input.consume(parsed.consumed);
+            if self.input.was_cut() {
+                self.packets.clear();
+                self.ended = true;
+                let reason = "the file was cut, or could not be read, while it was read";
+                return Err(self.damaged(reason.to_owned(), true));
+            }
             if !self.packets.is_empty() {
                 self.count();
                 return Ok(true);
@@ -198,6 +238,10 @@ impl<F: Format> PacketSource for FileSource<F> {
 
     fn ledger(&mut self) -> Ledger {
         self.ledger.clone()
+    }
+
+    fn share(&mut self) -> Option<SharedMemory> {
+        Some(self.input.share())
     }
 }
 

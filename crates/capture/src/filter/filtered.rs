@@ -4,6 +4,7 @@ use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place};
 
 use super::{DEFAULT_SNAP_LEN, FilterSet};
 use crate::error::Error;
+use crate::memory::SharedMemory;
 use crate::source::{Interface, PacketSource};
 use flowgauge_wire::Ledger;
 
@@ -104,6 +105,10 @@ impl<S: PacketSource> PacketSource for Filtered<S> {
         let mut ledger = self.source.ledger();
         ledger.refuse(Place::Filter, self.refused, self.refused_bytes);
         ledger
+    }
+
+    fn share(&mut self) -> Option<SharedMemory> {
+        self.source.share()
     }
 }
 

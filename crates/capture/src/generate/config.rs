@@ -298,7 +298,12 @@ impl Config {
 
     /// As many flows, TCP and UDP (and hostile packets) in the preset's proportion.
     pub fn with_flows(self, flows: u64) -> Self {
-        let now = (self.tcp_flows + self.udp_flows).max(1);
+        // Each packet of a SYN flood is a flow.
+        let flood = match self.preset {
+            Preset::Syn => self.hostile_packets,
+            _ => 0,
+        };
+        let now = (self.tcp_flows + self.udp_flows + flood).max(1);
         self.scaled(flows as f64 / now as f64)
     }
 

@@ -7,7 +7,7 @@ use flowgauge_wire::{Batch, Ledger, Nanos};
 use crate::error::Error;
 use crate::sink::name::Rotation;
 use crate::sink::output::Compression;
-use crate::sink::segment::Segment;
+use crate::sink::segment::{Segment, learn};
 use crate::sink::{FileFormat, PacketSink, Written};
 use crate::source::Interface;
 
@@ -89,6 +89,9 @@ impl FileSink {
             self.options.compression,
             self.options.comment.as_deref(),
         )?;
+        if self.done.files > 0 {
+            segment.follow();
+        }
         segment.begin(&self.interfaces);
         let period_name = self.options.rotation.name(&self.path, 0, time);
         if period_name != self.period_name {
@@ -151,11 +154,10 @@ impl FileSink {
 
 impl PacketSink for FileSink {
     fn set_interfaces(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
-        if interfaces.len() != self.interfaces.len() {
-            self.interfaces = interfaces.to_vec();
-            if let Some(segment) = &mut self.segment {
-                segment.begin(interfaces);
-            }
+        if learn(&mut self.interfaces, interfaces)
+            && let Some(segment) = &mut self.segment
+        {
+            segment.begin(interfaces);
         }
         Ok(())
     }
@@ -204,5 +206,56 @@ impl PacketSink for FileSink {
             segment.add_to(&mut written);
         }
         written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_wire::{LinkType, PacketDescriptor};
+
+    use super::*;
+
+    #[test]
+    fn of_very_many_interfaces_each_of_several_files_describes_its_own() {
+        const INTERFACES: u16 = 20_000;
+        let folder = std::env::temp_dir().join(format!("flowgauge-many-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let options = SinkOptions {
+            format: FileFormat::PcapNg,
+            rotation: Rotation {
+                bytes: Some(20_000),
+                ..Rotation::default()
+            },
+            ..SinkOptions::default()
+        };
+        let mut sink = FileSink::create(folder.join("many.pcapng"), options).unwrap();
+        let known: Vec<Interface> = (0..INTERFACES)
+            .map(|number| Interface {
+                name: Some(format!("interface {number}")),
+                link: LinkType::ETHERNET,
+                ..Interface::default()
+            })
+            .collect();
+        let frame = [0; 60];
+        for interface in 0..INTERFACES {
+            // They become known one after the other, as in a file that describes them in between.
+            sink.set_interfaces(&known[..=usize::from(interface)])
+                .unwrap();
+            let packet = PacketDescriptor {
+                interface,
+                captured_len: 60,
+                wire_len: 60,
+                link: LinkType::ETHERNET,
+                ..PacketDescriptor::default()
+            };
+            sink.write(&Batch::new(&frame, &[packet])).unwrap();
+        }
+        let written = sink.close().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(written.packets, u64::from(INTERFACES));
+        assert!(written.files > 100, "{}", written.files);
+        // Description, packet and statistics of each, not of all in every file.
+        let each = written.bytes / u64::from(INTERFACES);
+        assert!(each < 300, "{each} bytes for each interface");
     }
 }

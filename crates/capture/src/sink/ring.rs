@@ -9,7 +9,7 @@ use flowgauge_wire::{Batch, Ledger, Nanos};
 use crate::error::Error;
 use crate::sink::file::SinkOptions;
 use crate::sink::output::io_error;
-use crate::sink::segment::Segment;
+use crate::sink::segment::{Segment, learn};
 use crate::sink::{PacketSink, Written};
 use crate::source::Interface;
 
@@ -155,6 +155,9 @@ impl RingSink {
             self.options.compression,
             self.options.comment.as_deref(),
         )?;
+        if self.done.files > 0 {
+            segment.follow();
+        }
         segment.begin(&self.interfaces);
         self.done.files += 1;
         self.current = Some(segment);
@@ -216,11 +219,10 @@ impl RingSink {
 
 impl PacketSink for RingSink {
     fn set_interfaces(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
-        if interfaces.len() != self.interfaces.len() {
-            self.interfaces = interfaces.to_vec();
-            if let Some(segment) = &mut self.current {
-                segment.begin(interfaces);
-            }
+        if learn(&mut self.interfaces, interfaces)
+            && let Some(segment) = &mut self.current
+        {
+            segment.begin(interfaces);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One capture file being written.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use flowgauge_wire::{Ledger, LinkType, Nanos, PacketDescriptor};
@@ -10,6 +11,9 @@ use crate::sink::output::{Compression, Output};
 use crate::sink::{FileFormat, Written};
 use crate::source::Interface;
 
+/// More interfaces than this are not described in each of several files.
+const MANY_INTERFACES: usize = 64;
+
 /// A file, and what its headers have said so far.
 pub(crate) struct Segment {
     output: Output,
@@ -19,6 +23,12 @@ pub(crate) struct Segment {
     link: Option<LinkType>,
     /// Interfaces described in a pcapng file, by their number there.
     described: Vec<Described>,
+    /// Their numbers, by the source's number and the link type.
+    numbers: HashMap<(u16, LinkType), u32>,
+    /// How many of the source's interfaces are described whether or not they have packets.
+    announced: usize,
+    /// Whether any are, of very many.
+    announces: bool,
     /// The one that the last packet came from.
     recent: usize,
     begun: bool,
@@ -47,11 +57,20 @@ impl Segment {
             comment: comment.map(str::to_owned),
             link: None,
             described: Vec::new(),
+            numbers: HashMap::new(),
+            announced: 0,
+            announces: true,
             recent: 0,
             begun: false,
             first: None,
             last: Nanos::ZERO,
         })
+    }
+
+    /// Of very many interfaces only those with packets are described: this is one of several files,
+    /// and the first has described them all.
+    pub(crate) fn follow(&mut self) {
+        self.announces = false;
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -76,12 +95,14 @@ impl Segment {
                 encode::section_header(&mut self.output.buffer, self.comment.as_deref());
                 self.begun = true;
             }
-            for (index, interface) in interfaces.iter().enumerate() {
-                let index = index as u16;
-                let known = |one: &Described| one.interface == index && one.link == interface.link;
-                if !self.described.iter().any(known) {
-                    self.describe(index, interface);
+            if self.announces || interfaces.len() <= MANY_INTERFACES {
+                for (index, interface) in interfaces.iter().enumerate().skip(self.announced) {
+                    let index = index as u16;
+                    if !self.numbers.contains_key(&(index, interface.link)) {
+                        self.describe(index, interface);
+                    }
                 }
+                self.announced = interfaces.len();
             }
         } else if let (false, Some(interface)) = (self.begun, interfaces.first()) {
             self.pcap_header(interface.link, interface.snap_len);
@@ -97,6 +118,8 @@ impl Segment {
 
     fn describe(&mut self, index: u16, interface: &Interface) {
         encode::interface_description(&mut self.output.buffer, interface);
+        let number = self.described.len() as u32;
+        self.numbers.insert((index, interface.link), number);
         self.described.push(Described {
             interface: index,
             link: interface.link,
@@ -135,8 +158,8 @@ impl Segment {
         let is_it = |one: &Described| one.interface == packet.interface && one.link == packet.link;
         if !self.described.get(self.recent).is_some_and(is_it) {
             self.begin(interfaces);
-            self.recent = match self.described.iter().position(is_it) {
-                Some(index) => index,
+            self.recent = match self.numbers.get(&(packet.interface, packet.link)) {
+                Some(&number) => number as usize,
                 None => {
                     let known = interfaces.get(usize::from(packet.interface));
                     let mut interface = known.cloned().unwrap_or_default();
@@ -196,7 +219,7 @@ impl Segment {
             self.begin(known);
         }
         if self.format == FileFormat::PcapNg {
-            let only = self.described.len() == 1;
+            let only = self.described.len() == 1 && interfaces.len() <= 1;
             for (number, one) in self.described.iter().enumerate() {
                 encode::interface_statistics(
                     &mut self.output.buffer,
@@ -210,4 +233,15 @@ impl Segment {
         }
         self.output.close()
     }
+}
+
+/// Adds what is new among a source's interfaces to those that are known; false when nothing is. They
+/// come one by one, by the thousand in some files.
+pub(crate) fn learn(known: &mut Vec<Interface>, interfaces: &[Interface]) -> bool {
+    if interfaces.len() == known.len() {
+        return false;
+    }
+    known.truncate(interfaces.len());
+    known.extend_from_slice(interfaces.get(known.len()..).unwrap_or(&[]));
+    true
 }

@@ -95,8 +95,9 @@ pub(crate) struct FlowSummary {
 }
 
 impl Collector {
-    /// Nothing yet; lists will have `top` entries.
-    pub(crate) fn new(top: usize) -> Collector {
+    /// Nothing yet; lists will have `top` entries, and take `memory_bytes` where that is bounded.
+    pub(crate) fn new(top: usize, memory_bytes: Option<u64>) -> Collector {
+        let half = memory_bytes.map(|bytes| bytes / 2);
         Collector {
             top,
             first: None,
@@ -111,8 +112,8 @@ impl Collector {
             flow_sizes: Histogram::new(FLOW_SIZES),
             flow_durations: Histogram::new(DURATIONS),
             flows: 0,
-            talkers: Largest::default(),
-            services: Largest::default(),
+            talkers: half.map_or_else(Largest::default, Largest::with_memory),
+            services: half.map_or_else(Largest::default, Largest::with_memory),
             largest_flows: BinaryHeap::new(),
             tcp: TcpHealth::default(),
         }

@@ -10,6 +10,7 @@ mod timeline;
 use std::io::{IsTerminal, Write};
 
 use crate::failure::{self, Failure};
+use crate::memory::{self, Needs};
 use crate::options::ReportOptions;
 use crate::run::Run;
 use crate::sinks;
@@ -20,10 +21,19 @@ use collect::Collector;
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
-    let run = Run::open(&options.input, &options.common, &options.engine)?;
-    let (outcome, parts) = run.collect(|_worker| Collector::new(options.top))?;
-    let mut total = Collector::new(options.top);
-    parts.into_iter().for_each(|part| total.merge(part));
+    let needs = Needs {
+        results: true,
+        ..Needs::default()
+    };
+    let engine = options.engine.with_needs(needs);
+    let workers = u64::from(options.input.workers.unwrap_or(1));
+    let bytes = memory::of_results(options.engine.memory, needs).map(|bytes| bytes / workers);
+    let run = Run::open(&options.input, &options.common, &engine)?;
+    let (outcome, parts) = run.collect(|_worker| Collector::new(options.top, bytes))?;
+    let mut parts = parts.into_iter();
+    let first = parts.next();
+    let mut total = first.unwrap_or_else(|| Collector::new(options.top, bytes));
+    parts.for_each(|part| total.merge(part));
     let text = if options.json {
         format!("{}\n", json::report(&total, &outcome, options.top))
     } else {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Keys tracked at most.
+/// Keys tracked at most, unless memory is bounded further.
 const MAX_KEYS: usize = 200_000;
 
 /// Sums of a key.
@@ -21,6 +21,7 @@ pub(crate) struct Sums {
 #[derive(Clone, Debug)]
 pub(crate) struct Largest<K> {
     sums: HashMap<K, Sums>,
+    max_keys: usize,
     pruned: u64,
 }
 
@@ -28,15 +29,26 @@ impl<K> Default for Largest<K> {
     fn default() -> Largest<K> {
         Largest {
             sums: HashMap::new(),
+            max_keys: MAX_KEYS,
             pruned: 0,
         }
     }
 }
 
 impl<K: Copy + Eq + Hash + Ord> Largest<K> {
+    /// One that takes so many bytes of memory at most.
+    pub(crate) fn with_memory(bytes: u64) -> Largest<K> {
+        // The table may be half empty, and the list that sorts it is as large.
+        let keys = bytes / (3 * size_of::<(K, Sums)>()) as u64;
+        Largest {
+            max_keys: (keys.max(2) as usize).min(MAX_KEYS),
+            ..Largest::default()
+        }
+    }
+
     /// Adds to a key.
     pub(crate) fn add(&mut self, key: K, sums: Sums) {
-        if self.sums.len() >= MAX_KEYS && !self.sums.contains_key(&key) {
+        if self.sums.len() >= self.max_keys && !self.sums.contains_key(&key) {
             self.prune();
         }
         let mine = self.sums.entry(key).or_default();
@@ -45,8 +57,9 @@ impl<K: Copy + Eq + Hash + Ord> Largest<K> {
         mine.flows += sums.flows;
     }
 
-    /// Adds another's keys.
+    /// Adds another's keys, and the memory it may use.
     pub(crate) fn merge(&mut self, other: Largest<K>) {
+        self.max_keys = (self.max_keys + other.max_keys).min(MAX_KEYS);
         self.pruned += other.pruned;
         for (key, sums) in other.sums {
             self.add(key, sums);

@@ -2,11 +2,15 @@
 
 use flowgauge_wire::Nanos;
 
+use super::pages::{NONE, PAGE, Pages};
+use super::pieces::{KEPT, Piece, Pieces};
 use super::{Fragment, Key, Totals};
 use crate::policy::OverlapPolicy;
 
-/// Buffers up to this size are kept for reuse when a datagram is done.
-const KEEP: usize = 4096;
+/// Headers up to this size keep their room for reuse when a datagram is done.
+const KEPT_HEADER: usize = 128;
+/// The most pages a datagram has.
+const MAX_PAGES: usize = (1 << 16) / PAGE;
 
 #[derive(Debug)]
 pub(super) struct Datagram<T> {
@@ -23,20 +27,19 @@ pub(super) struct Datagram<T> {
     has_first: bool,
     /// Length of the payload, once the last fragment was seen.
     end: Option<u32>,
-    /// The payload, bytes at their offsets.
-    payload: Vec<u8>,
-    /// What was received, sorted, without overlap. Adjacent pieces are kept apart: where a piece
-    /// begins and ends decides over later overlaps.
-    pieces: Vec<Piece>,
-    spare: Vec<Piece>,
+    /// Where the payload's bytes are: a page for each [`PAGE`] of it in which something was received.
+    pages: Vec<u32>,
+    pieces: Pieces,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    start: u32,
-    end: u32,
-    /// Whether the bytes were captured.
-    captured: bool,
+/// What datagrams share.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    pub(super) pages: Pages,
+    /// Pieces looked at or moved to find the places of others.
+    pub(super) steps: u64,
+    /// Pieces that a newcomer overlaps, while it is placed.
+    overlapped: Vec<Piece>,
 }
 
 /// What adding a fragment came to.
@@ -49,6 +52,13 @@ pub(super) enum Added {
 }
 
 impl<T: Copy> Datagram<T> {
+    /// Bytes that a datagram takes at most when it holds nothing: it and its room for reuse.
+    pub(super) const EMPTY_BYTES: usize = size_of::<Datagram<T>>()
+        + KEPT_HEADER
+        + MAX_PAGES * size_of::<u32>()
+        + KEPT * size_of::<Piece>()
+        + 4 * size_of::<Vec<Piece>>();
+
     pub(super) fn new(key: Key, since: Nanos, tag: T) -> Datagram<T> {
         Datagram {
             key,
@@ -62,9 +72,8 @@ impl<T: Copy> Datagram<T> {
             protocol: 0,
             has_first: false,
             end: None,
-            payload: Vec::new(),
-            pieces: Vec::new(),
-            spare: Vec::new(),
+            pages: Vec::new(),
+            pieces: Pieces::default(),
         }
     }
 
@@ -76,28 +85,24 @@ impl<T: Copy> Datagram<T> {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self, store: &mut Store) {
         self.generation = self.generation.wrapping_add(1);
         self.totals = Totals::default();
         self.header.clear();
+        if self.header.capacity() > KEPT_HEADER {
+            self.header = Vec::new();
+        }
         self.has_first = false;
         self.end = None;
+        for page in self.pages.drain(..).filter(|&page| page != NONE) {
+            store.pages.free(page);
+        }
         self.pieces.clear();
-        self.payload.clear();
-        if self.payload.capacity() > KEEP {
-            self.payload = Vec::new();
-        }
-        if self.pieces.capacity() > 64 {
-            self.pieces = Vec::new();
-            self.spare = Vec::new();
-        }
     }
 
-    /// Bytes this datagram holds.
+    /// Bytes this datagram holds beside its pages.
     pub(super) fn memory(&self) -> usize {
-        self.payload.capacity()
-            + self.header.capacity()
-            + (self.pieces.capacity() + self.spare.capacity()) * size_of::<Piece>()
+        self.header.capacity() + self.pages.capacity() * size_of::<u32>() + self.pieces.memory()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -111,13 +116,13 @@ impl<T: Copy> Datagram<T> {
         len: u32,
         policy: OverlapPolicy,
         tag: T,
+        store: &mut Store,
     ) -> Added {
         let start = fragment.offset;
         let end = start + len;
-        let reached = self.pieces.last().map_or(0, |piece| piece.end);
         let bad_end = match self.end {
             Some(known) => end > known || !fragment.more && end != known,
-            None => !fragment.more && end < reached,
+            None => !fragment.more && end < self.pieces.end(),
         };
         if bad_end {
             return Added::BadEnd;
@@ -139,34 +144,21 @@ impl<T: Copy> Datagram<T> {
         }
         let captured = &fragment.data[..fragment.data.len().min(len as usize)];
         let seen = start + captured.len() as u32;
-        let outcome = self.place(start, captured, true, policy);
+        let outcome = self.place(start, captured, policy, store);
         if seen == end {
             return outcome;
         }
         // What the snap length cut off is known to exist, but has no bytes.
-        self.place_uncaptured(seen, end);
+        self.place_uncaptured(seen, end, store);
         outcome
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        let Some(end) = self.end else {
-            return false;
-        };
-        if !self.has_first {
-            return false;
-        }
-        let mut reached = 0;
-        for piece in &self.pieces {
-            if piece.start != reached {
-                return false;
-            }
-            reached = piece.end;
-        }
-        reached == end
+        self.has_first && self.end == Some(self.pieces.covered())
     }
 
     /// Writes the datagram with a header that says it is whole.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, store: &Store) {
         out.clear();
         out.extend_from_slice(&self.header);
         let total = self.header.len() + self.end.unwrap_or(0) as usize;
@@ -191,98 +183,107 @@ impl<T: Copy> Datagram<T> {
             }
         }
         let uncaptured = self.pieces.iter().find(|piece| !piece.captured);
-        let captured = uncaptured.map_or(self.end.unwrap_or(0), |piece| piece.start) as usize;
-        out.extend_from_slice(&self.payload[..captured.min(self.payload.len())]);
+        let mut left = uncaptured.map_or(self.end.unwrap_or(0), |piece| piece.start) as usize;
+        for &page in &self.pages {
+            let bytes = store.pages.bytes(page);
+            out.extend_from_slice(&bytes[..left.min(bytes.len())]);
+            left = left.saturating_sub(PAGE);
+        }
     }
 
-    fn place(&mut self, start: u32, data: &[u8], captured: bool, policy: OverlapPolicy) -> Added {
+    /// Places captured bytes, overlaps resolved by `policy`.
+    fn place(
+        &mut self,
+        start: u32,
+        data: &[u8],
+        policy: OverlapPolicy,
+        store: &mut Store,
+    ) -> Added {
         let end = start + data.len() as u32;
         if start == end {
             return Added::New;
         }
-        let at = |offset: u32| (offset - start) as usize;
-        if self.payload.len() < end as usize {
-            self.payload.resize(end as usize, 0);
-        }
         let whole = Piece {
             start,
             end,
-            captured,
+            captured: true,
         };
+        let mut overlapped = core::mem::take(&mut store.overlapped);
+        overlapped.clear();
         // By far the most common: behind everything received so far.
-        if self.pieces.last().is_none_or(|last| last.end <= start) {
-            self.payload[start as usize..end as usize].copy_from_slice(data);
-            self.pieces.push(whole);
-            return Added::New;
+        if self.pieces.end() > start {
+            self.pieces
+                .take(start, end, &mut overlapped, &mut store.steps);
         }
-        let mut pieces = core::mem::take(&mut self.spare);
-        pieces.clear();
-        let mut overlap = false;
-        let mut conflict = false;
-        let mut duplicate = false;
-        // Next byte of the newcomer that is not placed yet.
-        let mut next = start;
-        // Whether the last piece pushed is the newcomer's.
-        let mut joins = false;
-        let new = |start, end| Piece {
-            start,
-            end,
-            captured,
+        let outcome = if overlapped.is_empty() {
+            self.write_at(start, data, &mut store.pages);
+            self.pieces.insert(whole, &mut store.steps);
+            Added::New
+        } else {
+            self.overlay(whole, data, policy, &overlapped, store)
         };
-        for &piece in &self.pieces {
-            if piece.end <= start || piece.start >= end {
-                if piece.start >= end && next < end {
-                    push_new(&mut pieces, &mut joins, new(next, end));
-                    self.payload[next as usize..end as usize].copy_from_slice(&data[at(next)..]);
-                    next = end;
-                }
-                pieces.push(piece);
-                joins = false;
-                continue;
-            }
+        store.overlapped = overlapped;
+        outcome
+    }
+
+    /// Places a newcomer and the pieces that it overlaps, which were taken out.
+    fn overlay(
+        &mut self,
+        new: Piece,
+        data: &[u8],
+        policy: OverlapPolicy,
+        overlapped: &[Piece],
+        store: &mut Store,
+    ) -> Added {
+        let at = |offset: u32| (offset - new.start) as usize;
+        let (mut overlap, mut conflict, mut duplicate) = (false, false, false);
+        // Where the newcomer's part begins that is one piece, up to the last original looked at.
+        // Where it wins over several originals it is one piece.
+        let mut ours = None;
+        let mut next = new.start;
+        for &piece in overlapped {
             if piece.start > next {
-                let (from, to) = (next, piece.start);
-                push_new(&mut pieces, &mut joins, new(from, to));
-                self.payload[from as usize..to as usize].copy_from_slice(&data[at(from)..at(to)]);
+                self.write_at(next, &data[at(next)..at(piece.start)], &mut store.pages);
+                ours.get_or_insert(next);
             }
-            let (from, to) = (piece.start.max(start), piece.end.min(end));
-            let ours = &mut self.payload[from as usize..to as usize];
+            let (from, to) = (piece.start.max(new.start), piece.end.min(new.end));
             let theirs = &data[at(from)..at(to)];
             let wins = if piece.captured {
                 overlap = true;
-                let differs = ours != theirs;
+                let differs = self.differs(from, theirs, &store.pages);
                 conflict |= differs;
-                duplicate |= !differs && piece.start == start && piece.end == end;
-                policy.fragment_wins(start.cmp(&piece.start), end.cmp(&piece.end))
+                duplicate |= !differs && piece.start == new.start && piece.end == new.end;
+                policy.fragment_wins(new.start.cmp(&piece.start), new.end.cmp(&piece.end))
             } else {
                 true
             };
             if wins {
-                ours.copy_from_slice(theirs);
-                if piece.start < from {
-                    pieces.push(Piece { end: from, ..piece });
-                    joins = false;
+                self.write_at(from, theirs, &mut store.pages);
+                let before = Piece { end: from, ..piece };
+                let after = Piece { start: to, ..piece };
+                for rest in [before, after] {
+                    if rest.start < rest.end {
+                        self.pieces.insert(rest, &mut store.steps);
+                    }
                 }
-                push_new(&mut pieces, &mut joins, new(from, to));
-                if to < piece.end {
-                    pieces.push(Piece { start: to, ..piece });
-                    joins = false;
-                }
+                ours.get_or_insert(from);
             } else {
-                pieces.push(piece);
-                joins = false;
+                if let Some(start) = ours.take() {
+                    let end = piece.start;
+                    self.pieces
+                        .insert(Piece { start, end, ..new }, &mut store.steps);
+                }
+                self.pieces.insert(piece, &mut store.steps);
             }
             next = to;
         }
-        if next < end {
-            self.payload[next as usize..end as usize].copy_from_slice(&data[at(next)..]);
-            pieces.push(Piece {
-                start: next,
-                end,
-                captured,
-            });
+        if next < new.end {
+            self.write_at(next, &data[at(next)..], &mut store.pages);
+            ours.get_or_insert(next);
         }
-        self.spare = core::mem::replace(&mut self.pieces, pieces);
+        if let Some(start) = ours {
+            self.pieces.insert(Piece { start, ..new }, &mut store.steps);
+        }
         if duplicate {
             Added::Duplicate
         } else if overlap {
@@ -293,42 +294,67 @@ impl<T: Copy> Datagram<T> {
     }
 
     /// Marks what of `start..end` was not received otherwise as existing without bytes.
-    fn place_uncaptured(&mut self, start: u32, end: u32) {
-        let mut pieces = core::mem::take(&mut self.spare);
-        pieces.clear();
+    fn place_uncaptured(&mut self, start: u32, end: u32, store: &mut Store) {
+        let mut overlapped = core::mem::take(&mut store.overlapped);
+        self.pieces
+            .take(start, end, &mut overlapped, &mut store.steps);
         let mut next = start;
-        for &piece in &self.pieces {
-            if piece.end > start {
-                let to = piece.start.min(end);
-                if next < to {
-                    pieces.push(Piece {
-                        start: next,
-                        end: to,
-                        captured: false,
-                    });
-                }
-                next = next.max(piece.end);
+        for &piece in &overlapped {
+            if next < piece.start {
+                self.pieces
+                    .insert(uncaptured(next, piece.start), &mut store.steps);
             }
-            pieces.push(piece);
+            next = next.max(piece.end);
+            self.pieces.insert(piece, &mut store.steps);
         }
         if next < end {
-            pieces.push(Piece {
-                start: next,
-                end,
-                captured: false,
-            });
+            self.pieces.insert(uncaptured(next, end), &mut store.steps);
         }
-        self.spare = core::mem::replace(&mut self.pieces, pieces);
+        store.overlapped = overlapped;
+    }
+
+    fn write_at(&mut self, start: u32, data: &[u8], pages: &mut Pages) {
+        for (index, at, part) in parts(start, data) {
+            if index >= self.pages.len() {
+                self.pages.resize(index + 1, NONE);
+            }
+            let page = &mut self.pages[index];
+            if *page == NONE {
+                *page = pages.allocate();
+            }
+            if let Some(place) = pages.bytes_mut(*page).get_mut(at..at + part.len()) {
+                place.copy_from_slice(part);
+            }
+        }
+    }
+
+    fn differs(&self, start: u32, data: &[u8], pages: &Pages) -> bool {
+        parts(start, data).any(|(index, at, part)| {
+            let page = self.pages.get(index).copied().unwrap_or(NONE);
+            pages.bytes(page).get(at..at + part.len()) != Some(part)
+        })
     }
 }
 
-/// Appends a piece of the newcomer. Where it won over several originals it is one piece.
-fn push_new(pieces: &mut Vec<Piece>, joins: &mut bool, piece: Piece) {
-    match pieces.last_mut() {
-        Some(last) if *joins && last.end == piece.start => last.end = piece.end,
-        _ => pieces.push(piece),
+fn uncaptured(start: u32, end: u32) -> Piece {
+    Piece {
+        start,
+        end,
+        captured: false,
     }
-    *joins = true;
+}
+
+/// Bytes at an offset, cut where pages end: number of the page, place in it, bytes.
+fn parts(start: u32, data: &[u8]) -> impl Iterator<Item = (usize, usize, &[u8])> {
+    let mut at = start as usize;
+    let mut rest = data;
+    core::iter::from_fn(move || {
+        let (index, place) = (at / PAGE, at % PAGE);
+        let (part, after) = rest.split_at(rest.len().min(PAGE - place));
+        rest = after;
+        at += part.len();
+        (!part.is_empty()).then_some((index, place, part))
+    })
 }
 
 /// Internet checksum of an IPv4 header (RFC 1071).

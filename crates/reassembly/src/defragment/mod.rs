@@ -1,9 +1,11 @@
 //! IPv4 and IPv6 defragmentation (RFC 791, RFC 8200 section 4.5, RFC 815 in spirit).
 //!
-//! A datagram under construction is one buffer with the bytes at their offsets, and a sorted list
-//! of the pieces received. Buffers and lists are reused, datagrams are found by a hash table, and
-//! both their number and their bytes are bounded: the oldest goes when a bound is reached. What
-//! does not complete in time is given back to the caller, so that its frames can be counted.
+//! A datagram under construction is a sorted list of the pieces received, and pages with their bytes
+//! from a store that all datagrams share: a fragment costs the pages its bytes lie in, whatever its
+//! offset, and some dozens of steps, however many came before and in whatever order. Datagrams are
+//! found by a hash table; both their number and their memory are bounded, the oldest goes when a
+//! bound is reached. What does not complete is given back to the caller, so that its frames can be
+//! counted.
 //!
 //! Refused, each with its counter: fragments without data, beyond the 65,535 bytes a datagram can
 //! have ("ping of death"), beyond an end already known or moving it (teardrop variants), and not a
@@ -13,13 +15,16 @@
 //! fragment too small for its transport header (RFC 1858) is counted and reassembled.
 
 mod datagram;
+mod pages;
+mod pieces;
 
+use core::hash::{Hash, Hasher};
 use std::collections::{HashMap, VecDeque};
 
-use flowgauge_wire::{Address, Nanos};
+use flowgauge_wire::{Address, FoldedState, Nanos};
 
 use crate::policy::OverlapPolicy;
-use datagram::{Added, Datagram};
+use datagram::{Added, Datagram, Store};
 
 /// Bounds and choices of a [`Defragmenter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub struct DefragmentConfig {
     pub policy: OverlapPolicy,
     /// The most incomplete datagrams held.
     pub max_datagrams: u32,
-    /// The most bytes held in them.
+    /// The most bytes of memory for them, their administration included.
     pub max_bytes: u64,
     /// How long an IPv4 datagram may take, from its first fragment.
     pub timeout_v4: Nanos,
@@ -122,6 +127,19 @@ pub struct Incomplete<T> {
     pub totals: Totals,
     /// Time of its last fragment.
     pub last: Nanos,
+    /// Why.
+    pub cause: GivenUp,
+}
+
+/// Why a datagram was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// The rest did not come in time, or the input ended.
+    Incomplete,
+    /// Its memory was needed for others.
+    Memory,
+    /// Fragments overlapped, which was refused ([`DefragmentConfig::refuse_ipv6_overlaps`]).
+    Overlap,
 }
 
 /// What a defragmenter has done so far.
@@ -149,23 +167,29 @@ pub struct DefragmentStatistics {
     pub bad_end: u64,
     /// First fragments that do not hold their transport header.
     pub tiny: u64,
+    /// Pieces of datagrams looked at or moved to find the places of others.
+    pub search_steps: u64,
+    /// The most bytes of memory that were in use.
+    pub memory_high: u64,
 }
 
 /// Puts datagrams together. `T` is what the caller wants to remember of each.
 #[derive(Debug)]
 pub struct Defragmenter<T> {
     config: DefragmentConfig,
-    index: HashMap<Key, u32>,
+    index: HashMap<Key, u32, FoldedState>,
     slots: Vec<Datagram<T>>,
     free: Vec<u32>,
     /// Slots by the time of their first fragment, per IP version; stale ones are skipped.
     ages: [VecDeque<Age>; 2],
     incomplete: Vec<Incomplete<T>>,
+    store: Store,
+    /// Bytes of memory that datagrams hold beside their pages.
     bytes: u64,
     statistics: DefragmentStatistics,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     source: Address,
     destination: Address,
@@ -173,6 +197,17 @@ pub(crate) struct Key {
     context: u32,
     version: u8,
     protocol: u8,
+}
+
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // In words as large as hashers take at once.
+        state.write(&self.source.0);
+        state.write(&self.destination.0);
+        state.write_u64(u64::from(self.id) | u64::from(self.context) << 32);
+        state.write_u16(u16::from_le_bytes([self.version, self.protocol]));
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -183,15 +218,22 @@ struct Age {
 }
 
 impl<T: Copy> Defragmenter<T> {
+    /// Bytes that a slot costs whether or not it holds a datagram.
+    const SLOT_BYTES: u64 = (size_of::<Datagram<T>>()
+        + 2 * size_of::<(Key, u32)>()
+        + size_of::<u32>()
+        + 4 * size_of::<Age>()) as u64;
+
     /// A defragmenter that holds nothing yet.
     pub fn new(config: DefragmentConfig) -> Defragmenter<T> {
         Defragmenter {
             config,
-            index: HashMap::new(),
+            index: HashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
             ages: [VecDeque::new(), VecDeque::new()],
             incomplete: Vec::new(),
+            store: Store::default(),
             bytes: 0,
             statistics: DefragmentStatistics::default(),
         }
@@ -224,7 +266,7 @@ impl<T: Copy> Defragmenter<T> {
             Some(&slot) if !self.is_overdue(slot, fragment.time) => slot,
             Some(&slot) => {
                 self.statistics.timed_out += 1;
-                self.give_up(slot);
+                self.give_up(slot, GivenUp::Incomplete);
                 self.create(key, fragment, tag)
             }
             None => self.create(key, fragment, tag),
@@ -233,7 +275,7 @@ impl<T: Copy> Defragmenter<T> {
             return Outcome::Refused;
         };
         let before = datagram.memory();
-        let added = datagram.add(fragment, len, self.config.policy, tag);
+        let added = datagram.add(fragment, len, self.config.policy, tag, &mut self.store);
         self.bytes = self.bytes + datagram.memory() as u64 - before as u64;
         match added {
             Added::BadEnd => {
@@ -248,7 +290,7 @@ impl<T: Copy> Defragmenter<T> {
                 self.statistics.overlaps += 1;
                 self.statistics.conflicts += u64::from(conflict);
                 if fragment.version == 6 && self.config.refuse_ipv6_overlaps {
-                    self.give_up(slot);
+                    self.give_up(slot, GivenUp::Overlap);
                     return Outcome::Held;
                 }
             }
@@ -258,7 +300,7 @@ impl<T: Copy> Defragmenter<T> {
             self.make_room(slot);
             return Outcome::Held;
         }
-        datagram.write(out);
+        datagram.write(out, &self.store);
         let totals = datagram.totals;
         self.statistics.completed += 1;
         self.release(slot);
@@ -276,7 +318,7 @@ impl<T: Copy> Defragmenter<T> {
                 self.ages[version].pop_front();
                 if self.is_current(age) {
                     self.statistics.timed_out += 1;
-                    self.give_up(age.slot);
+                    self.give_up(age.slot, GivenUp::Incomplete);
                 }
             }
         }
@@ -286,7 +328,7 @@ impl<T: Copy> Defragmenter<T> {
     pub fn finish(&mut self) {
         while let Some(slot) = self.oldest() {
             self.statistics.timed_out += 1;
-            self.give_up(slot);
+            self.give_up(slot, GivenUp::Incomplete);
         }
     }
 
@@ -312,14 +354,25 @@ impl<T: Copy> Defragmenter<T> {
         self.index.is_empty()
     }
 
-    /// Bytes held.
+    /// Bytes of memory in use. Freed memory of pages and slots is kept for reuse, never more than
+    /// the bound.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.slots.len() as u64 * Self::SLOT_BYTES + self.bytes + self.store.pages.used_bytes()
     }
 
     /// Counters.
     pub fn statistics(&self) -> DefragmentStatistics {
-        self.statistics
+        DefragmentStatistics {
+            search_steps: self.store.steps,
+            ..self.statistics
+        }
+    }
+
+    /// The most datagrams held: empty slots take at most half of the memory.
+    fn max_datagrams(&self) -> usize {
+        let slot = Self::SLOT_BYTES + Datagram::<T>::EMPTY_BYTES as u64;
+        let most = (self.config.max_bytes / 2 / slot).min(u64::from(self.config.max_datagrams));
+        most.max(1) as usize
     }
 
     /// The fragment's length, if the fragment makes sense by itself.
@@ -362,10 +415,10 @@ impl<T: Copy> Defragmenter<T> {
     }
 
     fn create(&mut self, key: Key, fragment: &Fragment<'_>, tag: T) -> u32 {
-        while self.index.len() >= self.config.max_datagrams.max(1) as usize {
+        while self.index.len() >= self.max_datagrams() {
             let Some(slot) = self.oldest() else { break };
             self.statistics.evicted += 1;
-            self.give_up(slot);
+            self.give_up(slot, GivenUp::Memory);
         }
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         match self.slots.get_mut(slot as usize) {
@@ -393,14 +446,15 @@ impl<T: Copy> Defragmenter<T> {
     }
 
     fn make_room(&mut self, keep: u32) {
-        while self.bytes > self.config.max_bytes {
+        while self.bytes() > self.config.max_bytes {
             let Some(slot) = self.oldest() else { break };
             self.statistics.evicted += 1;
-            self.give_up(slot);
+            self.give_up(slot, GivenUp::Memory);
             if slot == keep {
                 break;
             }
         }
+        self.statistics.memory_high = self.statistics.memory_high.max(self.bytes());
     }
 
     fn oldest(&mut self) -> Option<u32> {
@@ -424,12 +478,13 @@ impl<T: Copy> Defragmenter<T> {
             .is_some_and(|datagram| datagram.generation == age.generation)
     }
 
-    fn give_up(&mut self, slot: u32) {
+    fn give_up(&mut self, slot: u32, cause: GivenUp) {
         if let Some(datagram) = self.slots.get(slot as usize) {
             self.incomplete.push(Incomplete {
                 tag: datagram.tag,
                 totals: datagram.totals,
                 last: datagram.last,
+                cause,
             });
         }
         self.release(slot);
@@ -439,7 +494,7 @@ impl<T: Copy> Defragmenter<T> {
         if let Some(datagram) = self.slots.get_mut(slot as usize) {
             self.index.remove(&datagram.key);
             self.bytes -= datagram.memory() as u64;
-            datagram.clear();
+            datagram.clear(&mut self.store);
             self.bytes += datagram.memory() as u64;
             self.free.push(slot);
         }

@@ -279,3 +279,95 @@ fn ipv6_overlaps_can_be_refused() {
     assert_eq!(defragmenter.take_incomplete().count(), 1);
     assert!(defragmenter.is_empty());
 }
+
+/// A defragmenter with so much memory, and what a fragment of it needs.
+fn with_memory(max_bytes: u64, policy: OverlapPolicy) -> Defragmenter<u32> {
+    Defragmenter::new(DefragmentConfig {
+        policy,
+        max_bytes,
+        ..DefragmentConfig::default()
+    })
+}
+
+/// Deterministic, in no order a program would choose.
+fn scattered(count: u32) -> impl Iterator<Item = u32> {
+    assert_eq!(count % 2, 0);
+    (0..count).map(move |n| (u64::from(n) * 40_503 % u64::from(count)) as u32)
+}
+
+#[test]
+fn a_tiny_fragment_at_a_high_offset_costs_little() {
+    const BOUND: u64 = 8 << 20;
+    let mut defragmenter = with_memory(BOUND, OverlapPolicy::First);
+    let mut out = Vec::new();
+    for id in 0..100_000 {
+        let mut piece = fragment(4, &HEADER_V4, 65_000, true, &[7; 8]);
+        piece.id = id;
+        assert_eq!(defragmenter.insert(&piece, id, &mut out), Outcome::Held);
+        assert!(defragmenter.bytes() <= BOUND, "{id}");
+    }
+    assert!(defragmenter.len() > 3000, "{}", defragmenter.len());
+    let statistics = defragmenter.statistics();
+    assert_eq!(
+        statistics.evicted + defragmenter.len() as u64,
+        100_000,
+        "what is not held was given up"
+    );
+    let given_up = defragmenter.take_incomplete();
+    let memory = given_up.filter(|given_up| given_up.cause == GivenUp::Memory);
+    assert_eq!(memory.count() as u64, statistics.evicted);
+}
+
+#[test]
+fn a_flood_leaves_no_memory_behind_that_keeps_others_out() {
+    const BOUND: u64 = 1 << 20;
+    let mut defragmenter = with_memory(BOUND, OverlapPolicy::First);
+    let mut out = Vec::new();
+    let data = [1u8; 1480];
+    for id in 0..20_000 {
+        for at in 0..4 {
+            let mut piece = fragment(4, &HEADER_V4, at * 1480, true, &data);
+            piece.id = id;
+            defragmenter.insert(&piece, id, &mut out);
+            assert!(defragmenter.bytes() <= BOUND);
+        }
+    }
+    let mut first = fragment(4, &HEADER_V4, 0, true, &data);
+    first.id = 77_777;
+    let last = Fragment {
+        offset: 1480,
+        more: false,
+        ..first
+    };
+    assert_eq!(defragmenter.insert(&first, 0, &mut out), Outcome::Held);
+    let outcome = defragmenter.insert(&last, 0, &mut out);
+    assert!(matches!(outcome, Outcome::Complete(_)));
+}
+
+#[test]
+fn thousands_of_fragments_of_a_datagram_cost_some_dozens_of_steps_each() {
+    for policy in OverlapPolicy::ALL {
+        let mut defragmenter = with_memory(1 << 20, policy);
+        let mut out = Vec::new();
+        // Every other unit of eight bytes, in no order, so that each is a piece of its own, twice.
+        for round in 0..2 {
+            for unit in scattered(4000) {
+                let data = [unit as u8 ^ round; 8];
+                let piece = fragment(4, &HEADER_V4, unit * 16, true, &data);
+                assert_eq!(defragmenter.insert(&piece, 0, &mut out), Outcome::Held);
+            }
+        }
+        let steps = defragmenter.statistics().search_steps;
+        assert!(steps < 2 * 4000 * 150, "{policy}: {steps}");
+        // A storm of overlaps: each fragment touches the pieces around it, and no more.
+        for unit in scattered(8000).chain(scattered(7990)) {
+            let data = [unit as u8; 40];
+            let piece = fragment(4, &HEADER_V4, unit * 8, true, &data);
+            assert_eq!(defragmenter.insert(&piece, 0, &mut out), Outcome::Held);
+        }
+        let storm = defragmenter.statistics().search_steps - steps;
+        assert!(storm < 16_000 * 500, "{policy}: {storm}");
+        assert_eq!(defragmenter.len(), 1);
+        assert!(defragmenter.bytes() < 400_000, "{}", defragmenter.bytes());
+    }
+}

@@ -26,14 +26,14 @@ pub struct Half {
     pub(super) suspect: u32,
     /// State bits.
     pub(super) flags: HalfFlags,
+    /// Whatever the caller wants to note beside it: compared by [`Half::goes_on`], too.
+    pub note: u16,
     /// Window this side last offered, unscaled.
     pub(super) window: u16,
     /// Shift of its windows; 14 (the most there is) while its SYN was not seen.
     pub(super) window_scale: u8,
     /// What the receiver of this direction does with overlaps.
     pub(super) policy: OverlapPolicy,
-    /// Whatever the caller wants to note beside it.
-    pub note: u16,
 }
 
 /// State bits of a [`Half`].
@@ -57,10 +57,18 @@ impl HalfFlags {
     pub const QUEUED: HalfFlags = HalfFlags(64);
     /// An implausible segment was seen last.
     pub const SUSPECT: HalfFlags = HalfFlags(128);
+    /// Its bytes are not wanted: they are followed, but neither queued nor handed on.
+    pub const PASSED: HalfFlags = HalfFlags(256);
+    /// ... for good: see [`Reassembler::abandon`](super::Reassembler::abandon).
+    pub const ABANDONED: HalfFlags = HalfFlags(512);
 
     /// With exactly these bits (others of no concern) a segment can be taken in order.
-    const FAST_MASK: u16 =
-        Self::SYNCED.0 | Self::SOFT.0 | Self::FIN.0 | Self::CLOSED.0 | Self::QUEUED.0;
+    const FAST_MASK: u16 = Self::SYNCED.0
+        | Self::SOFT.0
+        | Self::FIN.0
+        | Self::CLOSED.0
+        | Self::QUEUED.0
+        | Self::PASSED.0;
 
     /// Whether all bits of `other` are set.
     #[inline(always)]
@@ -95,6 +103,9 @@ pub struct Segment<'a> {
 }
 
 impl Half {
+    /// A direction in full swing.
+    const GOING: u16 = HalfFlags::SYNCED.0 | HalfFlags::ACKED.0;
+
     /// A direction of which nothing is known.
     pub const fn new(policy: OverlapPolicy) -> Half {
         Half {
@@ -105,10 +116,10 @@ impl Half {
             queue: NONE,
             suspect: 0,
             flags: HalfFlags(0),
+            note: 0,
             window: 0,
             window_scale: 14,
             policy,
-            note: 0,
         }
     }
 
@@ -122,6 +133,80 @@ impl Half {
     #[inline(always)]
     pub const fn is_queued(&self) -> bool {
         self.flags.contains(HalfFlags::QUEUED)
+    }
+
+    /// Whether its bytes are not wanted ([`HalfFlags::PASSED`]).
+    #[inline(always)]
+    pub const fn is_passed(&self) -> bool {
+        self.flags.contains(HalfFlags::PASSED)
+    }
+
+    /// Says that its bytes are not wanted, or are again (unless it was given up for good): see
+    /// [`Reassembler::pass_over`](super::Reassembler::pass_over).
+    pub fn set_passed(&mut self, passed: bool) {
+        if passed || self.is_abandoned() {
+            self.flags.insert(HalfFlags::PASSED);
+        } else {
+            self.flags.remove(HalfFlags::PASSED);
+        }
+    }
+
+    /// Whether it was given up for good ([`HalfFlags::ABANDONED`]).
+    #[inline(always)]
+    pub const fn is_abandoned(&self) -> bool {
+        self.flags.contains(HalfFlags::ABANDONED)
+    }
+
+    /// Whether the start is known from a SYN or a handshake ([`HalfFlags::START_KNOWN`]).
+    #[inline(always)]
+    pub const fn is_start_known(&self) -> bool {
+        self.flags.contains(HalfFlags::START_KNOWN)
+    }
+
+    /// Begins anew: what its sender sent so far was another connection's. What the caller decided
+    /// about it stays.
+    pub fn restart(&mut self) {
+        let decided = self.flags.0 & (HalfFlags::PASSED.0 | HalfFlags::ABANDONED.0);
+        *self = Half {
+            flags: HalfFlags(decided),
+            ..Half::new(self.policy)
+        };
+    }
+
+    /// What the receiver of this direction does with overlaps from now on.
+    pub fn set_policy(&mut self, policy: OverlapPolicy) {
+        self.policy = policy;
+    }
+
+    /// Whether a segment that ends before sequence number `end` is within what the receiver (`peer`)
+    /// may have allowed, or behind it. One that is not belongs to another connection, or is made up,
+    /// until a second one confirms it.
+    #[inline]
+    pub fn expects(&self, peer: &Half, end: u32) -> bool {
+        if self.flags.0 & (HalfFlags::SYNCED.0 | HalfFlags::QUEUED.0) == 0 {
+            return true;
+        }
+        let room = peer.room() as i32;
+        let mut beyond = distance(self.max_end, end);
+        if let Some(ack) = peer.ack() {
+            beyond = beyond.min(distance(ack, end));
+        }
+        beyond <= room && (self.flags.contains(HalfFlags::SYNCED) || beyond >= -room)
+    }
+
+    /// How far `seq` lies behind the next byte to hand on, once that is known (negative: before it).
+    #[inline]
+    pub fn distance_to(&self, seq: u32) -> Option<i32> {
+        if !self.flags.contains(HalfFlags::SYNCED) {
+            return None;
+        }
+        let ahead = distance(self.next_seq, seq);
+        // The packet without data that the start was guessed from may have been a keep-alive.
+        Some(if ahead == 1 && self.flags.contains(HalfFlags::SOFT) {
+            0
+        } else {
+            ahead
+        })
     }
 
     /// The stream starts at `seq`: known from a handshake. Ignored once data were handed on.
@@ -157,6 +242,31 @@ impl Half {
         self.window_scale = shift.min(14);
     }
 
+    /// Takes the next packet of a direction in full swing: whole, with `len` bytes of data beginning
+    /// exactly where the last one ended (or none), an acknowledgement that goes on from the last
+    /// one, and nothing else; while nothing waits and nothing is special, and the caller's `note`
+    /// is this one. The caller hands its bytes on.
+    #[inline(always)]
+    #[must_use]
+    pub fn goes_on(&mut self, seq: u32, len: u32, ack: u32, window: u16, note: u16) -> bool {
+        // Flags and note are next to each other, and so compared at once.
+        let both = |flags: u16, note: u16| u32::from(flags) | u32::from(note) << 16;
+        let state =
+            both(self.flags.0, self.note) & both(Self::GOING | HalfFlags::FAST_MASK, u16::MAX);
+        let usual = state == both(Self::GOING, note)
+            && seq == self.next_seq
+            && ack.wrapping_sub(self.ack_sent) <= 1 << 26;
+        if usual {
+            self.ack_sent = ack;
+            self.window = window;
+            self.next_seq = seq.wrapping_add(len);
+            if distance(self.max_end, self.next_seq) > 0 {
+                self.max_end = self.next_seq;
+            }
+        }
+        usual
+    }
+
     /// Takes a whole segment that begins exactly where the last one ended, if nothing waits and
     /// nothing is special. The caller hands its bytes on.
     #[inline(always)]
@@ -188,6 +298,22 @@ impl Half {
         self.flags.insert(HalfFlags::FIN);
         self.flags.insert(HalfFlags::CLOSED);
         true
+    }
+
+    /// How far `seq` is before its FIN (negative: behind it), once that was seen. `peer` has not
+    /// acknowledged more, or else it was none.
+    pub fn distance_to_fin(&self, peer: &Half, seq: u32) -> Option<i32> {
+        if !self.flags.contains(HalfFlags::FIN) {
+            return None;
+        }
+        let end = self.fin_seq.wrapping_add(1);
+        let is_false = peer.ack().is_some_and(|ack| distance(end, ack) > 0);
+        (!is_false).then(|| distance(seq, self.fin_seq))
+    }
+
+    /// What the receiver of this direction does with overlaps.
+    pub const fn policy(&self) -> OverlapPolicy {
+        self.policy
     }
 
     /// Notes the acknowledgement and window of a packet this side sent. True when the

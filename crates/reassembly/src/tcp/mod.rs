@@ -49,7 +49,7 @@ mod reassembler;
 
 pub use config::{ReassemblyConfig, ReassemblyStatistics};
 pub use half::{Half, HalfFlags, Segment};
-pub use reassembler::{GapCause, Reassembler, Receiver};
+pub use reassembler::{GapCause, Passed, Reassembler, Receiver};
 
 /// Signed distance from `from` to `to` in sequence space (RFC 9293 section 3.4).
 #[inline(always)]
@@ -57,5 +57,7 @@ pub(crate) const fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from) as i32
 }
 
+#[cfg(test)]
+mod attacks;
 #[cfg(test)]
 mod tests;

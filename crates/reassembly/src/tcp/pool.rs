@@ -2,13 +2,15 @@
 
 use super::half::NONE;
 use super::piece::Piece;
+use super::queue::Queue;
 
 /// Bytes in a block: a full Ethernet segment fits.
 pub(super) const BLOCK: usize = 2048;
 /// Blocks that are allocated together: a mebibyte.
 const SLAB: usize = 512;
-/// What a block costs, its description included.
-pub(super) const BLOCK_COST: u64 = (BLOCK + size_of::<Piece>()) as u64;
+/// What a block costs, its description included, and that of a queue: each has one block at least.
+pub(super) const BLOCK_COST: u64 =
+    (BLOCK + size_of::<Piece>() + size_of::<Queue>() + 2 * size_of::<u32>()) as u64;
 
 /// Blocks by index, each with its [`Piece`]. Grows by slabs up to its limit and never shrinks; a
 /// freed block is the next one given out, while it is still in the cache.
@@ -19,16 +21,20 @@ pub(super) struct Pool {
     free: u32,
     used: usize,
     limit: usize,
+    /// With more blocks in use than this memory is tight.
+    tight: usize,
 }
 
 impl Pool {
     pub(super) fn new(memory_bytes: u64) -> Pool {
+        let limit = blocks_in(memory_bytes);
         Pool {
             slabs: Vec::new(),
             pieces: Vec::new(),
             free: NONE,
             used: 0,
-            limit: (memory_bytes / BLOCK_COST).min(u64::from(NONE - 1)) as usize,
+            limit,
+            tight: limit - limit / 8,
         }
     }
 
@@ -55,6 +61,12 @@ impl Pool {
         };
         self.used += 1;
         Some(index)
+    }
+
+    /// Changes the limit, and the share of it from which on memory is tight. What is in use stays.
+    pub(super) fn set_limit(&mut self, memory_bytes: u64, tight_bytes: u64) {
+        self.limit = blocks_in(memory_bytes);
+        self.tight = blocks_in(tight_bytes);
     }
 
     pub(super) fn free(&mut self, index: u32) {
@@ -103,12 +115,33 @@ impl Pool {
         }
     }
 
+    /// Appends to a piece, if its block has room for all of `data`.
+    pub(super) fn append(&mut self, index: u32, data: &[u8]) -> bool {
+        let Some(piece) = self.pieces.get(index as usize) else {
+            return false;
+        };
+        let len = piece.len as usize;
+        if !piece.captured || usize::from(piece.start) + len + data.len() > BLOCK {
+            return false;
+        }
+        self.write(index, len, data);
+        if let Some(piece) = self.pieces.get_mut(index as usize) {
+            piece.len += data.len() as u32;
+        }
+        true
+    }
+
     pub(super) fn used_bytes(&self) -> u64 {
         self.used as u64 * BLOCK_COST
     }
 
     /// Whether more than seven eighths are used.
     pub(super) fn is_tight(&self) -> bool {
-        self.used > self.limit - self.limit / 8
+        self.used > self.tight
     }
+}
+
+/// Blocks that fit into so many bytes.
+fn blocks_in(bytes: u64) -> usize {
+    (bytes / BLOCK_COST).min(u64::from(NONE - 1)) as usize
 }

@@ -1,5 +1,6 @@
 //! The waiting segments of one direction, sorted.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use flowgauge_wire::Nanos;
@@ -38,6 +39,8 @@ pub(super) struct Queue {
 const NEAR: usize = 8;
 /// Pieces walked over before another finger is set.
 const SPAN: usize = 32;
+/// Room for so many fingers is kept when a queue is not in use any more.
+const KEPT_FINGERS: usize = 64;
 
 /// A newcomer's bytes: `None` when the snap length cut them off.
 pub(super) struct Newcomer<'a> {
@@ -66,8 +69,10 @@ impl Queue {
 
     /// Takes over the memory of a queue that is not in use any more.
     pub(super) fn recycle(&mut self, old: Queue) {
-        self.fingers = old.fingers;
-        self.fingers.clear();
+        if old.fingers.capacity() <= KEPT_FINGERS {
+            self.fingers = old.fingers;
+            self.fingers.clear();
+        }
     }
 
     /// Inserts a newcomer, overlaps resolved by `policy`. `Err` says up to where it was placed when
@@ -82,16 +87,18 @@ impl Queue {
         let mut at = self.first_ending_after(pool, new.start, &mut statistics.search_steps);
         let mut next = new.start;
         let mut conflict = false;
+        let anonymous = policy.ignores_bounds();
         while distance(next, new.end) > 0 {
+            statistics.search_steps += 1;
             let Some(&piece) = pool
                 .piece(at)
                 .filter(|piece| distance(piece.seq, new.end) > 0)
             else {
-                self.place(pool, at, next, new.end, new)?;
+                self.place(pool, at, next..new.end, new, anonymous)?;
                 break;
             };
             if distance(next, piece.seq) > 0 {
-                self.place(pool, at, next, piece.seq, new)?;
+                self.place(pool, at, next..piece.seq, new, anonymous)?;
                 next = piece.seq;
                 continue;
             }
@@ -127,7 +134,10 @@ impl Queue {
             } else {
                 true
             };
-            if wins {
+            if wins && piece.captured && anonymous {
+                // Whose bytes they are decides nothing.
+                pool.write(at, piece.offset_of(next), theirs);
+            } else if wins {
                 at = self.isolate(pool, at, next, to).ok_or(next)?;
                 if let Some(piece) = pool.piece_mut(at) {
                     if !piece.captured {
@@ -270,16 +280,29 @@ impl Queue {
         NONE
     }
 
-    /// Places the newcomer's bytes `from..to` in front of piece `before` (or at the end).
+    /// Places bytes of the newcomer in front of piece `before` (or at the end). Where nobody asks
+    /// whose they are (`anonymous`) they join the piece before them, if its block has room for
+    /// all of them: small segments that follow each other share blocks.
     fn place(
         &mut self,
         pool: &mut Pool,
         before: u32,
-        from: u32,
-        to: u32,
+        range: Range<u32>,
         new: &Newcomer<'_>,
+        anonymous: bool,
     ) -> Result<(), u32> {
-        let mut from = from;
+        let (mut from, to) = (range.start, range.end);
+        if anonymous && let Some(bytes) = new.bytes {
+            let prev = pool.piece(before).map_or(self.tail, |piece| piece.prev);
+            let place = distance(new.start, from) as usize;
+            let part = &bytes[place..place + distance(from, to) as usize];
+            let adjacent = pool.piece(prev).is_some_and(|piece| piece.end() == from);
+            if adjacent && pool.append(prev, part) {
+                self.bytes += part.len() as u64;
+                self.near = prev;
+                return Ok(());
+            }
+        }
         while distance(from, to) > 0 {
             let mut len = distance(from, to) as usize;
             if new.bytes.is_some() {

@@ -6,7 +6,7 @@ use super::config::{ReassemblyConfig, ReassemblyStatistics};
 use super::distance;
 use super::half::{Half, HalfFlags, NONE, Segment};
 use super::piece::Bounds;
-use super::pool::Pool;
+use super::pool::{BLOCK_COST, Pool};
 use super::queue::{Newcomer, Queue};
 
 /// Why a hole was given up.
@@ -135,12 +135,16 @@ impl Reassembler {
         }
         let owner_bounds = Bounds { start: seq, end };
         if half.flags.contains(HalfFlags::SYNCED) {
-            let old = distance(seq, half.next_seq);
+            // Half the sequence space away, the first number may look new where the last is old.
+            let old = match distance(half.next_seq, end) {
+                ..=0 => segment.len as i32,
+                _ => distance(seq, half.next_seq),
+            };
             if old > 0 {
                 let old = (old as u32).min(segment.len);
                 self.statistics.old_bytes += u64::from(old);
                 bytes = bytes.get(old as usize..).unwrap_or(&[]);
-                seq = half.next_seq;
+                seq = seq.wrapping_add(old);
             }
         }
         if distance(seq, to) > 0 {
@@ -169,25 +173,99 @@ impl Reassembler {
         self.close(half, None);
     }
 
-    /// Hands on everything that waits, holes reported, and forgets the direction. Returns how many
-    /// bytes are known to be missing at its end: before its FIN, or sent or acknowledged but not
-    /// captured.
-    pub fn finish(&mut self, half: &mut Half, peer: &Half, out: &mut impl Receiver) -> u64 {
+    /// Hands on everything that waits, holes reported as given up for `cause`.
+    pub fn flush(
+        &mut self,
+        half: &mut Half,
+        peer: &Half,
+        cause: GapCause,
+        out: &mut impl Receiver,
+    ) {
         while half.is_queued() {
             let head = self.head_seq(half);
-            self.give_up(half, GapCause::End, out);
+            self.give_up(half, cause, out);
             self.drain(half, out);
             self.close(half, peer.ack());
             if half.is_queued() && self.head_seq(half) == head {
                 self.release_queue(half);
             }
         }
+    }
+
+    /// Hands on everything that waits, holes reported, and forgets the direction. Returns how many
+    /// bytes are known to be missing at its end: before its FIN, or sent or acknowledged but not
+    /// captured.
+    pub fn finish(&mut self, half: &mut Half, peer: &Half, out: &mut impl Receiver) -> u64 {
+        self.flush(half, peer, GapCause::End, out);
         let trailing = trailing_gap(half, peer);
         if trailing > 0 {
             self.count_gap(trailing, GapCause::End);
         }
         half.flags.insert(HalfFlags::CLOSED);
         trailing
+    }
+
+    /// Follows a segment of a direction whose bytes are not wanted, or which the caller deals with
+    /// itself: sequence numbers and the FIN count as in [`Reassembler::segment`], but holes are
+    /// passed at once, and nothing is queued or handed on. What waits should have been dealt with
+    /// before.
+    pub fn pass_over(&mut self, half: &mut Half, peer: &Half, segment: &Segment<'_>) -> Passed {
+        let mut passed = Passed::default();
+        if half.flags.contains(HalfFlags::CLOSED) {
+            return passed;
+        }
+        let ack = peer.ack();
+        let end = segment.seq.wrapping_add(segment.len);
+        if half.distance_to(segment.seq) == Some(0) && segment.len > 0 {
+            half.next_seq = segment.seq;
+        }
+        half.start_near(segment.seq);
+        if segment.len > 0 {
+            half.flags.remove(HalfFlags::SOFT);
+        }
+        if !self.is_plausible(half, peer, end) {
+            self.statistics.implausible += 1;
+            return passed;
+        }
+        if segment.fin {
+            self.note_fin(half, end, ack);
+        }
+        let mut to = end;
+        if half.flags.contains(HalfFlags::FIN) && distance(half.fin_seq, to) > 0 {
+            to = half.fin_seq;
+        }
+        // A FIN alone says where the data end, not that they have got there.
+        if segment.len > 0 && distance(half.next_seq, to) > 0 {
+            let skipped =
+                distance(half.next_seq, segment.seq).clamp(0, distance(half.next_seq, to));
+            let start = half.next_seq.wrapping_add(skipped as u32);
+            passed = Passed {
+                skipped: skipped as u32,
+                taken: distance(start, to) as u32,
+            };
+            half.next_seq = to;
+        }
+        self.close(half, ack);
+        passed
+    }
+
+    /// Forgets what waits for a direction, and does not let anything wait for it again
+    /// ([`HalfFlags::ABANDONED`]).
+    pub fn abandon(&mut self, half: &mut Half) {
+        if half.is_queued() {
+            self.release_queue(half);
+        }
+        half.flags.insert(HalfFlags::ABANDONED);
+        half.flags.insert(HalfFlags::PASSED);
+    }
+
+    /// Bytes that wait for a direction.
+    pub fn waiting_bytes(&self, half: &Half) -> u64 {
+        if !half.is_queued() {
+            return 0;
+        }
+        let queue = self.queues.get(half.queue as usize);
+        queue.map_or(0, |queue| queue.bytes)
     }
 
     /// The next direction with waiting segments in turn, of those in use: a caller that visits a
@@ -213,6 +291,18 @@ impl Reassembler {
     /// Whether so little memory is left that streams should be relieved.
     pub fn is_tight(&self) -> bool {
         self.pool.is_tight()
+    }
+
+    /// Changes how much memory segments may wait in, and from how much on it counts as tight. What
+    /// waits already stays. For callers that share one budget with other things.
+    pub fn set_memory(&mut self, memory_bytes: u64, tight_bytes: u64) {
+        self.pool.set_limit(memory_bytes, tight_bytes);
+    }
+
+    /// The most memory that a batch of so many segments can take.
+    pub const fn memory_for(segments: usize) -> u64 {
+        // A segment that cuts others in pieces takes a block for each; most take one.
+        segments as u64 * 2 * BLOCK_COST
     }
 
     /// Directions with waiting segments.
@@ -511,18 +601,11 @@ impl Reassembler {
 
     /// Whether a segment that ends at `end` can belong to the stream.
     fn is_plausible(&mut self, half: &mut Half, peer: &Half, end: u32) -> bool {
-        let room = peer.room();
         if half.flags.0 & (HalfFlags::SYNCED.0 | HalfFlags::QUEUED.0) == 0 {
             half.max_end = end;
             return true;
         }
-        let mut beyond = distance(half.max_end, end);
-        if let Some(ack) = peer.ack() {
-            beyond = beyond.min(distance(ack, end));
-        }
-        let synced = half.flags.contains(HalfFlags::SYNCED);
-        let known = beyond <= room as i32 && (synced || beyond >= -(room as i32));
-        if !known && !half.confirms(end, room) {
+        if !half.expects(peer, end) && !half.confirms(end, peer.room()) {
             return false;
         }
         if distance(half.max_end, end) > 0 {
@@ -548,6 +631,15 @@ impl Reassembler {
         self.statistics.gaps[cause as usize] += 1;
         self.statistics.gap_bytes += bytes;
     }
+}
+
+/// How far [`Reassembler::pass_over`] got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Bytes of the hole before the segment.
+    pub skipped: u32,
+    /// Bytes of the segment that are beyond everything before it.
+    pub taken: u32,
 }
 
 /// What is left of a segment to be placed.

@@ -13,7 +13,20 @@ pub(super) fn checks() -> Vec<Check> {
         unprivileged_bpf(),
         receive_buffer(),
         Check::ok("libpcap", crate::libpcap::version()),
+        vectorscan(),
     ]
+}
+
+fn vectorscan() -> Check {
+    const NAME: &str = "vectorscan";
+
+    match crate::vectorscan::version() {
+        Ok(version) => Check::ok(NAME, version),
+        Err(error) => Check::new(NAME, Status::Missing, error.to_string()).advise(
+            "apt install libvectorscan5: searching for patterns is then several times as fast, and \
+             knows regular expressions",
+        ),
+    }
 }
 
 fn kernel() -> Check {

@@ -4,6 +4,7 @@ use super::transport;
 use super::walk::{Next, Walk};
 use crate::decoded::{DecodeFlags, Problem};
 use crate::key::Address;
+use flowgauge_sys::checksum::is_right;
 
 pub(super) fn ipv4(walk: &mut Walk<'_, '_>) -> Option<Next> {
     let start = walk.at;
@@ -64,15 +65,5 @@ fn checksum_is_right(header: &[u8]) -> bool {
         .iter()
         .map(|&word| u64::from(u32::from_ne_bytes(word)))
         .sum();
-    sum_is_ones(sum)
-}
-
-/// Whether a sum of 32-bit words folds to all ones, which a right checksum gives.
-#[inline(always)]
-pub(super) fn sum_is_ones(sum: u64) -> bool {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    sum == 0xffff
+    is_right(sum)
 }

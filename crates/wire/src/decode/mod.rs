@@ -1,8 +1,8 @@
 //! Decoding: from captured bytes to [`Decoded`], once per packet, in batches.
 //!
-//! Two paths lead to the same result. Ethernet frames that carry an unfragmented IPv4 (no options)
-//! or IPv6 (no extension headers) datagram with TCP or UDP take straight-line code in `fast`;
-//! everything else goes through a `Walk`: a loop over layers, each a function in the
+//! Two paths lead to the same result. Frames that carry an unfragmented IPv4 (no options) or IPv6 (no
+//! extension headers) datagram with TCP or UDP behind a common link header take straight-line code in
+//! `fast`; everything else goes through a `Walk`: a loop over layers, each a function in the
 //! file of its family, that ends at the innermost IP datagram's transport.
 //!
 //! Lengths come from the headers. The *end* of a layer is where its headers say it ends on the
@@ -32,13 +32,13 @@ mod udp_tunnel;
 mod walk;
 mod wireless;
 
+use fast::Frame;
 pub use fragment::{FragmentInfo, fragment_info};
 #[doc(hidden)]
 pub use fuzz::fuzz_decode;
 
-use crate::decoded::{DecodeFlags, Decoded, DecodedBatch};
+use crate::decoded::{DecodeFlags, Decoded, DecodedBatch, Summary};
 use crate::key::HashSeed;
-use crate::link::LinkType;
 use crate::packet::{Batch, PacketDescriptor, PacketFlags};
 use crate::time::Nanos;
 use walk::{Next, Walk};
@@ -128,6 +128,7 @@ impl Decoder {
         out.datagrams.clear();
         // Slots left from the last batch are overwritten whole, so they are not zeroed first.
         out.packets.resize(batch.packets.len(), Decoded::default());
+        let mut summary = Summary::default();
         let slots = out.packets.iter_mut();
         for (index, (descriptor, slot)) in batch.packets.iter().zip(slots).enumerate() {
             let start = descriptor.offset as usize;
@@ -136,14 +137,20 @@ impl Decoder {
                 .get(start..start + descriptor.captured_len as usize)
                 .unwrap_or(&[]);
             let index = index as u16;
-            if descriptor.link == LinkType::ETHERNET
-                && !descriptor.flags.contains(PacketFlags::VLAN)
-                && fast::ethernet(&self.ports, descriptor, bytes, index, slot)
-            {
-                continue;
+            let frame = Frame {
+                descriptor,
+                bytes,
+                index,
+                separate_vlans: self.options.separate_vlans,
+            };
+            if !fast::frame(&self.ports, frame, slot) {
+                self.decode_slow(descriptor, bytes, index, slot, &mut out.tunnels);
+                summary.unusual = true;
             }
-            self.decode_slow(descriptor, bytes, index, slot, &mut out.tunnels);
+            summary.flags.insert(slot.flags);
+            summary.wire_bytes += u64::from(slot.wire_len);
         }
+        out.summary = summary;
     }
 
     /// Decodes a datagram reassembled from fragments and appends the result to `out`: the bytes

@@ -1,9 +1,13 @@
 //! Byte fixtures through both paths.
 
 use super::*;
+use crate::checksum::{Checksum, ChecksumVerdict, verify_transport};
 use crate::decoded::Problem;
 use crate::key::Direction;
+use crate::link::LinkType;
+use crate::packet::PacketFlags;
 use crate::{Address, TcpFlags};
+use proptest::prelude::*;
 
 /// Ethernet, IPv4, TCP with 3 bytes of payload, padded to 60 bytes.
 fn tcp_frame() -> Vec<u8> {
@@ -267,5 +271,169 @@ fn a_jumbo_length_beyond_the_frame_counts_the_frame() {
         let bytes = jumbogram(length);
         let (packet, _) = decode_as(LinkType::IPV6, &bytes, bytes.len());
         assert_eq!((packet.ip_len, packet.problem), (49, Problem::BadIpHeader));
+    }
+}
+
+/// A frame of nearly the usual kind, and how it is described.
+#[derive(Clone, Debug)]
+struct Usual {
+    link: LinkType,
+    kernel_tag: Option<u16>,
+    bytes: Vec<u8>,
+    cut: usize,
+    padding: usize,
+}
+
+/// An IP datagram with right lengths and checksums.
+fn datagram(six: bool, udp: bool, ends: [u8; 12], options: usize, payload: &[u8]) -> Vec<u8> {
+    let mut transport = ends[..4].to_vec();
+    let at = if udp {
+        transport.extend((8 + payload.len() as u16).to_be_bytes());
+        6
+    } else {
+        transport.extend([0, 0, 1, 2, 3, 4, 5, 6]);
+        transport.extend([(5 + options as u8) << 4, ends[11], 1, 2]);
+        16
+    };
+    transport.extend([0, 0]);
+    if !udp {
+        transport.extend([0, 0]);
+        transport.resize(20 + 4 * options, 1);
+    }
+    transport.extend(payload);
+    let protocol = if udp { 17 } else { 6 };
+    let length = transport.len() as u16;
+    let mut ip = if six {
+        let mut ip = vec![0x60, 0, 0, 0];
+        ip.extend(length.to_be_bytes());
+        ip.extend([protocol, 64]);
+        for end in [&ends[4..8], &ends[7..11]] {
+            ip.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0]);
+            ip.extend(end);
+        }
+        ip
+    } else {
+        let mut ip = vec![0x45, 0];
+        ip.extend((20 + length).to_be_bytes());
+        ip.extend([0, 1, 0x40, 0, 64, protocol, 0, 0]);
+        ip.extend(&ends[4..8]);
+        ip.extend(&ends[7..11]);
+        let mut checksum = Checksum::default();
+        checksum.add(&ip);
+        ip[10..12].copy_from_slice(&checksum.finish().to_be_bytes());
+        ip
+    };
+    let mut checksum = Checksum::default();
+    checksum.add(&ip[if six { 8 } else { 12 }..]);
+    checksum.add(&[0, protocol]);
+    checksum.add(&length.to_be_bytes());
+    checksum.add(&transport);
+    let value = match checksum.finish() {
+        0 if udp => 0xffff,
+        value => value,
+    };
+    transport[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    ip.extend(transport);
+    ip
+}
+
+prop_compose! {
+    fn usual()(
+        six: bool,
+        udp: bool,
+        ends: [u8; 12],
+        options in 0..4usize,
+        payload in proptest::collection::vec(any::<u8>(), 0..200),
+        kind in 0..8,
+        tag: u16,
+        cut in prop_oneof![4 => Just(0usize), 1 => 0..80usize],
+        padding in prop_oneof![2 => Just(0usize), 1 => 0..40usize],
+    ) -> Usual {
+        let ethertype = if six { [0x86, 0xdd] } else { [8, 0] };
+        let [high, low] = tag.to_be_bytes();
+        let (link, mut bytes) = match kind {
+            0 => (LinkType::RAW, vec![]),
+            1 => (LinkType::LINUX_SLL, vec![0; 14]),
+            2 => (LinkType::LINUX_SLL2, ethertype.to_vec()),
+            3 => (LinkType::ETHERNET, [vec![2; 12], vec![0x81, 0, high, low]].concat()),
+            4 => (LinkType::ETHERNET, [vec![2; 12], vec![0x88, 0xa8, 0, 5, 0x81, 0, high, low]].concat()),
+            _ => (LinkType::ETHERNET, vec![2; 12]),
+        };
+        match link {
+            LinkType::RAW => {}
+            LinkType::LINUX_SLL2 => bytes.resize(20, 0),
+            _ => bytes.extend(ethertype),
+        }
+        bytes.extend(datagram(six, udp, ends, options, &payload));
+        Usual { link, kernel_tag: (kind > 6).then_some(tag), bytes, cut, padding }
+    }
+}
+
+/// Decodes through both paths and checks that nobody can tell.
+fn both_paths_agree(usual: &Usual, separate_vlans: bool) -> Decoded {
+    let wire_len = usual.bytes.len() + usual.padding;
+    let mut bytes = usual.bytes.clone();
+    bytes.resize(wire_len, 0);
+    bytes.truncate(wire_len - usual.cut.min(wire_len));
+    let descriptor = PacketDescriptor {
+        time: Nanos(77),
+        captured_len: bytes.len() as u32,
+        wire_len: wire_len as u32,
+        link: usual.link,
+        vlan_tci: usual.kernel_tag.unwrap_or(0),
+        flags: usual
+            .kernel_tag
+            .map_or(PacketFlags::default(), |_| PacketFlags::VLAN),
+        ..PacketDescriptor::default()
+    };
+    let options = DecodeOptions {
+        separate_vlans,
+        ..DecodeOptions::default()
+    };
+    let mut decoder = Decoder::new(options);
+    let mut out = DecodedBatch::new();
+    decoder.decode_batch(&Batch::new(&bytes, &[descriptor]), &mut out);
+    let mut slow = Decoded::default();
+    decoder.decode_slow(&descriptor, &bytes, 0, &mut slow, &mut Vec::new());
+    let fast = out.packets[0];
+    assert_eq!(fast, slow);
+    assert_eq!(out.summary.flags, fast.flags);
+    fast
+}
+
+proptest! {
+    #[test]
+    fn both_paths_agree_on_usual_frames(usual in usual(), separate_vlans: bool) {
+        let packet = both_paths_agree(&usual, separate_vlans);
+        let verdict = verify_transport(&usual.bytes, &packet);
+        if packet.tunnel == 0 && usual.cut == 0 {
+            prop_assert_eq!(verdict, ChecksumVerdict::Good);
+        }
+    }
+
+    #[test]
+    fn both_paths_agree_on_damaged_frames(
+        mut usual in usual(),
+        damage in proptest::collection::vec((0..80usize, any::<u8>()), 1..3),
+    ) {
+        for (at, value) in damage {
+            if let Some(byte) = usual.bytes.get_mut(at) {
+                *byte = value;
+            }
+        }
+        both_paths_agree(&usual, false);
+    }
+
+    #[test]
+    fn one_wrong_bit_is_found(mut usual in usual(), at in 0..400usize, bit in 0..8) {
+        usual.cut = 0;
+        let end = usual.bytes.len();
+        let packet = both_paths_agree(&usual, false);
+        // Behind the lengths and the checksum that the header has.
+        let start = usize::from(packet.transport_offset) + 18;
+        if start < end {
+            usual.bytes[start + at % (end - start)] ^= 1u8 << bit;
+            prop_assert_eq!(verify_transport(&usual.bytes, &packet), ChecksumVerdict::Bad);
+        }
     }
 }

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The Scap paper's figures, measured here: builds the examples, makes the traces that are missing,
+runs everything and writes docs/figures.md with its plots.
+
+usage: bench/figures/make.py [--only connections,overload,cutoff,cache,packets] [--trace-dir DIR]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+import cache
+import plot
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CACHE = os.environ.get("FLOWGAUGE_CACHE", os.path.expanduser("~/.cache/flowgauge"))
+TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+PLOTS = os.path.join(ROOT, "docs", "figures")
+EXAMPLES = {"connections": "stream", "overload": "stream", "chunks": "stream", "cutoff": "matcher"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", default="connections,overload,cutoff,cache,packets", help="which figures")
+    parser.add_argument("--trace-dir", default=os.path.join(CACHE, "traces"), help="where traces are kept")
+    options = parser.parse_args()
+    build()
+    os.makedirs(PLOTS, exist_ok=True)
+    os.makedirs(options.trace_dir, exist_ok=True)
+    text = [HEAD]
+    for name in options.only.split(","):
+        text.append(FIGURES[name](options.trace_dir))
+    page = os.path.join(ROOT, "docs", "figures.md")
+    if set(options.only.split(",")) == set(FIGURES):
+        with open(page, "w") as file:
+            file.write("\n".join(text))
+        print(f"written to {page}", file=sys.stderr)
+    print("\n".join(text))
+
+
+HEAD = """# The Scap paper's figures, here
+
+Written by `bench/figures/make.py`. Each table has the command that made it. What depends on the machine's speed
+is CPU time of one core; the overload figures are on the capture clock and come out the same everywhere.
+"""
+
+
+def build():
+    cargo = ["cargo", "build", "--release", "--quiet"]
+    subprocess.run([*cargo, "-p", "flowgauge-cli", "--bin", "flowgauge"], cwd=ROOT, check=True)
+    for example, crate in EXAMPLES.items():
+        subprocess.run([*cargo, "-p", f"flowgauge-{crate}", "--example", example], cwd=ROOT, check=True)
+
+
+def binary(example=None):
+    folder = os.path.join(TARGET, "release")
+    return os.path.join(folder, "examples", example) if example else os.path.join(folder, "flowgauge")
+
+
+def trace(folder, preset, scale=None):
+    """A generated capture, made when absent."""
+    name = preset if scale is None else f"{preset}-{scale}"
+    path = os.path.join(folder, name + ".pcap")
+    if not os.path.exists(path):
+        command = [binary(), "generate", preset, "-q", "-w", path]
+        subprocess.run(command + (["--scale", str(scale)] if scale else []), check=True)
+    return path
+
+
+def output(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout
+
+
+def lines_of(*command):
+    return [json.loads(line) for line in output(*command).splitlines() if line.startswith("{")]
+
+
+def connections(_):
+    rows, points = [], []
+    for count in (10_000, 100_000, 1_000_000, 10_000_000):
+        text = output(binary("connections"), str(count)).splitlines()
+        words = text[0].split()
+        nanos, resident = float(words[5]), float(words[words.index("resident") - 2])
+        rows.append([f"{count:,}", f"{nanos:.0f}", f"{resident:.0f}", "none" if "none lost" in text[1] else text[1]])
+        points.append((count, nanos))
+    plot.lines(
+        os.path.join(PLOTS, "connections.svg"), "CPU time per packet", "connections open at once", "ns", [("flowgauge", points)], log_x=True
+    )
+    table = plot.table(["connections", "ns per packet", "bytes resident per connection", "lost"], rows)
+    return section(
+        "Connections open at once (figure 5)", "connections COUNT", "connections.svg", table,
+        "Packets are made in memory, and their making subtracted. One data segment of 64 bytes after another, each of another connection.",
+    )
+
+
+def overload(folder):
+    found = lines_of(binary("overload"), trace(folder, "elephants"))
+    names = {
+        "low_lost": "low priority lost",
+        "high_lost": "high priority lost",
+        "heads_kept_with_cutoff": "first 10 KB kept, overload cutoff",
+        "heads_kept_without": "first 10 KB kept, none",
+    }
+    series = [(name, [(row["load"], row[key]) for row in found]) for key, name in names.items()]
+    plot.lines(os.path.join(PLOTS, "overload.svg"), "Overload on elephants", "load over what the consumer takes", "share", series, y_max=1.0)
+    rows = [[row["load"], *(f"{row[key]:.3f}" for key in names)] for row in found]
+    table = plot.table(["load", *names.values()], rows)
+    return section(
+        "Prioritized loss and overload cutoff (figures 6 and 9)", "overload elephants.pcap", "overload.svg", table,
+        "64 MiB of memory; one connection in ten has the high priority.",
+    )
+
+
+def cutoff(folder):
+    patterns = os.path.join(folder, "patterns.txt")
+    subprocess.run([sys.executable, os.path.join(ROOT, "bench", "patterns.py"), "--text", patterns], check=True)
+    found = lines_of(binary("cutoff"), trace(folder, "elephants"), patterns)
+    # The first run also warms the page cache.
+    found = lines_of(binary("cutoff"), trace(folder, "elephants"), patterns) or found
+    whole = found[0]
+    rows = [
+        [
+            "none" if row["cutoff"] is None else f"{row['cutoff']:,}",
+            f"{100 * row['delivered_bytes'] / whole['all_bytes']:.1f} %",
+            f"{row['cpu_seconds']:.2f}",
+            f"{row['matches']:,} ({100 * row['matches'] / max(whole['matches'], 1):.1f} %)",
+        ]
+        for row in found
+    ]
+    points = [(row["cutoff"], row) for row in found if row["cutoff"]]
+    plot.lines(
+        os.path.join(PLOTS, "cutoff.svg"), "Stream cutoff on elephants", "cutoff in bytes", "share of the run without",
+        [
+            ("bytes delivered", [(at, row["delivered_bytes"] / whole["delivered_bytes"]) for at, row in points]),
+            ("CPU time", [(at, row["cpu_seconds"] / whole["cpu_seconds"]) for at, row in points]),
+            ("matches", [(at, row["matches"] / max(whole["matches"], 1)) for at, row in points]),
+        ],
+        log_x=True, y_max=1.1,
+    )
+    table = plot.table(["cutoff in bytes", "bytes delivered", "CPU s", "matches"], rows)
+    return section("Stream cutoff (figure 8)", "cutoff elephants.pcap patterns.txt", "cutoff.svg", table, "2,120 patterns.")
+
+
+def packets(folder):
+    rows = []
+    for preset in ("mix", "web"):
+        capture = trace(folder, preset)
+        times = {}
+        for name, extra in (("chunks", []), ("packets", ["--packets"])) * 3:
+            times.setdefault(name, []).append(cpu(binary("chunks"), capture, *extra))
+        chunk, packet = min(times["chunks"]), min(times["packets"])
+        rows.append([preset, f"{chunk:.2f}", f"{packet:.2f}", f"{packet / chunk:.2f}"])
+    table = plot.table(["capture", "chunks, CPU s", "chunks and their packets, CPU s", "ratio"], rows)
+    return section("Packet delivery (section 6.5.3)", "chunks FILE [--packets]", None, table, "The least of three runs.")
+
+
+def cpu(*command):
+    """User and system seconds of a command."""
+    before = os.times()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def misses(folder):
+    nids = os.path.join(CACHE, "bench", "nids_count")
+    captures = [trace(folder, "mix", 0.05), trace(folder, "small", 0.05), trace(folder, "web", 0.2)]
+    table = cache.measure(binary(), nids if os.path.exists(nids) else None, captures)
+    return section(
+        "Cache misses per packet (figure 7)", "bench/figures/cache.py FLOWGAUGE NIDS_COUNT CAPTURE ...", None, table,
+        "Simulated by cachegrind with a last level of 6 MB and 24 ways.",
+    )
+
+
+def section(title, command, image, table, remark):
+    parts = [f"## {title}", "", f"`{command}`. {remark}", "", table, ""]
+    if image:
+        parts += [f"![{title}](figures/{image})", ""]
+    return "\n".join(parts)
+
+
+FIGURES = {"connections": connections, "overload": overload, "cutoff": cutoff, "cache": misses, "packets": packets}
+
+if __name__ == "__main__":
+    main()

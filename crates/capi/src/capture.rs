@@ -1,0 +1,180 @@
+//! A capture from its start to its end: what was set, as the runtime takes it.
+
+use flowgauge_capture::live::LiveConfig;
+use flowgauge_runtime::capture::Progress;
+use flowgauge_runtime::{Capture, Lost, Outcome, RunError, stream_filter};
+use flowgauge_stream::ShardConfig;
+use flowgauge_stream::engine::{
+    ApplicationConfig, Cutoffs, EngineConfig, HostPolicies, Priorities, StreamFilter,
+};
+
+use crate::abi::RawStats;
+use crate::current::Scene;
+use crate::device::Device;
+use crate::events::{self, Program};
+use crate::failure::{Code, Failure};
+use crate::handle::{Handle, Setup};
+use crate::settings::Settings;
+use crate::share::{self, Joined};
+
+/// Worker threads for which one thread that puts streams together is enough.
+const WORKERS_PER_SHARD: usize = 4;
+
+/// Captures until the end of input, or until the handle is asked to stop.
+///
+/// # Errors
+/// When the device cannot be opened or goes away, or the file is damaged: then after everything before it.
+pub(crate) fn run(handle: &Handle, setup: Setup) -> Result<(), Failure> {
+    let Setup { device, settings } = setup;
+    if let Device::Interface { name, .. } = &device {
+        match share::join(name, &settings) {
+            Joined::Shared(client) => return share::run(handle, client, &settings),
+            Joined::Alone(None) => {}
+            Joined::Alone(Some(why)) => handle.remark(why),
+        }
+    }
+    let (token, callbacks) = (handle.token, settings.callbacks);
+    let need_packets = settings.need_packets;
+    // Where only statistics are wanted no thread could be kept busy, and one worker would only wait for the capture.
+    let workers = if callbacks.data.is_none() || settings.workers == 1 {
+        0
+    } else {
+        settings.workers
+    };
+    let outcome = capture(device)
+        .filter(&settings.filter)
+        .engine(engine(&settings))
+        .shards(workers.div_ceil(WORKERS_PER_SHARD))
+        .workers(workers)
+        .controlled_by(handle.control.clone())
+        .application(application(&settings)?, move |_thread| {
+            Program::new(Scene::new(token, need_packets, false), callbacks)
+        })
+        .run()
+        .map_err(|error| failed(&error))?;
+    handle.set_outcome(&outcome);
+    if let Some((_, failure)) = outcome.failures.first() {
+        return Err(Failure::new(
+            Code::Internal,
+            format_args!("a fault of the library: {failure}"),
+            "please report it",
+        ));
+    }
+    outcome
+        .errors
+        .first()
+        .map_or(Ok(()), |error| Err(Failure::of_capture(error)))
+}
+
+/// Where the packets come from.
+fn capture(device: Device) -> Capture {
+    match device {
+        Device::File(source) => Capture::source(source, false),
+        Device::Interface { name, .. } => Capture::live(LiveConfig::new(&name)),
+    }
+}
+
+fn failed(error: &RunError) -> Failure {
+    match error {
+        RunError::Capture(error) => Failure::of_capture(error),
+        other => Failure::new(
+            Code::Resource,
+            other,
+            "ask for fewer worker threads, or look at the limits of this process",
+        ),
+    }
+}
+
+fn engine(settings: &Settings) -> EngineConfig {
+    let mut policies = HostPolicies::new(settings.policy);
+    for subnet in &settings.subnets {
+        policies.insert(subnet.address, subnet.prefix_len, subnet.policy);
+    }
+    EngineConfig {
+        shard: ShardConfig::default().with_policy(settings.policy),
+        memory_bytes: settings.memory_bytes,
+        base_threshold: f64::from(settings.base_threshold_percent) / 100.0,
+        overload_cutoff: settings.overload_cutoff,
+        need_packets: settings.need_packets,
+        policies,
+    }
+}
+
+fn application(settings: &Settings) -> Result<ApplicationConfig, Failure> {
+    let of_direction = |direction: usize| {
+        let set = settings.cutoff_direction.get(direction).copied().flatten();
+        set.map(events::cutoff)
+    };
+    Ok(ApplicationConfig {
+        filter: None,
+        mode: settings.mode.into(),
+        cutoff: Cutoffs {
+            default: events::cutoff(settings.cutoff),
+            from_initiator: of_direction(0),
+            from_responder: of_direction(1),
+            classes: classes(&settings.cutoff_classes, |&bytes| events::cutoff(bytes))?,
+        },
+        // Nobody looks at chunks that nobody asked for: nothing is put together then.
+        chunk_bytes: match settings.callbacks.data {
+            Some(_) => settings.chunk_bytes,
+            None => 0,
+        },
+        overlap_bytes: settings.overlap_bytes,
+        flush_timeout: settings.flush_timeout,
+        priority: Priorities {
+            default: 0,
+            classes: classes(&settings.priority_classes, |&priority| priority)?,
+        },
+        inactivity_timeout: settings.inactivity_timeout,
+    })
+}
+
+fn classes<V, T>(
+    classes: &[(V, String)],
+    value: impl Fn(&V) -> T,
+) -> Result<Vec<(StreamFilter, T)>, Failure> {
+    let compile = |(of, expression): &(V, String)| {
+        let filter = stream_filter(expression).map_err(|error| Failure::of_capture(&error))?;
+        Ok((filter, value(of)))
+    };
+    classes.iter().map(compile).collect()
+}
+
+/// Counters of a capture as C programs see them.
+pub(crate) fn statistics(progress: &Progress, lost: Lost) -> RawStats {
+    let (engine, ledger) = (&progress.statistics, &progress.ledger);
+    RawStats {
+        bytes: engine.all.bytes,
+        pkts: engine.all.packets,
+        dropped: events::count(engine.dropped),
+        discarded: events::count(engine.discarded),
+        captured: events::count(engine.captured()),
+        pkts_received: ledger.received,
+        pkts_delivered: ledger.delivered,
+        pkts_lost: ledger.dropped(),
+        pkts_refused: ledger.discarded(),
+        chunks: engine.chunks,
+        chunk_bytes: engine.chunk_bytes,
+        chunks_lost: lost.chunks,
+        chunk_bytes_lost: lost.bytes,
+        streams_created: engine.created,
+        streams_terminated: engine.terminated,
+        memory_used: engine.memory,
+        memory_high: engine.memory_high,
+        memory_size: 0,
+        reserved: [0; 8],
+    }
+}
+
+/// Everything that was counted, at the end.
+pub(crate) fn final_statistics(outcome: &Outcome) -> RawStats {
+    let progress = Progress {
+        ledger: outcome.ledger.clone(),
+        statistics: outcome.total(),
+    };
+    RawStats {
+        // Engines counted when they were done; workers have given back what they had since.
+        memory_used: 0,
+        ..statistics(&progress, outcome.lost)
+    }
+}

@@ -1,0 +1,295 @@
+//! Events of the engine as calls of the program.
+
+use core::ffi::c_int;
+use core::ptr::NonNull;
+use std::collections::HashMap;
+
+use flowgauge_runtime::{Chunk, Handlers, StreamHandle};
+use flowgauge_stream::StreamStatus;
+use flowgauge_stream::engine::{
+    ChunkFlags, ChunkInfo, Command, Counts, Cutoff, Parameter as StreamParameter, StreamStatistics,
+};
+
+use crate::abi::{
+    Callback, RawCount, RawHeader, RawIp, RawStream, RawStreamStats, chunk_flag, status,
+};
+use crate::current::{Request, Scene, shown_cutoff};
+use crate::settings::{Callbacks, Parameter, ReassemblyMode};
+
+/// The program's end of one thread's events.
+pub(crate) struct Program {
+    scene: Scene,
+    callbacks: Callbacks,
+    /// Streams whose memory was made for the opposite direction's event, by number.
+    prepared: HashMap<u64, NonNull<RawStream>>,
+}
+
+// SAFETY: the pointers point into the scene's nodes, which go with it; those of the scene itself are null but
+// while a callback runs, when nothing moves to another thread.
+unsafe impl Send for Program {}
+
+impl Program {
+    pub(crate) fn new(scene: Scene, callbacks: Callbacks) -> Program {
+        Program {
+            scene,
+            callbacks,
+            prepared: HashMap::new(),
+        }
+    }
+
+    /// The memory of a stream that has some. Where it is is kept in the stream's user state.
+    fn known(&mut self, stream: &mut StreamHandle<'_>) -> Option<NonNull<RawStream>> {
+        let place = stream.user_state();
+        if place == 0 {
+            let prepared = self.prepared.remove(&stream.uid())?;
+            stream.set_user_state(prepared.as_ptr().expose_provenance() as u64);
+            return Some(prepared);
+        }
+        NonNull::new(core::ptr::with_exposed_provenance_mut(place as usize))
+    }
+
+    /// The memory of a stream, made now if there is none.
+    fn find(&mut self, stream: &mut StreamHandle<'_>) -> NonNull<RawStream> {
+        if let Some(known) = self.known(stream) {
+            return known;
+        }
+        let [own, opposite] = self.scene.nodes.borrow_mut().insert();
+        self.prepared.insert(stream.opposite_uid(), opposite);
+        let (header, uid) = (header(stream), stream.uid());
+        // SAFETY: both were made just now and no callback runs: nobody else refers to them.
+        unsafe {
+            (*own.as_ptr()).hdr = header;
+            (*own.as_ptr()).uid = uid;
+            (*opposite.as_ptr()).hdr = reversed(header);
+            (*opposite.as_ptr()).uid = stream.opposite_uid();
+            (*opposite.as_ptr()).cutoff = shown_cutoff(limit(stream.cutoff()));
+            (*opposite.as_ptr()).chunk_size = number(stream.chunk_bytes());
+        }
+        stream.set_user_state(own.as_ptr().expose_provenance() as u64);
+        own
+    }
+
+    /// Shows the stream as it is, calls, and does what was asked for.
+    fn call(
+        &mut self,
+        callback: Callback,
+        stream: &mut StreamHandle<'_>,
+        shown: NonNull<RawStream>,
+        chunk: Option<&Chunk<'_>>,
+    ) {
+        // SAFETY: it is one of the scene's nodes and alive, and no callback runs: nobody else refers to it.
+        let raw = unsafe { &mut *shown.as_ptr() };
+        show(raw, stream);
+        show_data(raw, chunk);
+        if self.callbacks.data.is_none() {
+            // The engine's chunks were no events.
+            raw.chunks = 0;
+        }
+        // SAFETY: the opposite one is in the same pair, whose memory lives as long.
+        unsafe { (*raw.opposite).stats = statistics(&stream.opposite_statistics()) };
+        self.scene.call(callback, shown.as_ptr(), chunk);
+        self.scene
+            .take_requests(|uid, request| match command(request) {
+                Some(command) => stream.apply_to(uid, command),
+                None => stream.keep_chunk(),
+            });
+        // SAFETY: as above, after the callback. What it showed is over.
+        show_data(unsafe { &mut *shown.as_ptr() }, None);
+    }
+}
+
+/// On whichever thread the runtime has put it.
+impl Handlers for Program {
+    fn created(&mut self, stream: &mut StreamHandle<'_>) {
+        if let Some(callback) = self.callbacks.creation {
+            let shown = self.find(stream);
+            self.call(callback, stream, shown, None);
+        }
+    }
+
+    fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        if let Some(callback) = self.callbacks.data {
+            let shown = self.find(stream);
+            self.call(callback, stream, shown, Some(chunk));
+        }
+    }
+
+    fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
+        let mut shown = self.known(stream);
+        if let Some(callback) = self.callbacks.termination {
+            let found = shown.unwrap_or_else(|| self.find(stream));
+            self.call(callback, stream, found, None);
+            shown = Some(found);
+        }
+        let Some(shown) = shown else {
+            return;
+        };
+        let mut nodes = self.scene.nodes.borrow_mut();
+        nodes.remove(shown.as_ptr());
+        if self.callbacks.creation.is_none() && self.callbacks.data.is_none() {
+            // It was made for this event alone, and so was the opposite one.
+            if let Some(opposite) = self.prepared.remove(&stream.opposite_uid()) {
+                nodes.remove(opposite.as_ptr());
+            }
+        }
+    }
+}
+
+/// A request as the engine takes it; `None` for keeping a chunk, which is no business of another thread.
+pub(crate) fn command(request: Request) -> Option<Command> {
+    Some(match request {
+        Request::Discard => Command::Discard,
+        Request::Cutoff(bytes) => Command::SetCutoff(cutoff(bytes)),
+        Request::Priority(priority) => Command::SetPriority(priority),
+        Request::Set(parameter) => Command::SetParameter(match parameter {
+            Parameter::ChunkBytes(bytes) => StreamParameter::ChunkBytes(bytes),
+            Parameter::OverlapBytes(bytes) => StreamParameter::OverlapBytes(bytes),
+            Parameter::FlushTimeout(timeout) => StreamParameter::FlushTimeout(timeout),
+            Parameter::Mode(mode) => StreamParameter::Mode(mode.into()),
+            Parameter::Policy(policy) => StreamParameter::Policy(policy),
+            Parameter::InactivityTimeout(_)
+            | Parameter::BaseThresholdPercent(_)
+            | Parameter::OverloadCutoff(_)
+            | Parameter::Share(_) => return None,
+        }),
+        Request::Keep => return None,
+    })
+}
+
+/// A cutoff as the engine takes it.
+pub(crate) fn cutoff(bytes: Option<u64>) -> Cutoff {
+    bytes.map_or(Cutoff::UNLIMITED, Cutoff)
+}
+
+fn limit(cutoff: Cutoff) -> Option<u64> {
+    (cutoff != Cutoff::UNLIMITED).then_some(cutoff.0)
+}
+
+impl From<ReassemblyMode> for flowgauge_stream::engine::Mode {
+    fn from(mode: ReassemblyMode) -> Self {
+        match mode {
+            ReassemblyMode::Fast => Self::Fast,
+            ReassemblyMode::Strict => Self::Strict,
+            ReassemblyMode::Wait => Self::Wait,
+        }
+    }
+}
+
+fn show(raw: &mut RawStream, stream: &StreamHandle<'_>) {
+    raw.stats = statistics(&stream.statistics());
+    raw.status = match stream.status() {
+        StreamStatus::Active if stream.is_cut() => status::CUTOFF,
+        StreamStatus::Active => status::ACTIVE,
+        StreamStatus::Fin => status::CLOSED_FIN,
+        StreamStatus::Rst => status::CLOSED_RST,
+        StreamStatus::Timeout => status::CLOSED_TIMEOUT,
+        StreamStatus::EndOfInput => status::END_OF_INPUT,
+        StreamStatus::Evicted => status::EVICTED,
+    };
+    raw.error = c_int::from(stream.errors().0);
+    raw.cutoff = shown_cutoff(limit(stream.cutoff()));
+    raw.priority = stream.priority().into();
+    raw.chunk_size = number(stream.chunk_bytes());
+    raw.processing_time = stream.processing_time();
+    raw.chunks = stream.chunks();
+}
+
+fn show_data(raw: &mut RawStream, chunk: Option<&Chunk<'_>>) {
+    let Some(chunk) = chunk else {
+        raw.flags = 0;
+        raw.data = core::ptr::null_mut();
+        (raw.data_len, raw.len) = (0, 0);
+        return;
+    };
+    let (bytes, info) = (chunk.bytes(), chunk.info());
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    raw.data = bytes.as_ptr().cast_mut().cast();
+    (raw.data_len, raw.len) = (len, len);
+    raw.offset = info.offset;
+    raw.missing = info.gap_before;
+    raw.repeated = info.repeated;
+    raw.holes = if info.flags.contains(ChunkFlags::HOLE) {
+        chunk.holes().len() as u32
+    } else {
+        0
+    };
+    raw.flags = flags(info);
+}
+
+fn flags(info: ChunkInfo) -> c_int {
+    let mut flags = if info.gap_before > 0 {
+        chunk_flag::HOLE
+    } else {
+        0
+    };
+    for (engine, shown) in [
+        (ChunkFlags::HOLE, chunk_flag::HOLE),
+        (ChunkFlags::LAST, chunk_flag::LAST),
+        (ChunkFlags::CUTOFF, chunk_flag::CUTOFF),
+        (ChunkFlags::TIMEOUT, chunk_flag::TIMEOUT),
+        (ChunkFlags::EARLY, chunk_flag::EARLY),
+        (ChunkFlags::KEPT, chunk_flag::KEPT),
+        (ChunkFlags::PACKET, chunk_flag::PACKET),
+    ] {
+        if info.flags.contains(engine) {
+            flags |= shown;
+        }
+    }
+    flags
+}
+
+fn header(stream: &StreamHandle<'_>) -> RawHeader {
+    let identity = stream.identity();
+    RawHeader {
+        src_ip: RawIp {
+            bytes: identity.source.0.0,
+        },
+        dst_ip: RawIp {
+            bytes: identity.destination.0.0,
+        },
+        src_port: identity.source.1,
+        dst_port: identity.destination.1,
+        protocol: identity.protocol,
+        direction: u8::from(!stream.from_initiator()),
+        ip_version: identity.version,
+        has_vlan: u8::from(identity.vlan.is_some()),
+        vlan: identity.vlan.unwrap_or(0),
+        ..RawHeader::NONE
+    }
+}
+
+/// The header of the opposite direction.
+fn reversed(header: RawHeader) -> RawHeader {
+    RawHeader {
+        src_ip: header.dst_ip,
+        dst_ip: header.src_ip,
+        src_port: header.dst_port,
+        dst_port: header.src_port,
+        direction: 1 - header.direction,
+        ..header
+    }
+}
+
+fn statistics(of: &StreamStatistics) -> RawStreamStats {
+    RawStreamStats {
+        start: of.start.0,
+        end: of.end.0,
+        bytes: of.all.bytes,
+        pkts: of.all.packets,
+        dropped: count(of.dropped),
+        discarded: count(of.discarded),
+        captured: count(of.captured()),
+    }
+}
+
+/// Counts as C programs see them.
+pub(crate) fn count(of: Counts) -> RawCount {
+    RawCount {
+        bytes: of.bytes,
+        pkts: of.packets,
+    }
+}
+
+fn number(of: u32) -> c_int {
+    c_int::try_from(of).unwrap_or(c_int::MAX)
+}

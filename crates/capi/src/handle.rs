@@ -1,0 +1,167 @@
+//! A capture between `scap_create` and `scap_close`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flowgauge_runtime::{Control, Lost, Outcome};
+
+use crate::abi::RawStats;
+use crate::capture;
+use crate::device::Device;
+use crate::failure::{Code, Failure, LastFailure};
+use crate::registry::Token;
+use crate::settings::Settings;
+
+/// What stands behind a `scap_t *`.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) token: Token,
+    phase: Mutex<Phase>,
+    last: Mutex<LastFailure>,
+    pub(crate) control: Control,
+    memory_bytes: AtomicU64,
+    wants_data: AtomicBool,
+    /// What everything came to.
+    total: Mutex<Option<RawStats>>,
+}
+
+/// What is captured, and how.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) device: Device,
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Configured(Box<Setup>),
+    Running,
+    Over,
+}
+
+impl Handle {
+    pub(crate) fn new(token: Token, stop: Arc<AtomicBool>, setup: Setup) -> Handle {
+        Handle {
+            token,
+            control: Control::with_flag(stop),
+            memory_bytes: AtomicU64::new(setup.settings.memory_bytes),
+            wants_data: AtomicBool::new(false),
+            total: Mutex::default(),
+            phase: Mutex::new(Phase::Configured(Box::new(setup))),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Changes what was set, before the capture.
+    ///
+    /// # Errors
+    /// When it has started already, or `change` refuses.
+    pub(crate) fn configure(
+        &self,
+        change: impl FnOnce(&mut Setup) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match &mut *lock(&self.phase) {
+            Phase::Configured(setup) => change(setup),
+            Phase::Running => Err(started("the capture runs already")),
+            Phase::Over => Err(started("the capture is over")),
+        }
+    }
+
+    /// Hands out the setup of a capture that starts now.
+    ///
+    /// # Errors
+    /// When it started before.
+    pub(crate) fn start(&self) -> Result<Setup, Failure> {
+        let mut phase = lock(&self.phase);
+        match core::mem::replace(&mut *phase, Phase::Running) {
+            Phase::Configured(setup) => {
+                let settings = &setup.settings;
+                self.memory_bytes
+                    .store(settings.memory_bytes, Ordering::Relaxed);
+                self.wants_data
+                    .store(settings.callbacks.data.is_some(), Ordering::Relaxed);
+                self.token.set_running(true);
+                Ok(*setup)
+            }
+            Phase::Running => Err(Failure::new(
+                Code::State,
+                "the capture runs already",
+                "one scap_start_capture at a time; a callback cannot start its own capture",
+            )),
+            Phase::Over => {
+                *phase = Phase::Over;
+                Err(Failure::new(
+                    Code::State,
+                    "the capture is over",
+                    "a handle captures once: create another one",
+                ))
+            }
+        }
+    }
+
+    /// The capture has ended.
+    pub(crate) fn end(&self) {
+        self.token.set_running(false);
+        *lock(&self.phase) = Phase::Over;
+    }
+
+    /// Gives the handle up.
+    ///
+    /// # Errors
+    /// While the capture runs.
+    pub(crate) fn close(&self) -> Result<(), Failure> {
+        let mut phase = lock(&self.phase);
+        if matches!(*phase, Phase::Running) {
+            return Err(Failure::new(
+                Code::State,
+                "the capture runs",
+                "call scap_stop_capture, and close after scap_start_capture has returned",
+            ));
+        }
+        *phase = Phase::Over;
+        Ok(())
+    }
+
+    pub(crate) fn note(&self, failure: Failure) {
+        lock(&self.last).set(failure);
+    }
+
+    pub(crate) fn remark(&self, what: String) {
+        lock(&self.last).remark(what);
+    }
+
+    pub(crate) fn last<T>(&self, read: impl FnOnce(&LastFailure) -> T) -> T {
+        read(&lock(&self.last))
+    }
+
+    /// The capture is over, and this is what it came to.
+    pub(crate) fn set_outcome(&self, outcome: &Outcome) {
+        *lock(&self.total) = Some(capture::final_statistics(outcome));
+    }
+
+    /// Counters so far.
+    pub(crate) fn statistics(&self) -> RawStats {
+        let total = *lock(&self.total);
+        let mut statistics =
+            total.unwrap_or_else(|| capture::statistics(&self.control.progress(), Lost::default()));
+        statistics.memory_size = self.memory_bytes.load(Ordering::Relaxed);
+        if !self.wants_data.load(Ordering::Relaxed) {
+            // The engine's chunks were no events.
+            (statistics.chunks, statistics.chunk_bytes) = (0, 0);
+        }
+        statistics
+    }
+}
+
+fn started(what: &str) -> Failure {
+    Failure::new(
+        Code::State,
+        what,
+        "set it between scap_create and scap_start_capture; single streams can be changed in callbacks",
+    )
+}
+
+/// What a panic left behind is whole: nothing is changed in steps under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,115 @@
+//! Which handles are open.
+//!
+//! A `scap_t *` is not an address but a token that is never issued twice, so that a handle which was closed, or
+//! never was one, is recognised and nothing is read through it. Behind a token stand two things: a slot in a
+//! table that a signal handler may look at (atomics only), and the handle itself, behind a lock.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use crate::handle::Handle;
+
+/// Handles that can be open at once in a process.
+const SLOTS: usize = 4096;
+
+/// The low bits of a token are zero, as those of a pointer would be.
+const TOKEN_SHIFT: u32 = 4;
+
+/// What a signal handler may touch.
+#[derive(Debug)]
+struct Slot {
+    /// 0 when it is free.
+    token: AtomicUsize,
+    running: AtomicBool,
+    /// What the runtime looks at. Made once for each slot and never freed: a signal handler may have it.
+    stop: OnceLock<Arc<AtomicBool>>,
+}
+
+static TABLE: [Slot; SLOTS] = [const {
+    Slot {
+        token: AtomicUsize::new(0),
+        running: AtomicBool::new(false),
+        stop: OnceLock::new(),
+    }
+}; SLOTS];
+
+/// Tokens issued so far.
+static ISSUED: AtomicUsize = AtomicUsize::new(0);
+
+static HANDLES: RwLock<BTreeMap<Token, Arc<Handle>>> = RwLock::new(BTreeMap::new());
+
+/// The value of a `scap_t *`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Token(pub(crate) usize);
+
+impl Token {
+    fn slot(self) -> Option<&'static Slot> {
+        let slot = &TABLE[(self.0 >> TOKEN_SHIFT) % SLOTS];
+        (self.0 != 0 && slot.token.load(Ordering::Acquire) == self.0).then_some(slot)
+    }
+
+    /// Marks the capture as running; `false` when the handle is not open.
+    pub(crate) fn set_running(self, running: bool) -> bool {
+        self.slot()
+            .inspect(|slot| slot.running.store(running, Ordering::Release))
+            .is_some()
+    }
+
+    /// Asks a running capture to stop. Only atomics: a signal handler may call it.
+    pub(crate) fn stop(self) -> Stopped {
+        match self.slot() {
+            None => Stopped::NoHandle,
+            Some(slot) if !slot.running.load(Ordering::Acquire) => Stopped::NotRunning,
+            Some(slot) => {
+                if let Some(stop) = slot.stop.get() {
+                    stop.store(true, Ordering::Release);
+                }
+                Stopped::Asked
+            }
+        }
+    }
+}
+
+/// What asking to stop came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    Asked,
+    NotRunning,
+    NoHandle,
+}
+
+/// Enters a handle that `make` makes of its token and of what stops it; `None` when there are too many.
+pub(crate) fn open(make: impl FnOnce(Token, Arc<AtomicBool>) -> Handle) -> Option<Token> {
+    let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
+    let free = TABLE
+        .iter()
+        .position(|slot| slot.token.load(Ordering::Relaxed) == 0)?;
+    let round = ISSUED.fetch_add(1, Ordering::Relaxed) + 1;
+    let token = Token((round * SLOTS + free) << TOKEN_SHIFT);
+    let slot = &TABLE[free];
+    slot.running.store(false, Ordering::Relaxed);
+    let stop = slot.stop.get_or_init(Arc::default);
+    stop.store(false, Ordering::Relaxed);
+    handles.insert(token, Arc::new(make(token, Arc::clone(stop))));
+    slot.token.store(token.0, Ordering::Release);
+    Some(token)
+}
+
+/// The handle of a token, if it is open.
+pub(crate) fn find(token: Token) -> Option<Arc<Handle>> {
+    let handles = HANDLES.read().unwrap_or_else(PoisonError::into_inner);
+    handles.get(&token).map(Arc::clone)
+}
+
+/// Forgets a handle.
+pub(crate) fn close(token: Token) {
+    let mut handles = HANDLES.write().unwrap_or_else(PoisonError::into_inner);
+    let closed = handles.remove(&token);
+    if let Some(slot) = token.slot() {
+        slot.token.store(0, Ordering::Release);
+    }
+    drop(handles);
+    // What it holds (an open file) goes without the lock.
+    drop(closed);
+}

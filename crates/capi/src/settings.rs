@@ -1,0 +1,382 @@
+//! What a capture was told before its start, checked call by call.
+
+use core::ffi::c_int;
+use core::net::IpAddr;
+
+use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_wire::Nanos;
+
+use crate::abi::{Callback, parameter};
+use crate::failure::{Code, Failure};
+
+/// The memory budget when none is asked for.
+pub(crate) const DEFAULT_MEMORY: u64 = 512 << 20;
+
+/// The smallest memory budget: a few chunks.
+pub(crate) const LEAST_MEMORY: u64 = 64 << 10;
+
+/// The largest chunk.
+pub(crate) const MOST_CHUNK_BYTES: c_int = 16 << 20;
+
+/// The most worker threads.
+pub(crate) const MOST_WORKERS: c_int = 1024;
+
+/// How segments become a stream: `enum scap_reassembly_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReassemblyMode {
+    Fast,
+    Strict,
+    Wait,
+}
+
+/// Everything that is set between `scap_create` and `scap_start_capture`.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) memory_bytes: u64,
+    pub(crate) mode: ReassemblyMode,
+    pub(crate) need_packets: bool,
+    pub(crate) filter: String,
+    /// `None` is unlimited, here and below.
+    pub(crate) cutoff: Option<u64>,
+    /// By direction, where one was given.
+    pub(crate) cutoff_direction: [Option<Option<u64>>; 2],
+    pub(crate) cutoff_classes: Vec<(Option<u64>, String)>,
+    pub(crate) priority_classes: Vec<(u8, String)>,
+    pub(crate) subnets: Vec<Subnet>,
+    pub(crate) policy: OverlapPolicy,
+    pub(crate) workers: usize,
+    pub(crate) inactivity_timeout: Option<Nanos>,
+    pub(crate) chunk_bytes: u32,
+    pub(crate) overlap_bytes: u32,
+    pub(crate) flush_timeout: Option<Nanos>,
+    pub(crate) base_threshold_percent: u32,
+    pub(crate) overload_cutoff: Option<u64>,
+    /// Whether the capture of an interface may be shared.
+    pub(crate) share: bool,
+    pub(crate) callbacks: Callbacks,
+}
+
+/// What is called for events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Callbacks {
+    pub(crate) creation: Option<Callback>,
+    pub(crate) data: Option<Callback>,
+    pub(crate) termination: Option<Callback>,
+}
+
+/// Hosts with an overlap policy of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subnet {
+    pub(crate) address: IpAddr,
+    pub(crate) prefix_len: u8,
+    pub(crate) policy: OverlapPolicy,
+}
+
+/// A value for `scap_set_parameter` or `scap_set_stream_parameter`, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parameter {
+    InactivityTimeout(Nanos),
+    ChunkBytes(u32),
+    OverlapBytes(u32),
+    FlushTimeout(Option<Nanos>),
+    BaseThresholdPercent(u32),
+    OverloadCutoff(Option<u64>),
+    Mode(ReassemblyMode),
+    Policy(OverlapPolicy),
+    Share(bool),
+}
+
+impl Settings {
+    /// What holds when nothing else is said.
+    pub(crate) fn new(mode: ReassemblyMode, need_packets: bool) -> Settings {
+        Settings {
+            memory_bytes: DEFAULT_MEMORY,
+            mode,
+            need_packets,
+            filter: String::new(),
+            cutoff: None,
+            cutoff_direction: [None; 2],
+            cutoff_classes: Vec::new(),
+            priority_classes: Vec::new(),
+            subnets: Vec::new(),
+            policy: OverlapPolicy::default(),
+            workers: 0,
+            inactivity_timeout: None,
+            chunk_bytes: 16384,
+            overlap_bytes: 0,
+            flush_timeout: None,
+            base_threshold_percent: 50,
+            overload_cutoff: None,
+            share: true,
+            callbacks: Callbacks::default(),
+        }
+    }
+
+    /// # Errors
+    /// When it contradicts what was set before.
+    pub(crate) fn set(&mut self, parameter: Parameter) -> Result<(), Failure> {
+        match parameter {
+            Parameter::InactivityTimeout(timeout) => self.inactivity_timeout = Some(timeout),
+            Parameter::ChunkBytes(bytes) => {
+                check_overlap(bytes, self.overlap_bytes)?;
+                self.chunk_bytes = bytes;
+            }
+            Parameter::OverlapBytes(bytes) => {
+                check_overlap(self.chunk_bytes, bytes)?;
+                self.overlap_bytes = bytes;
+            }
+            Parameter::FlushTimeout(timeout) => self.flush_timeout = timeout,
+            Parameter::BaseThresholdPercent(percent) => self.base_threshold_percent = percent,
+            Parameter::OverloadCutoff(cutoff) => self.overload_cutoff = cutoff,
+            Parameter::Mode(mode) => self.mode = mode,
+            Parameter::Policy(policy) => self.policy = policy,
+            Parameter::Share(share) => self.share = share,
+        }
+        Ok(())
+    }
+}
+
+impl Parameter {
+    /// Checks what a program gave.
+    ///
+    /// # Errors
+    /// When there is no such parameter, or the value is out of its range.
+    pub(crate) fn new(number: c_int, value: c_int) -> Result<Parameter, Failure> {
+        let range = |name: &str, least: c_int, most: c_int| match u32::try_from(value) {
+            Ok(checked) if (least..=most).contains(&value) => Ok(checked),
+            _ => Err(Failure::new(
+                Code::Argument,
+                format_args!("{name} cannot be {value}"),
+                format_args!("give {least} to {most}"),
+            )),
+        };
+        match number {
+            parameter::INACTIVITY_TIMEOUT => {
+                let seconds = range("SCAP_INACTIVITY_TIMEOUT", 1, c_int::MAX)?;
+                Ok(Parameter::InactivityTimeout(Nanos::from_secs(
+                    seconds.into(),
+                )))
+            }
+            parameter::CHUNK_SIZE => {
+                range("SCAP_CHUNK_SIZE", 0, MOST_CHUNK_BYTES).map(Parameter::ChunkBytes)
+            }
+            parameter::OVERLAP_SIZE => {
+                range("SCAP_OVERLAP_SIZE", 0, MOST_CHUNK_BYTES - 1).map(Parameter::OverlapBytes)
+            }
+            parameter::FLUSH_TIMEOUT => {
+                let milliseconds = range("SCAP_FLUSH_TIMEOUT", 0, c_int::MAX)?;
+                let timeout = Nanos::from_millis(milliseconds.into());
+                Ok(Parameter::FlushTimeout(
+                    (milliseconds != 0).then_some(timeout),
+                ))
+            }
+            parameter::BASE_THRESHOLD => {
+                range("SCAP_BASE_THRESHOLD", 0, 100).map(Parameter::BaseThresholdPercent)
+            }
+            parameter::OVERLOAD_CUTOFF => cutoff(value).map(Parameter::OverloadCutoff),
+            parameter::REASSEMBLY_MODE => mode(value).map(Parameter::Mode),
+            parameter::REASSEMBLY_POLICY => policy(value).map(Parameter::Policy),
+            parameter::SHARE => range("SCAP_SHARE", 0, 1).map(|share| Parameter::Share(share == 1)),
+            other => Err(Failure::new(
+                Code::Parameter,
+                format_args!("there is no parameter {other}"),
+                "give one of enum scap_parameter in scap.h",
+            )),
+        }
+    }
+}
+
+/// # Errors
+/// When an overlap would leave no room for anything new in a chunk.
+pub(crate) fn check_overlap(chunk_bytes: u32, overlap_bytes: u32) -> Result<(), Failure> {
+    if overlap_bytes == 0 || overlap_bytes < chunk_bytes {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Argument,
+        format_args!("an overlap of {overlap_bytes} bytes fills a chunk of {chunk_bytes}"),
+        "set SCAP_OVERLAP_SIZE below SCAP_CHUNK_SIZE (set the larger one first)",
+    ))
+}
+
+/// A cutoff as C programs give it.
+///
+/// # Errors
+/// When it is negative and not `SCAP_UNLIMITED`.
+pub(crate) fn cutoff(bytes: c_int) -> Result<Option<u64>, Failure> {
+    match u64::try_from(bytes) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(_) if bytes == -1 => Ok(None),
+        Err(_) => Err(Failure::new(
+            Code::Argument,
+            format_args!("a cutoff cannot be {bytes} bytes"),
+            "give 0 or more, or SCAP_UNLIMITED (-1)",
+        )),
+    }
+}
+
+/// A priority as C programs give it.
+///
+/// # Errors
+/// When it is not in 0 to 255.
+pub(crate) fn priority(number: c_int) -> Result<u8, Failure> {
+    u8::try_from(number).map_err(|_| {
+        Failure::new(
+            Code::Argument,
+            format_args!("a priority cannot be {number}"),
+            "give 0 (the lowest) to 255",
+        )
+    })
+}
+
+/// A reassembly mode as C programs give it.
+///
+/// # Errors
+/// When there is no such mode.
+pub(crate) fn mode(number: c_int) -> Result<ReassemblyMode, Failure> {
+    match number {
+        0 | 3 => Ok(ReassemblyMode::Wait),
+        1 => Ok(ReassemblyMode::Fast),
+        2 => Ok(ReassemblyMode::Strict),
+        other => Err(Failure::new(
+            Code::Argument,
+            format_args!("there is no reassembly mode {other}"),
+            "give SCAP_TCP_FAST, SCAP_TCP_STRICT, SCAP_TCP_WAIT or SCAP_DEFAULT",
+        )),
+    }
+}
+
+/// An overlap policy as C programs give it: the order of `enum scap_policy`.
+///
+/// # Errors
+/// When there is no such policy.
+pub(crate) fn policy(number: c_int) -> Result<OverlapPolicy, Failure> {
+    let known = usize::try_from(number).ok();
+    known
+        .and_then(|index| OverlapPolicy::ALL.get(index))
+        .copied()
+        .ok_or_else(|| {
+            Failure::new(
+                Code::Argument,
+                format_args!("there is no overlap policy {number}"),
+                "give one of enum scap_policy in scap.h",
+            )
+        })
+}
+
+/// A memory budget.
+///
+/// # Errors
+/// When it is too small to hold a few chunks.
+pub(crate) fn memory(bytes: u64) -> Result<u64, Failure> {
+    if bytes >= LEAST_MEMORY {
+        return Ok(bytes);
+    }
+    Err(Failure::new(
+        Code::Argument,
+        format_args!("a memory of {bytes} bytes is too small"),
+        format_args!("give {LEAST_MEMORY} bytes or more, or SCAP_DEFAULT"),
+    ))
+}
+
+impl Subnet {
+    /// Parses `10.0.0.0/8`, `2001:db8::/32` or a single address.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub(crate) fn new(text: &str, policy: OverlapPolicy) -> Result<Subnet, Failure> {
+        let wrong = || {
+            Failure::new(
+                Code::Argument,
+                format_args!("{text:?} is not a subnet"),
+                "give an address and a prefix length, as in 10.0.0.0/8 or 2001:db8::/32",
+            )
+        };
+        let (address, prefix_len) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix_len = match prefix_len {
+            Some(length) => length.parse().map_err(|_| wrong())?,
+            None => most,
+        };
+        if prefix_len > most {
+            return Err(wrong());
+        }
+        Ok(Subnet {
+            address,
+            prefix_len,
+            policy,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_have_ranges() {
+        let ok = |number, value| Parameter::new(number, value).unwrap();
+        let code = |number, value| Parameter::new(number, value).unwrap_err().code;
+        assert_eq!(
+            ok(parameter::INACTIVITY_TIMEOUT, 10),
+            Parameter::InactivityTimeout(Nanos::from_secs(10))
+        );
+        assert_eq!(
+            ok(parameter::FLUSH_TIMEOUT, 0),
+            Parameter::FlushTimeout(None)
+        );
+        assert_eq!(
+            ok(parameter::FLUSH_TIMEOUT, 5),
+            Parameter::FlushTimeout(Some(Nanos::from_millis(5)))
+        );
+        assert_eq!(
+            ok(parameter::OVERLOAD_CUTOFF, -1),
+            Parameter::OverloadCutoff(None)
+        );
+        assert_eq!(
+            ok(parameter::REASSEMBLY_POLICY, 4),
+            Parameter::Policy(OverlapPolicy::Linux)
+        );
+        assert_eq!(code(parameter::INACTIVITY_TIMEOUT, 0), Code::Argument);
+        assert_eq!(code(parameter::BASE_THRESHOLD, 101), Code::Argument);
+        assert_eq!(
+            code(parameter::CHUNK_SIZE, MOST_CHUNK_BYTES + 1),
+            Code::Argument
+        );
+        assert_eq!(code(parameter::REASSEMBLY_POLICY, 14), Code::Argument);
+        assert_eq!(code(0, 1), Code::Parameter);
+        assert_eq!(code(parameter::SHARE, 2), Code::Argument);
+        assert_eq!(code(10, 1), Code::Parameter);
+    }
+
+    #[test]
+    fn an_overlap_leaves_room() {
+        let mut settings = Settings::new(ReassemblyMode::Fast, false);
+        assert!(settings.set(Parameter::OverlapBytes(16384)).is_err());
+        settings.set(Parameter::OverlapBytes(16383)).unwrap();
+        assert!(settings.set(Parameter::ChunkBytes(16383)).is_err());
+        assert_eq!(settings.chunk_bytes, 16384);
+    }
+
+    #[test]
+    fn subnets() {
+        let parse = |text| Subnet::new(text, OverlapPolicy::Linux);
+        let subnet = parse("10.0.0.0/8").unwrap();
+        assert_eq!((subnet.prefix_len, subnet.address.is_ipv4()), (8, true));
+        assert_eq!(parse("2001:db8::1").unwrap().prefix_len, 128);
+        for wrong in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "::/129",
+            "1.2.3.4/x",
+            "1.2.3.4/-1",
+        ] {
+            assert_eq!(parse(wrong).unwrap_err().code, Code::Argument, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A capture that other processes share: `scap_start_capture` joins the one that runs on the interface, or starts it.
+
+use flowgauge_runtime::shared::{Application, Client, Error, ServiceProgram};
+use flowgauge_stream::engine::Cutoff;
+
+use crate::current::{Request, Scene};
+use crate::events::{self, Program};
+use crate::failure::{Code, Failure};
+use crate::handle::Handle;
+use crate::settings::{Parameter, Settings};
+
+/// The environment variable that keeps programs from sharing.
+const SWITCH: &str = "FLOWGAUGE_SHARE";
+
+/// With how much memory a program makes do where others have the rest.
+const LEAST_MEMORY: u64 = 16 << 20;
+
+/// What came of the wish to share.
+pub(crate) enum Joined {
+    /// A part in a shared capture.
+    Shared(Box<Client>),
+    /// The process captures for itself; if that was not its own wish, why.
+    Alone(Option<String>),
+}
+
+/// Joins the shared capture on `interface`.
+pub(crate) fn join(interface: &str, settings: &Settings) -> Joined {
+    let is_off = std::env::var_os(SWITCH).is_some_and(|value| value == "0");
+    if is_off || !settings.share {
+        return Joined::Alone(None);
+    }
+    let joined = application(settings).and_then(|application| {
+        Client::connect(interface, &application, &ServiceProgram::default())
+            .map_err(|error| told(&error))
+    });
+    match joined {
+        Ok(client) => Joined::Shared(Box::new(client)),
+        Err(why) => Joined::Alone(Some(format!(
+            "scap_start_capture: the capture on {interface} is not shared: {why}"
+        ))),
+    }
+}
+
+/// Handles events until the capture is over, or the handle is asked to stop.
+///
+/// # Errors
+/// When the capture ends by itself.
+pub(crate) fn run(
+    handle: &Handle,
+    client: Box<Client>,
+    settings: &Settings,
+) -> Result<(), Failure> {
+    let scene = Scene::new(handle.token, false, true);
+    let mut program = Program::new(scene, settings.callbacks);
+    let (outcome, end) = client.run(&mut program, &handle.control);
+    handle.set_outcome(&outcome);
+    end.map_err(|error| Failure {
+        code: Code::Device,
+        message: told(&error),
+    })
+}
+
+/// Checks that a callback asks for what is one program's business.
+///
+/// # Errors
+/// When it would hold for others, or no program may have it.
+pub(crate) fn admits(request: Request) -> Result<(), Failure> {
+    let alone = "set SCAP_SHARE to 0 before the capture";
+    match request {
+        Request::Set(Parameter::Policy(_)) => Err(Failure::new(
+            Code::State,
+            "the overlap policy of a shared capture is the same for all programs",
+            alone,
+        )),
+        Request::Set(Parameter::ChunkBytes(bytes)) if bytes > Application::LARGEST_CHUNK => {
+            Err(Failure::new(
+                Code::Argument,
+                format_args!("chunks of {bytes} bytes are too large for a shared capture"),
+                alone,
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the program wants, as others' captures take it; otherwise why they do not.
+fn application(settings: &Settings) -> Result<Application, String> {
+    let wants_data = settings.callbacks.data.is_some();
+    let own = [
+        (settings.need_packets, "it delivers no packets"),
+        (
+            wants_data && settings.workers > 1,
+            "its events come to one thread",
+        ),
+        (
+            settings.policy != Default::default() || !settings.subnets.is_empty(),
+            "its overlap policy is the same for all programs",
+        ),
+        (
+            settings.chunk_bytes > Application::LARGEST_CHUNK,
+            "its chunks are smaller",
+        ),
+    ];
+    if let Some((_, why)) = own.into_iter().find(|(is_wanted, _)| *is_wanted) {
+        return Err(why.to_owned());
+    }
+    let direction = |direction: usize| -> Option<Cutoff> {
+        let set = settings.cutoff_direction.get(direction).copied().flatten();
+        set.map(events::cutoff)
+    };
+    let cutoffs = settings.cutoff_classes.iter();
+    let priorities = settings.priority_classes.iter();
+    let memory_bytes = settings.memory_bytes.max(Application::LEAST_MEMORY);
+    Ok(Application {
+        filter: settings.filter.clone(),
+        mode: settings.mode.into(),
+        cutoff: events::cutoff(settings.cutoff),
+        from_initiator: direction(0),
+        from_responder: direction(1),
+        cutoff_classes: cutoffs
+            .map(|(bytes, filter)| (filter.clone(), events::cutoff(*bytes)))
+            .collect(),
+        chunk_bytes: settings.chunk_bytes,
+        overlap_bytes: settings.overlap_bytes,
+        flush_timeout: settings.flush_timeout,
+        priority_classes: priorities
+            .map(|(priority, filter)| (filter.clone(), *priority))
+            .collect(),
+        inactivity_timeout: settings.inactivity_timeout,
+        memory_bytes,
+        least_memory_bytes: Some(memory_bytes.min(LEAST_MEMORY)),
+        base_threshold: f64::from(settings.base_threshold_percent) / 100.0,
+        overload_cutoff: settings.overload_cutoff,
+        wants_data,
+        ..Application::default()
+    })
+}
+
+fn told(error: &Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; hint: {hint}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::ReassemblyMode;
+
+    #[test]
+    fn what_others_would_have_to_bear_is_not_shared() {
+        let settings = || Settings::new(ReassemblyMode::Wait, false);
+        let plain = application(&settings()).unwrap();
+        assert!(!plain.wants_data);
+        assert_eq!(plain.least_memory_bytes, Some(16 << 20));
+        let changes: [fn(&mut Settings); 3] = [
+            |settings| settings.need_packets = true,
+            |settings| settings.chunk_bytes = 2 << 20,
+            |settings| settings.policy = crate::settings::policy(1).unwrap(),
+        ];
+        for change in changes {
+            let mut settings = settings();
+            change(&mut settings);
+            assert!(application(&settings).is_err(), "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_may_capture_alone() {
+        let mut settings = Settings::new(ReassemblyMode::Wait, false);
+        settings.share = false;
+        assert!(matches!(join("lo", &settings), Joined::Alone(None)));
+        settings.share = true;
+        settings.need_packets = true;
+        let Joined::Alone(Some(why)) = join("lo", &settings) else {
+            panic!("it shares");
+        };
+        assert!(why.contains("packets"), "{why}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Memory of packets that outlives its batch: how a reader hands packets to other threads without
+//! copying them.
+//!
+//! A source over a mapped file hands out windows of the mapping. Any other reads into one buffer
+//! again and again. Once [`PacketSource::share`] has given that
+//! buffer away, the source reads on in another one and takes the first back when nobody holds it
+//! any more. A [`MemoryPool`] bounds how many there are; a source without a free buffer waits.
+//!
+//! [`PacketSource::share`]: crate::PacketSource::share
+
+use core::fmt;
+use core::ops::{Deref, Range};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use flowgauge_sys::mapping::{FileMapping, LARGE_PAGE};
+
+/// Bytes that stay as they are for as long as a handle to them is held. Cloning counts a reference.
+#[derive(Clone, Default)]
+pub struct SharedMemory(Arc<Region>);
+
+enum Region {
+    Buffer {
+        bytes: Vec<u8>,
+        pool: Option<MemoryPool>,
+    },
+    Window {
+        mapping: Arc<FileMapping>,
+        range: Range<usize>,
+    },
+}
+
+impl Default for Region {
+    fn default() -> Region {
+        Region::Buffer {
+            bytes: Vec::new(),
+            pool: None,
+        }
+    }
+}
+
+impl SharedMemory {
+    /// Memory of its own, in no pool.
+    pub fn new(bytes: Vec<u8>) -> SharedMemory {
+        SharedMemory(Arc::new(Region::Buffer { bytes, pool: None }))
+    }
+
+    /// The bytes of `range` of a mapped file. With the last handle to them their pages leave this
+    /// process's memory, but for the last large page, which the next window begins with.
+    pub(crate) fn window(mapping: Arc<FileMapping>, range: Range<usize>) -> SharedMemory {
+        SharedMemory(Arc::new(Region::Window { mapping, range }))
+    }
+
+    /// The bytes to write to, while there is no other handle; those of a file are not written to.
+    #[inline]
+    pub fn exclusive(&mut self) -> Option<&mut Vec<u8>> {
+        match Arc::get_mut(&mut self.0)? {
+            Region::Buffer { bytes, .. } => Some(bytes),
+            Region::Window { .. } => None,
+        }
+    }
+
+    /// Whether both are handles to the same memory.
+    #[inline]
+    pub fn is(&self, other: &SharedMemory) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for SharedMemory {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        match &*self.0 {
+            Region::Buffer { bytes, .. } => bytes,
+            Region::Window { mapping, range } => mapping.bytes(range.clone()),
+        }
+    }
+}
+
+impl fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedMemory({} bytes)", self.len())
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        match self {
+            Region::Buffer { bytes, pool } => {
+                if let Some(pool) = pool {
+                    pool.give_back(core::mem::take(bytes));
+                }
+            }
+            Region::Window { mapping, range } => {
+                let last = range.end.saturating_sub(LARGE_PAGE);
+                mapping.release(range.start..last.max(range.start));
+            }
+        }
+    }
+}
+
+/// A bounded number of buffers that come back when the last handle to them is dropped. The one that
+/// came back last is given out first: it is likeliest to be in a cache.
+#[derive(Clone)]
+pub struct MemoryPool(Arc<Pool>);
+
+struct Pool {
+    limit: usize,
+    state: Mutex<State>,
+    came_back: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    free: Vec<Vec<u8>>,
+    made: usize,
+}
+
+impl MemoryPool {
+    /// At most `limit` buffers, at least two: one to fill while another is read.
+    pub fn new(limit: usize) -> MemoryPool {
+        MemoryPool(Arc::new(Pool {
+            limit: limit.max(2),
+            state: Mutex::default(),
+            came_back: Condvar::new(),
+        }))
+    }
+
+    /// A buffer of at least `bytes` bytes, whatever is in them. Waits while all are held elsewhere.
+    pub fn take(&self, bytes: usize) -> SharedMemory {
+        let mut state = self.lock();
+        let mut buffer = loop {
+            if let Some(buffer) = state.free.pop() {
+                break buffer;
+            }
+            if state.made < self.0.limit {
+                state.made += 1;
+                break Vec::new();
+            }
+            let waited = self.0.came_back.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(state);
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        SharedMemory(Arc::new(Region::Buffer {
+            bytes: buffer,
+            pool: Some(self.clone()),
+        }))
+    }
+
+    fn give_back(&self, bytes: Vec<u8>) {
+        self.lock().free.push(bytes);
+        self.0.came_back.notify_one();
+    }
+
+    /// Locked once for each buffer, never for a packet.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for MemoryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryPool(at most {})", self.0.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_with_its_last_handle() {
+        let pool = MemoryPool::new(2);
+        let mut first = pool.take(100);
+        first.exclusive().unwrap()[7] = 7;
+        let other = first.clone();
+        assert!(first.exclusive().is_none() && first.is(&other));
+        let address = first.as_ptr();
+        drop(first);
+        let second = pool.take(100);
+        assert_ne!(second.as_ptr(), address);
+        drop(other);
+        assert_eq!(pool.take(50).as_ptr(), address);
+    }
+
+    #[test]
+    fn whoever_finds_no_buffer_waits_for_one() {
+        let pool = MemoryPool::new(2);
+        let (one, _two) = (pool.take(1), pool.take(1));
+        let address = one.as_ptr() as usize;
+        let taken = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| pool.take(1).as_ptr() as usize);
+            drop(one);
+            waiting.join().unwrap()
+        });
+        assert_eq!(taken, address);
+    }
+}

@@ -1,0 +1,86 @@
+//! `capture`
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use flowgauge_capture::sink::RingLimits;
+use flowgauge_stream::engine::Cutoff;
+use flowgauge_wire::Nanos;
+
+use super::chunks::parse_cutoff;
+use super::shared::{CommonOptions, InputOptions};
+use super::values::{parse_file_size, parse_positive, parse_size};
+
+/// `capture`
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("ring").multiple(true))]
+pub(crate) struct CaptureOptions {
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    /// Write only packets with the first so many bytes of each stream (units K, M, G), and those that
+    /// begin or end connections
+    #[arg(long, value_name = "BYTES", value_parser = parse_cutoff)]
+    pub(crate) cutoff: Option<Cutoff>,
+    /// Write packets to this file ("-" is standard output); strftime fields are filled in with -G
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    /// File format [default: by the name's ending, else pcapng when several interfaces are read]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<CaptureFormat>,
+    /// Begin a new file when one reaches so many million bytes (units K, M, G, KiB, MiB, GiB)
+    #[arg(short = 'C', long = "file-size", value_name = "SIZE", value_parser = parse_file_size)]
+    pub(crate) file_size: Option<u64>,
+    /// Begin a new file every so many seconds
+    #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS", value_parser = parse_positive::<u64>)]
+    pub(crate) rotate_seconds: Option<u64>,
+    /// With -C: keep so many files and overwrite the oldest; with -G: stop after so many; with a
+    /// ring: keep at most so many
+    #[arg(short = 'W', long = "file-count", value_name = "FILES", value_parser = parse_positive::<u32>)]
+    pub(crate) file_count: Option<u32>,
+    /// Ring of files: keep only packets of the last so many seconds
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds", "file_size"], group = "ring", value_parser = parse_positive::<u64>)]
+    pub(crate) ring_seconds: Option<u64>,
+    /// Ring of files: keep at most so many bytes on disk (units K, M, G)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with_all = ["rotate_seconds", "file_size"], group = "ring")]
+    pub(crate) ring_bytes: Option<u64>,
+    /// With a ring: SIGUSR2 preserves what it holds and the packets of the next so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "ring")]
+    pub(crate) ring_after: u64,
+    /// Write each packet at once instead of collecting them
+    #[arg(short = 'U', long = "packet-buffered")]
+    pub(crate) packet_buffered: bool,
+    /// Print the compiled filter and stop (-dd as C, -ddd as numbers)
+    #[arg(short = 'd', action = clap::ArgAction::Count)]
+    pub(crate) dump_filter: u8,
+    /// List the interfaces and stop
+    #[arg(short = 'D', long = "list-interfaces")]
+    pub(crate) list_interfaces: bool,
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
+}
+
+impl CaptureOptions {
+    /// The ring that was asked for, if one was.
+    pub(crate) fn ring_limits(&self) -> Option<RingLimits> {
+        if self.ring_seconds.is_none() && self.ring_bytes.is_none() {
+            return None;
+        }
+        Some(RingLimits {
+            files: self.file_count.map(|files| files as usize),
+            bytes: self.ring_bytes,
+            duration: self.ring_seconds.map(Nanos::from_secs),
+            after: Nanos::from_secs(self.ring_after),
+        })
+    }
+}
+
+/// Capture file formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CaptureFormat {
+    /// pcap with nanoseconds
+    Pcap,
+    /// pcap with microseconds
+    PcapMicroseconds,
+    /// pcapng
+    Pcapng,
+}

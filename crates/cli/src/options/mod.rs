@@ -1,0 +1,240 @@
+//! The command line: commands, options, and what their values mean.
+//!
+//! A command's options are its own and groups that it shares with others ([`shared`]).
+
+mod capture;
+mod chunks;
+mod generate;
+mod matches;
+mod shared;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use capture::{CaptureFormat, CaptureOptions};
+pub(crate) use chunks::ChunkOptions;
+pub(crate) use generate::GenerateOptions;
+pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
+pub(crate) use shared::{ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions};
+use values::parse_positive;
+
+/// Passive network monitoring: packets go in, flows, streams and reports come out.
+#[derive(Debug, Parser)]
+#[command(
+    name = "flowgauge",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 success, 1 failed on the way (also a damaged capture, after all that \
+                  was readable),\n2 bad usage, filter, file or interface, 3 packets were dropped and \
+                  --fail-on-drop was given.\n\nExample: flowgauge flows -r capture.pcap tcp port 443"
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write one record per flow
+    Flows(FlowsOptions),
+    /// Reassemble TCP streams: list them, hash them or write their bytes to files
+    Streams(StreamsOptions),
+    /// Find patterns in streams: texts, Snort contents and regular expressions, by the thousand
+    Match(Box<MatchOptions>),
+    /// Summarize a capture on one page
+    Report(ReportOptions),
+    /// Write packets to pcap or pcapng files, with rotation
+    Capture(Box<CaptureOptions>),
+    /// Print one line or JSON object per packet
+    Packets(PacketsOptions),
+    /// Write a synthetic capture whose contents are known
+    Generate(GenerateOptions),
+    /// Say what this machine can do and what to change where it cannot
+    Doctor(DoctorOptions),
+    /// Capture for the processes that share an interface: started by the first of them, with the
+    /// socket they come to as its standard input
+    #[command(hide = true)]
+    ShareService(ShareServiceOptions),
+}
+
+impl Command {
+    /// How records are written, of commands that write records.
+    pub(crate) fn output(&self) -> Option<&OutputOptions> {
+        match self {
+            Command::Flows(options) => Some(&options.output),
+            Command::Streams(options) => Some(&options.output),
+            Command::Match(options) => Some(&options.output),
+            Command::Packets(options) => Some(&options.output),
+            _ => None,
+        }
+    }
+
+    /// Where packets come from and results go to, of commands that read packets.
+    pub(crate) fn input_and_output(&self) -> Option<(&InputOptions, Option<&Path>)> {
+        let (input, output) = match self {
+            Command::Flows(options) => (&options.input, &options.output.write),
+            Command::Streams(options) => (&options.input, &options.output.write),
+            Command::Match(options) => (&options.input, &options.output.write),
+            Command::Packets(options) => (&options.input, &options.output.write),
+            Command::Report(options) => (&options.input, &options.write),
+            Command::Capture(options) => (&options.input, &options.write),
+            Command::Generate(_) | Command::Doctor(_) | Command::ShareService(_) => return None,
+        };
+        Some((input, output.as_deref()))
+    }
+}
+
+/// `flows`
+#[derive(Args, Debug)]
+pub(crate) struct FlowsOptions {
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) aggregate: AggregateOptions,
+}
+
+/// Aggregation of flow records.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Aggregation")]
+pub(crate) struct AggregateOptions {
+    /// Print only the N largest groups [default with --by: all]
+    #[arg(long, value_name = "N", value_parser = parse_positive::<usize>)]
+    pub(crate) top: Option<usize>,
+    /// Group flows by fields; addresses may have a prefix length: src_ip/24,dst_port
+    #[arg(long, value_name = "KEY[,KEY]", value_delimiter = ',')]
+    pub(crate) by: Vec<String>,
+    /// Fields to add up; the first one orders the groups. "bytes" is src_bytes + dst_bytes
+    #[arg(long, value_name = "FIELD[,FIELD]", value_delimiter = ',')]
+    pub(crate) sum: Vec<String>,
+}
+
+/// `streams`
+#[derive(Args, Debug)]
+pub(crate) struct StreamsOptions {
+    /// Write each direction's bytes to a file in this folder, named as tcpflow names them
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// With --out: fill the holes in the files with zeros, so that positions are those of the
+    /// stream, as tcpflow does; otherwise the files hold the captured bytes one after the other
+    #[arg(long, requires = "out")]
+    pub(crate) fill_gaps: bool,
+    /// Write one record per direction (the default, except with --out)
+    #[arg(long, conflicts_with = "tally")]
+    pub(crate) list: bool,
+    /// Write one record per hole in a stream: where it begins and its size. With --list or --hash
+    /// they come among the streams' records
+    #[arg(long)]
+    pub(crate) gaps: bool,
+    /// Add the SHA-256 of the delivered bytes to each record
+    #[arg(long)]
+    pub(crate) hash: bool,
+    /// Read every delivered byte and print totals only
+    #[arg(long = "count", conflicts_with_all = ["gaps", "hash", "out"])]
+    pub(crate) tally: bool,
+    #[command(flatten)]
+    pub(crate) chunks: ChunkOptions,
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
+}
+
+/// `report`
+#[derive(Args, Debug)]
+pub(crate) struct ReportOptions {
+    /// Entries of each list
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_positive::<usize>)]
+    pub(crate) top: usize,
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    /// Write one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write to a file instead of standard output
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
+}
+
+/// `packets`
+#[derive(Args, Debug)]
+pub(crate) struct PacketsOptions {
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+    /// Print the link layer, too: Ethernet addresses and what the frame carries
+    #[arg(short = 'e', long = "link")]
+    pub(crate) link: bool,
+    /// Print the bytes of each packet, too, in hexadecimal and ASCII
+    #[arg(short = 'X', long = "hex")]
+    pub(crate) hex: bool,
+}
+
+/// `doctor`
+#[derive(Args, Debug)]
+pub(crate) struct DoctorOptions {
+    /// Write JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Look at this interface only (several)
+    #[arg(short = 'i', long = "interface", value_name = "IFACE")]
+    pub(crate) interface: Vec<String>,
+}
+
+/// `share-service`
+#[derive(Args, Debug)]
+pub(crate) struct ShareServiceOptions {
+    /// The interface
+    #[arg(short = 'i', long = "interface", value_name = "IFACE")]
+    pub(crate) interface: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn files_and_filter_words_follow_read() {
+        let cli = Cli::parse_from([
+            "flowgauge",
+            "flows",
+            "-r",
+            "a.pcap",
+            "b.pcap",
+            "-c",
+            "5",
+            "tcp",
+            "port",
+            "80",
+        ]);
+        let Command::Flows(flows) = cli.command else {
+            panic!("not flows");
+        };
+        assert_eq!(flows.input.read, ["a.pcap"]);
+        assert_eq!(flows.input.rest, ["b.pcap", "tcp", "port", "80"]);
+        assert_eq!(flows.input.packet_count, Some(5));
+    }
+}

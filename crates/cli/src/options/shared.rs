@@ -1,0 +1,152 @@
+//! Groups of options that commands share.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_wire::Nanos;
+
+use crate::memory::Needs;
+
+use super::values::{
+    IdleTimeouts, parse_count, parse_idle_timeouts, parse_policy, parse_positive, parse_seconds,
+    parse_size,
+};
+
+/// Where packets come from.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct InputOptions {
+    /// Read packets from files (several, globs; "-" is standard input), merged by time
+    #[arg(short = 'r', long = "read", value_name = "FILE...")]
+    pub(crate) read: Vec<String>,
+    /// Capture on an interface (several; "any" for all)
+    #[arg(short = 'i', long = "interface", value_name = "IFACE")]
+    pub(crate) interface: Vec<String>,
+    /// Stop after this many packets (those the filter lets through)
+    #[arg(short = 'c', long = "packet-count", value_name = "PACKETS", allow_negative_numbers = true, value_parser = parse_positive::<u64>)]
+    pub(crate) packet_count: Option<u64>,
+    /// Keep at most this many bytes of each packet; 0 is everything
+    #[arg(short = 's', long = "snapshot-length", value_name = "BYTES")]
+    pub(crate) snapshot_length: Option<u32>,
+    /// Do not put the interface into promiscuous mode
+    #[arg(short = 'p', long = "no-promiscuous-mode")]
+    pub(crate) no_promiscuous: bool,
+    /// Size of the kernel's ring for each worker, in KiB
+    #[arg(short = 'B', long = "buffer-size", value_name = "KIB")]
+    pub(crate) buffer_size: Option<u64>,
+    /// Threads that process packets, sharing them by flow; one more reads where it is files [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) workers: Option<u16>,
+    /// Read the filter from a file
+    #[arg(short = 'F', long = "filter-file", value_name = "FILE")]
+    pub(crate) filter_file: Option<PathBuf>,
+    /// Become this user once files and interfaces are open
+    #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Accepted as other tools have it: names are never looked up
+    #[arg(short = 'n', action = clap::ArgAction::Count, hide = true)]
+    pub(crate) numeric: u8,
+    /// Further files to read, then a filter in pcap-filter(7) syntax. Words that name files belong
+    /// to -r; put -- before a filter that begins with one
+    #[arg(value_name = "FILTER")]
+    pub(crate) rest: Vec<String>,
+    /// The filter, after --
+    #[arg(last = true, value_name = "FILTER", hide = true)]
+    pub(crate) filter: Vec<String>,
+}
+
+/// What is printed.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputOptions {
+    /// Write JSON lines (the default unless the output is a terminal)
+    #[arg(long, group = "format")]
+    pub(crate) json: bool,
+    /// Write CSV with a line of names
+    #[arg(long, group = "format")]
+    pub(crate) csv: bool,
+    /// Write an aligned table (the default on a terminal)
+    #[arg(long, group = "format")]
+    pub(crate) table: bool,
+    /// Write to a file instead of standard output
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
+}
+
+impl OutputOptions {
+    /// Whether a format was asked for.
+    pub(crate) fn names_a_format(&self) -> bool {
+        self.json || self.csv || self.table || self.write.is_some()
+    }
+}
+
+/// What every command that reads packets understands.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct CommonOptions {
+    /// Print nothing but results and errors
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+    /// Print statistics of the engine and the time it took on standard error at the end
+    #[arg(long)]
+    pub(crate) stats: bool,
+    /// End with exit code 3 when packets were dropped
+    #[arg(long)]
+    pub(crate) fail_on_drop: bool,
+}
+
+/// How flows and streams are tracked.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Tracking")]
+pub(crate) struct EngineOptions {
+    /// What to do with wrong checksums
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = ChecksumMode::Auto)]
+    pub(crate) checksums: ChecksumMode,
+    /// Which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd,
+    /// solaris and others
+    #[arg(long, value_name = "POLICY", default_value = "first", value_parser = parse_policy)]
+    pub(crate) overlap_policy: OverlapPolicy,
+    /// End flows without packets after so many seconds: tcp=300,udp=60,other=30, or one number
+    #[arg(long, value_name = "SECONDS", value_parser = parse_idle_timeouts)]
+    pub(crate) idle_timeout: Option<IdleTimeouts>,
+    /// Write a record of flows that last longer than so many seconds, again and again
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) active_timeout: Option<Nanos>,
+    /// Flows tracked at once; the longest idle goes when there are more
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) max_flows: Option<u64>,
+    /// Memory for all that grows with the input: flows, segments and fragments that wait, groups,
+    /// bytes collected for files (units K, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pub(crate) memory: Option<u64>,
+    /// Seed of the Community IDs
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) community_id_seed: u16,
+    /// What the command needs memory for.
+    #[arg(skip)]
+    pub(crate) needs: Needs,
+}
+
+impl EngineOptions {
+    /// These options for a command that needs memory for `needs`.
+    pub(crate) fn with_needs(&self, needs: Needs) -> EngineOptions {
+        EngineOptions {
+            needs,
+            ..self.clone()
+        }
+    }
+}
+
+/// What to do with wrong checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChecksumMode {
+    /// Refuse packets whose checksum is wrong
+    Verify,
+    /// Do not look at checksums
+    Ignore,
+    /// Refuse wrong ones, except from senders all of whose packets are wrong (offloading hosts)
+    Auto,
+}

@@ -1,0 +1,72 @@
+//! `flowgauge share-service`: captures for the processes that share an interface.
+
+use flowgauge_runtime::shared::{self, ServiceConfig};
+use flowgauge_sys::machine::{Check, Status};
+use flowgauge_sys::privileges;
+
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::options::ShareServiceOptions;
+
+/// Whom root becomes: the first that exists.
+const USERS: [&str; 2] = ["flowgauge", "nobody"];
+
+/// Runs the command.
+///
+/// # Errors
+/// When standard input is no listening socket, or the interface cannot be opened.
+pub(crate) fn run(options: &ShareServiceOptions) -> Result<(), Failure> {
+    let failed = |error: shared::Error| Failure::run(error.to_string(), error.hint());
+    let listener = shared::inherited_listener().map_err(|error| {
+        Failure::usage(
+            error.to_string(),
+            "this command is not for users: programs that share a capture start it",
+        )
+    })?;
+    let control = Control::install()?;
+    let user = USERS.into_iter().find(|user| privileges::user_exists(user));
+    let config = ServiceConfig::default();
+    let stop = control.stop_handle();
+    shared::serve_interface(listener, &options.interface, user, config, &stop).map_err(failed)
+}
+
+/// The captures that are shared here, for `doctor`.
+pub(crate) fn checks() -> Vec<Check> {
+    let captures = shared::shared_captures().unwrap_or_default();
+    captures
+        .iter()
+        .map(|capture| {
+            let (status, found) = match capture.status() {
+                Ok(status) => describe(&status),
+                Err(error) => (Status::Unknown, error.to_string()),
+            };
+            Check {
+                name: format!("{} shared", capture.interface),
+                status,
+                found,
+                advice: (status == Status::Warn).then(|| {
+                    "give the process that loses events more memory, or let it want less".to_owned()
+                }),
+            }
+        })
+        .collect()
+}
+
+fn describe(status: &shared::Status) -> (Status, String) {
+    let mut found = format!("by process {}", status.process);
+    let mut verdict = Status::Ok;
+    for client in &status.clients {
+        let name = &client.name;
+        found.push_str(&format!(", for {name} (process {}", client.process));
+        let statistics = &client.statistics;
+        if !statistics.is_complete() {
+            verdict = Status::Warn;
+            let events = statistics.lost_data().events
+                + statistics.lost_created
+                + statistics.lost_terminated;
+            found.push_str(&format!(", {events} events lost"));
+        }
+        found.push(')');
+    }
+    (verdict, found)
+}

@@ -1,0 +1,321 @@
+//! How flows leave the table: timeouts, eviction, the end of the input; and how their records are
+//! given out.
+
+use flowgauge_wire::Nanos;
+
+use crate::extra::{Extra, NO_EXTRA};
+use crate::flow::{Flow, FlowFlags};
+use crate::index::Index;
+use crate::packet_flow::FlowId;
+use crate::record::{EndReason, FlowRecord};
+use crate::tracker::{CLASSES, Class, FlowTracker};
+use crate::wheel::{NONE, TICK_SHIFT, Wheel};
+
+/// Flows that have timed out are ended in portions, one per batch: as many as stay in the cache
+/// until their records are given out, and more than a batch can create.
+pub(crate) const END_PER_BATCH: usize = 1024;
+
+/// Flows that are brought closer together.
+const GROUP: usize = 16;
+
+/// Classes in which the longest idle flow is evicted, from the first that has one.
+const EVICTION: [&[Class]; 2] = [
+    &[Class::TcpAttempt, Class::UdpAttempt, Class::OtherAttempt],
+    &[Class::Tcp, Class::Udp, Class::Other, Class::Closed],
+];
+
+/// A flow that has ended, or whose record was cut ([`EndReason::Active`]).
+#[derive(Clone, Copy, Debug)]
+pub struct EndedFlow<'a> {
+    id: FlowId,
+    reason: EndReason,
+    flow: &'a Flow,
+    extra: Option<&'a Extra>,
+}
+
+impl EndedFlow<'_> {
+    /// Its number, which is free once the flow was taken, unless its record was only cut.
+    #[inline(always)]
+    pub fn id(&self) -> FlowId {
+        self.id
+    }
+
+    /// Why.
+    #[inline(always)]
+    pub fn reason(&self) -> EndReason {
+        self.reason
+    }
+
+    /// IP protocol number.
+    #[inline(always)]
+    pub fn protocol(&self) -> u8 {
+        self.flow.hot.key.protocol
+    }
+
+    /// Time of its last packet.
+    #[inline]
+    pub fn end(&self) -> Nanos {
+        self.flow.record_end()
+    }
+
+    /// Whether the whole three-way handshake of a TCP flow was seen.
+    pub fn is_handshake_complete(&self) -> bool {
+        self.flow.hot.flags.has(FlowFlags::RTT)
+    }
+
+    /// Its record, which is made for the call.
+    #[inline]
+    pub fn with_record<R>(&self, read: impl FnOnce(&FlowRecord<'_>) -> R) -> R {
+        self.flow.with_record(self.extra, self.reason, read)
+    }
+}
+
+/// What a caller does with flows that have ended.
+pub trait Taker {
+    /// Brings what is kept for this flow closer: it is soon given out.
+    fn fetch(&mut self, id: FlowId);
+
+    /// Takes a flow.
+    fn take(&mut self, flow: &EndedFlow<'_>);
+}
+
+/// Takes records, and has nothing to fetch.
+struct Take<F>(F);
+
+impl<F: FnMut(FlowId, &FlowRecord<'_>)> Taker for Take<F> {
+    #[inline(always)]
+    fn fetch(&mut self, _: FlowId) {}
+
+    #[inline(always)]
+    fn take(&mut self, flow: &EndedFlow<'_>) {
+        flow.with_record(|record| self.0(flow.id, record));
+    }
+}
+
+impl FlowTracker {
+    /// The input is over: every flow ends with the next [`FlowTracker::drain_ended`].
+    pub fn finish(&mut self) {
+        // What has timed out has ended by that, whatever batch it would have been ended in.
+        if self.overdue {
+            self.end_overdue(usize::MAX);
+        }
+        self.finished = true;
+    }
+
+    /// Whether [`FlowTracker::drain_ended`] has something to give.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty() || !self.cuts.is_empty() || (self.finished && self.index.len() != 0)
+    }
+
+    /// Gives out the records complete since the last call, those that were only cut first and then
+    /// in the order they ended, and frees their ids. A record with [`EndReason::Active`] was cut:
+    /// its flow and id live on.
+    pub fn drain_ended(&mut self, take: impl FnMut(FlowId, &FlowRecord<'_>)) {
+        self.drain_ended_to(&mut Take(take));
+    }
+
+    /// [`FlowTracker::drain_ended`] for callers that have something to fetch for each flow, or do not
+    /// need all records.
+    pub fn drain_ended_to(&mut self, taker: &mut impl Taker) {
+        for (id, flow) in self.cuts.drain(..) {
+            taker.take(&EndedFlow {
+                id,
+                reason: EndReason::Active,
+                flow: &flow,
+                extra: self.extras.get(flow.cold.extra),
+            });
+        }
+        let ended = core::mem::take(&mut self.ended);
+        let mut ahead = ended.iter();
+        let mut fetch = |tracker: &FlowTracker, taker: &mut _| {
+            if let Some(&(id, _)) = ahead.next() {
+                tracker.fetch_ended(id, taker);
+            }
+        };
+        for _ in 0..GROUP / 2 {
+            fetch(self, taker);
+        }
+        for &(id, reason) in &ended {
+            fetch(self, taker);
+            self.give_out(id.0, reason, taker);
+        }
+        self.ended = ended;
+        self.ended.clear();
+        if self.finished {
+            self.drain_all(taker);
+        }
+    }
+
+    /// Brings an ended flow closer.
+    #[inline(always)]
+    fn fetch_ended(&self, id: FlowId, taker: &mut impl Taker) {
+        Flow::prefetch_place(self.flows.address(id.0));
+        taker.fetch(id);
+    }
+
+    /// Ends everything, in the order of the flows' beginnings: ids tell how the input was cut into
+    /// batches, records must not.
+    fn drain_all(&mut self, taker: &mut impl Taker) {
+        self.finished = false;
+        self.overdue = false;
+        self.index = Index::new();
+        self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
+        let mut left = Vec::with_capacity(self.flows.len() as usize);
+        for id in 0..self.flows.len() {
+            let flow = self.flows.at(id);
+            if flow.hot.flags.has(FlowFlags::LIVE) {
+                left.push((flow.cold.start, id));
+            }
+        }
+        let flows = &self.flows;
+        let key = |id: u32| flows.get(id).map(|flow| flow.hot.key);
+        left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
+        for (at, &(_, id)) in left.iter().enumerate() {
+            if let Some(&(_, next)) = left.get(at + GROUP / 2) {
+                self.fetch_ended(FlowId(next), taker);
+            }
+            let flow = self.flows.at(id);
+            let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
+            flow.hot.flags.clear(FlowFlags::LIVE);
+            self.give_out(id, reason, taker);
+        }
+    }
+
+    #[inline(always)]
+    fn give_out(&mut self, id: u32, reason: EndReason, taker: &mut impl Taker) {
+        let flow = self.flows.at(id);
+        let extra = core::mem::replace(&mut flow.cold.extra, NO_EXTRA);
+        taker.take(&EndedFlow {
+            id: FlowId(id),
+            reason,
+            flow,
+            extra: self.extras.get(extra),
+        });
+        self.free.push(id);
+        if extra != NO_EXTRA {
+            self.extras.free(extra);
+        }
+    }
+
+    /// Ends flows that the clock's tick makes time out, about `most` at once.
+    #[cold]
+    pub(crate) fn end_overdue(&mut self, most: usize) {
+        let mut looked_at = 0;
+        for class in 0..CLASSES {
+            while looked_at < most {
+                let mut due = [NONE; GROUP];
+                let count = self.wheels[class].due(&mut self.links, self.tick, &mut due);
+                if count == 0 {
+                    break;
+                }
+                looked_at += count;
+                let due = due.get(..count).unwrap_or(&[]);
+                for flow in due.iter().filter_map(|&id| self.flows.get(id)) {
+                    flow.prefetch_whole();
+                }
+                for flow in due.iter().filter_map(|&id| self.flows.get(id)) {
+                    self.index.prefetch(flow.tag());
+                }
+                // The next group of the bucket is behind this one's last: finding it takes one
+                // miss after the other, meanwhile.
+                let mut ahead = due.last().map_or(NONE, |&last| self.next_of(last));
+                for &id in due {
+                    if ahead != NONE {
+                        Flow::prefetch_place(self.flows.address(ahead));
+                        ahead = self.next_of(ahead);
+                    }
+                    self.look_at_due(class, id);
+                }
+            }
+        }
+        self.overdue = looked_at >= most;
+    }
+
+    /// The flow behind this one in its bucket.
+    #[inline(always)]
+    fn next_of(&self, id: u32) -> u32 {
+        self.links.get(id).map_or(NONE, |link| link.next)
+    }
+
+    /// Ends a flow of a bucket whose time has come, or hangs it where it belongs.
+    #[inline(always)]
+    fn look_at_due(&mut self, class: usize, id: u32) {
+        let flow = self.flows.at(id);
+        // Its packets' own times count, too, as they do when one more comes: the clock may have
+        // been behind them, waiting for a far jump to be confirmed.
+        let own = (flow.last().0 >> TICK_SHIFT).min(u64::from(self.tick)) as u32;
+        let last_tick = flow.hot.last_tick.max(own);
+        flow.hot.last_tick = last_tick;
+        if self.wheels[class].is_due(last_tick, self.tick) {
+            self.end(id, EndReason::Idle);
+        } else {
+            self.wheels[class].remove(&mut self.links, id);
+            self.wheels[class].insert(&mut self.links, id, last_tick);
+        }
+    }
+
+    /// Makes room in a full table: ends what has timed out, or else the attempt that has been idle
+    /// longest, or without attempts the flow.
+    #[cold]
+    pub(crate) fn make_room(&mut self) {
+        if self.overdue {
+            let before = self.index.len();
+            self.end_overdue(usize::MAX);
+            if self.index.len() < before {
+                return;
+            }
+        }
+        for classes in EVICTION {
+            if let Some(id) = self.longest_idle(classes) {
+                self.statistics.evicted += 1;
+                self.end(id, EndReason::Evicted);
+                return;
+            }
+        }
+    }
+
+    /// The flow of these classes that has been idle longest.
+    fn longest_idle(&mut self, classes: &[Class]) -> Option<u32> {
+        let mut longest: Option<(u32, u32)> = None;
+        for &class in classes {
+            let wheel = &mut self.wheels[class as usize];
+            // Flows seen since they were last looked at move to where they belong.
+            while let Some((id, tick)) = wheel.oldest() {
+                let last_tick = self.flows.at(id).hot.last_tick;
+                if last_tick <= tick {
+                    if longest.is_none_or(|(_, longest)| last_tick < longest) {
+                        longest = Some((id, last_tick));
+                    }
+                    break;
+                }
+                wheel.remove(&mut self.links, id);
+                wheel.insert(&mut self.links, id, last_tick);
+            }
+        }
+        longest.map(|(id, _)| id)
+    }
+
+    /// Takes a flow out of the table and queues its record. What had closed before has ended by
+    /// that, whatever takes it out now.
+    pub(crate) fn end(&mut self, id: u32, reason: EndReason) {
+        let flow = self.flows.at(id);
+        let class = Class::of(flow);
+        let tag = flow.tag();
+        let reason = closed_reason(flow).unwrap_or(reason);
+        flow.hot.flags.clear(FlowFlags::LIVE);
+        self.index.remove(tag, id);
+        self.wheels[class as usize].remove(&mut self.links, id);
+        self.ended.push((FlowId(id), reason));
+    }
+}
+
+/// How a flow has ended by itself.
+pub(crate) fn closed_reason(flow: &Flow) -> Option<EndReason> {
+    let flags = flow.hot.flags;
+    match (flags.has(FlowFlags::RESET), flags.has(FlowFlags::CLOSED)) {
+        (true, _) => Some(EndReason::Rst),
+        (false, true) => Some(EndReason::Fin),
+        (false, false) => None,
+    }
+}

@@ -1,0 +1,149 @@
+//! A pattern.
+
+/// What is searched for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Number that its matches are reported with: Snort's `sid` where one was given.
+    pub id: u64,
+    /// What it is called: Snort's `msg` where one was given.
+    pub name: Option<String>,
+    /// As it was written; bytes that are no UTF-8 as `\xHH`.
+    pub text: String,
+    /// Line it was read from, from 1.
+    pub line: usize,
+    /// What it consists of.
+    pub kind: PatternKind,
+    /// Where in a stream it may lie.
+    pub bounds: Option<Bounds>,
+}
+
+/// What a pattern consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PatternKind {
+    /// These bytes, at least one.
+    Literal {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Whether upper and lower case letters of ASCII are the same.
+        ignore_case: bool,
+    },
+    /// A regular expression in PCRE's syntax, without what needs backtracking.
+    Regex {
+        /// Its text.
+        text: Vec<u8>,
+        /// Its flags.
+        flags: RegexFlags,
+    },
+}
+
+/// Flags of a regular expression.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegexFlags {
+    /// `i`: upper and lower case letters of ASCII are the same.
+    pub ignore_case: bool,
+    /// `m`: `^` and `$` match at line feeds as well.
+    pub multi_line: bool,
+    /// `s`: a dot stands for line feeds as well.
+    pub dot_all: bool,
+    /// `x`: white space and comments in the expression do not count.
+    pub extended: bool,
+}
+
+/// Where in a stream a match may lie, counted from the stream's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The match begins there or later.
+    pub first: u64,
+    /// The match ends there or earlier (the position behind its last byte).
+    pub end: u64,
+}
+
+impl Pattern {
+    /// A pattern of bytes.
+    pub fn literal(id: u64, bytes: &[u8], ignore_case: bool) -> Pattern {
+        Pattern {
+            id,
+            name: None,
+            text: readable(bytes),
+            line: 0,
+            kind: PatternKind::Literal {
+                bytes: bytes.to_vec(),
+                ignore_case,
+            },
+            bounds: None,
+        }
+    }
+}
+
+/// Bytes as text: those that are no UTF-8 as `\xHH`.
+pub(crate) fn readable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+impl RegexFlags {
+    /// Whether the expression's match may depend on what is before its first byte: it has `^`,
+    /// `\A`, `\b`, `\B` or the like. Errs on the side of yes.
+    pub(crate) fn looks_back(text: &[u8]) -> bool {
+        let mut bytes = text.iter();
+        let mut in_class = false;
+        while let Some(&byte) = bytes.next() {
+            match byte {
+                b'\\' => {
+                    let next = bytes.next();
+                    if !in_class && matches!(next, Some(b'b' | b'B' | b'A' | b'G')) {
+                        return true;
+                    }
+                }
+                b'[' if !in_class => {
+                    in_class = true;
+                    // `[]...]` and `[^]...]`: the bracket is a member, and `^` no assertion.
+                    let mut rest = bytes.clone();
+                    let mut skip = 0;
+                    let mut next = rest.next();
+                    if next == Some(&b'^') {
+                        skip += 1;
+                        next = rest.next();
+                    }
+                    if next == Some(&b']') {
+                        skip += 1;
+                    }
+                    for _ in 0..skip {
+                        bytes.next();
+                    }
+                }
+                b']' => in_class = false,
+                b'^' if !in_class => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_that_look_back() {
+        for text in ["^a", "a|^b", r"\Afoo", r"x\b", "(?m:^a)", "[^]]^", r"\\\Ba"] {
+            assert!(RegexFlags::looks_back(text.as_bytes()), "{text}");
+        }
+        for text in ["a", "[^a]b", r"\^a", r"[\b]", r"\\b", "[]^]", r"a\]"] {
+            assert!(!RegexFlags::looks_back(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_readable() {
+        assert_eq!(readable(b"a\xffb"), "a\\xffb");
+        assert_eq!(readable("é".as_bytes()), "é");
+    }
+}

@@ -1,0 +1,511 @@
+//! What an application does with the events of its streams, wherever they reach it.
+//!
+//! [`Handlers`] are the same for run-to-completion, where an event is handled in the middle of the
+//! engine, and for worker threads, where it comes through a queue: a [`StreamHandle`] and a
+//! [`Chunk`] hide the difference. On a worker the stream is a snapshot, and what the application asks
+//! for travels back; it holds at once for the application itself: after a `discard` no further
+//! chunk comes, even if some were under way.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use flowgauge_stream::engine::{
+    ApplicationId, ChunkFlags, ChunkInfo, Command, Cutoff, DataChunk, Mode, OwnedChunk, Packets,
+    Parameter, StreamErrors, StreamRef, StreamSnapshot, StreamStatistics,
+};
+use flowgauge_stream::{StreamIdentity, StreamStatus};
+
+use crate::shared::SharedChunk;
+
+/// Handles the events of one application on one thread. Every method has an empty default.
+///
+/// Each thread has its own, made by the function given to
+/// [`Capture::application`](crate::Capture::application); a stream (and its opposite direction) stays
+/// with one of them.
+pub trait Handlers: Send {
+    /// A stream was created.
+    fn created(&mut self, _stream: &mut StreamHandle<'_>) {}
+
+    /// A chunk of it is there.
+    fn data(&mut self, _stream: &mut StreamHandle<'_>, _chunk: &mut Chunk<'_>) {}
+
+    /// It ended.
+    fn terminated(&mut self, _stream: &mut StreamHandle<'_>) {}
+
+    /// Nothing more comes to this thread.
+    fn finish(&mut self) {}
+}
+
+type OnStream = dyn Fn(&mut StreamHandle<'_>) + Send + Sync;
+type OnChunk = dyn Fn(&mut StreamHandle<'_>, &mut Chunk<'_>) + Send + Sync;
+
+/// [`Handlers`] from closures, which all threads share.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use flowgauge_runtime::Closures;
+///
+/// let bytes = Arc::new(AtomicU64::new(0));
+/// let sum = Arc::clone(&bytes);
+/// let closures = Closures::new()
+///     .on_data(move |_stream, chunk| {
+///         sum.fetch_add(chunk.bytes().len() as u64, Ordering::Relaxed);
+///     })
+///     .on_terminated(|stream| println!("{:?}", stream.identity()));
+/// # let _ = closures;
+/// ```
+#[derive(Clone, Default)]
+pub struct Closures {
+    created: Option<Arc<OnStream>>,
+    data: Option<Arc<OnChunk>>,
+    terminated: Option<Arc<OnStream>>,
+}
+
+impl Closures {
+    /// No closure for any event.
+    pub fn new() -> Closures {
+        Closures::default()
+    }
+
+    /// Calls `handle` for each stream created.
+    #[must_use]
+    pub fn on_created(
+        mut self,
+        handle: impl Fn(&mut StreamHandle<'_>) + Send + Sync + 'static,
+    ) -> Closures {
+        self.created = Some(Arc::new(handle));
+        self
+    }
+
+    /// Calls `handle` for each chunk.
+    #[must_use]
+    pub fn on_data(
+        mut self,
+        handle: impl Fn(&mut StreamHandle<'_>, &mut Chunk<'_>) + Send + Sync + 'static,
+    ) -> Closures {
+        self.data = Some(Arc::new(handle));
+        self
+    }
+
+    /// Calls `handle` for each stream that ended.
+    #[must_use]
+    pub fn on_terminated(
+        mut self,
+        handle: impl Fn(&mut StreamHandle<'_>) + Send + Sync + 'static,
+    ) -> Closures {
+        self.terminated = Some(Arc::new(handle));
+        self
+    }
+}
+
+impl Handlers for Closures {
+    fn created(&mut self, stream: &mut StreamHandle<'_>) {
+        if let Some(handle) = &self.created {
+            handle(stream);
+        }
+    }
+
+    fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        if let Some(handle) = &self.data {
+            handle(stream, chunk);
+        }
+    }
+
+    fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
+        if let Some(handle) = &self.terminated {
+            handle(stream);
+        }
+    }
+}
+
+impl core::fmt::Debug for Closures {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Closures")
+            .field("created", &self.created.is_some())
+            .field("data", &self.data.is_some())
+            .field("terminated", &self.terminated.is_some())
+            .finish()
+    }
+}
+
+/// A stream during one of its events.
+#[derive(Debug)]
+pub struct StreamHandle<'a> {
+    place: Place<'a>,
+    shard: u8,
+}
+
+#[derive(Debug)]
+enum Place<'a> {
+    /// In the engine.
+    Here(&'a mut dyn StreamHere),
+    /// On a worker.
+    There(&'a mut Remote),
+}
+
+/// What a worker knows of a stream, and what it has to tell the engine.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    /// With what the application itself has changed since.
+    pub(crate) snapshot: StreamSnapshot,
+    pub(crate) commands: Vec<Command>,
+    /// For other streams of the same shard, by their uid there.
+    pub(crate) others: Vec<(u64, Command)>,
+    pub(crate) kept: bool,
+}
+
+/// [`StreamRef`] without its lifetime.
+trait StreamHere: core::fmt::Debug {
+    fn get(&self) -> &StreamRef<'_>;
+    fn apply(&mut self, command: Command);
+    fn apply_to(&mut self, uid: u64, command: Command);
+    fn keep(&mut self);
+}
+
+impl StreamHere for StreamRef<'_> {
+    fn get(&self) -> &StreamRef<'_> {
+        self
+    }
+
+    fn apply(&mut self, command: Command) {
+        match command {
+            Command::SetCutoff(cutoff) => self.set_cutoff(cutoff),
+            Command::SetPriority(priority) => self.set_priority(priority),
+            Command::Discard => self.discard(),
+            Command::SetParameter(parameter) => self.set_parameter(parameter),
+            Command::SetUserState(state) => self.set_user_state(state),
+            // Measured by the engine itself.
+            Command::AddProcessingTime(_) => {}
+        }
+    }
+
+    fn apply_to(&mut self, uid: u64, command: Command) {
+        // It may have ended.
+        let _ = self.command(uid, command);
+    }
+
+    fn keep(&mut self) {
+        self.keep_chunk();
+    }
+}
+
+/// Getters that are the same in both places.
+macro_rules! read {
+    ($($(#[$doc:meta])* $name:ident: $type:ty;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name(&self) -> $type {
+                match &self.place {
+                    Place::Here(stream) => stream.get().$name(),
+                    Place::There(remote) => remote.snapshot.$name,
+                }
+            }
+        )*
+    };
+}
+
+impl<'a> StreamHandle<'a> {
+    pub(crate) fn here(stream: &'a mut StreamRef<'_>, shard: usize) -> StreamHandle<'a> {
+        StreamHandle {
+            place: Place::Here(stream),
+            shard: shard as u8,
+        }
+    }
+
+    pub(crate) fn there(remote: &'a mut Remote, shard: usize) -> StreamHandle<'a> {
+        StreamHandle {
+            place: Place::There(remote),
+            shard: shard as u8,
+        }
+    }
+
+    /// Tells this stream from every other one of the capture.
+    pub fn uid(&self) -> u64 {
+        let uid = match &self.place {
+            Place::Here(stream) => stream.get().uid(),
+            Place::There(remote) => remote.snapshot.uid,
+        };
+        self.unique(uid)
+    }
+
+    /// [`StreamHandle::uid`] of the opposite direction.
+    pub fn opposite_uid(&self) -> u64 {
+        let uid = match &self.place {
+            Place::Here(stream) => stream.get().opposite_uid(),
+            Place::There(remote) => remote.snapshot.opposite_uid,
+        };
+        self.unique(uid)
+    }
+
+    /// Engines number their streams from 0 upwards each.
+    fn unique(&self, uid: u64) -> u64 {
+        uid ^ u64::from(self.shard) << 56
+    }
+
+    read! {
+        /// Whose event it is.
+        application: ApplicationId;
+        /// Who sends to whom.
+        identity: StreamIdentity;
+        /// Whether the initiator of the connection sends it.
+        from_initiator: bool;
+        /// Packets and bytes so far.
+        statistics: StreamStatistics;
+        /// The opposite direction's packets and bytes so far.
+        opposite_statistics: StreamStatistics;
+        /// How it stands.
+        status: StreamStatus;
+        /// Whether the application's cutoff was reached.
+        is_cut: bool;
+        /// Whether the application discarded it.
+        is_discarded: bool;
+        /// What was wrong with it so far.
+        errors: StreamErrors;
+        /// The application's cutoff.
+        cutoff: Cutoff;
+        /// The application's priority.
+        priority: u8;
+        /// Chunk size.
+        chunk_bytes: u32;
+        /// Bytes repeated from chunk to chunk.
+        overlap_bytes: u32;
+        /// How its bytes are put in order.
+        mode: Mode;
+        /// Data events so far, the current one included.
+        chunks: u64;
+        /// Nanoseconds spent in its data events so far, the current one not included.
+        processing_time: u64;
+        /// A word of the application's own, 0 at first.
+        user_state: u64;
+    }
+
+    /// Everything about it as a value. Its uids are those of its engine
+    /// ([`StreamHandle::uid`] tells apart those of several).
+    pub fn snapshot(&self) -> StreamSnapshot {
+        match &self.place {
+            Place::Here(stream) => stream.get().snapshot(),
+            Place::There(remote) => remote.snapshot,
+        }
+    }
+
+    /// Sets [`StreamHandle::user_state`].
+    pub fn set_user_state(&mut self, state: u64) {
+        self.apply(Command::SetUserState(state));
+    }
+
+    /// Changes the cutoff.
+    pub fn set_cutoff(&mut self, cutoff: Cutoff) {
+        self.apply(Command::SetCutoff(cutoff));
+    }
+
+    /// Changes the priority; higher is more important.
+    pub fn set_priority(&mut self, priority: u8) {
+        self.apply(Command::SetPriority(priority));
+    }
+
+    /// Nothing more of it is wanted. Its statistics stay right, and its end is still told.
+    pub fn discard(&mut self) {
+        self.apply(Command::Discard);
+    }
+
+    /// Changes a parameter.
+    pub fn set_parameter(&mut self, parameter: Parameter) {
+        self.apply(Command::SetParameter(parameter));
+    }
+
+    /// During a data event: the next one delivers this chunk and the next, contiguous.
+    pub fn keep_chunk(&mut self) {
+        match &mut self.place {
+            Place::Here(stream) => stream.keep(),
+            Place::There(remote) => remote.kept = true,
+        }
+    }
+
+    /// Does what a command says.
+    pub fn apply(&mut self, command: Command) {
+        match &mut self.place {
+            Place::Here(stream) => stream.apply(command),
+            Place::There(remote) => remote.apply(command),
+        }
+    }
+
+    /// Does what a command says for another stream, by its [`uid`](StreamHandle::uid): one that lives and whose
+    /// events come to this thread, such as the opposite direction.
+    pub fn apply_to(&mut self, uid: u64, command: Command) {
+        if uid == self.uid() {
+            return self.apply(command);
+        }
+        let uid = self.unique(uid);
+        match &mut self.place {
+            Place::Here(stream) => stream.apply_to(uid, command),
+            Place::There(remote) => remote.others.push((uid, command)),
+        }
+    }
+}
+
+impl Remote {
+    pub(crate) fn new(snapshot: StreamSnapshot) -> Remote {
+        Remote {
+            snapshot,
+            commands: Vec::new(),
+            others: Vec::new(),
+            kept: false,
+        }
+    }
+
+    fn apply(&mut self, command: Command) {
+        let snapshot = &mut self.snapshot;
+        match command {
+            Command::SetCutoff(cutoff) => snapshot.cutoff = cutoff,
+            Command::SetPriority(priority) => snapshot.priority = priority,
+            Command::Discard => snapshot.is_discarded = true,
+            Command::SetParameter(parameter) => match parameter {
+                Parameter::ChunkBytes(bytes) => snapshot.chunk_bytes = bytes,
+                Parameter::OverlapBytes(bytes) => snapshot.overlap_bytes = bytes,
+                Parameter::Mode(mode) => snapshot.mode = mode,
+                Parameter::FlushTimeout(_) | Parameter::Policy(_) => {}
+            },
+            Command::SetUserState(state) => snapshot.user_state = state,
+            Command::AddProcessingTime(time) => snapshot.processing_time += time,
+        }
+        self.commands.push(command);
+    }
+}
+
+/// Contiguous bytes of a stream during a data event.
+#[derive(Debug)]
+pub struct Chunk<'a>(Bytes<'a>);
+
+#[derive(Debug)]
+enum Bytes<'a> {
+    Here(&'a mut dyn ChunkHere),
+    There(&'a OwnedChunk, &'a [u8], ChunkInfo),
+    Shared(&'a SharedChunk<'a>, &'a [u8], ChunkInfo),
+}
+
+/// [`DataChunk`] without its lifetime.
+trait ChunkHere: core::fmt::Debug {
+    fn bytes(&self) -> &[u8];
+    fn info(&self) -> ChunkInfo;
+    fn holes(&self) -> &[Range<u32>];
+    fn packets(&self) -> Packets<'_>;
+    fn take(&mut self) -> Option<OwnedChunk>;
+}
+
+impl ChunkHere for DataChunk<'_> {
+    fn bytes(&self) -> &[u8] {
+        DataChunk::bytes(self)
+    }
+
+    fn info(&self) -> ChunkInfo {
+        DataChunk::info(self)
+    }
+
+    fn holes(&self) -> &[Range<u32>] {
+        DataChunk::holes(self)
+    }
+
+    fn packets(&self) -> Packets<'_> {
+        DataChunk::packets(self)
+    }
+
+    fn take(&mut self) -> Option<OwnedChunk> {
+        DataChunk::take(self).ok()
+    }
+}
+
+impl<'a> Chunk<'a> {
+    pub(crate) fn here(chunk: &'a mut DataChunk<'_>) -> Chunk<'a> {
+        Chunk(Bytes::Here(chunk))
+    }
+
+    /// A chunk that came with `owned`; its bytes may be others: cut, or with kept ones before them.
+    pub(crate) fn there(owned: &'a OwnedChunk, bytes: &'a [u8], info: ChunkInfo) -> Chunk<'a> {
+        Chunk(Bytes::There(owned, bytes, info))
+    }
+
+    /// A chunk of another process' capture; its bytes may be fewer.
+    pub(crate) fn shared(
+        chunk: &'a SharedChunk<'a>,
+        bytes: &'a [u8],
+        info: ChunkInfo,
+    ) -> Chunk<'a> {
+        Chunk(Bytes::Shared(chunk, bytes, info))
+    }
+
+    /// The bytes, contiguous in memory. Where a hole is, zeros.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Here(chunk) => chunk.bytes(),
+            Bytes::There(_, bytes, _) | Bytes::Shared(_, bytes, _) => bytes,
+        }
+    }
+
+    /// The bytes that no chunk before had: without overlap and what was kept.
+    pub fn new_bytes(&self) -> &[u8] {
+        self.bytes()
+            .get(self.info().repeated as usize..)
+            .unwrap_or(&[])
+    }
+
+    /// What the chunk says of itself.
+    pub fn info(&self) -> ChunkInfo {
+        match &self.0 {
+            Bytes::Here(chunk) => chunk.info(),
+            Bytes::There(_, _, info) | Bytes::Shared(_, _, info) => *info,
+        }
+    }
+
+    /// Position of the first byte in the stream, holes counted.
+    pub fn offset(&self) -> u64 {
+        self.info().offset
+    }
+
+    /// Bytes missing right before the first one.
+    pub fn gap_before(&self) -> u64 {
+        self.info().gap_before
+    }
+
+    /// What else there is to say.
+    pub fn flags(&self) -> ChunkFlags {
+        self.info().flags
+    }
+
+    /// Holes inside the chunk as positions in [`Chunk::bytes`] (of what was not kept).
+    pub fn holes(&self) -> Vec<Range<u32>> {
+        match &self.0 {
+            Bytes::Here(chunk) => chunk.holes().to_vec(),
+            Bytes::There(owned, bytes, _) => {
+                let before = bytes.len().saturating_sub(owned.bytes().len()) as u32;
+                let moved = |hole: &Range<u32>| hole.start + before..hole.end + before;
+                owned.holes().iter().map(moved).collect()
+            }
+            Bytes::Shared(chunk, ..) => chunk.holes().collect(),
+        }
+    }
+
+    /// The packets that brought it, as they came, where they are wanted
+    /// ([`EngineConfig::need_packets`](flowgauge_stream::engine::EngineConfig::need_packets)).
+    pub fn packets(&self) -> Packets<'_> {
+        match &self.0 {
+            Bytes::Here(chunk) => chunk.packets(),
+            Bytes::There(owned, ..) => owned.packets(),
+            // The processes that share a capture have `SharedChunk::packets` for that.
+            Bytes::Shared(..) => Packets::default(),
+        }
+    }
+
+    /// The chunk out of the call. It stays charged to the memory budget until it is dropped; `None`
+    /// when it had to be copied and there is no room, and of a capture that processes share. (What [`StreamHandle::keep_chunk`] put before it
+    /// on a worker is not in it.)
+    pub fn take(&mut self) -> Option<OwnedChunk> {
+        match &mut self.0 {
+            Bytes::Here(chunk) => chunk.take(),
+            Bytes::There(owned, ..) => Some((*owned).clone()),
+            // It is the ring's, which goes on.
+            Bytes::Shared(..) => None,
+        }
+    }
+}

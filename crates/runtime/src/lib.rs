@@ -1,0 +1,34 @@
+//! Threads, cores and queues around the engines.
+//!
+//! The rooms below spawn no threads, read no clock and know no other core. Here packets and events
+//! get from one thread to another. [`Capture`] is what a program uses: it builds a capture with its applications and runs
+//! it, on as many threads as it is told to. Below it, [`distribute`](mod@distribute) gives the packets of one reader to several shards,
+//! [`queue`] has the queues they travel through, [`threads`] starts them, each on its core if wanted, and names
+//! the one that failed.
+//!
+//! Deliberately absent: what packets, flows and streams mean.
+#![forbid(unsafe_code)]
+
+mod application;
+mod beginnings;
+pub mod capture;
+pub mod clock;
+pub mod distribute;
+mod filter;
+pub mod handlers;
+mod outlet;
+pub mod queue;
+pub mod shared;
+mod spread;
+pub mod threads;
+mod worker;
+
+pub use beginnings::Beginnings;
+pub use capture::{Capture, Control, Outcome, Progress, RunError, Running};
+pub use clock::Clock;
+pub use distribute::{Distributor, Reading, ShardSource, distribute};
+pub use filter::stream_filter;
+pub use handlers::{Chunk, Closures, Handlers, StreamHandle};
+pub use outlet::Lost;
+pub use threads::{Cores, ThreadFailure};
+pub use worker::WorkerStatistics;

@@ -1,0 +1,367 @@
+//! The engine's end of the queues to the workers.
+//!
+//! An event leaves with a snapshot of its stream and, if it has one, the chunk, whose memory stays
+//! charged to the budget until the worker is done with it. Where a worker does not keep up its queue
+//! fills: a source that can wait (a file) waits then, so nothing is lost; one that cannot keeps
+//! the events aside, the budget fills, and prioritized packet loss decides what goes.
+//!
+//! # Balance (section 4.4 of the paper)
+//! Each connection has a home, by a hash, and both directions live there. When that worker has more
+//! than its share of the live streams by a quarter, new ones go to the worker with the fewest. Only
+//! those away from home are remembered.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flowgauge_stream::engine::{
+    ApplicationId, Command, DataChunk, Engine, Events, OwnedChunk, StreamRef, StreamSnapshot,
+};
+
+use crate::queue::{Bell, Receiver, Sender};
+
+/// Events kept aside for one worker before even a live source has to wait.
+const MOST_ASIDE: usize = 1 << 16;
+/// A worker has too many streams above its share and this part of it, and so many.
+const TOLERATED_PART: u64 = 4;
+const TOLERATED_STREAMS: u64 = 16;
+
+/// An event on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) stream: StreamSnapshot,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Created,
+    Data(OwnedChunk),
+    Terminated,
+}
+
+/// A command on its way back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub(crate) uid: u64,
+    pub(crate) application: ApplicationId,
+    pub(crate) command: Command,
+}
+
+/// What a worker has to do. On a cache line of its own: all shards write to it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Load {
+    /// Streams that live, one for each application.
+    pub(crate) streams: AtomicU64,
+    /// Chunks on their way.
+    pub(crate) waiting: AtomicU64,
+}
+
+/// The way to one worker.
+pub(crate) struct Lane {
+    pub(crate) queue: Sender<Message>,
+    pub(crate) orders: Receiver<Order>,
+    /// What the queue had no room for, in order.
+    pub(crate) aside: VecDeque<Message>,
+}
+
+/// Sends a shard's events to the workers.
+pub(crate) struct Outlet {
+    lanes: Vec<Lane>,
+    placement: Placement,
+    loads: Arc<[Load]>,
+    /// The shard's own: rung by workers.
+    bell: Arc<Bell>,
+    /// Whether the source can wait.
+    patient: bool,
+    pub(crate) lost: Lost,
+}
+
+/// What could not be given to a worker for want of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Chunks.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Outlet {
+    pub(crate) fn new(
+        lanes: Vec<Lane>,
+        loads: Arc<[Load]>,
+        bell: Arc<Bell>,
+        patient: bool,
+    ) -> Outlet {
+        Outlet {
+            lanes,
+            placement: Placement::new(Arc::clone(&loads)),
+            loads,
+            bell,
+            patient,
+            lost: Lost::default(),
+        }
+    }
+
+    /// To be called between batches: what workers have asked for is done, what was kept aside goes
+    /// on, and a source that can wait waits until no more than `memory` bytes are in use or nothing is
+    /// on its way.
+    pub(crate) fn between_batches(&mut self, engine: &mut Engine, memory: u64) {
+        self.take_orders(engine);
+        for lane in &mut self.lanes {
+            lane.push_aside();
+        }
+        if self.patient && engine.budget().used() > memory {
+            let (loads, budget) = (&self.loads, engine.budget());
+            self.bell.wait(|| {
+                let idle = loads
+                    .iter()
+                    .all(|load| load.waiting.load(Ordering::Acquire) == 0);
+                (idle || budget.used() <= memory).then_some(())
+            });
+        }
+    }
+
+    fn take_orders(&mut self, engine: &mut Engine) {
+        for lane in &mut self.lanes {
+            while let Some(order) = lane.orders.try_receive() {
+                // The stream may have ended meanwhile.
+                engine.command(order.uid, order.application, order.command);
+            }
+        }
+    }
+
+    /// All that was kept aside goes to the workers.
+    pub(crate) fn finish(&mut self) {
+        for lane in &mut self.lanes {
+            while let Some(message) = lane.aside.pop_front() {
+                if lane.queue.send(message).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, worker: usize, stream: StreamSnapshot, kind: Kind) {
+        let Some(lane) = self.lanes.get_mut(worker) else {
+            return;
+        };
+        let message = Message { stream, kind };
+        if self.patient {
+            // An error means that the worker is gone, and with it everyone who wants this.
+            let _ = lane.queue.send(message);
+            return;
+        }
+        lane.push_aside();
+        let message = if lane.aside.is_empty() {
+            match lane.queue.try_send(message) {
+                Ok(()) => return,
+                Err(message) => message,
+            }
+        } else {
+            message
+        };
+        if lane.queue.is_closed() {
+            return;
+        }
+        lane.aside.push_back(message);
+        if lane.aside.len() > MOST_ASIDE
+            && let Some(first) = lane.aside.pop_front()
+        {
+            let _ = lane.queue.send(first);
+        }
+    }
+}
+
+impl Lane {
+    fn push_aside(&mut self) {
+        while let Some(message) = self.aside.pop_front() {
+            if let Err(message) = self.queue.try_send(message) {
+                if !self.queue.is_closed() {
+                    self.aside.push_front(message);
+                }
+                return;
+            }
+        }
+    }
+}
+
+impl Events for Outlet {
+    fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let worker = self.placement.place(stream.uid());
+        self.send(worker, stream.snapshot(), Kind::Created);
+    }
+
+    fn data(
+        &mut self,
+        _application: ApplicationId,
+        stream: &mut StreamRef<'_>,
+        chunk: &mut DataChunk<'_>,
+    ) {
+        let worker = self.placement.of(stream.uid());
+        let taken = match chunk.take() {
+            Ok(taken) => Some(taken),
+            Err(_) if self.patient => {
+                let loads = &self.loads;
+                self.bell.wait(|| {
+                    let idle = loads
+                        .iter()
+                        .all(|load| load.waiting.load(Ordering::Acquire) == 0);
+                    match chunk.take() {
+                        Ok(taken) => Some(Some(taken)),
+                        Err(_) => idle.then_some(None),
+                    }
+                })
+            }
+            Err(_) => None,
+        };
+        let Some(taken) = taken else {
+            self.lost.chunks += 1;
+            self.lost.bytes += chunk.bytes().len() as u64;
+            return;
+        };
+        if let Some(load) = self.loads.get(worker) {
+            load.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        self.send(worker, stream.snapshot(), Kind::Data(taken));
+    }
+
+    fn terminated(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let worker = self.placement.leave(stream.uid());
+        self.send(worker, stream.snapshot(), Kind::Terminated);
+    }
+}
+
+/// Which worker a stream is on.
+struct Placement {
+    loads: Arc<[Load]>,
+    /// Connections away from home: the worker, and how many events of creation without those of the
+    /// end.
+    away: HashMap<u64, (usize, u32)>,
+    /// The connection placed last: its further streams follow it.
+    last: Option<(u64, usize)>,
+}
+
+impl Placement {
+    fn new(loads: Arc<[Load]>) -> Placement {
+        Placement {
+            loads,
+            away: HashMap::new(),
+            last: None,
+        }
+    }
+
+    /// Both directions of a connection differ in the last bit.
+    fn connection(uid: u64) -> u64 {
+        uid & !1
+    }
+
+    fn home(&self, connection: u64) -> usize {
+        let hash = (connection ^ connection >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(hash) * self.loads.len() as u128) >> 64) as usize
+    }
+
+    fn of(&self, uid: u64) -> usize {
+        let connection = Placement::connection(uid);
+        match self.away.get(&connection) {
+            Some(&(worker, _)) if !self.away.is_empty() => worker,
+            _ => self.home(connection),
+        }
+    }
+
+    fn place(&mut self, uid: u64) -> usize {
+        let connection = Placement::connection(uid);
+        let worker = match self.last {
+            Some((last, worker)) if last == connection => worker,
+            _ => self.choose(connection),
+        };
+        self.last = Some((connection, worker));
+        if worker != self.home(connection) {
+            self.away.entry(connection).or_insert((worker, 0)).1 += 1;
+        }
+        if let Some(load) = self.loads.get(worker) {
+            load.streams.fetch_add(1, Ordering::Relaxed);
+        }
+        worker
+    }
+
+    fn choose(&self, connection: u64) -> usize {
+        let home = self.home(connection);
+        let streams = |worker: usize| {
+            let load = self.loads.get(worker);
+            load.map_or(0, |load| load.streams.load(Ordering::Relaxed))
+        };
+        let total: u64 = (0..self.loads.len()).map(streams).sum();
+        let share = total / self.loads.len().max(1) as u64;
+        if streams(home) <= share + share / TOLERATED_PART + TOLERATED_STREAMS {
+            return home;
+        }
+        let least = (0..self.loads.len()).min_by_key(|&worker| streams(worker));
+        least.unwrap_or(home)
+    }
+
+    /// One of the connection's streams ended; where it was.
+    fn leave(&mut self, uid: u64) -> usize {
+        let connection = Placement::connection(uid);
+        let worker = self.of(uid);
+        if let Some((_, streams)) = self.away.get_mut(&connection) {
+            *streams -= 1;
+            if *streams == 0 {
+                self.away.remove(&connection);
+            }
+        }
+        if let Some(load) = self.loads.get(worker) {
+            load.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+        worker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loads(workers: usize) -> Arc<[Load]> {
+        (0..workers).map(|_| Load::default()).collect()
+    }
+
+    #[test]
+    fn new_streams_leave_a_worker_that_has_more_than_its_share() {
+        let loads = loads(4);
+        let mut placement = Placement::new(Arc::clone(&loads));
+        // Somebody else has given worker 2 a lot.
+        loads[2].streams.store(10_000, Ordering::Relaxed);
+        let mut counts = [0; 4];
+        for connection in 0..8_000u64 {
+            let uid = connection << 1;
+            let worker = placement.place(uid);
+            assert_eq!(placement.place(uid | 1), worker);
+            assert_eq!(placement.of(uid), worker);
+            counts[worker] += 1;
+        }
+        assert!(counts[2] < 400, "{counts:?}");
+        let others = [counts[0], counts[1], counts[3]];
+        assert!(others.iter().all(|&count| count > 2_000), "{counts:?}");
+        for connection in 0..8_000u64 {
+            let uid = connection << 1;
+            assert_eq!(placement.leave(uid), placement.leave(uid | 1));
+        }
+        assert!(placement.away.is_empty());
+        let left: Vec<u64> = loads
+            .iter()
+            .map(|load| load.streams.load(Ordering::Relaxed))
+            .collect();
+        assert_eq!(left, [0, 0, 10_000, 0]);
+    }
+
+    #[test]
+    fn balanced_workers_keep_streams_at_home() {
+        let mut placement = Placement::new(loads(3));
+        for connection in 0..3_000u64 {
+            placement.place(connection << 1);
+        }
+        let away = placement.away.len();
+        assert!(away < 300, "{away} away");
+    }
+}

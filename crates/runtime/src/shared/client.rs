@@ -1,0 +1,681 @@
+//! A process that shares a capture.
+
+use core::cell::{Cell, RefCell};
+use core::ops::Range;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flowgauge_stream::engine::{
+    ApplicationId, ChunkFlags, ChunkInfo, Command, Cutoff, Parameter, StreamSnapshot,
+};
+use flowgauge_sys::local::{self, Connection};
+use flowgauge_sys::shared::{EventReader, PoolView};
+use flowgauge_wire::{Ledger, LinkType};
+
+use super::application::Application;
+use super::error::Error;
+use super::layout::{Body, Content, Kind, SharedPackets};
+use super::protocol::{MESSAGE_BYTES, Reply, Request};
+use super::start::{self, Found, ServiceProgram};
+use super::statistics::{self, ClientStatistics, Status};
+
+/// How long the service may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One application of a shared capture, in this process.
+///
+/// ```no_run
+/// use flowgauge_runtime::shared::{Application, Client, EventKind, Next, ServiceProgram};
+///
+/// let application = Application {
+///     filter: "tcp port 80".to_owned(),
+///     ..Application::default()
+/// };
+/// let mut client = Client::connect("eth0", &application, &ServiceProgram::default())?;
+/// loop {
+///     match client.next_event(None)? {
+///         Next::Event(event) => match event.kind {
+///             EventKind::Data(chunk) if chunk.bytes().starts_with(b"GET ") => {
+///                 println!("{:?}", event.stream.snapshot().identity);
+///                 event.stream.discard();
+///             }
+///             _ => {}
+///         },
+///         Next::Idle => {}
+///         Next::End(reason) => break println!("{reason}"),
+///     }
+/// }
+/// # Ok::<(), flowgauge_runtime::shared::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Client {
+    events: EventReader,
+    local: Local,
+    end: Option<End>,
+    /// The chunk that is delivered together with the one kept before.
+    joined: Vec<u8>,
+}
+
+/// What this side of the connection knows.
+#[derive(Debug)]
+struct Local {
+    connection: Arc<Connection>,
+    interface: String,
+    process: u32,
+    application: ApplicationId,
+    /// What is kept of streams here, by the place of their number that is used again: so it is
+    /// not more than there are streams, even where terminations were lost.
+    streams: RefCell<HashMap<u32, OwnState>>,
+    /// The stream whose data event is under way, and since when.
+    busy: Cell<Option<(u64, Instant)>>,
+    /// What of it is to be kept.
+    keep: Cell<Option<Keep>>,
+}
+
+/// What this process keeps of a stream.
+#[derive(Clone, Debug, Default)]
+struct OwnState {
+    uid: u64,
+    user_state: u64,
+    processing_time: u64,
+    /// A chunk that is to be delivered again with the next: its position and its bytes.
+    kept: Option<(u64, Vec<u8>)>,
+}
+
+/// A chunk that can be kept.
+#[derive(Clone, Copy, Debug)]
+struct Keep {
+    /// Position of its first byte.
+    offset: u64,
+    /// Whether it is the chunk kept before and another.
+    joined: bool,
+    /// Bytes of it that are in the pool.
+    len: u32,
+}
+
+/// Why no event comes any more.
+#[derive(Debug)]
+enum End {
+    Reason(String),
+    Died,
+}
+
+/// What [`Client::next_event`] found.
+// A box would be an allocation per event.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug)]
+pub enum Next<'a> {
+    /// An event, borrowed until the next call.
+    Event(SharedEvent<'a>),
+    /// The time is over, or a signal came.
+    Idle,
+    /// No event comes any more, and why.
+    End(String),
+}
+
+/// An event of a shared capture.
+#[derive(Debug)]
+pub struct SharedEvent<'a> {
+    /// Whose it is.
+    pub stream: SharedStream<'a>,
+    /// What happened.
+    pub kind: EventKind<'a>,
+}
+
+/// What happened to a stream.
+#[derive(Debug)]
+pub enum EventKind<'a> {
+    /// It was created.
+    Created,
+    /// Bytes of it are there.
+    Data(SharedChunk<'a>),
+    /// It ended.
+    Terminated,
+}
+
+impl Client {
+    /// Joins the capture on `interface`: that of root if there is one that lets this process in,
+    /// else that of this user. Where there is none, `program` is started to be it.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn connect(
+        interface: &str,
+        application: &Application,
+        program: &ServiceProgram,
+    ) -> Result<Client, Error> {
+        const ATTEMPTS: u32 = 5;
+        let mut failed = Error::Silent {
+            interface: interface.to_owned(),
+        };
+        for _ in 0..ATTEMPTS {
+            let found = start::find(interface, program);
+            match found.and_then(|found| Client::join(interface, application, found)) {
+                // It has ended while this process came, or before it could say anything; or whoever
+                // was to start it could not.
+                Err(error @ Error::Died { .. }) => failed = error,
+                joined => return joined,
+            }
+        }
+        Err(failed)
+    }
+
+    fn join(interface: &str, application: &Application, found: Found) -> Result<Client, Error> {
+        let Found {
+            connection,
+            process,
+            links,
+        } = found;
+        let connection = Arc::new(connection);
+        let talk = Talk {
+            connection: &connection,
+            interface,
+            process,
+        };
+        let mut application = application.clone();
+        if application.name.is_empty() {
+            let own = flowgauge_sys::process::name_of(std::process::id());
+            application.name = own.unwrap_or_default();
+        }
+        for request in application.requests(&links)? {
+            talk.send(&request)?;
+        }
+        let (reply, files) = talk.receive()?;
+        let application = match reply {
+            Reply::Joined { application } => ApplicationId(application),
+            reply => return Err(talk.unexpected(reply)),
+        };
+        let Ok([pool, ring, page]) = <[_; 3]>::try_from(files) else {
+            return Err(Error::Protocol {
+                what: "it sends no memory",
+            });
+        };
+        let map = Error::system("map the memory of the shared capture");
+        let events = PoolView::open(pool).and_then(|pool| EventReader::open(ring, page, pool));
+        Ok(Client {
+            events: events.map_err(map)?,
+            local: Local {
+                connection,
+                interface: interface.to_owned(),
+                process,
+                application,
+                streams: RefCell::default(),
+                busy: Cell::default(),
+                keep: Cell::default(),
+            },
+            end: None,
+            joined: Vec::new(),
+        })
+    }
+
+    /// The next event. Waits for it, at most so long; the event before is over with this call.
+    ///
+    /// # Errors
+    /// [`Error::Died`] when the service died: events that it had published come first.
+    pub fn next_event(&mut self, limit: Option<Duration>) -> Result<Next<'_>, Error> {
+        self.finish_event();
+        let started = Instant::now();
+        while !self.events.has_next() {
+            match &self.end {
+                Some(End::Reason(reason)) => return Ok(Next::End(reason.clone())),
+                Some(End::Died) => {
+                    return Err(Error::Died {
+                        interface: self.local.interface.clone(),
+                        process: self.local.process,
+                    });
+                }
+                None => {}
+            }
+            let left = local::remaining(started, limit);
+            if !self.wait(left)? && !self.events.has_next() && self.end.is_none() {
+                return Ok(Next::Idle);
+            }
+        }
+        let damaged = Error::system("read the events of the shared capture");
+        let event = self.events.next_event().map_err(damaged)?;
+        let Some(event) = event else {
+            return Ok(Next::Idle);
+        };
+        let nonsense = |what| Error::Protocol { what };
+        let body = Body::decode(&event.body, self.local.application);
+        let body = body.ok_or_else(|| nonsense("an event of no kind"))?;
+        let kind = match body.kind {
+            Kind::Created => EventKind::Created,
+            Kind::Terminated => EventKind::Terminated,
+            Kind::Data => {
+                let content = Content::of(&body.chunk, event.data);
+                let content = content.ok_or_else(|| nonsense("a chunk outside of its area"))?;
+                let info = body.chunk.info;
+                let chunk = self
+                    .local
+                    .deliver(body.stream.uid, info, content, &mut self.joined);
+                EventKind::Data(chunk)
+            }
+        };
+        Ok(Next::Event(SharedEvent {
+            stream: SharedStream {
+                snapshot: self.local.completed(body.stream, body.kind),
+                local: &self.local,
+                chunk: match &kind {
+                    EventKind::Data(chunk) => Some(Keep {
+                        offset: chunk.info.offset,
+                        joined: chunk.is_joined,
+                        len: body.chunk.len,
+                    }),
+                    _ => None,
+                },
+            },
+            kind,
+        }))
+    }
+
+    /// Asks the service to end this client's events: those that are there still come, then what its
+    /// streams have in partial chunks and their ends, then [`Next::End`]. From another thread:
+    /// [`Client::leaver`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn leave(&self) -> Result<(), Error> {
+        self.leaver().leave()
+    }
+
+    /// A handle that can end this client's events from another thread.
+    pub fn leaver(&self) -> Leaver {
+        Leaver(Arc::clone(&self.local.connection))
+    }
+
+    /// What this client got and what it lost, and where the packets of the capture went; a tenth of
+    /// a second old at most while packets come.
+    pub fn statistics(&self) -> (ClientStatistics, Ledger) {
+        statistics::read(|at| self.events.counter(at))
+    }
+
+    /// What is captured.
+    pub fn interface(&self) -> &str {
+        &self.local.interface
+    }
+
+    /// The process that captures.
+    pub fn service(&self) -> u32 {
+        self.local.process
+    }
+
+    /// Does what the event before asked for, and notes how long it took.
+    fn finish_event(&mut self) {
+        let Some((uid, since)) = self.local.busy.take() else {
+            return;
+        };
+        let time = since.elapsed().as_nanos() as u64;
+        let keep = self.local.keep.take();
+        let kept = keep.map(|keep| {
+            let bytes = match keep.joined {
+                true => core::mem::take(&mut self.joined),
+                false => {
+                    let current = self.events.current();
+                    let len = current.len().min(keep.len as usize);
+                    current[..len].to_vec()
+                }
+            };
+            (keep.offset, bytes)
+        });
+        self.local.with_state(uid, |state| {
+            state.processing_time += time;
+            state.kept = kept;
+        });
+    }
+
+    /// Waits for the service to say something; false when it did not.
+    fn wait(&mut self, limit: Option<Duration>) -> Result<bool, Error> {
+        let failed = "wait for the shared capture";
+        if !self.events.prepare_to_sleep() {
+            return Ok(true);
+        }
+        let heard = self.local.connection.wait(limit);
+        self.events.awake();
+        if !heard.map_err(Error::system(failed))? {
+            return Ok(false);
+        }
+        let mut message = [0; 2048];
+        match self.local.connection.receive(&mut message) {
+            Ok(len) => match Reply::decode(&message[..len]) {
+                Some(Reply::Ended(reason)) => self.end = Some(End::Reason(reason)),
+                Some(Reply::Left) => self.end = Some(End::Reason("as asked".to_owned())),
+                Some(_) => {}
+                None => {
+                    return Err(Error::Protocol {
+                        what: "a message of no kind",
+                    });
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => self.end = Some(End::Died),
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // There may be leavers, which have a handle to it.
+        self.local.connection.shut_down();
+    }
+}
+
+/// Ends the events of a [`Client`], from any thread.
+#[derive(Clone, Debug)]
+pub struct Leaver(Arc<Connection>);
+
+impl Leaver {
+    /// See [`Client::leave`].
+    ///
+    /// # Errors
+    /// The system's; none when the service is gone, which the client notices by itself.
+    pub fn leave(&self) -> Result<(), Error> {
+        match self.0.send_patiently(&Request::Leave.encode()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Error::system("leave the shared capture")(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Local {
+    fn with_state<R>(&self, uid: u64, act: impl FnOnce(&mut OwnState) -> R) -> R {
+        let mut streams = self.streams.borrow_mut();
+        let state = streams.entry(uid as u32).or_default();
+        if state.uid != uid {
+            // Whoever had the place before has ended unheard.
+            *state = OwnState {
+                uid,
+                ..OwnState::default()
+            };
+        }
+        act(state)
+    }
+
+    /// What the service sent, with what is kept here.
+    fn completed(&self, snapshot: StreamSnapshot, kind: Kind) -> StreamSnapshot {
+        let mut snapshot = snapshot;
+        let mut streams = self.streams.borrow_mut();
+        let place = snapshot.uid as u32;
+        let known = streams
+            .get(&place)
+            .filter(|state| state.uid == snapshot.uid);
+        if let Some(state) = known {
+            snapshot.user_state = state.user_state;
+            snapshot.processing_time = state.processing_time;
+        }
+        if kind == Kind::Terminated {
+            streams.remove(&place);
+        }
+        snapshot
+    }
+
+    /// The chunk as the application sees it: joined to what it kept.
+    fn deliver<'a>(
+        &self,
+        uid: u64,
+        info: ChunkInfo,
+        content: Content<'a>,
+        joined: &'a mut Vec<u8>,
+    ) -> SharedChunk<'a> {
+        let kept = self.with_state(uid, |state| state.kept.take());
+        self.busy.set(Some((uid, Instant::now())));
+        let plain = SharedChunk {
+            bytes: content.bytes,
+            info,
+            content,
+            shift: 0,
+            is_joined: false,
+        };
+        let Some((offset, bytes)) = kept else {
+            return plain;
+        };
+        // What was kept must end where the new bytes begin.
+        let fresh = info.offset + u64::from(info.repeated);
+        if offset + bytes.len() as u64 != fresh || info.gap_before > 0 {
+            return plain;
+        }
+        let repeated = bytes.len() as u32;
+        *joined = bytes;
+        joined.extend_from_slice(content.bytes.get(info.repeated as usize..).unwrap_or(&[]));
+        SharedChunk {
+            bytes: joined,
+            info: ChunkInfo {
+                offset,
+                repeated,
+                flags: info.flags.with(ChunkFlags::KEPT),
+                ..info
+            },
+            content,
+            shift: repeated - info.repeated.min(repeated),
+            is_joined: true,
+        }
+    }
+
+    fn command(&self, uid: u64, command: Command) {
+        // When the service is gone the next event says so.
+        let request = Request::Command { uid, command };
+        let _ = self.connection.send_patiently(&request.encode());
+    }
+}
+
+/// A stream of a shared capture, during an event. What is asked here reaches the service as fast as
+/// it can; events that are on their way are not affected.
+#[derive(Debug)]
+pub struct SharedStream<'a> {
+    snapshot: StreamSnapshot,
+    local: &'a Local,
+    /// How to keep the chunk of this event.
+    chunk: Option<Keep>,
+}
+
+impl SharedStream<'_> {
+    /// What is known of it.
+    pub fn snapshot(&self) -> &StreamSnapshot {
+        &self.snapshot
+    }
+
+    /// Sets the application's own word for it, which later snapshots have.
+    pub fn set_user_state(&self, state: u64) {
+        self.local
+            .with_state(self.snapshot.uid, |own| own.user_state = state);
+    }
+
+    /// Changes how many of its bytes are wanted.
+    pub fn set_cutoff(&self, cutoff: Cutoff) {
+        self.command(Command::SetCutoff(cutoff));
+    }
+
+    /// Changes its priority; higher is more important.
+    pub fn set_priority(&self, priority: u8) {
+        self.command(Command::SetPriority(priority));
+    }
+
+    /// Wants nothing more of it.
+    pub fn discard(&self) {
+        self.command(Command::Discard);
+    }
+
+    /// Changes a parameter. The service admits 64 different values of a client; what is beyond is
+    /// counted ([`ClientStatistics::refused_commands`]).
+    ///
+    /// # Errors
+    /// [`Error::Wanted`] for [`Parameter::Policy`]: it would hold for all clients.
+    pub fn set_parameter(&self, parameter: Parameter) -> Result<(), Error> {
+        if let Parameter::Policy(_) = parameter {
+            return Err(Error::Wanted {
+                what: "the overlap policy of a shared capture is the same for all its users"
+                    .to_owned(),
+            });
+        }
+        self.command(Command::SetParameter(parameter));
+        Ok(())
+    }
+
+    /// Does what a command says, for another stream, too, by its number.
+    pub(super) fn apply_to(&self, uid: u64, command: Command) {
+        match command {
+            Command::SetUserState(state) => {
+                self.local.with_state(uid, |own| own.user_state = state);
+            }
+            // Measured here; and what holds for everybody is the service's.
+            Command::AddProcessingTime(_) | Command::SetParameter(Parameter::Policy(_)) => {}
+            command => self.local.command(uid, command),
+        }
+    }
+
+    /// During a data event: the next one delivers this chunk and the next, contiguous.
+    pub fn keep_chunk(&self) {
+        self.local.keep.set(self.chunk);
+    }
+
+    fn command(&self, command: Command) {
+        self.local.command(self.snapshot.uid, command);
+    }
+}
+
+/// The bytes of a data event, in the shared pool.
+#[derive(Debug)]
+pub struct SharedChunk<'a> {
+    bytes: &'a [u8],
+    info: ChunkInfo,
+    content: Content<'a>,
+    /// By how much positions of the shared chunk have moved.
+    shift: u32,
+    is_joined: bool,
+}
+
+impl<'a> SharedChunk<'a> {
+    /// The bytes, contiguous in memory.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The bytes that no chunk before had.
+    pub fn new_bytes(&self) -> &'a [u8] {
+        self.bytes.get(self.info.repeated as usize..).unwrap_or(&[])
+    }
+
+    /// What the chunk says of itself. Bytes that were lost because this process was too slow count
+    /// in `gap_before`.
+    pub fn info(&self) -> ChunkInfo {
+        self.info
+    }
+
+    /// Whether the bytes are in the shared pool, rather than joined to a kept chunk.
+    pub fn is_shared(&self) -> bool {
+        !self.is_joined
+    }
+
+    /// Holes inside the chunk, as positions in [`SharedChunk::bytes`].
+    pub fn holes(&self) -> impl Iterator<Item = Range<u32>> {
+        let shift = self.shift;
+        self.content
+            .holes()
+            .map(move |hole| hole.start.saturating_add(shift)..hole.end.saturating_add(shift))
+    }
+
+    /// The packets that brought it, if the application wants packets.
+    pub fn packets(&self) -> SharedPackets<'a> {
+        self.content.packets()
+    }
+}
+
+/// A conversation with a service before events flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Talk<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) interface: &'a str,
+    pub(super) process: u32,
+}
+
+impl Talk<'_> {
+    pub(super) fn send(&self, request: &Request) -> Result<(), Error> {
+        self.connection
+            .send_patiently(&request.encode())
+            .map_err(|error| match error.kind() {
+                // It may have said why.
+                io::ErrorKind::BrokenPipe => self.receive().err().unwrap_or(self.died()),
+                io::ErrorKind::WouldBlock => self.silent(),
+                _ => Error::system("talk to the shared capture")(error),
+            })
+    }
+
+    pub(super) fn receive(&self) -> Result<(Reply, Vec<std::os::fd::OwnedFd>), Error> {
+        let failed = "listen to the shared capture";
+        let started = Instant::now();
+        let mut message = vec![0; MESSAGE_BYTES];
+        loop {
+            let left = local::remaining(started, Some(PATIENCE));
+            let heard = self.connection.wait(left).map_err(Error::system(failed))?;
+            if !heard && started.elapsed() >= PATIENCE {
+                return Err(self.silent());
+            }
+            let (len, files) = match self.connection.receive_files(&mut message) {
+                Ok(received) => received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(_) => return Err(self.died()),
+            };
+            return match Reply::decode(&message[..len]) {
+                Some(Reply::Wake) => continue,
+                Some(reply) => Ok((reply, files)),
+                None => Err(Error::Protocol {
+                    what: "a message of no kind",
+                }),
+            };
+        }
+    }
+
+    pub(super) fn unexpected(&self, reply: Reply) -> Error {
+        match reply {
+            Reply::Refused(reason) => Error::Refused {
+                interface: self.interface.to_owned(),
+                reason,
+            },
+            // It was about to end: as good as gone.
+            Reply::Ended(_) => self.died(),
+            _ => Error::Protocol {
+                what: "an answer to another question",
+            },
+        }
+    }
+
+    fn died(&self) -> Error {
+        Error::Died {
+            interface: self.interface.to_owned(),
+            process: self.process,
+        }
+    }
+
+    fn silent(&self) -> Error {
+        Error::Silent {
+            interface: self.interface.to_owned(),
+        }
+    }
+
+    /// Asks how things stand.
+    pub(super) fn status(&self) -> Result<Status, Error> {
+        self.send(&Request::Status)?;
+        match self.receive()?.0 {
+            Reply::Status(bytes) => Status::decode(&bytes).ok_or(Error::Protocol {
+                what: "a status of no kind",
+            }),
+            reply => Err(self.unexpected(reply)),
+        }
+    }
+
+    /// Link types that filters are compiled for, from the first message of a service.
+    pub(super) fn welcome(&mut self) -> Result<Vec<LinkType>, Error> {
+        match self.receive()?.0 {
+            Reply::Welcome { process, links } => {
+                self.process = process;
+                Ok(links)
+            }
+            reply => Err(self.unexpected(reply)),
+        }
+    }
+}

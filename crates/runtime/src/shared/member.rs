@@ -1,0 +1,483 @@
+//! The clients of a service: who gets which event, and what is lost for whom.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use flowgauge_stream::engine::{
+    ApplicationId, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence, StreamRef,
+    StreamSnapshot, Watermarks,
+};
+use flowgauge_sys::local::{Connection, Peer};
+use flowgauge_sys::shared::{Area, EventWriter, Pool};
+use flowgauge_wire::Ledger;
+
+use super::codec::Encoder;
+use super::layout::{Body, ChunkBody, Kind, encode_extra};
+use super::protocol::{Join, Reply};
+use super::statistics::{self, ClientStatistics, ClientStatus};
+
+/// Streams with losses that are remembered for a client.
+const MOST_LOSSES: usize = 1 << 20;
+
+/// Different values that a client may give parameters of streams: the engine keeps each.
+const MOST_PARAMETERS: usize = 64;
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) connection: Connection,
+    pub(super) application: Option<ApplicationId>,
+    peer: Peer,
+    name: String,
+    /// Tells its streams from those of whoever had its application's number before.
+    epoch: u64,
+    ring: EventWriter,
+    memory: u64,
+    watermarks: Watermarks,
+    wants_data: bool,
+    priorities: Box<[bool; 256]>,
+    parameters: Vec<Parameter>,
+    statistics: ClientStatistics,
+    /// Bytes of streams that it lost.
+    losses: HashMap<u64, Loss>,
+    /// It claimed what cannot be.
+    pub(super) lied: bool,
+}
+
+/// What a client lost of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    bytes: u64,
+    /// Of these, since the last chunk that it got.
+    since: u64,
+}
+
+impl Member {
+    /// A client that gets the memory it wants, or the `free` bytes that are left.
+    pub(super) fn new(
+        connection: Connection,
+        peer: Peer,
+        join: &Join,
+        application: ApplicationId,
+        epoch: u64,
+        free: u64,
+    ) -> std::io::Result<Member> {
+        // Small chunks need more events than memory.
+        const EVENTS: core::ops::RangeInclusive<u64> = 1 << 10..=1 << 16;
+        let memory = join.memory_bytes.min(free);
+        let events = (memory >> 11).clamp(*EVENTS.start(), *EVENTS.end());
+        let threshold = f64::from(join.base_threshold.min(1000)) / 1000.0;
+        let mut member = Member {
+            ring: EventWriter::new(events as u32)?,
+            connection,
+            application: Some(application),
+            peer,
+            name: join.name.clone(),
+            epoch,
+            memory,
+            watermarks: Watermarks::new(memory, threshold, join.overload_cutoff),
+            wants_data: join.wants_data,
+            priorities: Box::new([false; 256]),
+            parameters: Vec::new(),
+            statistics: ClientStatistics::default(),
+            losses: HashMap::new(),
+            lied: false,
+        };
+        let classes = join.priority_classes.iter();
+        for priority in classes
+            .map(|(_, priority)| *priority)
+            .chain([join.priority])
+        {
+            member.priorities[usize::from(priority)] = true;
+        }
+        member.note_priorities();
+        Ok(member)
+    }
+
+    pub(super) fn ring(&self) -> &EventWriter {
+        &self.ring
+    }
+
+    pub(super) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Whether it may set this parameter.
+    pub(super) fn admits(&mut self, parameter: Parameter) -> bool {
+        if matches!(parameter, Parameter::Policy(_)) {
+            // It would hold for everybody.
+            return false;
+        }
+        if let Parameter::ChunkBytes(bytes) | Parameter::OverlapBytes(bytes) = parameter
+            && bytes > super::Application::LARGEST_CHUNK
+        {
+            return false;
+        }
+        if self.parameters.contains(&parameter) {
+            return true;
+        }
+        if self.parameters.len() < MOST_PARAMETERS {
+            self.parameters.push(parameter);
+            return true;
+        }
+        false
+    }
+
+    /// It gives streams this priority.
+    pub(super) fn uses_priority(&mut self, priority: u8) {
+        if !core::mem::replace(&mut self.priorities[usize::from(priority)], true) {
+            self.note_priorities();
+        }
+    }
+
+    pub(super) fn refuse_command(&mut self) {
+        self.statistics.refused_commands += 1;
+    }
+
+    fn note_priorities(&mut self) {
+        let used = &self.priorities;
+        self.watermarks
+            .set_priorities(|priority| used[usize::from(priority)]);
+    }
+
+    /// Whether the stream began while it was a client.
+    fn owns(&self, stream: &mut StreamRef<'_>) -> bool {
+        stream.user_state() == self.epoch
+    }
+
+    /// Looks how far it has read.
+    fn collect(&mut self, pool: &mut Pool) {
+        if !self.lied && !self.ring.collect(pool) {
+            self.lied = true;
+        }
+    }
+
+    /// Lets it see what was written.
+    fn publish(&mut self) {
+        if self.ring.publish() {
+            // Where there is no room for it there are others that wake it.
+            let _ = self.connection.send(&Reply::Wake.encode());
+        }
+    }
+
+    /// A number of entries that only creations and terminations may use.
+    fn reserve(&self) -> u32 {
+        self.ring.entries() / 8
+    }
+
+    pub(super) fn status(&self) -> ClientStatus {
+        ClientStatus {
+            process: self.peer.process,
+            user: self.peer.user,
+            name: self.name.clone(),
+            waiting: self.ring.waiting(),
+            held: self.ring.held(),
+            memory: self.memory,
+            statistics: self.statistics,
+        }
+    }
+}
+
+/// All clients that have joined, and the pool they share.
+#[derive(Debug)]
+pub(super) struct Members {
+    pub(super) pool: Pool,
+    pub(super) list: Vec<Member>,
+    /// Place in the list of each application.
+    places: [Option<usize>; MAX_APPLICATIONS],
+    /// The last chunk stored, for other clients that get the same.
+    last: Option<Stored>,
+    /// Until when to wait for clients that are slow: the capture is over.
+    patience: Option<Instant>,
+    scratch: Encoder,
+    extra: Encoder,
+}
+
+/// A chunk in the pool.
+#[derive(Debug)]
+struct Stored {
+    uid: u64,
+    offset: u64,
+    bytes: u32,
+    /// Where holes and packets begin, and how many bytes they have.
+    extra: u32,
+    extra_bytes: u32,
+    area: Area,
+}
+
+impl Members {
+    pub(super) fn new(pool: Pool) -> Members {
+        Members {
+            pool,
+            list: Vec::new(),
+            places: [None; MAX_APPLICATIONS],
+            last: None,
+            patience: None,
+            scratch: Encoder::default(),
+            extra: Encoder::default(),
+        }
+    }
+
+    /// Bytes that all clients together may let wait.
+    pub(super) fn promised(&self) -> u64 {
+        self.list.iter().map(Member::memory).sum()
+    }
+
+    pub(super) fn add(&mut self, member: Member) {
+        self.list.push(member);
+        self.find_places();
+    }
+
+    /// Forgets a client and takes back what waited for it.
+    pub(super) fn remove(&mut self, at: usize) {
+        let member = self.list.remove(at);
+        member.ring.close(&mut self.pool);
+        self.find_places();
+    }
+
+    /// Takes a client's application out; what waits for it stays.
+    pub(super) fn retire(&mut self, at: usize) -> Option<ApplicationId> {
+        let application = self.list.get_mut(at)?.application.take();
+        self.find_places();
+        application
+    }
+
+    fn find_places(&mut self) {
+        self.places = [None; MAX_APPLICATIONS];
+        for (at, member) in self.list.iter().enumerate() {
+            if let Some(ApplicationId(number)) = member.application
+                && let Some(place) = self.places.get_mut(usize::from(number))
+            {
+                *place = Some(at);
+            }
+        }
+    }
+
+    /// Ends a round: shows the clients what there is, and takes back what they have read.
+    pub(super) fn settle(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.pool.release(last.area);
+        }
+        for member in &mut self.list {
+            member.publish();
+            member.collect(&mut self.pool);
+        }
+    }
+
+    /// Shows the clients the counters.
+    pub(super) fn show(&self, ledger: &Ledger) {
+        for member in &self.list {
+            statistics::show(&member.statistics, ledger, |at, word| {
+                member.ring.set_counter(at, word);
+            });
+        }
+    }
+
+    /// From now on waits for clients that are slow, all in all for so long.
+    pub(super) fn be_patient(&mut self, limit: Duration) {
+        self.patience = Some(Instant::now() + limit);
+    }
+
+    fn place(&self, application: ApplicationId) -> Option<usize> {
+        *self.places.get(usize::from(application.0))?
+    }
+
+    /// Writes an event that refers to no bytes. Whether there was room.
+    fn tell(&mut self, at: usize, kind: Kind, stream: StreamSnapshot) -> bool {
+        self.wait_for(at, |member| member.ring.room() > 0);
+        let Some(member) = self.list.get_mut(at) else {
+            return false;
+        };
+        let body = Body {
+            kind,
+            stream,
+            chunk: ChunkBody::default(),
+        };
+        let body = body.encode(&mut self.scratch);
+        member.ring.push(&body, &mut self.pool, None)
+    }
+
+    /// Looks again how far a client has read when something does not fit; at the end of the capture
+    /// waits for it.
+    fn wait_for(&mut self, at: usize, fits: impl Fn(&Member) -> bool) {
+        const NAP: Duration = Duration::from_millis(1);
+        let Some(member) = self.list.get_mut(at) else {
+            return;
+        };
+        while !fits(member) && !member.lied {
+            member.publish();
+            member.collect(&mut self.pool);
+            let waits = self.patience.is_some_and(|until| Instant::now() < until);
+            if fits(member) || !waits {
+                return;
+            }
+            // It has something to say only when it goes away.
+            if member.connection.wait(Some(NAP)).unwrap_or(true) {
+                std::thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// The chunk in the pool: that of another client, if it is the same. Says where holes and
+    /// packets begin.
+    fn store(&mut self, uid: u64, chunk: &DataChunk<'_>) -> Option<(&Stored, u32, u32)> {
+        let (holes, packets) = encode_extra(chunk, &mut self.extra);
+        let (bytes, extra) = (chunk.bytes(), self.extra.0.as_slice());
+        let same = self.last.as_ref().is_some_and(|last| {
+            last.uid == uid
+                && last.offset == chunk.offset()
+                && bytes.len() <= last.bytes as usize
+                && extra.len() == last.extra_bytes as usize
+                && self.pool.holds(&last.area, 0, bytes)
+                && self.pool.holds(&last.area, last.extra as usize, extra)
+        });
+        if !same {
+            if let Some(last) = self.last.take() {
+                self.pool.release(last.area);
+            }
+            self.last = Some(Stored {
+                uid,
+                offset: chunk.offset(),
+                bytes: bytes.len() as u32,
+                extra: bytes.len() as u32,
+                extra_bytes: extra.len() as u32,
+                area: self.pool.store(&[bytes, extra])?,
+            });
+        }
+        self.last.as_ref().map(|last| (last, holes, packets))
+    }
+}
+
+impl Events for Members {
+    fn created(&mut self, application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let Some(at) = self.place(application) else {
+            return;
+        };
+        if let Some(member) = self.list.get(at) {
+            stream.set_user_state(member.epoch);
+        }
+        let told = self.tell(at, Kind::Created, stream.snapshot());
+        if let Some(member) = self.list.get_mut(at) {
+            match told {
+                true => member.statistics.created += 1,
+                false => member.statistics.lost_created += 1,
+            }
+        }
+    }
+
+    fn data(
+        &mut self,
+        application: ApplicationId,
+        stream: &mut StreamRef<'_>,
+        chunk: &mut DataChunk<'_>,
+    ) {
+        let at = self.place(application).filter(|&at| {
+            let member = self.list.get(at);
+            member.is_some_and(|member| member.owns(stream))
+        });
+        let Some(at) = at else {
+            // Whose it was has gone.
+            stream.discard();
+            return;
+        };
+        if self.list.get(at).is_some_and(|member| !member.wants_data) {
+            return;
+        }
+        let uid = stream.uid();
+        let size = Pool::size_of(chunk.bytes().len()).unwrap_or(u64::MAX);
+        let (priority, offset) = (stream.priority(), chunk.offset());
+        let sentence = move |member: &Member| {
+            let used = member.ring.held().saturating_add(size);
+            member.watermarks.judge(used, priority, offset)
+        };
+        self.wait_for(at, |member| {
+            member.ring.room() > member.reserve() && sentence(member) == Sentence::Keep
+        });
+        let fresh = (chunk.bytes().len() as u64).saturating_sub(chunk.info().repeated.into());
+        let Some(member) = self.list.get(at) else {
+            return;
+        };
+        let verdict = sentence(member);
+        let room = member.ring.room() > member.reserve();
+        let mut pushed = false;
+        if verdict == Sentence::Keep && room {
+            let mut info = chunk.info();
+            let mut snapshot = stream.snapshot();
+            if !member.losses.is_empty()
+                && let Some(loss) = member.losses.get(&uid)
+            {
+                info.gap_before += loss.since;
+                snapshot.statistics.dropped.bytes += loss.bytes;
+            }
+            let len = chunk.bytes().len() as u32;
+            if let Some((stored, holes, packets)) = self.store(uid, chunk) {
+                let body = Body {
+                    kind: Kind::Data,
+                    stream: snapshot,
+                    chunk: ChunkBody {
+                        info,
+                        len,
+                        extra: stored.extra,
+                        holes,
+                        packets,
+                    },
+                };
+                let body = body.encode(&mut self.scratch);
+                if let (Some(member), Some(stored)) = (self.list.get_mut(at), &self.last) {
+                    pushed = member.ring.push(&body, &mut self.pool, Some(&stored.area));
+                }
+            }
+        }
+        let Some(member) = self.list.get_mut(at) else {
+            return;
+        };
+        let statistics = &mut member.statistics;
+        if pushed {
+            statistics.data.add(fresh);
+            if !member.losses.is_empty()
+                && let Some(loss) = member.losses.get_mut(&uid)
+            {
+                loss.since = 0;
+            }
+            // A burst must not overflow what the client could have read meanwhile.
+            if member.ring.room() < member.ring.entries() / 2 {
+                member.publish();
+            }
+            return;
+        }
+        match verdict {
+            Sentence::Watermark => statistics.lost_to_priority.add(fresh),
+            Sentence::OverloadCutoff => statistics.lost_to_overload_cutoff.add(fresh),
+            Sentence::Keep if !room => statistics.lost_to_ring.add(fresh),
+            Sentence::Keep => statistics.lost_to_pool.add(fresh),
+        }
+        if member.losses.len() < MOST_LOSSES || member.losses.contains_key(&uid) {
+            let loss = member.losses.entry(uid).or_default();
+            loss.bytes += fresh;
+            loss.since += fresh;
+        }
+    }
+
+    fn terminated(&mut self, application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let Some(at) = self.place(application) else {
+            return;
+        };
+        let Some(member) = self.list.get_mut(at) else {
+            return;
+        };
+        if !member.owns(stream) {
+            return;
+        }
+        let mut snapshot = stream.snapshot();
+        if let Some(loss) = member.losses.remove(&snapshot.uid) {
+            snapshot.statistics.dropped.bytes += loss.bytes;
+        }
+        let told = self.tell(at, Kind::Terminated, snapshot);
+        if let Some(member) = self.list.get_mut(at) {
+            match told {
+                true => member.statistics.terminated += 1,
+                false => member.statistics.lost_terminated += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! One capture for several processes.
+//!
+//! Processes that know nothing of each other and look at the same interface need not capture it
+//! twice: the packets come through one ring, flows are looked up and streams put together once, and
+//! a chunk that several want is in memory once.
+//!
+//! ```text
+//!                      service (one per interface, network namespace and user)
+//!  interface --> ring --> Engine --> Members --+-- Pool: chunks ---- mapped read-only ----+
+//!                            ^                 |                                          |
+//!                            | Engine::add,    +-- ring of events 0 -- read-only --> Client (process A)
+//!                            | command         |       ^-- page: how far read, asleep --- |
+//!                            |                 +-- ring of events 1 -- read-only --> Client (process B)
+//!                            +--- sockets: join, commands, wake, end <--------------------+
+//! ```
+//!
+//! # Who runs it
+//! The first client does. It takes the service's name, an abstract socket address of the network
+//! namespace, and starts a program with that socket as its standard input ([`ServiceProgram`]);
+//! connections can wait there before the program runs. The service is nobody's child, has a session
+//! of its own, opens the interface, gives up root, and stays until the last client has been gone for
+//! some seconds. Nothing is left behind: names and memory go with the processes.
+//!
+//! # Who may join
+//! Processes of the user who started it, of root, and of one group if it was told one; the kernel
+//! says who connects. A client checks in turn that the service is its own user's or root's.
+//!
+//! # What a client can do to others
+//! - *Die*: its connection ends with it, however it ends; what waited for it is given back.
+//! - *Stop, or be slow*: each client has memory of its own size for chunks that wait
+//!   ([`Application::memory_bytes`]) and a ring for events. What does not fit is lost for this client
+//!   and counted ([`ClientStatistics`]): chunks of low priority first, as the paper's prioritized
+//!   packet loss says; creations and terminations have places reserved. The service never waits.
+//! - *Lie*: chunks and events cannot be written by clients at all (sealed memory,
+//!   [`flowgauge_sys::shared`]); how far it claims to have read is believed if it can be so,
+//!   otherwise the client is dismissed. Messages and filter programs are checked; each client has a
+//!   bounded number of filters, parameters and messages per round.
+//! - *Decide for others*: overlap policy and expiry are those of the service.
+//!
+//! What remains shared is the speed of the one engine: a client that wants bytes where others want
+//! statistics costs its work, and filters of all run for each new stream.
+//!
+//! When the service itself dies, clients read what was published, then get [`Error::Died`].
+//!
+//! Packets beside chunks are for services that were told to keep them; others refuse clients that
+//! want some. Events come one by one ([`Client::next_event`]) or go to the same
+//! [`Handlers`](crate::Handlers) as those of a private capture ([`Client::run`]).
+//!
+//! # Deliberately absent
+//! Sharing between users without a group; filters in the kernel (the union of all clients' is
+//! whatever the last one brings); more than one capturing thread.
+
+mod application;
+mod client;
+mod codec;
+mod drive;
+mod error;
+mod layout;
+mod member;
+mod protocol;
+mod service;
+mod start;
+mod statistics;
+
+pub use application::Application;
+pub use client::{Client, EventKind, Leaver, Next, SharedChunk, SharedEvent, SharedStream};
+pub use error::Error;
+pub use layout::SharedPackets;
+pub use service::{Service, ServiceConfig, serve_interface};
+pub use start::{ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures};
+pub use statistics::{Chunks, ClientStatistics, ClientStatus, Status};

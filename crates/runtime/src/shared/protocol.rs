@@ -1,0 +1,505 @@
+//! What a client and the service say to each other on their socket, message by message.
+//!
+//! ```text
+//!  client                                     service
+//!    <connects> --------------------------->
+//!                                     <----- Welcome, or Refused
+//!    Filter, once per filter and link type ->
+//!    Join --------------------------------->
+//!                                     <----- Joined with three descriptors, or Refused
+//!    Command ... -------------------------->
+//!                                     <----- Wake, when the client sleeps and there is an event
+//!    Leave -------------------------------->
+//!                                     <----- Left, behind the last event
+//!                                     <----- Ended, when the capture is over
+//! ```
+//!
+//! Filters travel as programs, not as expressions: the client compiles, so that neither a name
+//! that has to be looked up nor a C parser of foreign text can hold up the capture. The service
+//! checks each program as the kernel would.
+
+use flowgauge_capture::Filter;
+use flowgauge_capture::filter::Instruction;
+use flowgauge_stream::engine::{Command, Cutoff, Mode, Parameter};
+use flowgauge_wire::{LinkType, Nanos};
+
+use super::codec::{Decoder, Encoder};
+
+/// Version of the protocol, of the layout of events, and of what they mean. It is part of the
+/// name: programs of different versions do not meet.
+pub(super) const VERSION: u32 = 2;
+
+/// No message is longer.
+pub(super) const MESSAGE_BYTES: usize = 64 << 10;
+
+/// Instructions of a filter at most, the kernel's own limit.
+const MOST_INSTRUCTIONS: usize = 4096;
+
+/// What a client says.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// A program of filter `number`, for packets of one link type.
+    Filter {
+        number: u16,
+        link: LinkType,
+        program: Filter,
+    },
+    /// What the client wants.
+    Join(Box<Join>),
+    /// Something about one stream.
+    Command { uid: u64, command: Command },
+    /// How things stand.
+    Status,
+    /// Nothing further is wanted.
+    Leave,
+}
+
+/// What a client wants. Filters are numbers of those sent before.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Join {
+    pub(super) name: String,
+    pub(super) memory_bytes: u64,
+    pub(super) least_memory: u64,
+    /// In thousandths.
+    pub(super) base_threshold: u32,
+    pub(super) overload_cutoff: Option<u64>,
+    pub(super) need_packets: bool,
+    pub(super) wants_data: bool,
+    pub(super) filter: Option<u16>,
+    pub(super) mode: Mode,
+    pub(super) cutoff: Cutoff,
+    pub(super) from_initiator: Option<u64>,
+    pub(super) from_responder: Option<u64>,
+    pub(super) cutoff_classes: Vec<(u16, Cutoff)>,
+    pub(super) chunk_bytes: u32,
+    pub(super) overlap_bytes: u32,
+    pub(super) flush_timeout: Option<Nanos>,
+    pub(super) inactivity_timeout: Option<Nanos>,
+    pub(super) priority: u8,
+    pub(super) priority_classes: Vec<(u16, u8)>,
+}
+
+/// What the service says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// The client may go on.
+    Welcome {
+        /// The service's process.
+        process: u32,
+        /// Link types of the packets, as far as they are known.
+        links: Vec<LinkType>,
+    },
+    /// No, and why.
+    Refused(String),
+    /// The client has joined; with it come the pool, the ring and the page.
+    Joined {
+        /// The number of its application.
+        application: u8,
+    },
+    /// There are events.
+    Wake,
+    /// The capture is over, and why.
+    Ended(String),
+    /// Nothing comes behind the events that are there.
+    Left,
+    /// How things stand.
+    Status(Vec<u8>),
+}
+
+const FILTER: u8 = 1;
+const JOIN: u8 = 2;
+const COMMAND: u8 = 3;
+const STATUS: u8 = 4;
+const LEAVE: u8 = 5;
+
+const WELCOME: u8 = 129;
+const REFUSED: u8 = 130;
+const JOINED: u8 = 131;
+const WAKE: u8 = 132;
+const ENDED: u8 = 133;
+const LEFT: u8 = 134;
+const STATUS_IS: u8 = 135;
+
+impl Request {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::default();
+        match self {
+            Request::Filter {
+                number,
+                link,
+                program,
+            } => {
+                out.u8(FILTER).u16(*number).u16(link.0);
+                for one in program.instructions() {
+                    out.u16(one.code).u8(one.jt).u8(one.jf).u32(one.k);
+                }
+            }
+            Request::Join(join) => {
+                out.u8(JOIN);
+                join.encode(&mut out);
+            }
+            Request::Command { uid, command } => {
+                out.u8(COMMAND).u64(*uid);
+                encode_command(*command, &mut out);
+            }
+            Request::Status => {
+                out.u8(STATUS);
+            }
+            Request::Leave => {
+                out.u8(LEAVE);
+            }
+        }
+        out.0
+    }
+
+    /// `None` when it is nothing that a client says.
+    pub(super) fn decode(message: &[u8]) -> Option<Request> {
+        let mut rest = Decoder(message);
+        let request = match rest.u8()? {
+            FILTER => {
+                let number = rest.u16()?;
+                let link = LinkType(rest.u16()?);
+                let mut instructions = Vec::new();
+                while !rest.0.is_empty() {
+                    if instructions.len() == MOST_INSTRUCTIONS {
+                        return None;
+                    }
+                    instructions.push(Instruction {
+                        code: rest.u16()?,
+                        jt: rest.u8()?,
+                        jf: rest.u8()?,
+                        k: rest.u32()?,
+                    });
+                }
+                Request::Filter {
+                    number,
+                    link,
+                    program: Filter::from_instructions(instructions, link).ok()?,
+                }
+            }
+            JOIN => Request::Join(Box::new(Join::decode(&mut rest)?)),
+            COMMAND => Request::Command {
+                uid: rest.u64()?,
+                command: decode_command(&mut rest)?,
+            },
+            STATUS => Request::Status,
+            LEAVE => Request::Leave,
+            _ => return None,
+        };
+        rest.end()?;
+        Some(request)
+    }
+}
+
+impl Join {
+    fn encode(&self, out: &mut Encoder) {
+        out.text(&self.name);
+        out.u64(self.memory_bytes).u64(self.least_memory);
+        out.u32(self.base_threshold).optional(self.overload_cutoff);
+        out.u8(self.need_packets.into());
+        out.u8(self.wants_data.into());
+        out.u32(self.filter.map_or(u32::MAX, u32::from));
+        out.u8(self.mode as u8).u64(self.cutoff.0);
+        out.u8(self.from_initiator.is_some().into());
+        out.u64(self.from_initiator.unwrap_or_default());
+        out.u8(self.from_responder.is_some().into());
+        out.u64(self.from_responder.unwrap_or_default());
+        out.u16(self.cutoff_classes.len() as u16);
+        for (filter, cutoff) in &self.cutoff_classes {
+            out.u16(*filter).u64(cutoff.0);
+        }
+        out.u32(self.chunk_bytes).u32(self.overlap_bytes);
+        out.optional(self.flush_timeout.map(|time| time.0));
+        out.optional(self.inactivity_timeout.map(|time| time.0));
+        out.u8(self.priority)
+            .u16(self.priority_classes.len() as u16);
+        for (filter, priority) in &self.priority_classes {
+            out.u16(*filter).u8(*priority);
+        }
+    }
+
+    fn decode(rest: &mut Decoder<'_>) -> Option<Join> {
+        let name = rest.text()?;
+        let (memory_bytes, least_memory) = (rest.u64()?, rest.u64()?);
+        let base_threshold = rest.u32()?;
+        let overload_cutoff = rest.optional()?;
+        let need_packets = rest.flag()?;
+        let wants_data = rest.flag()?;
+        let filter = match rest.u32()? {
+            u32::MAX => None,
+            number => Some(u16::try_from(number).ok()?),
+        };
+        let mode = decode_mode(rest.u8()?)?;
+        let cutoff = Cutoff(rest.u64()?);
+        let mut direction = || {
+            let given = rest.flag()?;
+            let bytes = rest.u64()?;
+            Some(given.then_some(bytes))
+        };
+        let (from_initiator, from_responder) = (direction()?, direction()?);
+        let mut cutoff_classes = Vec::new();
+        for _ in 0..rest.u16()? {
+            cutoff_classes.push((rest.u16()?, Cutoff(rest.u64()?)));
+        }
+        let (chunk_bytes, overlap_bytes) = (rest.u32()?, rest.u32()?);
+        let flush_timeout = rest.optional()?.map(Nanos);
+        let inactivity_timeout = rest.optional()?.map(Nanos);
+        let priority = rest.u8()?;
+        let mut priority_classes = Vec::new();
+        for _ in 0..rest.u16()? {
+            priority_classes.push((rest.u16()?, rest.u8()?));
+        }
+        Some(Join {
+            name,
+            memory_bytes,
+            least_memory,
+            base_threshold,
+            overload_cutoff,
+            need_packets,
+            wants_data,
+            filter,
+            mode,
+            cutoff,
+            from_initiator,
+            from_responder,
+            cutoff_classes,
+            chunk_bytes,
+            overlap_bytes,
+            flush_timeout,
+            inactivity_timeout,
+            priority,
+            priority_classes,
+        })
+    }
+}
+
+fn encode_command(command: Command, out: &mut Encoder) {
+    match command {
+        Command::SetCutoff(Cutoff(bytes)) => out.u8(0).u64(bytes),
+        Command::SetPriority(priority) => out.u8(1).u64(priority.into()),
+        Command::Discard => out.u8(2).u64(0),
+        Command::SetParameter(Parameter::ChunkBytes(bytes)) => out.u8(3).u64(bytes.into()),
+        Command::SetParameter(Parameter::OverlapBytes(bytes)) => out.u8(4).u64(bytes.into()),
+        Command::SetParameter(Parameter::FlushTimeout(time)) => {
+            out.u8(5).optional(time.map(|time| time.0))
+        }
+        Command::SetParameter(Parameter::Mode(mode)) => out.u8(6).u64(mode as u64),
+        // What is not the client's to decide, or stays with the client.
+        Command::SetParameter(Parameter::Policy(_))
+        | Command::SetUserState(_)
+        | Command::AddProcessingTime(_) => out.u8(u8::MAX).u64(0),
+    };
+}
+
+fn decode_command(rest: &mut Decoder<'_>) -> Option<Command> {
+    let (kind, value) = (rest.u8()?, rest.u64()?);
+    let small = u32::try_from(value);
+    Some(match kind {
+        0 => Command::SetCutoff(Cutoff(value)),
+        1 => Command::SetPriority(u8::try_from(value).ok()?),
+        2 => Command::Discard,
+        3 => Command::SetParameter(Parameter::ChunkBytes(small.ok()?)),
+        4 => Command::SetParameter(Parameter::OverlapBytes(small.ok()?)),
+        5 => {
+            let timeout = (value != u64::MAX).then_some(Nanos(value));
+            Command::SetParameter(Parameter::FlushTimeout(timeout))
+        }
+        6 => Command::SetParameter(Parameter::Mode(decode_mode(u8::try_from(value).ok()?)?)),
+        _ => return None,
+    })
+}
+
+pub(super) fn decode_mode(number: u8) -> Option<Mode> {
+    [Mode::Wait, Mode::Fast, Mode::Strict]
+        .into_iter()
+        .find(|mode| *mode as u8 == number)
+}
+
+impl Reply {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::default();
+        match self {
+            Reply::Welcome { process, links } => {
+                out.u8(WELCOME).u32(*process).u16(links.len() as u16);
+                links.iter().for_each(|link| {
+                    out.u16(link.0);
+                });
+            }
+            Reply::Refused(why) => {
+                out.u8(REFUSED).text(why);
+            }
+            Reply::Joined { application } => {
+                out.u8(JOINED).u8(*application);
+            }
+            Reply::Wake => {
+                out.u8(WAKE);
+            }
+            Reply::Ended(why) => {
+                out.u8(ENDED).text(why);
+            }
+            Reply::Left => {
+                out.u8(LEFT);
+            }
+            Reply::Status(status) => {
+                out.u8(STATUS_IS).bytes(status);
+            }
+        }
+        out.0
+    }
+
+    /// `None` when it is nothing that a service says.
+    pub(super) fn decode(message: &[u8]) -> Option<Reply> {
+        let mut rest = Decoder(message);
+        let reply = match rest.u8()? {
+            WELCOME => {
+                let process = rest.u32()?;
+                let mut links = Vec::new();
+                for _ in 0..rest.u16()? {
+                    links.push(LinkType(rest.u16()?));
+                }
+                Reply::Welcome { process, links }
+            }
+            REFUSED => Reply::Refused(rest.text()?),
+            JOINED => Reply::Joined {
+                application: rest.u8()?,
+            },
+            WAKE => Reply::Wake,
+            ENDED => Reply::Ended(rest.text()?),
+            LEFT => Reply::Left,
+            STATUS_IS => Reply::Status(core::mem::take(&mut rest.0).to_vec()),
+            _ => return None,
+        };
+        rest.end()?;
+        Some(reply)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::shared) fn join() -> Join {
+        Join {
+            name: "test".to_owned(),
+            memory_bytes: 1 << 20,
+            least_memory: 1 << 20,
+            base_threshold: 500,
+            overload_cutoff: Some(10_000),
+            need_packets: true,
+            wants_data: true,
+            filter: Some(3),
+            mode: Mode::Strict,
+            cutoff: Cutoff(7),
+            from_initiator: Some(u64::MAX),
+            from_responder: None,
+            cutoff_classes: vec![(0, Cutoff(1)), (1, Cutoff::UNLIMITED)],
+            chunk_bytes: 1000,
+            overlap_bytes: 10,
+            flush_timeout: Some(Nanos::from_secs(1)),
+            inactivity_timeout: None,
+            priority: 2,
+            priority_classes: vec![(2, 9)],
+        }
+    }
+
+    fn requests() -> Vec<Request> {
+        let ethernet = LinkType::ETHERNET;
+        vec![
+            Request::Filter {
+                number: 5,
+                link: ethernet,
+                program: Filter::compile("tcp port 80", ethernet, 65_535).unwrap(),
+            },
+            Request::Join(Box::new(join())),
+            Request::Command {
+                uid: 77,
+                command: Command::SetCutoff(Cutoff(5)),
+            },
+            Request::Status,
+            Request::Leave,
+        ]
+    }
+
+    #[test]
+    fn requests_come_back() {
+        for request in requests() {
+            let message = request.encode();
+            assert!(message.len() <= MESSAGE_BYTES);
+            let decoded = Request::decode(&message).unwrap();
+            assert_eq!(decoded.encode(), message);
+            if let (Request::Join(one), Request::Join(two)) = (&request, &decoded) {
+                assert_eq!(one, two);
+            }
+        }
+    }
+
+    #[test]
+    fn commands_come_back() {
+        for command in [
+            Command::SetCutoff(Cutoff::UNLIMITED),
+            Command::SetPriority(255),
+            Command::Discard,
+            Command::SetParameter(Parameter::ChunkBytes(0)),
+            Command::SetParameter(Parameter::OverlapBytes(9)),
+            Command::SetParameter(Parameter::FlushTimeout(None)),
+            Command::SetParameter(Parameter::FlushTimeout(Some(Nanos(3)))),
+            Command::SetParameter(Parameter::Mode(Mode::Fast)),
+        ] {
+            let message = Request::Command { uid: 1, command }.encode();
+            let decoded = Request::decode(&message);
+            assert!(
+                matches!(decoded, Some(Request::Command { uid: 1, command: back }) if back == command)
+            );
+        }
+        let message = Request::Command {
+            uid: 1,
+            command: Command::SetUserState(1),
+        };
+        assert!(Request::decode(&message.encode()).is_none());
+    }
+
+    #[test]
+    fn replies_come_back() {
+        for reply in [
+            Reply::Welcome {
+                process: 9,
+                links: vec![LinkType::ETHERNET, LinkType::RAW],
+            },
+            Reply::Refused("no".to_owned()),
+            Reply::Joined { application: 31 },
+            Reply::Wake,
+            Reply::Ended(String::new()),
+            Reply::Left,
+            Reply::Status(vec![1, 2, 3]),
+        ] {
+            assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+        }
+    }
+
+    /// Every message cut short, lengthened, or with any one byte changed is understood or refused,
+    /// never more than that.
+    #[test]
+    fn damaged_messages_are_answered() {
+        for message in requests().iter().map(Request::encode) {
+            for len in 0..message.len() {
+                // A filter may end sooner, where its program is still one.
+                let decoded = Request::decode(&message[..len]);
+                let shorter = matches!(decoded, Some(Request::Filter { .. }));
+                assert!(decoded.is_none() || shorter, "{len} of {message:?}");
+            }
+            let mut longer = message.clone();
+            longer.push(0);
+            assert!(Request::decode(&longer).is_none());
+            for at in 0..message.len() {
+                for bit in 0..8 {
+                    let mut damaged = message.clone();
+                    damaged[at] ^= 1 << bit;
+                    let _ = Request::decode(&damaged);
+                    let _ = Reply::decode(&damaged);
+                }
+            }
+        }
+        let many = vec![FILTER; 3 + 8 * (MOST_INSTRUCTIONS + 1)];
+        assert!(Request::decode(&many).is_none());
+    }
+}

@@ -1,0 +1,319 @@
+//! Finding the service of an interface, and starting it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use flowgauge_sys::local::{self, Connection, Listener};
+use flowgauge_sys::process;
+use flowgauge_wire::LinkType;
+
+use super::client::Talk;
+use super::error::Error;
+use super::protocol::VERSION;
+use super::statistics::Status;
+
+/// Where the names of services begin.
+const PREFIX: &str = "flowgauge/share/";
+
+/// The environment variable that says where the program is.
+const PROGRAM: &str = "FLOWGAUGE_PROGRAM";
+
+/// The name of the service of a user's processes on an interface. It belongs to a network
+/// namespace, as interfaces do.
+fn name(user: u32, interface: &str) -> String {
+    format!("{PREFIX}{VERSION}/{user}/{interface}")
+}
+
+/// What is started to capture, with the listening socket as its standard input.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum ServiceProgram {
+    /// `flowgauge share-service -i INTERFACE`: what `FLOWGAUGE_PROGRAM` says, else this program if
+    /// that is its name, else the one beside it or in `PATH`.
+    #[default]
+    Flowgauge,
+    /// Another program, which calls [`serve_interface`](super::serve_interface).
+    Command {
+        /// The program.
+        program: OsString,
+        /// Its arguments; the interface comes last.
+        arguments: Vec<OsString>,
+    },
+    /// None: only a service that runs is joined.
+    None,
+}
+
+impl ServiceProgram {
+    /// Program and arguments.
+    fn command(&self, interface: &str) -> Option<(OsString, Vec<OsString>)> {
+        match self {
+            ServiceProgram::Flowgauge => {
+                let arguments = ["share-service", "-i", interface];
+                Some((flowgauge(), arguments.map(OsString::from).to_vec()))
+            }
+            ServiceProgram::Command { program, arguments } => {
+                let mut arguments = arguments.clone();
+                arguments.push(interface.into());
+                Some((program.clone(), arguments))
+            }
+            ServiceProgram::None => None,
+        }
+    }
+}
+
+/// Where the program `flowgauge` is.
+fn flowgauge() -> OsString {
+    const NAME: &str = "flowgauge";
+    if let Some(program) = std::env::var_os(PROGRAM).filter(|program| !program.is_empty()) {
+        return program;
+    }
+    if let Ok(own) = std::env::current_exe() {
+        if own.file_name() == Some(OsStr::new(NAME)) {
+            return own.into();
+        }
+        let beside: Option<PathBuf> = own.parent().map(|folder| folder.join(NAME));
+        if let Some(beside) = beside.filter(|path| path.is_file()) {
+            return beside.into();
+        }
+    }
+    NAME.into()
+}
+
+/// Takes the name of this user's service on an interface: for a program that is the service itself.
+///
+/// # Errors
+/// When there is one already, or the name is none of an interface.
+pub fn listen(interface: &str) -> Result<Listener, Error> {
+    check_name(interface)?;
+    let taken = Listener::bind(&name(process::user(), interface));
+    taken.map_err(Error::system("take the name of the shared capture"))
+}
+
+/// The listening socket that [`Client::connect`](super::Client::connect) gave this program as its
+/// standard input.
+///
+/// # Errors
+/// When standard input is none.
+pub fn inherited_listener() -> Result<Listener, Error> {
+    let not = Error::system("use standard input as the socket of a shared capture");
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    input.and_then(Listener::adopt).map_err(not)
+}
+
+/// A service that welcomes this process.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) connection: Connection,
+    pub(super) process: u32,
+    pub(super) links: Vec<LinkType>,
+}
+
+/// Finds the service of an interface, root's before that of this user, or starts it.
+pub(super) fn find(interface: &str, program: &ServiceProgram) -> Result<Found, Error> {
+    check_name(interface)?;
+    let own = process::user();
+    let mut refused = None;
+    if own != 0 {
+        // That root's lets others in is the exception.
+        match greet(interface, 0) {
+            Ok(Some(found)) => return Ok(found),
+            Err(error @ Error::Refused { .. }) => refused = Some(error),
+            Ok(None) | Err(_) => {}
+        }
+    }
+    if let Some(found) = greet(interface, own)? {
+        return Ok(found);
+    }
+    if matches!(program, ServiceProgram::None)
+        && let Some(refused) = refused
+    {
+        return Err(refused);
+    }
+    start(interface, own, program)?;
+    greet(interface, own)?.ok_or_else(|| Error::Died {
+        interface: interface.to_owned(),
+        process: 0,
+    })
+}
+
+/// Connects to a service, if there is one, and waits for its welcome.
+fn greet(interface: &str, user: u32) -> Result<Option<Found>, Error> {
+    let connection = match Connection::connect(&name(user, interface)) {
+        Ok(connection) => connection,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(Error::Silent {
+                interface: interface.to_owned(),
+            });
+        }
+        Err(error) => return Err(Error::system("reach the shared capture")(error)),
+    };
+    let peer = connection.peer();
+    let peer = peer.map_err(Error::system("see who shares the capture"))?;
+    // Anybody can take any name. What comes from there is believed, so it must be his.
+    if peer.user != user {
+        return Err(Error::Impostor {
+            interface: interface.to_owned(),
+            process: peer.process,
+            user: peer.user,
+        });
+    }
+    let mut talk = Talk {
+        connection: &connection,
+        interface,
+        process: peer.process,
+    };
+    let links = talk.welcome()?;
+    let process = talk.process;
+    Ok(Some(Found {
+        connection,
+        process,
+        links,
+    }))
+}
+
+/// Starts a service. Whoever gets the name starts it; the others only connect.
+fn start(interface: &str, user: u32, program: &ServiceProgram) -> Result<(), Error> {
+    let Some((program, arguments)) = program.command(interface) else {
+        return Err(Error::Refused {
+            interface: interface.to_owned(),
+            reason: "there is none, and none is to be started".to_owned(),
+        });
+    };
+    // The name is held, and connections can wait, before the program runs.
+    let listener = match Listener::bind(&name(user, interface)) {
+        Ok(listener) => listener,
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(()),
+        Err(error) => return Err(Error::system("take the name of the shared capture")(error)),
+    };
+    process::spawn_detached(&program, arguments, listener.into_file()).map_err(|source| {
+        Error::NotStarted {
+            program: program.to_string_lossy().into_owned(),
+            source,
+        }
+    })
+}
+
+/// The longest name of an interface (`IFNAMSIZ`).
+const LONGEST_NAME: usize = 15;
+
+fn check_name(interface: &str) -> Result<(), Error> {
+    let known = !interface.is_empty()
+        && interface.len() <= LONGEST_NAME
+        && !interface.contains(|letter: char| letter == '/' || letter.is_whitespace());
+    match known {
+        true => Ok(()),
+        false => Err(Error::Wanted {
+            what: format!(
+                "\"{}\" is no name of an interface",
+                interface.escape_debug()
+            ),
+        }),
+    }
+}
+
+/// A capture that is shared in this network namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SharedCapture {
+    /// Its interface.
+    pub interface: String,
+    /// Whose it is.
+    pub user: u32,
+}
+
+/// The captures that are shared in this network namespace now.
+///
+/// # Errors
+/// When the system does not list them.
+pub fn shared_captures() -> Result<Vec<SharedCapture>, Error> {
+    let prefix = format!("{PREFIX}{VERSION}/");
+    let names = local::names(&prefix).map_err(Error::system("list the shared captures"))?;
+    Ok(names
+        .iter()
+        .filter_map(|name| name.strip_prefix(&prefix)?.split_once('/'))
+        .filter_map(|(user, interface)| {
+            Some(SharedCapture {
+                interface: interface.to_owned(),
+                user: user.parse().ok()?,
+            })
+        })
+        .collect())
+}
+
+impl SharedCapture {
+    /// How it stands, who uses it, and what they lost.
+    ///
+    /// # Errors
+    /// When it does not let this process ask, or does not answer.
+    pub fn status(&self) -> Result<Status, Error> {
+        let found = greet(&self.interface, self.user)?.ok_or_else(|| Error::Died {
+            interface: self.interface.clone(),
+            process: 0,
+        })?;
+        let talk = Talk {
+            connection: &found.connection,
+            interface: &self.interface,
+            process: found.process,
+        };
+        talk.status()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_interfaces() {
+        for good in ["eth0", "any", "veth1234@if5", "\u{e9}th0"] {
+            check_name(good).unwrap();
+        }
+        for bad in ["", "a/b", "eth 0", "an_interface_name"] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn where_none_is_to_be_started_none_is() {
+        let error = find("fg-none", &ServiceProgram::None).unwrap_err();
+        assert!(matches!(error, Error::Refused { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let program = ServiceProgram::Command {
+            program: "/no/such/program".into(),
+            arguments: Vec::new(),
+        };
+        let error = find("fg-missing", &program).unwrap_err();
+        assert!(matches!(error, Error::NotStarted { .. }), "{error}");
+        assert!(error.to_string().contains("/no/such/program"), "{error}");
+        assert!(error.hint().unwrap().contains("FLOWGAUGE_PROGRAM"));
+    }
+
+    #[test]
+    fn a_program_that_is_no_service_is_noticed() {
+        let program = ServiceProgram::Command {
+            program: "/bin/true".into(),
+            arguments: Vec::new(),
+        };
+        let error = find("fg-true", &program).unwrap_err();
+        assert!(matches!(error, Error::Died { .. }), "{error}");
+    }
+
+    #[test]
+    fn captures_are_listed() {
+        let _listener = Listener::bind(&name(4242, "fg-listed")).unwrap();
+        let listed = shared_captures().unwrap();
+        let expected = SharedCapture {
+            interface: "fg-listed".to_owned(),
+            user: 4242,
+        };
+        assert!(listed.contains(&expected), "{listed:?}");
+        // The listener is this process', not that of user 4242.
+        let error = expected.status().unwrap_err();
+        assert!(matches!(error, Error::Impostor { .. }), "{error}");
+    }
+}

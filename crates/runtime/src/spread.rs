@@ -1,0 +1,258 @@
+//! Which shard a packet goes to.
+//!
+//! By the IP addresses of the flow it will be counted to, the same for both directions: so the whole
+//! of a flow is on one shard, its fragments too. Ports are left out, as fragments have none. A
+//! tunnelled packet counts to the flow inside, so the innermost addresses decide, as they do in the
+//! flow table; only they are the same where the outer ones differ between the directions (Teredo,
+//! 6to4, asymmetric routes).
+//!
+//! A tunnel's datagram in fragments goes where its first fragment says: its later ones follow it. Those
+//! that come before it are sent by their outer addresses, and then the first follows them.
+
+use std::collections::HashMap;
+
+use flowgauge_wire::{
+    Address, Batch, DatagramOrigin, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder,
+    LinkType, PacketDescriptor, PacketFlags, fragment_info,
+};
+
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Protocols that can carry IP: IP in IP, UDP, 6in4, GRE.
+const CARRIERS: [u8; 4] = [4, UDP, 41, 47];
+
+/// Datagrams in fragments that are remembered, in each of two generations.
+const REMEMBERED: usize = 4096;
+
+/// Bytes of a first fragment in which the addresses of what it carries are looked for.
+const LOOKED_AT: usize = 512;
+
+/// Finds the shard of each packet.
+pub(crate) struct Spread {
+    shards: u64,
+    key: u64,
+    decoder: Decoder,
+    tunnel_ports: Box<[u64; 1024]>,
+    decoded: DecodedBatch,
+    fragments: Fragments,
+    datagram: Vec<u8>,
+}
+
+impl Spread {
+    /// Over so many shards, by a hash with this key; tunnels are those of `options`.
+    pub(crate) fn new(shards: usize, key: u64, options: DecodeOptions) -> Spread {
+        let mut tunnel_ports = Box::new([0u64; 1024]);
+        if options.decapsulate {
+            let lists = [
+                &options.vxlan_ports,
+                &options.geneve_ports,
+                &options.gtpu_ports,
+                &options.teredo_ports,
+                &options.ayiya_ports,
+            ];
+            for &port in lists.into_iter().flatten() {
+                tunnel_ports[usize::from(port >> 6)] |= 1 << (port & 63);
+            }
+        }
+        Spread {
+            shards: shards.max(1) as u64,
+            key,
+            decoder: Decoder::new(options),
+            tunnel_ports,
+            decoded: DecodedBatch::new(),
+            fragments: Fragments::default(),
+            datagram: Vec::new(),
+        }
+    }
+
+    /// The shard of a packet of a batch.
+    #[inline]
+    pub(crate) fn shard_of(&mut self, packet: &PacketDescriptor, bytes: &[u8]) -> usize {
+        match self.plain(packet, bytes) {
+            Some(hash) => self.shard(hash),
+            None => self.other(packet, bytes),
+        }
+    }
+
+    /// The usual packet: Ethernet, IP, and TCP or UDP that is no tunnel.
+    #[inline]
+    fn plain(&self, packet: &PacketDescriptor, bytes: &[u8]) -> Option<u64> {
+        if packet.link != LinkType::ETHERNET || packet.flags.contains(PacketFlags::VLAN) {
+            return None;
+        }
+        let head = bytes.first_chunk::<54>()?;
+        let (protocol, ports, hash) = if head[12..14] == IPV4 {
+            if head[14] != 0x45 || u16::from_be_bytes([head[20], head[21]]) & 0x3fff != 0 {
+                return None;
+            }
+            let source = u32::from_be_bytes([head[26], head[27], head[28], head[29]]);
+            let destination = u32::from_be_bytes([head[30], head[31], head[32], head[33]]);
+            (head[23], 34, self.hash(source.into(), destination.into()))
+        } else if head[12..14] == IPV6 {
+            let source = fold(head[22..].first_chunk::<16>()?);
+            let destination = fold(head[38..].first_chunk::<16>()?);
+            (head[20], 54, self.hash(source, destination))
+        } else {
+            return None;
+        };
+        if protocol == TCP {
+            return Some(hash);
+        }
+        let ports = bytes.get(ports..ports + 4)?;
+        let tunnel = self.is_tunnel(u16::from_be_bytes([ports[0], ports[1]]))
+            || self.is_tunnel(u16::from_be_bytes([ports[2], ports[3]]));
+        (protocol == UDP && !tunnel).then_some(hash)
+    }
+
+    fn is_tunnel(&self, port: u16) -> bool {
+        self.tunnel_ports[usize::from(port >> 6)] >> (port & 63) & 1 != 0
+    }
+
+    /// The same for both directions.
+    #[inline]
+    fn hash(&self, one: u64, other: u64) -> u64 {
+        let both = (one ^ other).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ one.wrapping_add(other);
+        let product = u128::from(both ^ self.key) * 0xd1b5_4a32_d192_ed03_u128;
+        (product as u64) ^ ((product >> 64) as u64)
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> usize {
+        ((u128::from(hash) * u128::from(self.shards)) >> 64) as usize
+    }
+
+    /// Everything else: decoded as the shard will.
+    #[cold]
+    #[inline(never)]
+    fn other(&mut self, packet: &PacketDescriptor, bytes: &[u8]) -> usize {
+        let alone = PacketDescriptor {
+            offset: 0,
+            ..*packet
+        };
+        let packets = [alone];
+        self.decoder
+            .decode_batch(&Batch::new(bytes, &packets), &mut self.decoded);
+        let Some(&decoded) = self.decoded.packets.first() else {
+            return 0;
+        };
+        if !decoded.has_ip() {
+            // Nobody's flow: wherever there is time.
+            let mut address = [0; 16];
+            for (to, from) in address.iter_mut().zip(bytes) {
+                *to = *from;
+            }
+            return self.shard(self.hash(fold(&address), 0));
+        }
+        let default = self.shard(self.hash_of(&decoded));
+        let protocol = decoded.key.protocol;
+        if !decoded.flags.contains(DecodeFlags::FRAGMENT) || !CARRIERS.contains(&protocol) {
+            return default;
+        }
+        self.fragment(&decoded, bytes, default)
+    }
+
+    fn hash_of(&self, decoded: &Decoded) -> u64 {
+        let number = |address: &Address| match decoded.key.version {
+            4 => {
+                let [.., a, b, c, d] = address.0;
+                u32::from_be_bytes([a, b, c, d]).into()
+            }
+            _ => fold(&address.0),
+        };
+        self.hash(number(&decoded.key.low), number(&decoded.key.high))
+    }
+
+    /// A fragment of a datagram that may be a tunnel's.
+    fn fragment(&mut self, decoded: &Decoded, bytes: &[u8], default: usize) -> usize {
+        let start = usize::from(decoded.ip_offset);
+        let Some(info) = fragment_info(bytes, start) else {
+            return default;
+        };
+        let (source, destination) = (decoded.source().0, decoded.destination().0);
+        let datagram = (source, destination, info.id, info.protocol);
+        if info.offset != 0 {
+            return match self.fragments.get(&datagram) {
+                Some(known) => known.shard,
+                None => {
+                    self.fragments.put(datagram, default, false);
+                    default
+                }
+            };
+        }
+        let shard = match self.fragments.get(&datagram) {
+            Some(known) if !known.by_first => known.shard,
+            _ => self.carried(decoded, bytes, start).unwrap_or(default),
+        };
+        self.fragments.put(datagram, shard, true);
+        shard
+    }
+
+    /// The shard of what a first fragment carries: it is decoded as if it were the whole datagram,
+    /// the longest there can be, of which only this much was captured.
+    fn carried(&mut self, decoded: &Decoded, bytes: &[u8], start: usize) -> Option<usize> {
+        const LONGEST: usize = u16::MAX as usize;
+        let info = fragment_info(bytes, start)?;
+        let captured = bytes.get(start..)?;
+        let captured = captured.get(..LOOKED_AT).unwrap_or(captured);
+        self.datagram.clear();
+        self.datagram.extend_from_slice(captured);
+        self.datagram.resize(LONGEST, 0);
+        if info.version == 4 {
+            let head = self.datagram.first_chunk_mut::<20>()?;
+            (head[2], head[3]) = (0xff, 0xff);
+            (head[6], head[7]) = (0, 0);
+        } else {
+            let payload = (LONGEST - 40) as u16;
+            let head = self.datagram.first_chunk_mut::<40>()?;
+            head[4..6].copy_from_slice(&payload.to_be_bytes());
+            // The fragment header stands right before the data.
+            let fragment = (info.data_offset as usize).checked_sub(start + 8)?;
+            self.datagram.get_mut(fragment + 2..fragment + 4)?.fill(0);
+        }
+        let origin = DatagramOrigin::of(decoded, decoded.wire_len, 1);
+        self.decoded.clear();
+        self.decoder
+            .decode_datagram(&self.datagram, &origin, &mut self.decoded);
+        let inner = *self.decoded.packets.first()?;
+        inner.has_ip().then(|| self.shard(self.hash_of(&inner)))
+    }
+}
+
+/// An IPv6 address as a number.
+#[inline]
+fn fold(address: &[u8; 16]) -> u64 {
+    let number = u128::from_be_bytes(*address);
+    ((number >> 64) as u64).rotate_left(29) ^ number as u64
+}
+
+type Datagram = (Address, Address, u32, u8);
+
+#[derive(Clone, Copy)]
+struct Known {
+    shard: usize,
+    /// The first fragment has said so; otherwise a later one came before it.
+    by_first: bool,
+}
+
+/// Where datagrams in fragments went: the last few thousand.
+#[derive(Default)]
+struct Fragments {
+    young: HashMap<Datagram, Known>,
+    old: HashMap<Datagram, Known>,
+}
+
+impl Fragments {
+    fn get(&self, datagram: &Datagram) -> Option<Known> {
+        let found = self.young.get(datagram);
+        found.or_else(|| self.old.get(datagram)).copied()
+    }
+
+    fn put(&mut self, datagram: Datagram, shard: usize, by_first: bool) {
+        if self.young.len() >= REMEMBERED {
+            self.old = core::mem::take(&mut self.young);
+        }
+        self.young.insert(datagram, Known { shard, by_first });
+    }
+}

@@ -1,0 +1,119 @@
+//! What a time machine keeps is the beginning of every stream, and nothing else.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+
+use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_capture::{PacketSource, open};
+use flowgauge_runtime::Beginnings;
+use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity};
+use flowgauge_wire::{Batch, DecodedBatch, Ledger, Place, TcpFlags};
+
+const CUTOFF: u64 = 2_000;
+
+/// The bytes of every stream, and how many packets begin or end connections.
+#[derive(Default)]
+struct Bytes {
+    open: BTreeMap<u32, Vec<u8>>,
+    streams: BTreeMap<String, Vec<u8>>,
+    control: u64,
+}
+
+impl Handler for Bytes {
+    const STREAMS: bool = true;
+
+    fn batch(&mut self, _: &Batch<'_>, decoded: &DecodedBatch) {
+        let control = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
+        let flags = decoded.packets.iter().map(|packet| packet.tcp_flags);
+        self.control += flags.filter(|flags| flags.intersects(control)).count() as u64;
+    }
+
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        // What lies behind a hole in the kept packets (a SYN with data, a FIN) is not its beginning.
+        let bytes = self.open.entry(stream.id).or_default();
+        if bytes.len() as u64 == chunk.offset {
+            bytes.extend_from_slice(chunk.bytes);
+        }
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, _: u64) {
+        let StreamIdentity {
+            source,
+            destination,
+            start,
+            ..
+        } = stream.identity();
+        let name = format!("{source:?} {destination:?} {start:?}");
+        let bytes = self.open.remove(&stream.id).unwrap_or_default();
+        assert!(self.streams.insert(name, bytes).is_none());
+    }
+}
+
+fn drive(mut source: impl PacketSource) -> (Bytes, Ledger) {
+    let mut shard = Shard::new(ShardConfig::default());
+    let mut bytes = Bytes::default();
+    while let Some(batch) = source.next_batch().unwrap() {
+        shard.process(&batch, &mut bytes);
+    }
+    shard.finish(&mut bytes);
+    (bytes, source.ledger())
+}
+
+#[test]
+fn the_first_bytes_of_every_stream_are_kept_and_the_rest_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pcap");
+    let mut config = Config::new(Preset::Elephants).with_flows(200);
+    config.reordered = 0.01;
+    config.retransmitted = 0.01;
+    generate(&config, File::create(&path).unwrap()).unwrap();
+
+    let (all, before) = drive(open(&path).unwrap());
+    let cut = Beginnings::new(open(&path).unwrap(), CUTOFF, ShardConfig::default());
+    let (kept, after) = drive(cut);
+    assert!(after.is_balanced());
+    assert_eq!(before.received, after.received);
+    assert_eq!(after.at(Place::Cutoff), before.received - after.delivered);
+    assert!(
+        after.delivered_bytes < before.delivered_bytes / 10,
+        "{after:?}"
+    );
+
+    assert_eq!(all.control, kept.control);
+    assert!(all.control > 0);
+    assert_eq!(all.streams.len(), kept.streams.len());
+    let mut longest = 0;
+    for (name, whole) in &all.streams {
+        let beginning = &kept.streams[name];
+        assert!(whole.starts_with(beginning));
+        assert!(
+            beginning.len() as u64 >= CUTOFF.min(whole.len() as u64),
+            "{name}"
+        );
+        // A packet that begins before the cutoff is kept whole.
+        longest = longest.max(beginning.len());
+    }
+    assert!((2_000..4_000).contains(&longest), "{longest}");
+}
+
+#[test]
+fn without_a_byte_only_handshakes_and_ends_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pcap");
+    let mut config = Config::new(Preset::Web).with_flows(50);
+    config.udp_flows = 0;
+    generate(&config, File::create(&path).unwrap()).unwrap();
+    let (all, _) = drive(open(&path).unwrap());
+    let none = Beginnings::new(open(&path).unwrap(), 0, ShardConfig::default());
+    let (kept, ledger) = drive(none);
+    assert_eq!(kept.control, all.control);
+    // The third packet of each handshake; some ends bring the last bytes along.
+    let handshakes = kept.streams.len() as u64 / 2;
+    assert!(ledger.delivered >= kept.control + handshakes);
+    assert!(
+        ledger.delivered <= kept.control + 2 * handshakes,
+        "{ledger:?}"
+    );
+}

@@ -1,0 +1,481 @@
+//! Captures on any number of threads: the same events, whoever handles them.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_capture::{Error, Interface, PacketSource, open};
+use flowgauge_runtime::{
+    Capture, Chunk, Closures, Cores, Handlers, Outcome, StreamHandle, stream_filter,
+};
+use flowgauge_stream::engine::{
+    ApplicationConfig, ApplicationId, Cutoff, Cutoffs, EngineConfig, Mode, Priorities,
+};
+use flowgauge_sys::affinity;
+use flowgauge_wire::{Batch, Ledger, Nanos, Place};
+use sha2::{Digest, Sha256};
+
+fn trace(preset: Preset, flows: u64) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pcap");
+    let mut config = Config::new(preset).with_flows(flows);
+    config.reordered = config.reordered.max(0.02);
+    config.retransmitted = config.retransmitted.max(0.02);
+    generate(&config, File::create(&path).unwrap()).unwrap();
+    (folder, path)
+}
+
+type Records = BTreeMap<String, u32>;
+
+/// Notes every stream with a hash of what was delivered of it.
+struct Notes {
+    hashes: HashMap<u64, (Sha256, u64)>,
+    records: Records,
+    all: Arc<Mutex<Records>>,
+}
+
+impl Notes {
+    fn new(all: &Arc<Mutex<Records>>) -> Notes {
+        Notes {
+            hashes: HashMap::new(),
+            records: Records::new(),
+            all: Arc::clone(all),
+        }
+    }
+}
+
+impl Handlers for Notes {
+    fn created(&mut self, stream: &mut StreamHandle<'_>) {
+        let before = self.hashes.insert(stream.uid(), Default::default());
+        assert!(before.is_none(), "a uid came twice");
+    }
+
+    fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        let (hash, end) = self.hashes.get_mut(&stream.uid()).unwrap();
+        let start = chunk.offset() + u64::from(chunk.info().repeated);
+        assert_eq!(start, *end + chunk.gap_before());
+        if chunk.gap_before() != 0 {
+            hash.update(format!("[{} missing]", chunk.gap_before()));
+        }
+        hash.update(chunk.new_bytes());
+        *end = start + chunk.new_bytes().len() as u64;
+    }
+
+    fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
+        let (hash, end) = self.hashes.remove(&stream.uid()).unwrap();
+        let line = format!(
+            "{:?} {} {end} {:?} {:?} {} {} {:?} {:?} {:x?}",
+            stream.identity(),
+            stream.from_initiator(),
+            stream.statistics(),
+            stream.status(),
+            stream.is_cut(),
+            stream.priority(),
+            stream.mode(),
+            stream.errors(),
+            hash.finalize()
+        );
+        *self.records.entry(line).or_default() += 1;
+    }
+
+    fn finish(&mut self) {
+        assert!(self.hashes.is_empty());
+        let mut all = self.all.lock().unwrap();
+        for (line, count) in core::mem::take(&mut self.records) {
+            *all.entry(line).or_default() += count;
+        }
+    }
+}
+
+fn notes(path: &Path, config: &ApplicationConfig, shards: usize, workers: usize) -> Records {
+    let all = Arc::new(Mutex::new(Records::new()));
+    let to = Arc::clone(&all);
+    let outcome = Capture::file(path)
+        .shards(shards)
+        .workers(workers)
+        .application(config.clone(), move |_| Notes::new(&to))
+        .run()
+        .unwrap();
+    check(&outcome, shards, workers);
+    core::mem::take(&mut *all.lock().unwrap())
+}
+
+fn check(outcome: &Outcome, shards: usize, workers: usize) {
+    assert!(outcome.ledger.is_balanced(), "{:?}", outcome.ledger);
+    assert_eq!(outcome.shards.len(), shards);
+    assert_eq!(outcome.workers.len(), workers);
+    assert_eq!(outcome.lost, Default::default());
+    assert!(outcome.errors.is_empty() && outcome.failures.is_empty());
+    let total = outcome.total();
+    assert_eq!(total.created, total.terminated);
+    assert_eq!(total.dropped, Default::default());
+}
+
+#[test]
+fn streams_are_the_same_on_any_number_of_threads() {
+    let (_folder, path) = trace(Preset::Mix, 300);
+    for mode in [Mode::Wait, Mode::Strict, Mode::Fast] {
+        let config = ApplicationConfig {
+            mode,
+            cutoff: Cutoffs {
+                classes: vec![(stream_filter("udp").unwrap(), Cutoff(100))],
+                ..Cutoffs::default()
+            },
+            ..ApplicationConfig::default()
+        };
+        let alone = notes(&path, &config, 1, 0);
+        assert!(alone.len() > 500, "{}", alone.len());
+        for (shards, workers) in [(1, 1), (1, 3), (2, 0), (3, 2), (8, 0), (2, 8)] {
+            let others = notes(&path, &config, shards, workers);
+            let missing = alone
+                .iter()
+                .find(|(line, count)| others.get(*line) != Some(count));
+            assert_eq!(
+                missing, None,
+                "{mode:?} on {shards} shards, {workers} workers"
+            );
+            assert_eq!(alone.len(), others.len());
+        }
+    }
+}
+
+#[test]
+fn a_handler_that_panics_takes_only_its_application_down() {
+    let (_folder, path) = trace(Preset::Small, 400);
+    for (shards, workers, name) in [(1, 0, ""), (2, 0, "shard-"), (1, 2, "worker-")] {
+        let all = Arc::new(Mutex::new(Records::new()));
+        let to = Arc::clone(&all);
+        let calls = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&calls);
+        let fragile = Closures::new().on_data(move |_, _| {
+            assert!(
+                count.fetch_add(1, Ordering::Relaxed) < 10,
+                "that was too much"
+            );
+        });
+        let outcome = Capture::file(&path)
+            .shards(shards)
+            .workers(workers)
+            .application(ApplicationConfig::default(), move |_| Notes::new(&to))
+            .application(ApplicationConfig::default(), move |_| fragile.clone())
+            .run()
+            .unwrap();
+        assert!(outcome.ledger.is_balanced());
+        assert!(!outcome.failures.is_empty());
+        for (application, failure) in &outcome.failures {
+            assert_eq!(*application, ApplicationId(1));
+            let text = failure.to_string();
+            assert!(
+                text.contains(name) && text.contains("that was too much"),
+                "{text}"
+            );
+        }
+        // Threads that were in the middle of it may have failed, too; nobody began afterwards.
+        assert!(calls.load(Ordering::Relaxed) <= 11 + 2);
+        let expected = notes(&path, &ApplicationConfig::default(), 1, 0);
+        assert_eq!(*all.lock().unwrap(), expected);
+    }
+}
+
+#[test]
+fn when_all_applications_have_failed_the_capture_ends() {
+    let fragile = Closures::new().on_created(|_| panic!("no"));
+    let outcome = Capture::source(Endless::default(), true)
+        .workers(1)
+        .application(ApplicationConfig::default(), move |_| fragile.clone())
+        .run()
+        .unwrap();
+    assert_eq!(outcome.failures.len(), 1);
+    assert!(outcome.ledger.is_balanced());
+}
+
+/// What a handler asks for holds at once for its own events, wherever it is.
+#[derive(Default)]
+struct Picky {
+    sums: Arc<AtomicU64>,
+    over: HashMap<u64, u64>,
+}
+
+impl Handlers for Picky {
+    fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        let uid = stream.uid();
+        assert!(!self.over.contains_key(&uid), "a chunk after the discard");
+        assert!(chunk.bytes().len() <= 1000);
+        stream.set_user_state(stream.user_state() + chunk.bytes().len() as u64);
+        if stream.user_state() >= 5_000 {
+            stream.discard();
+            self.over.insert(uid, stream.user_state());
+        }
+        self.sums
+            .fetch_add(chunk.bytes().len() as u64, Ordering::Relaxed);
+    }
+
+    fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
+        if let Some(state) = self.over.remove(&stream.uid()) {
+            assert!(stream.is_discarded());
+            assert_eq!(stream.user_state(), state);
+            assert!(stream.chunks() >= 5);
+        }
+    }
+}
+
+#[test]
+fn a_discard_on_a_worker_holds_at_once() {
+    let (_folder, path) = trace(Preset::Mix, 200);
+    let config = ApplicationConfig {
+        chunk_bytes: 1000,
+        ..ApplicationConfig::default()
+    };
+    let run = |workers| {
+        let sums = Arc::new(AtomicU64::new(0));
+        let to = Arc::clone(&sums);
+        let outcome = Capture::file(&path)
+            .workers(workers)
+            .application(config.clone(), move |_| Picky {
+                sums: Arc::clone(&to),
+                ..Picky::default()
+            })
+            .run()
+            .unwrap();
+        assert!(outcome.ledger.is_balanced() && outcome.failures.is_empty());
+        (
+            sums.load(Ordering::Relaxed),
+            outcome.total().discarded.bytes,
+        )
+    };
+    let (here, discarded) = run(0);
+    assert!(discarded > 0);
+    assert_eq!(run(3).0, here);
+}
+
+/// Searches over the borders of chunks by keeping each second one.
+struct Keeper(Arc<Mutex<Records>>);
+
+impl Handlers for Keeper {
+    fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        let line = format!(
+            "{:?} {} {} {:x?}",
+            stream.identity(),
+            chunk.offset(),
+            chunk.info().repeated,
+            Sha256::digest(chunk.bytes())
+        );
+        *self.0.lock().unwrap().entry(line).or_default() += 1;
+        if chunk.info().repeated == 0 && chunk.gap_before() == 0 && chunk.holes().is_empty() {
+            stream.keep_chunk();
+        }
+    }
+}
+
+#[test]
+fn kept_chunks_are_the_same_on_workers() {
+    let (_folder, path) = trace(Preset::Web, 40);
+    let run = |workers| {
+        let all = Arc::new(Mutex::new(Records::new()));
+        let to = Arc::clone(&all);
+        Capture::file(&path)
+            .workers(workers)
+            .application(ApplicationConfig::default(), move |_| {
+                Keeper(Arc::clone(&to))
+            })
+            .run()
+            .unwrap();
+        core::mem::take(&mut *all.lock().unwrap())
+    };
+    let here = run(0);
+    assert!(here.keys().any(|line| !line.contains(" 0 [")));
+    assert_eq!(here, run(2));
+}
+
+/// Does so much for each chunk that the reader is always ahead.
+struct Slow;
+
+impl Handlers for Slow {
+    fn data(&mut self, _: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        for _ in 0..20 {
+            core::hint::black_box(Sha256::digest(chunk.bytes()));
+        }
+    }
+}
+
+#[test]
+fn a_file_waits_for_slow_workers_and_nothing_is_lost() {
+    let (_folder, path) = trace(Preset::Mix, 120);
+    let bytes = |workers, memory: u64| {
+        let outcome = Capture::file(&path)
+            .memory(memory)
+            .workers(workers)
+            .application(ApplicationConfig::default(), |_| Slow)
+            .run()
+            .unwrap();
+        check(&outcome, 1, workers);
+        assert!(outcome.total().memory_high <= memory);
+        outcome.total().chunk_bytes
+    };
+    assert_eq!(bytes(2, 2 << 20), bytes(0, 64 << 20));
+}
+
+/// A source that says when it has given everything.
+struct Telling {
+    inner: Box<dyn PacketSource + Send>,
+    ended: Arc<AtomicBool>,
+}
+
+impl PacketSource for Telling {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        let batch = self.inner.next_batch()?;
+        if batch.is_none() {
+            self.ended.store(true, Ordering::Release);
+        }
+        Ok(batch)
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.inner.interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.inner.ledger()
+    }
+}
+
+#[test]
+fn a_source_that_cannot_wait_loses_by_priority() {
+    let (_folder, path) = trace(Preset::Mix, 300);
+    let ended = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&ended);
+    let delivered = Arc::new(Mutex::new(HashMap::<u8, u64>::new()));
+    let to = Arc::clone(&delivered);
+    // It takes nothing until there is nothing left to come.
+    let stuck = Closures::new()
+        .on_data(move |_, _| {
+            while !over.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        })
+        .on_terminated(move |stream| {
+            let dropped = stream.statistics().dropped.packets;
+            *to.lock().unwrap().entry(stream.priority()).or_default() += dropped;
+        });
+    let engine = EngineConfig {
+        memory_bytes: 1 << 20,
+        ..EngineConfig::default()
+    };
+    let source = Telling {
+        inner: open(&path).unwrap(),
+        ended,
+    };
+    let config = ApplicationConfig {
+        priority: Priorities {
+            default: 0,
+            classes: vec![(stream_filter("udp").unwrap(), 5)],
+        },
+        ..ApplicationConfig::default()
+    };
+    let outcome = Capture::source(source, true)
+        .engine(engine)
+        .workers(1)
+        .application(config, move |_| stuck.clone())
+        .run()
+        .unwrap();
+    let total = outcome.total();
+    assert!(outcome.ledger.is_balanced(), "{:?}", outcome.ledger);
+    assert!(total.dropped.packets > 0);
+    let refused = outcome.ledger.at(Place::Priority) + outcome.ledger.at(Place::Memory);
+    assert_eq!(refused, total.dropped.packets);
+    assert!(total.memory_high <= 1 << 20, "{total:?}");
+    let delivered = delivered.lock().unwrap();
+    assert!(delivered[&0] > 0, "{delivered:?}");
+    assert_eq!(delivered.values().sum::<u64>(), total.dropped.packets);
+}
+
+/// Gives the same SYN, from other ports, until it is stopped.
+#[derive(Default)]
+struct Endless {
+    port: u16,
+    time: u64,
+    memory: Vec<u8>,
+    packets: Vec<flowgauge_wire::PacketDescriptor>,
+    ledger: Ledger,
+}
+
+impl PacketSource for Endless {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        self.port = self.port.wrapping_add(1);
+        self.time += 1_000_000;
+        let mut packet = vec![0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0];
+        packet.extend([192, 0, 2, 1, 192, 0, 2, 2]);
+        packet.extend(self.port.to_be_bytes());
+        packet.extend([0x30, 0x39, 0, 9, 0, 0, b'x']);
+        self.memory = packet;
+        self.packets = vec![flowgauge_wire::PacketDescriptor {
+            time: Nanos(self.time),
+            captured_len: 29,
+            wire_len: 29,
+            link: flowgauge_wire::LinkType::IPV4,
+            ..Default::default()
+        }];
+        self.ledger.received += 1;
+        self.ledger.delivered += 1;
+        self.ledger.delivered_bytes += 29;
+        Ok(Some(Batch::new(&self.memory, &self.packets)))
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        &[]
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.ledger.clone()
+    }
+}
+
+#[test]
+fn a_capture_is_stopped_from_another_thread() {
+    for (shards, workers) in [(1, 0), (3, 2)] {
+        let seen = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&seen);
+        let closures = Closures::new().on_created(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let running = Capture::source(Endless::default(), false)
+            .shards(shards)
+            .workers(workers)
+            .application(ApplicationConfig::default(), move |_| closures.clone())
+            .start()
+            .unwrap();
+        while seen.load(Ordering::Relaxed) < 1_000 || running.progress().ledger.received == 0 {
+            std::thread::yield_now();
+        }
+        running.stop();
+        let outcome = running.join().unwrap();
+        assert!(outcome.ledger.is_balanced());
+        assert_eq!(outcome.total().created, seen.load(Ordering::Relaxed));
+    }
+}
+
+#[test]
+fn threads_stay_on_the_cores_they_may_use() {
+    let (_folder, path) = trace(Preset::Small, 200);
+    let cores = Cores::allowed();
+    let seen = Arc::new(Mutex::new(BTreeMap::new()));
+    let to = Arc::clone(&seen);
+    let closures = Closures::new().on_created(move |_| {
+        let thread = std::thread::current().name().unwrap().to_owned();
+        to.lock().unwrap().insert(thread, affinity::allowed());
+    });
+    Capture::file(&path)
+        .workers(2)
+        .pin(true)
+        .application(ApplicationConfig::default(), move |_| closures.clone())
+        .run()
+        .unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen["worker-0"], [cores.of(1).unwrap()]);
+    assert_eq!(seen["worker-1"], [cores.of(2).unwrap()]);
+}

@@ -1,0 +1,406 @@
+//! Sharing between processes on a live interface: a virtual cable in a network namespace, replayed
+//! frames, processes that are stopped and killed. Needs root; otherwise it says that it is skipped.
+//!
+//! This program is all of them: it starts itself as a client, and as the service, which clients
+//! start on demand. Nothing waits for a time to pass, but for what is asked of the service.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod shared_support;
+
+/// Namespaces are those of the capture crate's own live tests.
+#[path = "../../capture/tests/support/mod.rs"]
+mod frames;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Instant;
+
+use flowgauge_capture::generate::Preset;
+use flowgauge_capture::live::StopHandle;
+use flowgauge_runtime::shared::{
+    self, Application, Client, Leaver, ServiceConfig, ServiceProgram, SharedCapture, Status,
+};
+use flowgauge_stream::engine::Cutoff;
+use flowgauge_sys::privileges;
+
+use frames::lab::Lab;
+use shared_support::{LIMIT, Portion, Stories, Story, alone_from, trace};
+
+const INTERFACE: &str = "fg1";
+
+/// Its name, and what it does in a namespace of its own.
+type Test = (&'static str, fn(&Lab));
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["service", interface] => return service(interface),
+        ["client", filter, cutoff, memory] => return client(filter, cutoff, memory),
+        _ => {}
+    }
+    if arguments.iter().any(|one| one == "--list") {
+        return;
+    }
+    if !privileges::is_root() {
+        println!("SKIPPED shared_live: needs root");
+        return;
+    }
+    let tests: [Test; 4] = [
+        ("two_processes_get_their_own", two_processes_get_their_own),
+        ("deaths_disturb_nobody", deaths_disturb_nobody),
+        ("a_dead_service_is_noticed", a_dead_service_is_noticed),
+        (
+            "what_cannot_be_captured_is_told",
+            what_cannot_be_captured_is_told,
+        ),
+    ];
+    for (name, test) in tests {
+        let Some(lab) = Lab::new(9000) else { return };
+        println!("test {name} ...");
+        lab.run(|| test(&lab));
+        println!("test {name} ... ok");
+    }
+}
+
+// --- the other roles -----------------------------------------------------------------------------
+
+fn service(interface: &str) {
+    let listener = shared::inherited_listener().unwrap();
+    let config = ServiceConfig {
+        grace: std::time::Duration::from_millis(100),
+        pool_bytes: 1 << 30,
+        ..ServiceConfig::default()
+    };
+    let stop = StopHandle::default();
+    let _ = shared::serve_interface(listener, interface, Some("nobody"), config, &stop);
+}
+
+/// Prints what it is, and on the end of its input leaves and prints its streams.
+fn client(filter: &str, cutoff: &str, memory: &str) {
+    let application = Application {
+        filter: filter.to_owned(),
+        cutoff: cutoff.parse().map_or(Cutoff::UNLIMITED, Cutoff),
+        memory_bytes: memory.parse().unwrap(),
+        name: format!("filter {filter}"),
+        ..Application::default()
+    };
+    let mut client = match Client::connect(INTERFACE, &application, &program()) {
+        Ok(client) => client,
+        Err(error) => return println!("error {error}"),
+    };
+    println!("joined {}", client.service());
+    leave_at_end_of_input(client.leaver());
+    let mut stories = Stories::default();
+    stories.timeless = true;
+    loop {
+        match client.next_event(None) {
+            Ok(shared::Next::Event(event)) => stories.told(&event),
+            Ok(shared::Next::Idle) => {}
+            Ok(shared::Next::End(reason)) => {
+                println!("end {reason}");
+                break;
+            }
+            Err(error) => return println!("error {error}"),
+        }
+    }
+    for (who, story) in stories.finish() {
+        println!("stream {who} | {} {}", story.bytes, hex(&story.hash));
+    }
+    let (own, ledger) = client.statistics();
+    println!(
+        "complete {} balanced {}",
+        own.is_complete(),
+        ledger.is_balanced()
+    );
+}
+
+fn leave_at_end_of_input(leaver: Leaver) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = leaver.leave();
+    });
+}
+
+fn program() -> ServiceProgram {
+    ServiceProgram::Command {
+        program: std::env::current_exe().unwrap().into(),
+        arguments: vec!["service".into()],
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// --- what the tests do with them -----------------------------------------------------------------
+
+/// A client process.
+struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    service: u32,
+}
+
+impl Process {
+    fn start(filter: &str, cutoff: &str, memory: u64) -> Process {
+        let mut process = Process::spawn(filter, cutoff, memory);
+        let line = process.lines.next().unwrap().unwrap();
+        let service = line.strip_prefix("joined ");
+        process.service = service.unwrap_or_else(|| panic!("{line}")).parse().unwrap();
+        process
+    }
+
+    fn spawn(filter: &str, cutoff: &str, memory: u64) -> Process {
+        let own: PathBuf = std::env::current_exe().unwrap();
+        let mut child = Command::new(own)
+            .args(["client", filter, cutoff, &memory.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = child.stdout.take().unwrap();
+        Process {
+            input: child.stdin.take(),
+            child,
+            lines: BufReader::new(output).lines(),
+            service: 0,
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    /// Lets it leave, and returns what it says.
+    fn finish(mut self) -> Vec<String> {
+        self.input = None;
+        self.end()
+    }
+
+    /// Waits for its end, and returns what it says.
+    fn end(mut self) -> Vec<String> {
+        let lines = self.lines.by_ref().map(Result::unwrap).collect();
+        assert!(self.child.wait().unwrap().success());
+        lines
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(process: u32, name: &str) {
+    let status = Command::new("kill")
+        .args([&format!("-{name}"), &process.to_string()])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// What a client's lines say of its streams.
+fn streams(lines: &[String]) -> BTreeMap<String, String> {
+    lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("stream ")?.split_once(" | "))
+        .map(|(who, story)| (who.to_owned(), story.to_owned()))
+        .collect()
+}
+
+/// What the streams should be when the capture ends, and with it all of them.
+fn expected(filter: &str, cutoff: &str, portions: &[Portion]) -> BTreeMap<String, String> {
+    let application = Application {
+        filter: filter.to_owned(),
+        cutoff: cutoff.parse().map_or(Cutoff::UNLIMITED, Cutoff),
+        ..Application::default()
+    };
+    let stories = alone_from(&application, portions, 0, true);
+    stories
+        .iter()
+        .map(|(who, Story { bytes, hash, .. })| (who.clone(), format!("{bytes} {}", hex(hash))))
+        .collect()
+}
+
+fn capture() -> SharedCapture {
+    SharedCapture {
+        interface: INTERFACE.to_owned(),
+        user: 0,
+    }
+}
+
+fn wait_for_status(what: &str, condition: impl Fn(&Status) -> bool) -> Status {
+    let started = Instant::now();
+    loop {
+        let status = capture().status().unwrap();
+        if condition(&status) {
+            return status;
+        }
+        assert!(started.elapsed() < LIMIT, "{what}: {status:?}");
+        std::thread::yield_now();
+    }
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < LIMIT, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Sends the frames and waits until the service has counted them.
+fn replay(lab: &Lab, portions: &[Portion], before: u64) -> u64 {
+    let sender = lab.sender("fg0");
+    let mut through = before;
+    for portion in portions {
+        let frames: Vec<&[u8]> = (0..portion.packets.len())
+            .map(|at| portion.frame(at))
+            .collect();
+        sender.send_all(&frames).unwrap();
+        through += frames.len() as u64;
+        let status = wait_for_status("packets arrive", |one| one.ledger.received >= through);
+        assert_eq!(status.ledger.received, through);
+        assert_eq!(status.ledger.dropped(), 0);
+        assert!(status.ledger.is_balanced());
+    }
+    through
+}
+
+/// Packet sockets of this network namespace.
+fn packet_sockets() -> usize {
+    let table = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+    table.lines().count() - 1
+}
+
+fn is_gone() -> bool {
+    shared::shared_captures().unwrap().is_empty() && packet_sockets() == 0
+}
+
+// --- the tests -----------------------------------------------------------------------------------
+
+const PLENTY: u64 = 64 << 20;
+
+fn two_processes_get_their_own(lab: &Lab) {
+    let portions = trace(Preset::Web, 0.002);
+    let wants = [("tcp", ""), ("src net 10.0.0.0/8", "500")];
+    let first = Process::start(wants[0].0, wants[0].1, PLENTY);
+    let second = Process::start(wants[1].0, wants[1].1, PLENTY);
+    assert_eq!(first.service, second.service);
+    // One packet socket, that of the service. Nobody else has one, and it is not root any more.
+    assert_eq!(packet_sockets(), 1);
+    let text = std::fs::read_to_string(format!("/proc/{}/status", first.service)).unwrap();
+    let user = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .unwrap();
+    assert!(!user.split_whitespace().any(|id| id == "0"), "{user}");
+    replay(lab, &portions, 0);
+    lab.ip("link set fg1 down");
+    for (process, (filter, cutoff)) in [first, second].into_iter().zip(wants) {
+        let lines = process.end();
+        let (got, wanted) = (streams(&lines), expected(filter, cutoff, &portions));
+        assert!(wanted.len() > 20);
+        for (who, story) in &wanted {
+            assert_eq!(got.get(who), Some(story), "{filter}: {who}");
+        }
+        assert_eq!(got.len(), wanted.len());
+        assert!(lines.contains(&"complete true balanced true".to_owned()));
+    }
+    wait_until("the service ends", is_gone);
+}
+
+fn deaths_disturb_nobody(lab: &Lab) {
+    let portions = trace(Preset::Web, 0.004);
+    let thirds: Vec<&[Portion]> = portions.chunks(portions.len().div_ceil(3)).collect();
+    let mut killed = Process::start("tcp", "", PLENTY);
+    let paused = Process::start("tcp", "", 1 << 20);
+    let witness = Process::start("tcp", "", PLENTY);
+    let mut through = replay(lab, thirds[0], 0);
+    killed.signal("KILL");
+    killed.child.wait().unwrap();
+    paused.signal("STOP");
+    wait_for_status("the dead one is gone", |status| status.clients.len() == 2);
+    through = replay(lab, thirds[1], through);
+    // A third one comes while the second is stopped.
+    let late = Process::start("tcp", "", PLENTY);
+    through = replay(lab, thirds[2], through);
+    let status = capture().status().unwrap();
+    let slow = status
+        .clients
+        .iter()
+        .find(|one| one.memory == 1 << 20)
+        .unwrap();
+    assert!(slow.held <= 1 << 20);
+    assert!(!slow.statistics.is_complete(), "{slow:?}");
+    assert_eq!(slow.process, paused.child.id());
+    let others = status.clients.iter().filter(|one| one.memory != 1 << 20);
+    for other in others {
+        assert!(other.statistics.is_complete(), "{other:?}");
+    }
+    paused.signal("KILL");
+    drop(paused);
+    let status = wait_for_status("it is gone", |status| status.clients.len() == 2);
+    assert_eq!((status.ledger.received, packet_sockets()), (through, 1));
+    let late = late.finish();
+    assert!(late.contains(&"end as asked".to_owned()), "{late:?}");
+    assert!(late.iter().any(|line| line.starts_with("stream ")));
+    lab.ip("link set fg1 down");
+    let lines = witness.end();
+    assert!(lines.contains(&"complete true balanced true".to_owned()));
+    let (got, wanted) = (streams(&lines), expected("tcp", "", &portions));
+    assert!(wanted.len() > 100);
+    for (who, story) in &wanted {
+        assert_eq!(got.get(who), Some(story), "{who}");
+    }
+    assert_eq!(got.len(), wanted.len());
+    wait_until("the service ends", is_gone);
+}
+
+fn a_dead_service_is_noticed(lab: &Lab) {
+    let portions = trace(Preset::Web, 0.0005);
+    let one = Process::start("tcp", "", PLENTY);
+    let two = Process::start("", "0", PLENTY);
+    replay(lab, &portions, 0);
+    signal(one.service, "KILL");
+    for process in [one, two] {
+        let lines = process.finish();
+        let told = lines
+            .iter()
+            .any(|line| line.starts_with("error") && line.contains("died"));
+        assert!(told, "{lines:?}");
+    }
+    wait_until("nothing is left", is_gone);
+    // Who comes then starts another.
+    let next = Process::start("tcp", "", PLENTY);
+    replay(lab, &portions, 0);
+    let mut stories = streams(&next.finish());
+    stories.retain(|_, story| !story.starts_with("0 "));
+    assert!(!stories.is_empty());
+    wait_until("the service ends", is_gone);
+}
+
+fn what_cannot_be_captured_is_told(lab: &Lab) {
+    lab.ip("link set fg1 down");
+    let mut process = Process::spawn("tcp", "", PLENTY);
+    let line = process.lines.next().unwrap().unwrap();
+    assert!(
+        line.starts_with("error") && line.contains(INTERFACE),
+        "{line}"
+    );
+    wait_until("nothing is left", is_gone);
+    // And an interface that goes down on the way.
+    lab.ip("link set fg1 up");
+    let process = Process::start("tcp", "", PLENTY);
+    lab.ip("link set fg1 down");
+    let lines = process.finish();
+    let told = lines
+        .iter()
+        .any(|line| line.starts_with("end ") && line.contains("down"));
+    assert!(told, "{lines:?}");
+    let _ = std::io::stdout().flush();
+}

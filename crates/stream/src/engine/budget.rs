@@ -1,0 +1,236 @@
+//! The one memory budget, and which packets it refuses under overload.
+//!
+//! Chunks, waiting segments and packet records are charged to one [`Budget`]. A chunk that a
+//! consumer has taken ([`DataChunk::take`](super::DataChunk::take)) stays charged until the
+//! consumer drops it: a consumer that is too slow fills the budget, and that is what overload means
+//! here.
+//!
+//! # Prioritized packet loss (section 2.2 of the paper)
+//! ```text
+//!  0                      base                 w1                 w2   ...   wn = memory
+//!  |----------------------|--------------------|------------------|----------|
+//!    nothing is dropped     priority 1 beyond    priority 1;        ...
+//!                           overload cutoff      priority 2 beyond
+//!                                                overload cutoff
+//! ```
+//! The memory above the base threshold is divided into n equal regions, one for each priority in
+//! use. A packet of the i-th priority from the lowest is dropped above watermark i; between
+//! watermarks i-1 and i it is dropped if it lies beyond the overload cutoff in its stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory that is bounded in total, whoever holds it. Cloning gives another handle to the same
+/// budget; several engines may share one.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limit: u64,
+    used: AtomicU64,
+    high: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: u64) -> Budget {
+        Budget {
+            shared: Arc::new(Shared {
+                limit,
+                used: AtomicU64::new(0),
+                high: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn limit(&self) -> u64 {
+        self.shared.limit
+    }
+
+    /// Bytes charged now. Never more than the limit.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were charged at once.
+    pub fn high(&self) -> u64 {
+        self.shared.high.load(Ordering::Relaxed)
+    }
+
+    /// Charges `bytes` if they fit.
+    #[inline]
+    #[must_use]
+    pub(crate) fn charge(&self, bytes: u64) -> bool {
+        let shared = &*self.shared;
+        let before = shared.used.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > shared.limit {
+            shared.used.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        if before + bytes > shared.high.load(Ordering::Relaxed) {
+            shared.high.fetch_max(before + bytes, Ordering::Relaxed);
+        }
+        true
+    }
+
+    #[inline]
+    pub(crate) fn release(&self, bytes: u64) {
+        self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What prioritized packet loss says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sentence {
+    /// It is kept.
+    Keep,
+    /// It is dropped: of too low a priority for the memory in use.
+    Watermark,
+    /// It is dropped: beyond the overload cutoff of its stream.
+    OverloadCutoff,
+}
+
+/// The watermarks for a set of priorities.
+#[derive(Clone, Debug)]
+pub struct Watermarks {
+    base: u64,
+    limit: u64,
+    overload_cutoff: u64,
+    /// 1 + rank of each priority in use from the lowest; 0: not in use.
+    rank: [u16; 256],
+    ranks: u16,
+}
+
+impl Watermarks {
+    /// Watermarks in `limit` bytes of memory, the first at the share `base_threshold` of it. No
+    /// priority is in use yet.
+    pub fn new(limit: u64, base_threshold: f64, overload_cutoff: Option<u64>) -> Watermarks {
+        let share = if base_threshold.is_nan() {
+            1.0
+        } else {
+            base_threshold.clamp(0.0, 1.0)
+        };
+        Watermarks {
+            base: (limit as f64 * share) as u64,
+            limit,
+            overload_cutoff: overload_cutoff.unwrap_or(u64::MAX),
+            rank: [0; 256],
+            ranks: 0,
+        }
+    }
+
+    /// Says which priorities are in use.
+    pub fn set_priorities(&mut self, is_used: impl Fn(u8) -> bool) {
+        self.ranks = 0;
+        for priority in 0..=u8::MAX {
+            let rank = &mut self.rank[usize::from(priority)];
+            *rank = 0;
+            if is_used(priority) {
+                self.ranks += 1;
+                *rank = self.ranks;
+            }
+        }
+    }
+
+    /// Changes the base threshold, a share of the memory.
+    pub fn set_base_threshold(&mut self, share: f64) {
+        self.base = Watermarks::new(self.limit, share, None).base;
+    }
+
+    /// Changes the overload cutoff.
+    pub fn set_overload_cutoff(&mut self, cutoff: Option<u64>) {
+        self.overload_cutoff = cutoff.unwrap_or(u64::MAX);
+    }
+
+    /// Below this nothing is dropped.
+    #[inline]
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Watermark `index` of `0..=n`.
+    pub fn watermark(&self, index: u16) -> u64 {
+        let n = u128::from(self.ranks.max(1));
+        let region = u128::from(self.limit - self.base);
+        self.base + (region * u128::from(index.min(self.ranks.max(1))) / n) as u64
+    }
+
+    /// Judges a packet of `priority` whose first byte stands at `offset` in its stream, with `used`
+    /// bytes of memory in use.
+    #[inline]
+    pub fn judge(&self, used: u64, priority: u8, offset: u64) -> Sentence {
+        if used <= self.base {
+            return Sentence::Keep;
+        }
+        let rank = self.rank[usize::from(priority)].max(1);
+        if used > self.watermark(rank) {
+            Sentence::Watermark
+        } else if offset >= self.overload_cutoff && used > self.watermark(rank - 1) {
+            Sentence::OverloadCutoff
+        } else {
+            Sentence::Keep
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_never_exceeded() {
+        let budget = Budget::new(100);
+        assert!(budget.charge(60) && budget.charge(40));
+        assert!(!budget.charge(1));
+        assert_eq!((budget.used(), budget.high()), (100, 100));
+        budget.release(60);
+        assert!(budget.charge(1));
+        assert_eq!((budget.used(), budget.high()), (41, 100));
+    }
+
+    #[test]
+    fn watermarks_are_equally_spaced() {
+        let mut marks = Watermarks::new(1000, 0.4, None);
+        marks.set_priorities(|priority| matches!(priority, 0 | 3 | 9));
+        let all: Vec<u64> = (0..=3).map(|index| marks.watermark(index)).collect();
+        assert_eq!(all, [400, 600, 800, 1000]);
+    }
+
+    #[test]
+    fn priorities_are_judged_by_rank() {
+        let mut marks = Watermarks::new(1000, 0.5, Some(10_000));
+        marks.set_priorities(|priority| matches!(priority, 0 | 7));
+        use Sentence::{Keep, OverloadCutoff, Watermark};
+        // (used, priority, offset): watermarks at 500, 750, 1000.
+        for (used, priority, offset, sentence) in [
+            (500, 0, 1 << 40, Keep),
+            (501, 0, 9_999, Keep),
+            (501, 0, 10_000, OverloadCutoff),
+            (501, 7, 10_000, Keep),
+            (750, 0, 0, Keep),
+            (751, 0, 0, Watermark),
+            (751, 7, 9_999, Keep),
+            (751, 7, 10_000, OverloadCutoff),
+            (1000, 7, 0, Keep),
+            (1001, 7, 0, Watermark),
+        ] {
+            assert_eq!(
+                marks.judge(used, priority, offset),
+                sentence,
+                "{used} {priority} {offset}"
+            );
+        }
+    }
+
+    #[test]
+    fn odd_thresholds_are_taken_to_their_bounds() {
+        assert_eq!(Watermarks::new(100, -1.0, None).base(), 0);
+        assert_eq!(Watermarks::new(100, 7.0, None).base(), 100);
+        assert_eq!(Watermarks::new(100, f64::NAN, None).base(), 100);
+    }
+}

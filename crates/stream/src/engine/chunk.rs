@@ -1,0 +1,350 @@
+//! Contiguous bytes of a stream, as an application sees and keeps them.
+
+use core::ops::Range;
+use std::sync::Arc;
+
+use flowgauge_sys::blocks::Block;
+use flowgauge_wire::Nanos;
+
+use super::budget::Budget;
+use super::packets::{PacketList, Packets};
+
+/// Bits of [`DataChunk::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ChunkFlags(pub u16);
+
+impl ChunkFlags {
+    /// Bytes are missing inside the chunk, see [`DataChunk::holes`].
+    pub const HOLE: ChunkFlags = ChunkFlags(1);
+    /// The stream ended: this is its last chunk.
+    pub const LAST: ChunkFlags = ChunkFlags(2);
+    /// The cutoff was reached: nothing more of the stream comes.
+    pub const CUTOFF: ChunkFlags = ChunkFlags(4);
+    /// Sent early for want of memory.
+    pub const EARLY: ChunkFlags = ChunkFlags(8);
+    /// Sent because its flush timeout passed.
+    pub const TIMEOUT: ChunkFlags = ChunkFlags(16);
+    /// It begins with what the application kept of the chunk before.
+    pub const KEPT: ChunkFlags = ChunkFlags(32);
+    /// One packet of a protocol other than TCP and UDP: nothing is reassembled.
+    pub const PACKET: ChunkFlags = ChunkFlags(64);
+
+    /// Whether all bits of `other` are set.
+    #[inline(always)]
+    pub const fn contains(self, other: ChunkFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These bits and those of `other`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with(self, other: ChunkFlags) -> ChunkFlags {
+        ChunkFlags(self.0 | other.0)
+    }
+}
+
+/// What a chunk says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkInfo {
+    /// Position of the first byte in the stream, holes counted.
+    pub offset: u64,
+    /// Bytes missing right before the first one.
+    pub gap_before: u64,
+    /// How many of the first bytes the chunk before had, too (overlap, or kept).
+    pub repeated: u32,
+    /// What else there is to say.
+    pub flags: ChunkFlags,
+    /// Capture time of the packet that brought its last byte.
+    pub time: Nanos,
+}
+
+/// Bytes and what belongs to them, in memory that is charged to the budget.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) bytes: Block,
+    pub(super) packets: Option<Box<PacketList>>,
+    /// Runs of missing bytes, where there are any.
+    pub(super) holes: Option<Box<Holes>>,
+}
+
+/// What is missing of a chunk, and what is not final because something before it is missing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holes {
+    /// Runs of missing bytes, as positions in the chunk's bytes, in order.
+    pub(super) runs: Vec<Range<u32>>,
+    /// What lies behind the first of them, in order.
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// Bytes of a chunk behind its first hole, all from one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Positions in the chunk's bytes.
+    pub(super) from: u32,
+    pub(super) to: u32,
+    /// Where the segment begins and ends in the stream, whatever was used of it.
+    pub(super) start: i64,
+    pub(super) end: i64,
+}
+
+impl Content {
+    fn holes(&self) -> &[Range<u32>] {
+        self.holes.as_ref().map_or(&[], |holes| &holes.runs)
+    }
+}
+
+/// Content that a consumer has taken.
+#[derive(Debug)]
+pub(super) struct Storage {
+    content: Content,
+    /// The bytes, where they did not stay in their block.
+    copy: Option<Vec<u8>>,
+    charged: u64,
+    budget: Budget,
+}
+
+impl Storage {
+    /// The charge of `content` becomes that of the storage.
+    fn new(content: Content, budget: Budget) -> Storage {
+        let packets = content.packets.as_deref().map_or(0, PacketList::memory);
+        Storage {
+            charged: content.bytes.capacity() as u64 + packets,
+            content,
+            copy: None,
+            budget,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.copy {
+            Some(copy) => copy,
+            None => self.content.bytes.as_slice(),
+        }
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        self.budget.release(self.charged);
+    }
+}
+
+/// Where the bytes of a data event are.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    /// In the packet.
+    InPlace(&'a [u8], Option<&'a Holes>, Option<&'a PacketList>),
+    /// In a buffer of the engine.
+    Buffer(Content),
+    /// In a buffer that somebody took.
+    Taken(Arc<Storage>),
+}
+
+impl Source<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Source::InPlace(bytes, ..) => bytes,
+            Source::Buffer(content) => content.bytes.as_slice(),
+            Source::Taken(storage) => storage.bytes(),
+        }
+    }
+
+    fn holes(&self) -> &[Range<u32>] {
+        match self {
+            Source::InPlace(_, holes, _) => holes.map_or(&[], |holes| &holes.runs),
+            Source::Buffer(content) => content.holes(),
+            Source::Taken(storage) => storage.content.holes(),
+        }
+    }
+
+    pub(super) fn packets(&self) -> Option<&PacketList> {
+        match self {
+            Source::InPlace(_, _, packets) => *packets,
+            Source::Buffer(content) => content.packets.as_deref(),
+            Source::Taken(storage) => storage.content.packets.as_deref(),
+        }
+    }
+}
+
+/// The chunk of a data event, borrowed for the call.
+#[derive(Debug)]
+pub struct DataChunk<'a> {
+    pub(super) source: Source<'a>,
+    /// The application's part of the source: with several applications one may want less.
+    pub(super) len: u32,
+    pub(super) info: ChunkInfo,
+    pub(super) budget: Budget,
+}
+
+impl DataChunk<'_> {
+    /// The bytes, contiguous in memory. (Where a hole is, zeros.) Empty only where
+    /// [`DataChunk::packets`] is all there is to deliver.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let bytes = self.source.bytes();
+        bytes.get(..self.len as usize).unwrap_or(bytes)
+    }
+
+    /// The bytes that no chunk before had: without overlap and what was kept.
+    pub fn new_bytes(&self) -> &[u8] {
+        self.bytes()
+            .get(self.info.repeated as usize..)
+            .unwrap_or(&[])
+    }
+
+    /// What the chunk says of itself.
+    #[inline]
+    pub fn info(&self) -> ChunkInfo {
+        self.info
+    }
+
+    /// Position of the first byte in the stream, holes counted.
+    #[inline]
+    pub fn offset(&self) -> u64 {
+        self.info.offset
+    }
+
+    /// Bytes missing right before the chunk.
+    #[inline]
+    pub fn gap_before(&self) -> u64 {
+        self.info.gap_before
+    }
+
+    /// What there is to say of it.
+    #[inline]
+    pub fn flags(&self) -> ChunkFlags {
+        self.info.flags
+    }
+
+    /// Whether the bytes are still where the packet lay.
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.source, Source::InPlace(..))
+    }
+
+    /// Holes inside the chunk, as positions in [`DataChunk::bytes`] (mode FAST only).
+    pub fn holes(&self) -> &[Range<u32>] {
+        visible_holes(self.source.holes(), self.len)
+    }
+
+    /// The packets that brought it, in the order they were captured, duplicates and reordered ones
+    /// included; none unless [`EngineConfig::need_packets`](super::EngineConfig::need_packets).
+    pub fn packets(&self) -> Packets<'_> {
+        Packets::new(self.source.packets(), self.source.bytes())
+    }
+
+    /// Takes the chunk out of the call. Its memory stays charged to the budget until it is dropped;
+    /// the bytes are only copied where they are still in the packet.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] when they are, and the budget has no room for the copy.
+    pub fn take(&mut self) -> Result<OwnedChunk, OutOfMemory> {
+        let storage = match &mut self.source {
+            Source::Taken(storage) => Arc::clone(storage),
+            Source::Buffer(content) => {
+                let mut storage = Storage::new(core::mem::take(content), self.budget.clone());
+                storage.trim();
+                let storage = Arc::new(storage);
+                self.source = Source::Taken(Arc::clone(&storage));
+                storage
+            }
+            Source::InPlace(bytes, holes, packets) => {
+                let bytes = &bytes[..bytes.len().min(self.len as usize)];
+                let packets = packets.map(|packets| Box::new(packets.trimmed()));
+                let more = packets.as_deref().map_or(0, PacketList::memory);
+                if !self.budget.charge(bytes.len() as u64 + more) {
+                    return Err(OutOfMemory);
+                }
+                let content = Content {
+                    bytes: Block::EMPTY,
+                    packets,
+                    holes: holes.map(|holes| Box::new(holes.clone())),
+                };
+                let mut storage = Storage::new(content, self.budget.clone());
+                storage.charged += bytes.len() as u64;
+                storage.copy = Some(bytes.to_vec());
+                Arc::new(storage)
+            }
+        };
+        Ok(OwnedChunk {
+            storage,
+            len: self.len,
+            info: self.info,
+        })
+    }
+}
+
+impl Storage {
+    /// A block that is hardly filled makes room for others.
+    fn trim(&mut self) {
+        let (len, capacity) = (self.content.bytes.len(), self.content.bytes.capacity());
+        if len >= capacity / 2 || !self.budget.charge(len as u64) {
+            return;
+        }
+        self.copy = Some(self.content.bytes.as_slice().to_vec());
+        self.content.bytes = Block::EMPTY;
+        self.budget.release(capacity as u64);
+        self.charged = self.charged - capacity as u64 + len as u64;
+    }
+}
+
+/// The holes before `len`.
+fn visible_holes(holes: &[Range<u32>], len: u32) -> &[Range<u32>] {
+    &holes[..holes.partition_point(|hole| hole.start < len)]
+}
+
+/// The memory budget has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl core::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(
+            "the memory budget of the stream engine is used up; hint: more memory, or drop chunks \
+             sooner",
+        )
+    }
+}
+
+impl core::error::Error for OutOfMemory {}
+
+/// A chunk that outlives its data event, for instance in another thread. Its memory is charged to
+/// the budget until the last copy of it is dropped; cloning copies no bytes.
+#[derive(Clone, Debug)]
+pub struct OwnedChunk {
+    storage: Arc<Storage>,
+    len: u32,
+    info: ChunkInfo,
+}
+
+impl OwnedChunk {
+    /// The bytes, contiguous in memory.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        let bytes = self.storage.bytes();
+        bytes.get(..self.len as usize).unwrap_or(bytes)
+    }
+
+    /// The bytes that no chunk before had.
+    pub fn new_bytes(&self) -> &[u8] {
+        self.bytes()
+            .get(self.info.repeated as usize..)
+            .unwrap_or(&[])
+    }
+
+    /// What the chunk says of itself.
+    #[inline]
+    pub fn info(&self) -> ChunkInfo {
+        self.info
+    }
+
+    /// Holes inside the chunk, as positions in [`OwnedChunk::bytes`].
+    pub fn holes(&self) -> &[Range<u32>] {
+        visible_holes(self.storage.content.holes(), self.len)
+    }
+
+    /// The packets that brought it, see [`DataChunk::packets`].
+    pub fn packets(&self) -> Packets<'_> {
+        let packets = self.storage.content.packets.as_deref();
+        Packets::new(packets, self.storage.bytes())
+    }
+}

@@ -1,0 +1,217 @@
+//! What an engine and its applications are told.
+
+use core::fmt;
+use std::sync::Arc;
+
+use flowgauge_wire::{Decoded, Nanos, PacketDescriptor};
+
+use super::policies::HostPolicies;
+use crate::config::ShardConfig;
+
+/// What all applications of an engine share.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Decoding, flow table, limits of reassembly. Its reassembly memory and active timeout are
+    /// overruled: the one comes out of `memory_bytes`, the other is off.
+    pub shard: ShardConfig,
+    /// One budget for chunks, waiting segments and packet records.
+    pub memory_bytes: u64,
+    /// Share of the memory below which nothing is dropped, and above which partial chunks are
+    /// flushed early.
+    pub base_threshold: f64,
+    /// Under overload, what lies beyond this in its stream goes first.
+    pub overload_cutoff: Option<u64>,
+    /// Whether packets are delivered beside chunks
+    /// ([`DataChunk::packets`](super::DataChunk::packets)).
+    pub need_packets: bool,
+    /// Overlap policies by receiving host. The default stands in [`ShardConfig::overlap_policy`]
+    /// where no subnet is given.
+    pub policies: HostPolicies,
+}
+
+impl Default for EngineConfig {
+    /// 256 MiB, half of them before anything is dropped.
+    fn default() -> EngineConfig {
+        EngineConfig {
+            shard: ShardConfig::default(),
+            memory_bytes: 256 << 20,
+            base_threshold: 0.5,
+            overload_cutoff: None,
+            need_packets: false,
+            policies: HostPolicies::default(),
+        }
+    }
+}
+
+/// How TCP bytes are put in order (section 2.3 of the paper).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Mode {
+    /// In order; a hole is waited for until the reassembler's limits give it up, and what follows
+    /// is delivered. `[ours]`
+    #[default]
+    Wait = 0,
+    /// A chunk leaves room for a hole and fills it until it is delivered; nothing is ever waited
+    /// for, holes are flagged.
+    Fast = 1,
+    /// Only correctly sequenced data of established connections; after a hole that never fills
+    /// nothing more.
+    Strict = 2,
+}
+
+impl Mode {
+    /// Name as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Wait => "wait",
+            Mode::Fast => "fast",
+            Mode::Strict => "strict",
+        }
+    }
+}
+
+impl core::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        [Mode::Wait, Mode::Fast, Mode::Strict]
+            .into_iter()
+            .find(|mode| mode.name() == text)
+            .ok_or_else(|| format!("unknown mode \"{text}\"; hint: strict, fast or wait"))
+    }
+}
+
+/// How many bytes of a stream are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cutoff(pub u64);
+
+impl Cutoff {
+    /// All of it.
+    pub const UNLIMITED: Cutoff = Cutoff(u64::MAX);
+    /// No byte: statistics only.
+    pub const STATISTICS_ONLY: Cutoff = Cutoff(0);
+}
+
+/// Cutoffs of an application's streams: the first class that matches decides, else the direction,
+/// else the default.
+#[derive(Clone, Debug)]
+pub struct Cutoffs {
+    /// Where nothing else is said.
+    pub default: Cutoff,
+    /// From the initiator to the responder.
+    pub from_initiator: Option<Cutoff>,
+    /// From the responder to the initiator.
+    pub from_responder: Option<Cutoff>,
+    /// By filter, in order.
+    pub classes: Vec<(StreamFilter, Cutoff)>,
+}
+
+impl Default for Cutoffs {
+    fn default() -> Cutoffs {
+        Cutoffs {
+            default: Cutoff::UNLIMITED,
+            from_initiator: None,
+            from_responder: None,
+            classes: Vec::new(),
+        }
+    }
+}
+
+/// Priorities of an application's streams: the first class that matches decides, else the default.
+/// Higher is more important.
+#[derive(Clone, Debug, Default)]
+pub struct Priorities {
+    /// Where no class matches.
+    pub default: u8,
+    /// By filter, in order.
+    pub classes: Vec<(StreamFilter, u8)>,
+}
+
+/// What one application wants.
+#[derive(Clone, Debug)]
+pub struct ApplicationConfig {
+    /// Which streams; all without one.
+    pub filter: Option<StreamFilter>,
+    /// How TCP bytes are put in order.
+    pub mode: Mode,
+    /// How much of each stream.
+    pub cutoff: Cutoffs,
+    /// Chunk size, repeated bytes included. 0: every segment is a chunk, in place, without a copy.
+    pub chunk_bytes: u32,
+    /// Last bytes of a chunk that are repeated at the start of the next; less than `chunk_bytes`.
+    pub overlap_bytes: u32,
+    /// A chunk is delivered, full or not, when this has passed on the capture clock since its first
+    /// byte.
+    pub flush_timeout: Option<Nanos>,
+    /// Who is kept under overload.
+    pub priority: Priorities,
+    /// A stream without packets for this long has ended. With several applications the longest
+    /// counts; without any, the flow table's timeouts.
+    pub inactivity_timeout: Option<Nanos>,
+}
+
+impl ApplicationConfig {
+    /// The paper's chunk size.
+    pub const CHUNK_BYTES: u32 = 16_384;
+}
+
+impl Default for ApplicationConfig {
+    fn default() -> ApplicationConfig {
+        ApplicationConfig {
+            filter: None,
+            mode: Mode::Wait,
+            cutoff: Cutoffs::default(),
+            chunk_bytes: ApplicationConfig::CHUNK_BYTES,
+            overlap_bytes: 0,
+            flush_timeout: None,
+            priority: Priorities::default(),
+            inactivity_timeout: None,
+        }
+    }
+}
+
+/// One of the applications of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ApplicationId(pub u8);
+
+/// The most applications of one engine.
+pub const MAX_APPLICATIONS: usize = 32;
+
+/// A packet as filters see it: the first of a stream's connection. For the direction in which
+/// nothing was seen yet it is that packet with addresses and ports exchanged, so that each direction
+/// is judged once, when the streams are created, as if by its own first packet.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterPacket<'a> {
+    /// The captured frame. Of a datagram reassembled from fragments the datagram, with link type
+    /// RAW.
+    pub frame: &'a [u8],
+    /// What its source says of it: link type, length on the wire, VLAN tag.
+    pub descriptor: &'a PacketDescriptor,
+    /// What decoding found. (Of the exchanged packet what it found in the original, the direction
+    /// exchanged.)
+    pub decoded: &'a Decoded,
+}
+
+/// A question about packets, for instance a BPF program. Cloning is cheap and shares it.
+#[derive(Clone)]
+pub struct StreamFilter(Arc<dyn Fn(&FilterPacket<'_>) -> bool + Send + Sync>);
+
+impl StreamFilter {
+    /// A filter from a closure.
+    pub fn new(
+        matches: impl Fn(&FilterPacket<'_>) -> bool + Send + Sync + 'static,
+    ) -> StreamFilter {
+        StreamFilter(Arc::new(matches))
+    }
+
+    /// Whether the packet's stream is meant.
+    pub fn matches(&self, packet: &FilterPacket<'_>) -> bool {
+        (self.0)(packet)
+    }
+}
+
+impl fmt::Debug for StreamFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamFilter(..)")
+    }
+}

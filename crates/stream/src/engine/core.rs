@@ -1,0 +1,393 @@
+//! What an engine knows between packets.
+
+use std::collections::{HashMap, VecDeque};
+
+use flowgauge_flow::FlowId;
+use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_sys::prefetch::{prefetch, prefetch_address};
+use flowgauge_wire::{BATCH_SIZE, Nanos, PacketDescriptor};
+
+use super::budget::{Budget, Watermarks};
+use super::buffers::Buffers;
+use super::config::{ApplicationConfig, ApplicationId, EngineConfig, MAX_APPLICATIONS};
+use super::events::Stopwatch;
+use super::offload::{NoOffload, Offload};
+use super::packets::PacketList;
+use super::policies::HostPolicies;
+use super::record::{
+    Extra, Loss, Parameters, Pending, Record, RecordFlags, View, ViewAt, ViewFlags,
+};
+use super::slab::{NONE, Slab, Table};
+use super::statistics::{Counts, EngineStatistics};
+
+/// Packets that what is kept for a stream is fetched ahead.
+pub(super) const AHEAD: usize = 16;
+/// Packets that the place in a chunk is fetched ahead.
+const NEXT: usize = 6;
+
+/// State of an engine, apart from its shard.
+pub(super) struct Core {
+    pub(super) applications: Vec<Option<Application>>,
+    parameters: Vec<Parameters>,
+    parameter_places: HashMap<Parameters, u16>,
+    pub(super) records: Table<Record>,
+    pub(super) views: Slab<Extra>,
+    losses: Slab<Loss>,
+    pub(super) pending: Slab<Pending>,
+    /// Packet lists to be used again.
+    #[expect(
+        clippy::vec_box,
+        reason = "chunks hold boxes, which are to be used again, too"
+    )]
+    pub(super) lists: Vec<Box<PacketList>>,
+    /// Bytes of buffers of partial chunks.
+    pub(super) partial: u64,
+    /// Chunks begun so far.
+    pub(super) opened: u32,
+    /// Where the search for partial chunks to be flushed goes on.
+    pub(super) hand: u32,
+    pub(super) buffers: Buffers,
+    pub(super) budget: Budget,
+    pub(super) watermarks: Watermarks,
+    /// Live streams of each priority.
+    priorities: Box<[u32; 256]>,
+    /// Partial chunks by parameter set in the order they time out.
+    pub(super) timers: Vec<Timer>,
+    pub(super) policies: HostPolicies,
+    pub(super) need_packets: bool,
+    /// Whether the filters want to see packets.
+    pub(super) filtered: bool,
+    /// The batch's descriptors, while filters want to see packets.
+    pub(super) descriptors: Vec<PacketDescriptor>,
+    /// The streams of the batch's packets, so that what later ones need can be fetched.
+    pub(super) upcoming: Box<[u32; BATCH_SIZE + AHEAD]>,
+    pub(super) fetched: usize,
+    pub(super) passed: usize,
+    /// Whether packets have to be looked at one by one.
+    pub(super) watchful: bool,
+    /// More memory is used than the base threshold.
+    pub(super) pressed: bool,
+    /// Of the stream that is ending: what is known to be missing at its end.
+    pub(super) trailing_gap: (u32, u64),
+    pub(super) statistics: EngineStatistics,
+    pub(super) offload: Box<dyn Offload>,
+    pub(super) stopwatch: Option<Box<dyn Stopwatch>>,
+    /// To be done when the shard is free.
+    pub(super) deferred: Vec<Deferred>,
+}
+
+/// An application, and the place of its parameter set.
+#[derive(Debug)]
+pub(super) struct Application {
+    pub(super) config: ApplicationConfig,
+    pub(super) parameters: u16,
+}
+
+/// Chunks of one parameter set with a flush timeout, oldest first.
+#[derive(Debug)]
+pub(super) struct Timer {
+    pub(super) parameters: u16,
+    pub(super) timeout: Nanos,
+    /// Chunk, its generation, its beginning.
+    pub(super) chunks: VecDeque<(u32, u32, Nanos)>,
+}
+
+/// What only the shard can do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deferred {
+    /// Nothing of the stream is wanted any more.
+    Abandon(u32),
+    Policy(u32, OverlapPolicy),
+}
+
+impl Core {
+    pub(super) fn new(config: &EngineConfig, budget: Budget) -> Core {
+        let limit = budget.limit();
+        let directions = 2 * config.shard.flow.max_flows as usize;
+        Core {
+            applications: Vec::new(),
+            parameters: Vec::new(),
+            parameter_places: HashMap::new(),
+            records: Table::new(directions),
+            views: Slab::new(directions),
+            losses: Slab::new(directions),
+            pending: Slab::new(directions),
+            lists: Vec::new(),
+            partial: 0,
+            opened: 0,
+            hand: 0,
+            buffers: Buffers::new(budget.clone()),
+            watermarks: Watermarks::new(limit, config.base_threshold, config.overload_cutoff),
+            budget,
+            priorities: Box::new([0; 256]),
+            timers: Vec::new(),
+            policies: config.policies.clone(),
+            need_packets: config.need_packets,
+            trailing_gap: (NONE, 0),
+            filtered: false,
+            descriptors: Vec::new(),
+            upcoming: Box::new([NONE; BATCH_SIZE + AHEAD]),
+            fetched: 0,
+            passed: 0,
+            watchful: config.need_packets,
+            pressed: false,
+            statistics: EngineStatistics::default(),
+            offload: Box::new(NoOffload),
+            stopwatch: None,
+            deferred: Vec::new(),
+        }
+    }
+
+    /// Enters an application; `None` when there are too many.
+    pub(super) fn add(&mut self, config: ApplicationConfig) -> Option<ApplicationId> {
+        let free = self.applications.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.applications.len());
+        if at >= MAX_APPLICATIONS {
+            return None;
+        }
+        let mut config = config;
+        if self.need_packets && config.chunk_bytes == 0 {
+            // Packets are records beside a chunk's bytes: there has to be one.
+            config.chunk_bytes = ApplicationConfig::CHUNK_BYTES;
+        }
+        self.watchful |= config.mode != super::config::Mode::Wait;
+        if at == self.applications.len() {
+            self.applications.push(None);
+        }
+        let parameters = self.intern(Parameters::of(&config))?;
+        self.applications[at] = Some(Application { config, parameters });
+        self.note_applications();
+        Some(ApplicationId(at as u8))
+    }
+
+    /// Forgets an application; what streams still have of it is the caller's business.
+    pub(super) fn remove(&mut self, application: ApplicationId) {
+        if let Some(place) = self.applications.get_mut(usize::from(application.0)) {
+            *place = None;
+        }
+        self.note_applications();
+    }
+
+    fn note_applications(&mut self) {
+        self.filtered = self.applications.iter().flatten().any(|application| {
+            let application = &application.config;
+            application.filter.is_some()
+                || !application.cutoff.classes.is_empty()
+                || !application.priority.classes.is_empty()
+        });
+        self.rank_priorities();
+    }
+
+    /// The place of a parameter set in the list; `None` when there are too many sets.
+    pub(super) fn intern(&mut self, parameters: Parameters) -> Option<u16> {
+        if let Some(&found) = self.parameter_places.get(&parameters) {
+            return Some(found);
+        }
+        let place = u16::try_from(self.parameters.len()).ok()?;
+        self.parameters.push(parameters);
+        self.parameter_places.insert(parameters, place);
+        if let Some(timeout) = parameters.flush_timeout {
+            self.timers.push(Timer {
+                parameters: place,
+                timeout,
+                chunks: VecDeque::new(),
+            });
+        }
+        Some(place)
+    }
+
+    #[inline(always)]
+    pub(super) fn parameters(&self, place: u16) -> Parameters {
+        // The list only grows, and places come from it.
+        self.parameters[usize::from(place)]
+    }
+
+    #[inline(always)]
+    pub(super) fn view(&self, at: ViewAt) -> Option<&View> {
+        if at.extra == NONE {
+            Some(&self.records.get(at.record)?.view)
+        } else {
+            Some(&self.views.get(at.extra)?.view)
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn view_mut(&mut self, at: ViewAt) -> Option<&mut View> {
+        if at.extra == NONE {
+            Some(&mut self.records.get_mut(at.record)?.view)
+        } else {
+            Some(&mut self.views.get_mut(at.extra)?.view)
+        }
+    }
+
+    /// The direction's view after `at`.
+    #[inline]
+    pub(super) fn next_view(&self, at: ViewAt) -> Option<ViewAt> {
+        let extra = if at.extra == NONE {
+            self.records.get(at.record)?.more
+        } else {
+            self.views.get(at.extra)?.next
+        };
+        (extra != NONE).then_some(ViewAt { extra, ..at })
+    }
+
+    /// The views of a direction.
+    pub(super) fn views_of(&self, record: u32) -> impl Iterator<Item = ViewAt> + '_ {
+        core::iter::successors(Some(ViewAt::first(record)), |&at| self.next_view(at))
+    }
+
+    /// A stream's unique id: the place in the table, and how often it was used before.
+    #[inline]
+    pub(super) fn uid(&self, id: u32) -> u64 {
+        let generation = self.records.get(id).map_or(0, |record| record.generation);
+        u64::from(generation) << 32 | u64::from(id)
+    }
+
+    /// The place of a stream that lives.
+    pub(super) fn find(&self, uid: u64) -> Option<u32> {
+        let id = uid as u32;
+        let record = self.records.get(id)?;
+        (record.flags.has(RecordFlags::LIVE) && self.uid(id) == uid).then_some(id)
+    }
+
+    /// An application's view of a stream that lives.
+    pub(super) fn live_view(&self, id: u32, application: ApplicationId) -> Option<ViewAt> {
+        let record = self.records.get(id)?;
+        if !record.flags.has(RecordFlags::LIVE)
+            || record.flags.has(RecordFlags::UNWANTED | RecordFlags::NEW)
+        {
+            return None;
+        }
+        self.views_of(id).find(|&at| {
+            let view = self.view(at);
+            view.is_some_and(|view| view.application == application.0)
+        })
+    }
+
+    /// What was lost of a direction.
+    pub(super) fn loss(&self, id: u32) -> Loss {
+        let place = self.records.get(id).map_or(NONE, |record| record.loss);
+        self.losses.get(place).copied().unwrap_or_default()
+    }
+
+    /// The same, to be changed.
+    pub(super) fn loss_mut(&mut self, id: u32) -> Option<&mut Loss> {
+        let record = self.records.get_mut(id)?;
+        if record.loss == NONE {
+            record.loss = self.losses.insert(Loss::default());
+        }
+        self.losses.get_mut(record.loss)
+    }
+
+    pub(super) fn forget_loss(&mut self, id: u32) {
+        if let Some(record) = self.records.get_mut(id)
+            && record.loss != NONE
+        {
+            let place = core::mem::replace(&mut record.loss, NONE);
+            self.losses.remove(place);
+        }
+    }
+
+    /// Counts what is not wanted.
+    pub(super) fn discard(&mut self, id: u32, counts: Counts) {
+        self.statistics.discarded += counts;
+        if let Some(loss) = self.loss_mut(id) {
+            loss.discarded += counts;
+        }
+    }
+
+    /// Counts what is lost.
+    pub(super) fn drop(&mut self, id: u32, counts: Counts) {
+        self.statistics.dropped += counts;
+        if let Some(loss) = self.loss_mut(id) {
+            loss.dropped += counts;
+        }
+    }
+
+    /// A view of this priority came or went.
+    pub(super) fn count_priority(&mut self, priority: u8, by: i32) {
+        let count = &mut self.priorities[usize::from(priority)];
+        let before = *count;
+        *count = before.saturating_add_signed(by);
+        if (before == 0) != (*count == 0) {
+            self.rank_priorities();
+        }
+    }
+
+    /// Ranks the priorities that are in use: by streams, or because an application may give them.
+    fn rank_priorities(&mut self) {
+        let mut used = [false; 256];
+        for application in self.applications.iter().flatten() {
+            let priority = &application.config.priority;
+            used[usize::from(priority.default)] = true;
+            for (_, priority) in &priority.classes {
+                used[usize::from(*priority)] = true;
+            }
+        }
+        let priorities = &self.priorities;
+        self.watermarks
+            .set_priorities(|at| used[usize::from(at)] || priorities[usize::from(at)] != 0);
+    }
+
+    /// The highest priority that an application gives a direction.
+    pub(super) fn priority_of(&self, id: u32) -> u8 {
+        self.views_of(id)
+            .filter_map(|at| self.view(at))
+            .filter(|view| !view.flags.has(ViewFlags::OVER))
+            .map(|view| view.priority)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// A packet of the batch is likely one of stream `id`: fetches its record.
+    #[inline(always)]
+    pub(super) fn fetch(&mut self, id: u32) {
+        self.upcoming[self.fetched % BATCH_SIZE] = id;
+        self.fetched += 1;
+        if let Some(record) = self.records.get(id) {
+            prefetch(record);
+        }
+    }
+
+    /// A packet with payload is dealt with: fetches what those after it need, first the chunk under
+    /// way, then the place in it where bytes go.
+    #[inline(always)]
+    pub(super) fn fetch_ahead(&mut self) {
+        let at = self.passed % BATCH_SIZE;
+        self.passed += 1;
+        let chunk_of = |id: u32| {
+            self.records
+                .get(id)
+                .map_or(NONE, |record| record.view.chunk)
+        };
+        if let Some(pending) = self.pending.get(chunk_of(self.upcoming[at + AHEAD])) {
+            prefetch(pending);
+        }
+        if let Some(pending) = self.pending.get(chunk_of(self.upcoming[at + NEXT])) {
+            let place = pending.content.bytes.end();
+            for line in 0..4 {
+                prefetch_address(place.wrapping_add(64 * line));
+            }
+        }
+    }
+
+    /// Notes whether memory is short.
+    #[inline]
+    pub(super) fn look_at_memory(&mut self) {
+        self.pressed = self.budget.used() > self.watermarks.base();
+    }
+}
+
+/// The flow of a direction.
+pub(super) fn flow_of(id: u32) -> FlowId {
+    FlowId(id / 2)
+}
+
+impl core::fmt::Debug for Core {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Core")
+            .field("applications", &self.applications)
+            .field("statistics", &self.statistics)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,468 @@
+//! Mode FAST: segments go where they belong as they come.
+//!
+//! ```text
+//!  position           the chunk under way                      target
+//!     |------|==========|~~~~~~~~~~~~~~~|=========|..............|
+//!     start    bytes       room of a      bytes     still to come
+//!                          hole
+//! ```
+//! A segment beyond the last byte leaves room for what is missing, as long as the chunk reaches that
+//! far; what comes later fills it, until the chunk is delivered. That is when its last place is
+//! taken, or a segment comes for which it has no place: nothing ever waits. A FIN does not end it
+//! before the data have their places, too.
+//!
+//! Bytes before the first hole are final, as in the other modes what is delivered. Behind it the
+//! overlap policy decides which of two copies counts, by where their segments begin and end. `[ours]`
+
+use core::ops::Range;
+
+use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_wire::Nanos;
+
+use super::assemble::Run;
+use super::chunk::{ChunkFlags, Content, Holes, Piece};
+use super::core::Core;
+use super::events::Events;
+use super::record::{Pending, ViewAt};
+use super::slab::NONE;
+use super::stream_ref::{Context, StreamErrors};
+
+/// Pieces of a chunk behind its first hole at most. With more it is sent: it is not worth the memory.
+const PIECES: usize = 256;
+
+/// Where a segment begins and ends in its stream, and whose bytes count where it meets others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) policy: OverlapPolicy,
+}
+
+impl Origin {
+    /// Of bytes in order.
+    pub(super) fn of(run: &Run<'_>) -> Origin {
+        Origin {
+            start: run.offset as i64,
+            end: run.offset as i64 + run.bytes.len() as i64,
+            policy: OverlapPolicy::First,
+        }
+    }
+
+    fn wins_over(&self, piece: &Piece) -> bool {
+        let (starts, ends) = (self.start.cmp(&piece.start), self.end.cmp(&piece.end));
+        self.policy.segment_wins(starts, ends)
+    }
+
+    fn piece(&self, range: Range<u32>) -> Piece {
+        Piece {
+            from: range.start,
+            to: range.end,
+            start: self.start,
+            end: self.end,
+        }
+    }
+}
+
+impl Core {
+    /// Whether the chunk under way of a view has all bytes before `end`.
+    pub(super) fn is_complete(&self, at: ViewAt, end: u64) -> bool {
+        self.view(at)
+            .and_then(|view| self.pending.get(view.chunk))
+            .is_some_and(|pending| pending.hole_flag() == ChunkFlags(0) && pending.end() >= end)
+    }
+
+    /// Takes a segment wherever it belongs, for those who share the parameters of `leader`. `seen`
+    /// is the position behind the farthest byte so far. Returns how many bytes were new.
+    pub(super) fn place<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        run: Run<'_>,
+        seen: u64,
+        origin: Origin,
+    ) -> u64 {
+        let (mut run, mut leader, mut seen) = (run, leader, seen);
+        let mut new = 0;
+        // Each turn takes or skips bytes, sends the chunk or begins one.
+        while !run.bytes.is_empty() {
+            let Some(view) = self.view(leader) else {
+                return new;
+            };
+            let (chunk, place) = (view.chunk, view.parameters);
+            if run.offset >= view.limit && chunk != NONE {
+                // It will not be filled any more.
+                self.send_pending(events, context, leader, ChunkFlags::CUTOFF);
+                continue;
+            }
+            if run.offset >= view.limit && self.stop(leader, run.offset).is_none() {
+                match self.heir(leader, place) {
+                    Some(heir) => leader = heir,
+                    None => return new,
+                }
+                continue;
+            }
+            let target = u64::from(self.parameters(place).chunk_bytes);
+            let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) else {
+                if run.offset < seen {
+                    run = run.skip(seen - run.offset);
+                    continue;
+                }
+                let gap = run.offset - seen;
+                if gap != 0 {
+                    self.note_gap(leader.record);
+                }
+                if gap == 0 || gap >= target {
+                    // Nothing to leave room for, or too much.
+                    run.gap_before = gap;
+                    let Some(stop) = self.stop(leader, run.offset) else {
+                        match self.heir(leader, place) {
+                            Some(heir) => leader = heir,
+                            None => return new,
+                        }
+                        continue;
+                    };
+                    let wanted = run.bytes.len().min((stop - run.offset) as usize);
+                    let before = run.offset;
+                    let rest = self.append_some(events, context, leader, run, wanted, origin);
+                    new += rest.offset - before;
+                    seen = rest.offset;
+                    run = rest;
+                } else if !self.leave_room(events, context, leader, &run, seen) {
+                    run.gap_before = gap;
+                    let Some(stop) = self.stop(leader, run.offset) else {
+                        match self.heir(leader, place) {
+                            Some(heir) => leader = heir,
+                            None => return new,
+                        }
+                        continue;
+                    };
+                    let wanted = run.bytes.len().min((stop - run.offset) as usize);
+                    self.send_in_place(events, context, leader, &run, wanted, ChunkFlags::EARLY);
+                    return new + wanted as u64;
+                }
+                continue;
+            };
+            let (start, end) = (pending.start, pending.end());
+            let bound = start + u64::from(pending.target);
+            if run.offset < start {
+                run = run.skip(start - run.offset);
+                continue;
+            }
+            if run.offset >= bound || pending.content.pieces() >= PIECES {
+                self.send_pending(events, context, leader, ChunkFlags(0));
+                seen = end;
+                continue;
+            }
+            let Some(stop) = self.stop(leader, run.offset) else {
+                match self.heir(leader, place) {
+                    Some(heir) => leader = heir,
+                    None => return new,
+                }
+                continue;
+            };
+            let room = stop.min(bound) - run.offset;
+            let wanted = run.bytes.len().min(room as usize);
+            let upto = run.offset + wanted as u64;
+            let missing = upto.saturating_sub(end) as usize;
+            if missing != 0
+                && !self.has_room(chunk, missing)
+                && !self.grow(events, context, leader, missing)
+            {
+                self.send_pending(events, context, leader, ChunkFlags::EARLY);
+                seen = end;
+                continue;
+            }
+            if run.offset > end {
+                self.note_gap(leader.record);
+            }
+            new += self.write(chunk, &run, wanted, origin);
+            run = run.skip(wanted as u64);
+            let Some(pending) = self.pending.get(chunk) else {
+                return new;
+            };
+            if pending.is_full() {
+                seen = pending.end();
+                self.send_pending(events, context, leader, ChunkFlags(0));
+            } else if pending.end() >= stop {
+                seen = pending.end();
+                self.send_to_those_who_stop(events, context, leader, seen);
+            }
+        }
+        if run.last {
+            self.send_pending(events, context, leader, ChunkFlags::LAST);
+        }
+        new
+    }
+
+    /// Takes bytes that are next and for which no chunk is under way. Returns what is left.
+    fn append_some<'a, E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        run: Run<'a>,
+        wanted: usize,
+        origin: Origin,
+    ) -> Run<'a> {
+        let Some(view) = self.view(leader) else {
+            return run.skip(run.bytes.len() as u64);
+        };
+        let target = self.parameters(view.parameters).chunk_bytes as usize;
+        let len = match target {
+            0 => wanted,
+            _ => wanted.min(target),
+        };
+        if target != 0
+            && wanted < target
+            && wanted == run.bytes.len()
+            && self.begin_chunk(events, context, leader, &run, wanted)
+        {
+            let chunk = self.view(leader).map_or(NONE, |view| view.chunk);
+            self.write(chunk, &run, wanted, origin);
+            return run.skip(wanted as u64);
+        }
+        self.send_in_place(events, context, leader, &run, len, ChunkFlags(0));
+        run.skip(len as u64)
+    }
+
+    /// Begins a chunk at `seen`, before the run; false when there is no memory.
+    fn leave_room<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        run: &Run<'_>,
+        seen: u64,
+    ) -> bool {
+        let begin = Run {
+            offset: seen,
+            gap_before: 0,
+            ..*run
+        };
+        let wanted = (run.offset - seen) as usize + run.bytes.len();
+        let Some(view) = self.view(leader) else {
+            return false;
+        };
+        let target = self.parameters(view.parameters).chunk_bytes as usize;
+        self.begin_chunk(events, context, leader, &begin, wanted.min(target))
+    }
+
+    fn has_room(&self, chunk: u32, more: usize) -> bool {
+        self.pending.get(chunk).is_some_and(|pending| {
+            let bytes = &pending.content.bytes;
+            bytes.len() + more <= bytes.capacity()
+        })
+    }
+
+    /// Writes the first `wanted` bytes of the run to their place in a chunk that has room for them.
+    /// Returns how many counted.
+    fn write(&mut self, chunk: u32, run: &Run<'_>, wanted: usize, origin: Origin) -> u64 {
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return 0;
+        };
+        let at = (run.offset - pending.start) as u32;
+        let Some(bytes) = run.bytes.get(..wanted) else {
+            return 0;
+        };
+        let is_first = pending.content.bytes.len() == pending.repeated as usize;
+        let new = pending.content.put(at, bytes, origin);
+        pending.time = pending.time.max(run.time);
+        if is_first && new != 0 {
+            self.note_first(chunk, run.time);
+        }
+        new
+    }
+
+    fn note_gap(&mut self, record: u32) {
+        if let Some(record) = self.records.get_mut(record) {
+            record.errors.insert(StreamErrors::GAP);
+        }
+    }
+
+    /// A chunk has got its first new byte.
+    pub(super) fn note_first(&mut self, chunk: u32, time: Nanos) {
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return;
+        };
+        pending.since = time;
+        if !self.timers.is_empty() {
+            let Pending {
+                parameters,
+                generation,
+                ..
+            } = *pending;
+            self.start_timer(chunk, parameters, generation, time);
+        }
+    }
+}
+
+impl Content {
+    /// How many pieces there are behind the first hole.
+    #[inline]
+    fn pieces(&self) -> usize {
+        self.holes.as_ref().map_or(0, |holes| holes.pieces.len())
+    }
+
+    /// Puts `new` at `at`: behind the end, in holes, and over what loses against it. Returns how
+    /// many bytes counted.
+    fn put(&mut self, at: u32, new: &[u8], origin: Origin) -> u64 {
+        let len = self.bytes.len() as u32;
+        let end = at + new.len() as u32;
+        if at > len {
+            self.holes.get_or_insert_default().runs.push(len..at);
+            self.bytes.zero_up_to(at as usize);
+        }
+        let mut taken = 0;
+        if end > len {
+            let behind = &new[len.saturating_sub(at) as usize..];
+            taken += self.bytes.extend(behind) as u64;
+        }
+        if let Some(holes) = self.holes.as_deref_mut()
+            && !holes.runs.is_empty()
+        {
+            let bytes = self.bytes.as_mut_slice();
+            taken += holes.replace(bytes, at, new, origin);
+            taken += holes.fill(bytes, at, new, origin);
+            if end > len {
+                holes.pieces.push(origin.piece(at.max(len)..end));
+            }
+            holes.settle();
+        }
+        taken
+    }
+}
+
+impl Holes {
+    /// Writes over the pieces that lose against `new`.
+    fn replace(&mut self, bytes: &mut [u8], at: u32, new: &[u8], origin: Origin) -> u64 {
+        let end = at + new.len() as u32;
+        let mut taken = 0;
+        let mut index = self.pieces.partition_point(|piece| piece.to <= at);
+        while let Some(&piece) = self.pieces.get(index)
+            && piece.from < end
+        {
+            if !origin.wins_over(&piece) {
+                index += 1;
+                continue;
+            }
+            let (from, to) = (piece.from.max(at), piece.to.min(end));
+            copy(bytes, from..to, new, at);
+            taken += u64::from(to - from);
+            let (before, behind) = (Piece { to: from, ..piece }, Piece { from: to, ..piece });
+            let parts = [before, origin.piece(from..to), behind];
+            let parts = parts.into_iter().filter(|part| part.from < part.to);
+            self.pieces.splice(index..=index, parts);
+            index = self.pieces.partition_point(|piece| piece.from < to);
+        }
+        taken
+    }
+
+    /// Writes what falls into holes.
+    fn fill(&mut self, bytes: &mut [u8], at: u32, new: &[u8], origin: Origin) -> u64 {
+        let end = at + new.len() as u32;
+        let mut taken = 0;
+        let mut index = self.runs.partition_point(|hole| hole.end <= at);
+        while let Some(hole) = self.runs.get(index).cloned()
+            && hole.start < end
+        {
+            let (from, to) = (hole.start.max(at), hole.end.min(end));
+            copy(bytes, from..to, new, at);
+            taken += u64::from(to - from);
+            let place = self.pieces.partition_point(|piece| piece.from < from);
+            self.pieces.insert(place, origin.piece(from..to));
+            let rest = [hole.start..from, to..hole.end];
+            let rest = rest.into_iter().filter(|hole| !hole.is_empty());
+            self.runs.splice(index..=index, rest);
+            index = self.runs.partition_point(|hole| hole.end <= to);
+        }
+        taken
+    }
+
+    /// What is before the first hole is final.
+    fn settle(&mut self) {
+        let first = self.runs.first().map_or(u32::MAX, |hole| hole.start);
+        let last = self.pieces.partition_point(|piece| piece.to <= first);
+        self.pieces.drain(..last);
+    }
+}
+
+/// Copies the bytes of `new`, which begins at `at`, that belong to `range`.
+fn copy(bytes: &mut [u8], range: Range<u32>, new: &[u8], at: u32) {
+    let from = (range.start - at) as usize..(range.end - at) as usize;
+    bytes[range.start as usize..range.end as usize].copy_from_slice(&new[from]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content() -> Content {
+        let mut blocks = flowgauge_sys::blocks::Blocks::new(0);
+        Content {
+            bytes: blocks.get(64).unwrap(),
+            ..Content::default()
+        }
+    }
+
+    fn put(content: &mut Content, policy: OverlapPolicy, at: u32, bytes: &[u8]) -> u64 {
+        let origin = Origin {
+            start: i64::from(at),
+            end: i64::from(at) + bytes.len() as i64,
+            policy,
+        };
+        content.put(at, bytes, origin)
+    }
+
+    #[test]
+    fn holes_are_filled_piece_by_piece() {
+        let mut content = content();
+        let mut put = |at, bytes: &[u8]| put(&mut content, OverlapPolicy::First, at, bytes);
+        assert_eq!(put(0, b"abc"), 3);
+        assert_eq!(put(8, b"ijk"), 3);
+        // Over what is there, into the hole.
+        assert_eq!(put(1, b"XXde"), 2);
+        assert_eq!(put(4, b"X"), 0);
+        assert_eq!(put(6, b"g"), 1);
+        assert_eq!(put(5, b"fXhXXXlm"), 4);
+        assert!(content.holes.as_ref().unwrap().runs.is_empty());
+        assert!(content.holes.as_ref().unwrap().pieces.is_empty());
+        assert_eq!(content.bytes.as_slice(), b"abcdefghijklm");
+    }
+
+    #[test]
+    fn behind_a_hole_the_policy_decides() {
+        use OverlapPolicy as P;
+        // [6, 12), then [5, 8) over its beginning, [8, 14) over its end.
+        for (policy, expected) in [
+            (P::First, "abc..vghijklyz"),
+            (P::Last, "abc..vwxstuvyz"),
+            (P::Bsd, "abc..vwxijklyz"),
+            (P::BsdRight, "abc..vghstuvyz"),
+            (P::Linux, "abc..vwxijklyz"),
+            (P::Solaris, "abc..vghstuvyz"),
+        ] {
+            let mut content = content();
+            put(&mut content, policy, 0, b"abc");
+            put(&mut content, policy, 6, b"ghijkl");
+            put(&mut content, policy, 5, b"vwx");
+            put(&mut content, policy, 8, b"stuvyz");
+            let holes = content.holes.as_ref().unwrap();
+            assert_eq!(holes.runs.as_slice(), core::slice::from_ref(&(3..5)));
+            let seen = String::from_utf8_lossy(content.bytes.as_slice()).replace('\0', ".");
+            assert_eq!(seen, expected, "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_first_hole_is_final() {
+        let mut content = content();
+        let last = OverlapPolicy::Last;
+        put(&mut content, last, 0, b"abc");
+        put(&mut content, last, 8, b"ijk");
+        assert_eq!(put(&mut content, last, 0, b"XXXdef"), 3);
+        assert_eq!(put(&mut content, last, 3, b"XXXXXIJ"), 4);
+        assert_eq!(content.bytes.as_slice(), b"abcdefXXIJk");
+        assert_eq!(put(&mut content, last, 8, b"YYY"), 0);
+    }
+}

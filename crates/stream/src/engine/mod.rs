@@ -1,0 +1,280 @@
+//! Scap's engine: streams as the first-class object of a monitoring program.
+//!
+//! (G. Papadogiannakis, M. Polychronakis, E. P. Markatos: Scap: Stream-Oriented Network Traffic
+//! Capture and Analysis for High-Speed Networks, IMC 2013.)
+//!
+//! An [`Engine`] takes batches of packets through a [`Shard`] and gives its
+//! applications ([`ApplicationConfig`]) events ([`Events`]): a stream was created, a chunk of its
+//! bytes is there, it ended.
+//!
+//! ```
+//! use flowgauge_stream::engine::{
+//!     ApplicationConfig, ApplicationId, DataChunk, Engine, EngineConfig, Events, StreamRef,
+//! };
+//!
+//! #[derive(Default)]
+//! struct Count(u64);
+//!
+//! impl Events for Count {
+//!     fn data(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
+//!         self.0 += chunk.bytes().len() as u64;
+//!         if chunk.bytes().starts_with(b"SSH-") {
+//!             stream.discard();
+//!         }
+//!     }
+//! }
+//!
+//! let mut engine = Engine::new(EngineConfig::default());
+//! engine.add(ApplicationConfig::default());
+//! let mut count = Count::default();
+//! // for each batch of a source: engine.process(&batch, &mut count);
+//! engine.finish(&mut count);
+//! assert!(engine.ledger().is_balanced());
+//! ```
+//!
+//! # Streams
+//! One per direction, created in pairs by the first packet of a connection, ended together. TCP is
+//! put in order ([`Mode`]), UDP payloads are concatenated, packets of other protocols are an event
+//! each. What an application sees of one is a [`StreamRef`] during an event, a [`StreamSnapshot`]
+//! elsewhere, from where it answers with a [`Command`].
+//!
+//! # Several applications
+//! Bytes are put in order once, and each application sees what it would see alone. Applications share
+//! a chunk of a stream where their chunk parameters and their cutoffs are equal; otherwise, in mode
+//! FAST, and after one of them has changed a parameter or kept a chunk, each has its own. (A stream
+//! ends once, for all: where only some wait for a hole, the flags of the others' last chunk may name
+//! their flush timeout instead of the end.)
+//!
+//! # Deliberately absent
+//! Threads, clocks, I/O: time comes with packets, a [`Stopwatch`] with whoever has one.
+
+mod assemble;
+mod budget;
+mod buffers;
+mod chunk;
+mod command;
+mod config;
+mod core;
+mod events;
+mod fast;
+mod offload;
+mod packets;
+mod pass;
+mod policies;
+mod record;
+mod slab;
+mod statistics;
+mod stream_ref;
+
+use flowgauge_flow::EndReason;
+use flowgauge_reassembly::Reassembler;
+use flowgauge_wire::{Batch, Ledger};
+
+pub use budget::{Budget, Sentence, Watermarks};
+pub use chunk::{ChunkFlags, ChunkInfo, DataChunk, OutOfMemory, OwnedChunk};
+pub use command::{Command, Parameter};
+pub use config::{
+    ApplicationConfig, ApplicationId, Cutoff, Cutoffs, EngineConfig, FilterPacket,
+    MAX_APPLICATIONS, Mode, Priorities, StreamFilter,
+};
+pub use events::{Events, Stopwatch};
+pub use offload::{NoOffload, Offload, OffloadCounters, OffloadFlow, Verdict};
+pub use packets::{ChunkPacket, Packets};
+pub use policies::HostPolicies;
+pub use statistics::{Counts, EngineStatistics, StreamStatistics};
+pub use stream_ref::{StreamErrors, StreamRef, StreamSnapshot};
+
+use self::core::{Core, Deferred, flow_of};
+use self::pass::Hook;
+use self::stream_ref::Context;
+use crate::handler::StreamStatus;
+use crate::shard::Shard;
+
+/// Streams of one core, for up to [`MAX_APPLICATIONS`] applications.
+#[derive(Debug)]
+pub struct Engine {
+    shard: Shard,
+    core: Core,
+    /// Charged to the budget for waiting segments.
+    reserved: u64,
+}
+
+impl Engine {
+    /// An engine without applications, with a memory budget of its own.
+    pub fn new(config: EngineConfig) -> Engine {
+        let budget = Budget::new(config.memory_bytes);
+        Engine::with_budget(config, budget)
+    }
+
+    /// An engine whose memory comes out of `budget`, which others may share.
+    /// [`EngineConfig::memory_bytes`] says nothing then.
+    pub fn with_budget(config: EngineConfig, budget: Budget) -> Engine {
+        let mut config = config;
+        config.shard.flow.active = None;
+        config.shard.reassembly.memory_bytes = budget.limit();
+        if config.policies.is_uniform() && config.policies != HostPolicies::default() {
+            config.shard.overlap_policy = config.policies.default_policy();
+        }
+        Engine {
+            core: Core::new(&config, budget),
+            shard: Shard::new(config.shard),
+            reserved: 0,
+        }
+    }
+
+    /// Enters an application. It gets the streams that are created from now on; `None` when there
+    /// are [`MAX_APPLICATIONS`] already. Its inactivity timeout counts where nothing was processed
+    /// yet.
+    pub fn add(&mut self, application: ApplicationConfig) -> Option<ApplicationId> {
+        self.core.add(application)
+    }
+
+    /// Takes an application out: it gets no more streams, and nothing more of those it has.
+    pub fn remove(&mut self, application: ApplicationId) {
+        self.core.remove(application);
+    }
+
+    /// Takes an application out as if the input had ended for it alone: it gets what its streams have
+    /// in partial chunks, then their ends ([`StreamStatus::EndOfInput`] of those that have not closed).
+    /// What waits behind a hole it does not get; the other applications notice nothing.
+    pub fn retire<E: Events + ?Sized>(&mut self, application: ApplicationId, events: &mut E) {
+        let tracker = self.shard.tracker();
+        for id in 0..self.core.records.bound() {
+            let Some(at) = self.core.live_view(id, application) else {
+                continue;
+            };
+            let reason = tracker.with_record(flow_of(id), |record| record.end_reason);
+            let status = match reason {
+                Some(EndReason::Fin) => StreamStatus::Fin,
+                Some(EndReason::Rst) => StreamStatus::Rst,
+                _ => StreamStatus::EndOfInput,
+            };
+            let context = Context {
+                status,
+                ..Context::tracked(tracker, id)
+            };
+            self.core.send_own_share(events, context, at);
+            let mut stream = StreamRef {
+                core: &mut self.core,
+                context,
+                at,
+            };
+            events.terminated(application, &mut stream);
+            stream.discard();
+        }
+        self.remove(application);
+        self.catch_up();
+    }
+
+    /// Measures the time that data events take from now on.
+    pub fn set_stopwatch(&mut self, stopwatch: impl Stopwatch + 'static) {
+        self.core.stopwatch = Some(Box::new(stopwatch));
+    }
+
+    /// Sends verdicts to `offload` from now on.
+    pub fn set_offload(&mut self, offload: impl Offload + 'static) {
+        self.core.offload = Box::new(offload);
+    }
+
+    /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
+    /// clock.
+    pub fn process<E: Events + ?Sized>(&mut self, batch: &Batch<'_>, events: &mut E) {
+        self.share_memory(batch.len());
+        let mut hook = Hook {
+            core: &mut self.core,
+            events,
+        };
+        self.shard.process(batch, &mut hook);
+        self.core.flush_old(events, self.shard.tracker());
+        self.catch_up();
+    }
+
+    /// The input is over: ends all streams.
+    pub fn finish<E: Events + ?Sized>(&mut self, events: &mut E) {
+        let mut hook = Hook {
+            core: &mut self.core,
+            events,
+        };
+        self.shard.finish(&mut hook);
+        self.catch_up();
+    }
+
+    /// Does what an application asks from elsewhere for one of its streams. False when it has ended
+    /// meanwhile.
+    pub fn command(&mut self, uid: u64, application: ApplicationId, command: Command) -> bool {
+        let found = self.core.command(uid, application, command);
+        self.catch_up();
+        found
+    }
+
+    /// Changes the base threshold ([`EngineConfig::base_threshold`]).
+    pub fn set_base_threshold(&mut self, share: f64) {
+        self.core.watermarks.set_base_threshold(share);
+    }
+
+    /// Changes the overload cutoff ([`EngineConfig::overload_cutoff`]).
+    pub fn set_overload_cutoff(&mut self, cutoff: Option<u64>) {
+        self.core.watermarks.set_overload_cutoff(cutoff);
+    }
+
+    /// Where the packets went.
+    pub fn ledger(&self) -> &Ledger {
+        self.shard.ledger()
+    }
+
+    /// Counters.
+    pub fn statistics(&self) -> EngineStatistics {
+        EngineStatistics {
+            memory: self.core.budget.used(),
+            memory_high: self.core.budget.high(),
+            shard: self.shard.statistics(),
+            ..self.core.statistics
+        }
+    }
+
+    /// The memory budget.
+    pub fn budget(&self) -> &Budget {
+        &self.core.budget
+    }
+
+    /// The flow table, reassembly and the rest below.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// Gives reassembly its share of the budget: what waits, and what a batch of so many packets may
+    /// add. As much is charged.
+    fn share_memory(&mut self, packets: usize) {
+        let budget = &self.core.budget;
+        let waiting = self.shard.waiting_bytes();
+        let free = budget.limit().saturating_sub(budget.used());
+        let most = Reassembler::memory_for(packets)
+            .min(budget.limit() / 16)
+            .min(free);
+        let more = if budget.charge(most) { most } else { 0 };
+        self.reserved += more;
+        let until_tight = (budget.limit() - budget.limit() / 8).saturating_sub(budget.used());
+        self.shard
+            .set_waiting_memory(self.reserved, waiting + until_tight);
+    }
+
+    /// Does what had to wait until the shard was free. What reassembly did not need of its share
+    /// goes back.
+    fn catch_up(&mut self) {
+        let waiting = self.shard.waiting_bytes();
+        if self.reserved > waiting {
+            self.core.budget.release(self.reserved - waiting);
+            self.reserved = waiting;
+        }
+        for deferred in self.core.deferred.drain(..) {
+            match deferred {
+                Deferred::Abandon(id) => {
+                    self.shard.abandon(id);
+                }
+                Deferred::Policy(id, policy) => {
+                    self.shard.set_overlap_policy(id, policy);
+                }
+            }
+        }
+    }
+}

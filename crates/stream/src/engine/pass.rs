@@ -1,0 +1,775 @@
+//! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
+
+use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_wire::{
+    Batch, DecodeFlags, DecodedBatch, Direction, LinkType, PacketDescriptor, Place, TcpFlags,
+};
+
+use super::assemble::Run;
+use super::budget::Sentence;
+use super::chunk::{ChunkFlags, ChunkInfo, Source};
+use super::config::{ApplicationId, FilterPacket, Mode};
+use super::core::{Core, Deferred};
+use super::events::Events;
+use super::fast::Origin;
+use super::offload::{OffloadFlow, Verdict};
+use super::packets::{NewPacket, PacketList};
+use super::record::{Extra, Parameters, Record, RecordFlags, View, ViewAt, ViewFlags};
+use super::slab::NONE;
+use super::statistics::Counts;
+use super::stream_ref::{Context, StreamErrors, StreamRef};
+use crate::handler::{Admit, Chunk, Handler, Stream, StreamPacket, StreamStatus};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Packets with these are never cut off nor dropped.
+const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
+
+/// The engine during a batch.
+pub(super) struct Hook<'a, E: ?Sized> {
+    pub(super) core: &'a mut Core,
+    pub(super) events: &'a mut E,
+}
+
+impl<E: Events + ?Sized> Handler for Hook<'_, E> {
+    const STREAMS: bool = true;
+    const PACKETS: bool = true;
+
+    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        let core = &mut *self.core;
+        core.look_at_memory();
+        (core.fetched, core.passed) = (0, 0);
+        if core.filtered {
+            core.descriptors.clear();
+            core.descriptors.extend_from_slice(batch.packets);
+        }
+        for packet in &decoded.packets {
+            // As the flow tracker does, and so each stream.
+            if packet.has_ip() && !packet.flags.contains(DecodeFlags::EXCLUDED) {
+                core.statistics.all.packets += u64::from(packet.frames);
+                core.statistics.all.bytes += u64::from(packet.payload_len);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(&mut self, stream: u32) {
+        self.core.fetch(stream);
+    }
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        let record = self.core.records.make(stream.id);
+        *record = Record {
+            generation: record.generation,
+            flags: RecordFlags(RecordFlags::LIVE | RecordFlags::NEW),
+            ..Record::default()
+        };
+        if stream.from_initiator {
+            record.flags.set(RecordFlags::FROM_INITIATOR);
+        }
+    }
+
+    fn overlap_policy(&mut self, stream: &Stream<'_>) -> Option<OverlapPolicy> {
+        if self.core.policies.is_uniform() {
+            return None;
+        }
+        let identity = stream.identity();
+        let receiver = identity.destination.0;
+        Some(self.core.policies.of(receiver, identity.version))
+    }
+
+    #[inline]
+    fn stream_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
+        if packet.decoded.payload_len != 0 {
+            self.core.fetch_ahead();
+        }
+        let Some(record) = self.core.records.get(stream.id) else {
+            return Admit::Take;
+        };
+        if record.flags.has(RecordFlags::NEW) {
+            self.introduce(stream, packet);
+        }
+        let len = packet.decoded.payload_len;
+        let delivered = stream.bytes + stream.missing_bytes;
+        let is_old = len != 0
+            && packet
+                .offset
+                .is_some_and(|offset| offset + i64::from(len) <= delivered as i64);
+        if !is_old && !self.core.watchful && !self.core.pressed {
+            return Admit::Take;
+        }
+        self.judge(stream, packet, is_old)
+    }
+
+    #[inline]
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let core = &mut *self.core;
+        let Some(record) = core.records.get(stream.id) else {
+            return;
+        };
+        if record.flags.has(RecordFlags::DONE) {
+            return core.discard_bytes(stream.id, chunk.bytes.len() as u64);
+        }
+        let (more, flags, seen) = (record.more, record.flags, record.position);
+        let run = Run {
+            bytes: chunk.bytes,
+            offset: chunk.offset,
+            gap_before: chunk.gap_before,
+            time: chunk.time,
+            last: stream.status == StreamStatus::Fin,
+        };
+        let context = Context::of(stream);
+        if chunk.gap_before != 0
+            && let Some(record) = core.records.get_mut(stream.id)
+        {
+            record.errors.insert(StreamErrors::GAP);
+        }
+        if chunk.offset == 0
+            && !flags.has(RecordFlags::DATAGRAMS)
+            && !stream.is_handshake_complete()
+            && let Some(record) = core.records.get_mut(stream.id)
+        {
+            record.errors.insert(StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        if flags.has(RecordFlags::FAST) {
+            // What began before anyone knew where, or waited for others: no copy was there before.
+            self.place(stream, run, seen, Origin::of(&run));
+            if !flags.has(RecordFlags::ORDERED) {
+                return;
+            }
+        }
+        let first = ViewAt::first(stream.id);
+        if more == NONE {
+            self.take(stream, first, context, run);
+        } else {
+            for leader in self.core.leaders(stream.id) {
+                self.take(stream, leader, context, run);
+            }
+        }
+        if self.core.is_done(stream.id) {
+            self.finish_direction(stream, run.offset + run.bytes.len() as u64);
+        }
+    }
+
+    fn stream_closed(&mut self, stream: &Stream<'_>) {
+        let flags = match stream.status {
+            StreamStatus::Fin => ChunkFlags::LAST,
+            _ => ChunkFlags(0),
+        };
+        if stream.status == StreamStatus::Fin && self.core.is_fast(stream.id) {
+            // A FIN overtakes data in mode FAST: they still have their place in the chunk.
+            let end = stream.bytes + stream.missing_bytes;
+            return self.send_complete(stream, end);
+        }
+        self.send_all(stream, flags);
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        let context = Context::of(stream);
+        let id = stream.id;
+        let Some(record) = self.core.records.get_mut(id) else {
+            return;
+        };
+        if trailing_gap != 0 && !record.flags.has(RecordFlags::DONE) {
+            record.errors.insert(StreamErrors::GAP);
+        }
+        let is_wanted = !record.flags.has(RecordFlags::UNWANTED | RecordFlags::NEW);
+        if record.flags.has(RecordFlags::TOLD) && id & 1 == 1 || !is_wanted {
+            self.tell(stream, Verdict::Forget);
+        }
+        if is_wanted {
+            self.send_all(stream, ChunkFlags::LAST);
+            self.core.trailing_gap = (id, trailing_gap);
+            let mut at = Some(ViewAt::first(id));
+            while let Some(this) = at {
+                at = self.core.next_view(this);
+                let Some(view) = self.core.view(this) else {
+                    continue;
+                };
+                let application = ApplicationId(view.application);
+                let mut stream = StreamRef {
+                    core: self.core,
+                    context,
+                    at: this,
+                };
+                self.events.terminated(application, &mut stream);
+            }
+            self.core.trailing_gap = (NONE, 0);
+            self.core.statistics.terminated += 1;
+        }
+        self.core.forget(id);
+    }
+}
+
+impl<E: Events + ?Sized> Hook<'_, E> {
+    /// Gives bytes in order to the applications that share the parameters of `leader`.
+    #[inline]
+    fn take(&mut self, stream: &Stream<'_>, leader: ViewAt, context: Context<'_>, run: Run<'_>) {
+        let core = &mut *self.core;
+        let Some(view) = core.view(leader) else {
+            return;
+        };
+        let place = view.parameters;
+        let mode = core.parameters(place).mode;
+        if mode == Mode::Fast && core.is_fast(leader.record) {
+            return;
+        }
+        if mode == Mode::Strict && !core.strictly_goes_on(stream, run.gap_before) {
+            // Whoever goes its own way in the event has come to the end, too.
+            let members = core.members(leader.record, place);
+            core.send_pending(self.events, context, leader, ChunkFlags(0));
+            return core.end_views(leader.record, &members);
+        }
+        core.append(self.events, context, leader, run);
+    }
+
+    /// Sends the partial chunks of a direction.
+    fn send_all(&mut self, stream: &Stream<'_>, flags: ChunkFlags) {
+        let context = Context::of(stream);
+        let mut at = Some(ViewAt::first(stream.id));
+        while let Some(this) = at {
+            at = self.core.next_view(this);
+            self.core.send_pending(self.events, context, this, flags);
+        }
+    }
+
+    /// Sends the partial chunks of a direction whose data end at `end`: those in mode FAST only
+    /// when nothing can come any more that belongs into them.
+    #[cold]
+    fn send_complete(&mut self, stream: &Stream<'_>, end: u64) {
+        let context = Context::of(stream);
+        let mut at = Some(ViewAt::first(stream.id));
+        while let Some(this) = at {
+            at = self.core.next_view(this);
+            if self.core.mode_of(this) != Mode::Fast || self.core.is_complete(this, end) {
+                self.core
+                    .send_pending(self.events, context, this, ChunkFlags::LAST);
+            }
+        }
+    }
+
+    /// The first packet of a connection: which applications want its streams?
+    #[cold]
+    fn introduce(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
+        let mut first = stream.id;
+        let of = |core: &Core, id: u32| {
+            core.records
+                .get(id)
+                .is_some_and(|record| record.flags.has(RecordFlags::FROM_INITIATOR))
+        };
+        if !of(self.core, first) {
+            first ^= 1;
+        }
+        let mut exchanged = None;
+        if self.core.filtered {
+            exchanged = Some(exchange(packet));
+        }
+        for id in [first, first ^ 1] {
+            let mut descriptor = self
+                .core
+                .descriptors
+                .get(usize::from(packet.decoded.index))
+                .copied()
+                .unwrap_or_default();
+            if packet.decoded.flags.contains(DecodeFlags::REASSEMBLED) {
+                descriptor = PacketDescriptor {
+                    link: LinkType::RAW,
+                    captured_len: packet.frame.len() as u32,
+                    wire_len: packet.decoded.ip_len,
+                    time: packet.decoded.time,
+                    ..PacketDescriptor::default()
+                };
+            }
+            let (frame, decoded) = match &exchanged {
+                Some((frame, decoded)) if id != stream.id => (&frame[..], decoded),
+                _ => (packet.frame, packet.decoded),
+            };
+            let seen = FilterPacket {
+                frame,
+                descriptor: &descriptor,
+                decoded,
+            };
+            self.core.settle(id, &seen);
+            let Some(record) = self.core.records.get(id) else {
+                continue;
+            };
+            if record.flags.has(RecordFlags::UNWANTED) {
+                self.core.deferred.push(Deferred::Abandon(id));
+                continue;
+            }
+            self.core.statistics.created += 1;
+            let context = Context::of(stream);
+            let mut at = Some(ViewAt::first(id));
+            while let Some(this) = at {
+                at = self.core.next_view(this);
+                let Some(view) = self.core.view(this) else {
+                    continue;
+                };
+                let application = ApplicationId(view.application);
+                let mut stream = StreamRef {
+                    core: self.core,
+                    context,
+                    at: this,
+                };
+                self.events.created(application, &mut stream);
+            }
+            if self.core.is_done(id) {
+                self.finish_direction(&Stream { id, ..*stream }, 0);
+            }
+        }
+    }
+
+    /// A packet that has to be looked at.
+    #[inline(never)]
+    fn judge(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>, is_old: bool) -> Admit {
+        let core = &mut *self.core;
+        let Some(record) = core.records.get(stream.id) else {
+            return Admit::Take;
+        };
+        let decoded = packet.decoded;
+        let flags = record.flags;
+        let counts = Counts {
+            packets: u64::from(decoded.frames),
+            bytes: u64::from(decoded.payload_len),
+        };
+        if flags.has(RecordFlags::UNWANTED) {
+            core.statistics.discarded += counts;
+            return Admit::Refuse(Place::Filter);
+        }
+        if decoded.key.protocol != TCP && decoded.key.protocol != UDP {
+            return self.lone_packet(stream, packet);
+        }
+        let is_control = decoded.key.protocol == TCP && decoded.tcp_flags.intersects(CONTROL);
+        let has_payload = decoded.payload_len != 0;
+        if has_payload && !is_control {
+            if flags.has(RecordFlags::DONE) {
+                core.discard(stream.id, counts);
+                return Admit::Refuse(Place::Cutoff);
+            }
+            if core.pressed && !core.is_admitted(stream.id, packet) {
+                core.drop(stream.id, counts);
+                return Admit::Refuse(Place::Priority);
+            }
+        }
+        if core.need_packets && !flags.has(RecordFlags::DONE) {
+            self.note_packet(stream, packet);
+        }
+        let flags = self
+            .core
+            .records
+            .get(stream.id)
+            .map_or(flags, |record| record.flags);
+        if has_payload && flags.has(RecordFlags::FAST) {
+            return self.fast_segment(stream, packet, counts);
+        }
+        if is_old && !is_control {
+            self.core.discard(stream.id, counts);
+            return Admit::Refuse(Place::Duplicate);
+        }
+        Admit::Take
+    }
+
+    /// Enters a packet beside the chunks under way.
+    fn note_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
+        let id = stream.id;
+        let new = NewPacket::of(packet);
+        let delivered = stream.bytes + stream.missing_bytes;
+        let Some(record) = self.core.records.get(id) else {
+            return;
+        };
+        let (is_fast, seen) = (record.flags.has(RecordFlags::FAST), record.position);
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.core.next_view(this);
+            if !self.core.is_leader(this) {
+                continue;
+            }
+            let position = match self.core.mode_of(this) {
+                Mode::Fast if is_fast => seen,
+                _ => delivered,
+            };
+            let is_next = !packet.waiting && packet.offset == Some(position as i64);
+            let context = Context::of(stream);
+            self.core
+                .note_packet(self.events, context, this, &new, position, is_next);
+        }
+    }
+
+    /// A segment of a stream in mode FAST.
+    fn fast_segment(
+        &mut self,
+        stream: &Stream<'_>,
+        packet: &StreamPacket<'_>,
+        counts: Counts,
+    ) -> Admit {
+        let id = stream.id;
+        let decoded = packet.decoded;
+        // Where the stream begins is not known, or the segment is so far ahead that it takes a second
+        // one to be believed: reassembly finds out, and delivers.
+        let Some(offset) = packet.offset.filter(|_| packet.expected) else {
+            return Admit::Take;
+        };
+        // (Of a stream that was in another mode before, what was delivered is known, too.)
+        let delivered = stream.bytes + stream.missing_bytes;
+        let (flags, seen) = match self.core.records.get(id) {
+            Some(record) => (record.flags, record.position.max(delivered)),
+            None => return Admit::Take,
+        };
+        let ordered = flags.has(RecordFlags::ORDERED);
+        let ends_after = match decoded.key.protocol {
+            TCP => packet.stream_ends_after(),
+            _ => None,
+        };
+        let mut payload = packet.payload;
+        if let Some(len) = ends_after {
+            // Nothing is behind the FIN.
+            payload = &payload[..payload.len().min(len.max(0) as usize)];
+        }
+        let old = offset.min(0).unsigned_abs() as usize;
+        let run = Run {
+            bytes: payload.get(old..).unwrap_or(&[]),
+            offset: offset.max(0) as u64,
+            gap_before: 0,
+            time: decoded.time,
+            last: false,
+        };
+        let origin = Origin {
+            start: offset,
+            end: offset + i64::from(decoded.payload_len),
+            policy: packet.overlap_policy(),
+        };
+        let new = self.place(stream, run, seen, origin);
+        if let Some(len) = ends_after {
+            self.send_complete(stream, (offset + len).max(0) as u64);
+        }
+        if ordered {
+            return Admit::Take;
+        }
+        if new == 0 && !decoded.tcp_flags.intersects(CONTROL) && !packet.payload.is_empty() {
+            if self.core.is_done(id) {
+                self.core.discard(id, counts);
+                return Admit::Refuse(Place::Cutoff);
+            }
+            self.core.discard(id, counts);
+            return Admit::Refuse(Place::Duplicate);
+        }
+        Admit::Consumed
+    }
+
+    /// Gives a segment to all in mode FAST, of whom none has seen a byte at or behind `seen`.
+    fn place(&mut self, stream: &Stream<'_>, run: Run<'_>, seen: u64, origin: Origin) -> u64 {
+        let id = stream.id;
+        let mut new = 0;
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.core.next_view(this);
+            let is_fast = self
+                .core
+                .view(this)
+                .is_some_and(|view| self.core.parameters(view.parameters).mode == Mode::Fast);
+            if is_fast && self.core.is_leader(this) {
+                let context = Context::of(stream);
+                let taken = self
+                    .core
+                    .place(self.events, context, this, run, seen, origin);
+                new = new.max(taken);
+            }
+        }
+        let end = run.offset + run.bytes.len() as u64;
+        if let Some(record) = self.core.records.get_mut(id) {
+            record.position = record.position.max(end);
+        }
+        if self.core.is_done(id) {
+            self.finish_direction(stream, end);
+        }
+        new
+    }
+
+    /// A packet of a protocol without streams: an event of its own.
+    fn lone_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
+        let id = stream.id;
+        let Some(record) = self.core.records.get_mut(id) else {
+            return Admit::Take;
+        };
+        let info = ChunkInfo {
+            offset: record.position,
+            gap_before: 0,
+            repeated: 0,
+            flags: ChunkFlags::PACKET,
+            time: packet.decoded.time,
+        };
+        record.position += u64::from(packet.decoded.payload_len);
+        let counts = Counts {
+            packets: u64::from(packet.decoded.frames),
+            bytes: u64::from(packet.decoded.payload_len),
+        };
+        if record.flags.has(RecordFlags::DONE) {
+            self.core.discard(id, counts);
+            return Admit::Refuse(Place::Cutoff);
+        }
+        let list = self.core.need_packets.then(|| {
+            let mut list = PacketList::default();
+            list.push(&NewPacket::of(packet), Some(0));
+            list
+        });
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.core.next_view(this);
+            let Some(view) = self.core.view(this) else {
+                continue;
+            };
+            if !view.flags.has(ViewFlags::OVER) {
+                let mut source = Source::InPlace(packet.payload, None, list.as_ref());
+                self.core
+                    .send_to(self.events, Context::of(stream), this, &mut source, info);
+            }
+        }
+        Admit::Consumed
+    }
+
+    /// Nobody wants more of a direction, which has got to `end`.
+    #[cold]
+    fn finish_direction(&mut self, stream: &Stream<'_>, end: u64) {
+        let id = stream.id;
+        let limit = self
+            .core
+            .views_of(id)
+            .filter_map(|at| self.core.view(at))
+            .filter(|view| view.flags.has(ViewFlags::CUT))
+            .map(|view| view.limit)
+            .max();
+        if let Some(limit) = limit {
+            self.core.discard_bytes(id, end.saturating_sub(limit));
+        }
+        self.core.deferred.push(Deferred::Abandon(id));
+        let opposite_is_done = self.core.is_done(id ^ 1);
+        let verdict = match (opposite_is_done, id & 1) {
+            (true, _) => Verdict::Discard,
+            (false, 0) => Verdict::DiscardDirection(Direction::LowToHigh),
+            (false, _) => Verdict::DiscardDirection(Direction::HighToLow),
+        };
+        self.tell(stream, verdict);
+    }
+
+    fn tell(&mut self, stream: &Stream<'_>, verdict: Verdict) {
+        for id in [stream.id, stream.id ^ 1] {
+            if let Some(record) = self.core.records.get_mut(id) {
+                record.flags.set(RecordFlags::TOLD);
+            }
+        }
+        let flow = OffloadFlow {
+            key: Context::of(stream).key(),
+            uid: self.core.uid(stream.id & !1),
+        };
+        self.core.offload.verdict(&flow, verdict);
+    }
+}
+
+impl Core {
+    /// Gives a new direction the views of the applications that want it.
+    fn settle(&mut self, id: u32, packet: &FilterPacket<'_>) {
+        let is_initiator = self
+            .records
+            .get(id)
+            .is_some_and(|record| record.flags.has(RecordFlags::FROM_INITIATOR));
+        let mut last = None;
+        for index in 0..self.applications.len() {
+            let Some(application) = &self.applications[index] else {
+                continue;
+            };
+            let parameters = application.parameters;
+            let application = &application.config;
+            let matches = |filter: &super::config::StreamFilter| filter.matches(packet);
+            if application
+                .filter
+                .as_ref()
+                .is_some_and(|filter| !matches(filter))
+            {
+                continue;
+            }
+            let cutoff = &application.cutoff;
+            let class = cutoff.classes.iter().find(|(filter, _)| matches(filter));
+            let direction = match is_initiator {
+                true => cutoff.from_initiator,
+                false => cutoff.from_responder,
+            };
+            let limit = class
+                .map(|class| class.1)
+                .or(direction)
+                .unwrap_or(cutoff.default);
+            let priority = &application.priority;
+            let class = priority.classes.iter().find(|(filter, _)| matches(filter));
+            let priority = class.map_or(priority.default, |class| class.1);
+            let mut view = View {
+                limit: limit.0,
+                application: index as u8,
+                priority,
+                parameters,
+                ..View::default()
+            };
+            if limit.0 == 0 {
+                view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
+            }
+            self.count_priority(priority, 1);
+            let at = self.add_view(id, last, view);
+            if last.is_some() {
+                self.share_or_not(at);
+            }
+            last = Some(at);
+        }
+        if let Some(record) = self.records.get_mut(id) {
+            record.flags.clear(RecordFlags::NEW);
+            if packet.decoded.key.protocol != TCP {
+                record.flags.set(RecordFlags::DATAGRAMS);
+            }
+            if last.is_none() {
+                record.flags.set(RecordFlags::UNWANTED);
+            }
+        }
+        self.note_views(id);
+    }
+
+    /// A new view shares chunks with an earlier one of equal parameters and cutoff, or with nobody.
+    /// (In mode FAST with nobody: where a late segment fits in depends on what was delivered.)
+    fn share_or_not(&mut self, at: ViewAt) {
+        let Some(view) = self.view(at) else {
+            return;
+        };
+        let limit = view.limit;
+        let parameters = self.parameters(view.parameters);
+        let same = self
+            .views_of(at.record)
+            .take_while(|&this| this != at)
+            .filter_map(|this| self.view(this))
+            .find(|view| {
+                let theirs = Parameters {
+                    private: None,
+                    ..self.parameters(view.parameters)
+                };
+                parameters.mode != Mode::Fast && view.limit == limit && theirs == parameters
+            })
+            .map(|view| view.parameters);
+        let place = same.or_else(|| self.own_place(at, parameters));
+        if let (Some(place), Some(view)) = (place, self.view_mut(at)) {
+            view.parameters = place;
+        }
+    }
+
+    fn add_view(&mut self, id: u32, last: Option<ViewAt>, view: View) -> ViewAt {
+        let Some(last) = last else {
+            if let Some(record) = self.records.get_mut(id) {
+                record.view = view;
+            }
+            return ViewAt::first(id);
+        };
+        let extra = self.views.insert(Extra { view, next: NONE });
+        if last.extra == NONE {
+            if let Some(record) = self.records.get_mut(id) {
+                record.more = extra;
+            }
+        } else if let Some(before) = self.views.get_mut(last.extra) {
+            before.next = extra;
+        }
+        ViewAt { record: id, extra }
+    }
+
+    /// The stream is over: frees what is kept for it.
+    fn forget(&mut self, id: u32) {
+        self.forget_loss(id);
+        // All leave their chunks while the chain of views still stands.
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.next_view(this);
+            self.leave_chunk(this);
+        }
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.next_view(this);
+            if let Some(view) = self.view(this)
+                && view.application != u8::MAX
+            {
+                self.count_priority(view.priority, -1);
+            }
+            if this.extra != NONE {
+                self.views.remove(this.extra);
+            }
+        }
+        if let Some(record) = self.records.get_mut(id) {
+            *record = Record {
+                generation: record.generation.wrapping_add(1),
+                ..Record::default()
+            };
+        }
+    }
+
+    fn mode_of(&self, at: ViewAt) -> Mode {
+        let view = self.view(at);
+        view.map_or(Mode::Wait, |view| self.parameters(view.parameters).mode)
+    }
+
+    fn is_fast(&self, id: u32) -> bool {
+        self.records
+            .get(id)
+            .is_some_and(|record| record.flags.has(RecordFlags::FAST))
+    }
+
+    /// Whether a packet is kept while memory is short.
+    fn is_admitted(&self, id: u32, packet: &StreamPacket<'_>) -> bool {
+        let offset = packet.offset.unwrap_or(0).max(0) as u64;
+        let priority = self.priority_of(id);
+        let used = self.budget.used();
+        self.watermarks.judge(used, priority, offset) == Sentence::Keep
+    }
+
+    /// Whether STRICT has bytes of this stream delivered.
+    fn strictly_goes_on(&mut self, stream: &Stream<'_>, gap_before: u64) -> bool {
+        if gap_before != 0 {
+            return false;
+        }
+        let Some(record) = self.records.get_mut(stream.id) else {
+            return false;
+        };
+        let known = RecordFlags::DATAGRAMS | RecordFlags::ESTABLISHED;
+        if !record.flags.has(known) {
+            if !stream.is_handshake_complete() {
+                return false;
+            }
+            record.flags.set(RecordFlags::ESTABLISHED);
+        }
+        true
+    }
+
+    /// Nothing more is delivered to these views of a direction.
+    fn end_views(&mut self, record: u32, members: &[Option<ViewAt>]) {
+        for &at in members.iter().flatten() {
+            if let Some(view) = self.view_mut(at) {
+                view.flags.set(ViewFlags::OVER);
+            }
+        }
+        self.note_views(record);
+    }
+}
+
+/// The packet as if it went the other way: addresses and ports exchanged, of the innermost datagram.
+fn exchange(packet: &StreamPacket<'_>) -> (Vec<u8>, flowgauge_wire::Decoded) {
+    let mut frame = packet.frame.to_vec();
+    let decoded = packet.decoded;
+    let ip = usize::from(decoded.ip_offset);
+    let (at, len) = match decoded.key.version {
+        4 => (ip + 12, 4),
+        _ => (ip + 8, 16),
+    };
+    if let Some(addresses) = frame.get_mut(at..at + 2 * len) {
+        let (source, destination) = addresses.split_at_mut(len);
+        source.swap_with_slice(destination);
+    }
+    if matches!(decoded.key.protocol, TCP | UDP | 132) {
+        let at = usize::from(decoded.transport_offset);
+        if let Some(ports) = frame.get_mut(at..at + 4) {
+            ports.rotate_left(2);
+        }
+    }
+    let mut decoded = *decoded;
+    decoded.direction = decoded.direction.reversed();
+    (frame, decoded)
+}

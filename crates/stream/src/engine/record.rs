@@ -1,0 +1,262 @@
+//! What is kept per direction: a cache line, in memory parallel to the flow table.
+
+use flowgauge_wire::Nanos;
+
+use super::chunk::{ChunkFlags, Content};
+use super::config::Mode;
+use super::slab::NONE;
+use super::statistics::Counts;
+use super::stream_ref::StreamErrors;
+
+/// One direction of a connection.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Record {
+    /// Of the first application that wants it.
+    pub(super) view: View,
+    /// Counts the streams that had this place.
+    pub(super) generation: u32,
+    /// Further applications' views.
+    pub(super) more: u32,
+    /// What was lost or not wanted; most streams have nothing of it.
+    pub(super) loss: u32,
+    pub(super) flags: RecordFlags,
+    pub(super) errors: StreamErrors,
+    /// Position behind the farthest byte seen (FAST); of protocols without streams the payload bytes
+    /// so far.
+    pub(super) position: u64,
+}
+
+impl Default for Record {
+    fn default() -> Record {
+        Record {
+            view: View::default(),
+            generation: 0,
+            more: NONE,
+            loss: NONE,
+            position: 0,
+            flags: RecordFlags(0),
+            errors: StreamErrors(0),
+        }
+    }
+}
+
+/// Bits of [`Record::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RecordFlags(pub(super) u16);
+
+impl RecordFlags {
+    /// There is a stream.
+    pub(super) const LIVE: u16 = 1;
+    /// No application wants it, or wants more of it.
+    pub(super) const DONE: u16 = 2;
+    /// No application ever wanted it.
+    pub(super) const UNWANTED: u16 = 4;
+    /// The initiator's direction.
+    pub(super) const FROM_INITIATOR: u16 = 8;
+    /// The backend was told that it is done.
+    pub(super) const TOLD: u16 = 16;
+    /// Some application is in FAST mode.
+    pub(super) const FAST: u16 = 32;
+    /// Some application is in another mode.
+    pub(super) const ORDERED: u16 = 64;
+    /// No filter has seen a packet of it yet.
+    pub(super) const NEW: u16 = 128;
+    /// Not TCP: whatever the mode, payloads are concatenated.
+    pub(super) const DATAGRAMS: u16 = 256;
+    /// The handshake of its connection is known to be complete.
+    pub(super) const ESTABLISHED: u16 = 512;
+
+    #[inline(always)]
+    pub(super) const fn has(self, bits: u16) -> bool {
+        self.0 & bits != 0
+    }
+
+    #[inline(always)]
+    pub(super) const fn set(&mut self, bits: u16) {
+        self.0 |= bits;
+    }
+
+    #[inline(always)]
+    pub(super) const fn clear(&mut self, bits: u16) {
+        self.0 &= !bits;
+    }
+}
+
+/// What one application has of a direction: 40 bytes.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(super) struct View {
+    pub(super) user_state: u64,
+    /// Nanoseconds.
+    pub(super) processing: u64,
+    /// Cutoff: bytes from here on are not wanted.
+    pub(super) limit: u64,
+    /// The chunk that is being filled.
+    pub(super) chunk: u32,
+    /// Data events.
+    pub(super) chunks: u32,
+    /// Place in the list of parameter sets.
+    pub(super) parameters: u16,
+    pub(super) application: u8,
+    pub(super) priority: u8,
+    pub(super) flags: ViewFlags,
+}
+
+impl Default for View {
+    fn default() -> View {
+        View {
+            user_state: 0,
+            processing: 0,
+            limit: u64::MAX,
+            chunk: NONE,
+            chunks: 0,
+            parameters: 0,
+            application: u8::MAX,
+            priority: 0,
+            flags: ViewFlags(0),
+        }
+    }
+}
+
+/// Bits of [`View::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ViewFlags(pub(super) u16);
+
+impl ViewFlags {
+    /// Nothing more is delivered: cutoff, discarded, or ended by STRICT.
+    pub(super) const OVER: u16 = 1;
+    /// ... because of the cutoff.
+    pub(super) const CUT: u16 = 2;
+    /// ... because the application said so.
+    pub(super) const DISCARDED: u16 = 4;
+    /// The chunk of the current data event is to be kept.
+    pub(super) const KEEP: u16 = 8;
+    /// A data event of it is under way.
+    pub(super) const BUSY: u16 = 16;
+    /// It shares the chunk that is being sent with another that leads it.
+    pub(super) const GOT: u16 = 32;
+
+    #[inline(always)]
+    pub(super) const fn has(self, bits: u16) -> bool {
+        self.0 & bits != 0
+    }
+
+    #[inline(always)]
+    pub(super) const fn set(&mut self, bits: u16) {
+        self.0 |= bits;
+    }
+
+    #[inline(always)]
+    pub(super) const fn clear(&mut self, bits: u16) {
+        self.0 &= !bits;
+    }
+}
+
+/// A further application's view of a direction.
+#[derive(Clone, Debug)]
+pub(super) struct Extra {
+    pub(super) view: View,
+    pub(super) next: u32,
+}
+
+impl Default for Extra {
+    fn default() -> Extra {
+        Extra {
+            view: View::default(),
+            next: NONE,
+        }
+    }
+}
+
+/// Where a view is: `extra` is `NONE` for the one in the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ViewAt {
+    pub(super) record: u32,
+    pub(super) extra: u32,
+}
+
+impl ViewAt {
+    #[inline(always)]
+    pub(super) const fn first(record: u32) -> ViewAt {
+        ViewAt {
+            record,
+            extra: NONE,
+        }
+    }
+}
+
+/// A chunk that is being filled. What every segment needs is in the first line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Pending {
+    pub(super) content: Content,
+    /// Position of the first byte in the stream.
+    pub(super) start: u64,
+    /// Capture time of its last byte.
+    pub(super) time: Nanos,
+    /// Length at which it is complete.
+    pub(super) target: u32,
+    /// First bytes that the chunk before had, too.
+    pub(super) repeated: u32,
+    pub(super) gap_before: u64,
+    /// Capture time of its first byte.
+    pub(super) since: Nanos,
+    /// Whose it is; `NONE` when not in use.
+    pub(super) stream: u32,
+    /// Tells the chunks apart that had this place.
+    pub(super) generation: u32,
+    pub(super) parameters: u16,
+    pub(super) flags: ChunkFlags,
+}
+
+impl Default for Pending {
+    fn default() -> Pending {
+        Pending {
+            content: Content::default(),
+            start: 0,
+            gap_before: 0,
+            since: Nanos::ZERO,
+            time: Nanos::ZERO,
+            stream: NONE,
+            parameters: 0,
+            flags: ChunkFlags(0),
+            repeated: 0,
+            target: 0,
+            generation: 0,
+        }
+    }
+}
+
+/// What was lost of a direction or not wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Loss {
+    pub(super) dropped: Counts,
+    pub(super) discarded: Counts,
+    /// What a backend kept away: in `discarded`, too, but unknown to the flow table.
+    pub(super) elsewhere: Counts,
+    pub(super) elsewhere_last: Nanos,
+}
+
+/// What decides how a stream is cut into chunks. Views of a direction whose sets are equal share its
+/// chunks; so their cutoffs have to be equal, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Parameters {
+    pub(super) chunk_bytes: u32,
+    pub(super) overlap_bytes: u32,
+    pub(super) flush_timeout: Option<Nanos>,
+    pub(super) mode: Mode,
+    /// Tells sets apart that are equal otherwise, where applications do not share.
+    pub(super) private: Option<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direction_takes_a_cache_line() {
+        assert_eq!(size_of::<View>(), 40);
+        assert_eq!(size_of::<Record>(), 64);
+    }
+}

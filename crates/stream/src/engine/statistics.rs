@@ -1,0 +1,112 @@
+//! Counters in the paper's words.
+
+use core::ops::{Add, AddAssign};
+
+use flowgauge_wire::Nanos;
+
+use crate::statistics::ShardStatistics;
+
+/// Packets and bytes of transport payload by their headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets.
+    pub packets: u64,
+    /// Payload bytes, those that came more than once included.
+    pub bytes: u64,
+}
+
+impl Counts {
+    /// One packet of `bytes`.
+    pub const fn packet(bytes: u64) -> Counts {
+        Counts { packets: 1, bytes }
+    }
+
+    /// What is left without `other`, at least nothing.
+    #[must_use]
+    pub const fn without(self, other: Counts) -> Counts {
+        Counts {
+            packets: self.packets.saturating_sub(other.packets),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+impl Add for Counts {
+    type Output = Counts;
+    fn add(self, other: Counts) -> Counts {
+        Counts {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        *self = *self + other;
+    }
+}
+
+/// What became of a stream's packets. *Dropped* were wanted and lost to overload; *discarded* were
+/// not wanted (cutoff, filter, duplicate).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStatistics {
+    /// Capture time of its first packet; zero without any.
+    pub start: Nanos,
+    /// Capture time of its last packet.
+    pub end: Nanos,
+    /// Everything that was seen. (What the kernel or the network card kept away is in it as far as
+    /// they have told.)
+    pub all: Counts,
+    /// Frame bytes on the wire of all of these.
+    pub wire_bytes: u64,
+    /// Lost to overload.
+    pub dropped: Counts,
+    /// Not wanted.
+    pub discarded: Counts,
+}
+
+impl StreamStatistics {
+    /// What was taken: all without dropped and discarded.
+    pub const fn captured(&self) -> Counts {
+        self.all.without(self.dropped).without(self.discarded)
+    }
+}
+
+/// Counters of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStatistics {
+    /// Streams created, both directions of a connection counted.
+    pub created: u64,
+    /// Streams ended.
+    pub terminated: u64,
+    /// The packets of all streams, those of protocols without ports included.
+    pub all: Counts,
+    /// Lost to overload.
+    pub dropped: Counts,
+    /// Not wanted.
+    pub discarded: Counts,
+    /// Data events.
+    pub chunks: u64,
+    /// Bytes in them, repeated ones and those for several applications counted each time.
+    pub chunk_bytes: u64,
+    /// Of the data events, those whose bytes were delivered where the packet lay.
+    pub in_place: u64,
+    /// Of the data events, those sent early for want of memory.
+    pub flushed_early: u64,
+    /// Packets whose record found no memory.
+    pub packets_lost: u64,
+    /// Bytes of the memory budget in use.
+    pub memory: u64,
+    /// The most that was in use at once.
+    pub memory_high: u64,
+    /// The layers below.
+    pub shard: ShardStatistics,
+}
+
+impl EngineStatistics {
+    /// What was taken: all without dropped and discarded.
+    pub const fn captured(&self) -> Counts {
+        self.all.without(self.dropped).without(self.discarded)
+    }
+}

@@ -1,0 +1,589 @@
+//! A stream as its application sees it.
+
+use flowgauge_flow::{FlowRecord, FlowTracker};
+use flowgauge_wire::{Address, Direction, FlowKey};
+
+use super::command::{Command, Parameter};
+use super::config::{ApplicationId, Cutoff, MAX_APPLICATIONS, Mode};
+use super::core::{Core, Deferred, flow_of};
+use super::record::{Parameters, RecordFlags, ViewAt, ViewFlags};
+use super::slab::NONE;
+use super::statistics::{Counts, StreamStatistics};
+use crate::handler::{Stream, StreamFlow, StreamIdentity, StreamStatus};
+
+/// What was wrong with a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StreamErrors(pub u8);
+
+impl StreamErrors {
+    /// Data came without a complete three-way handshake.
+    pub const INCOMPLETE_HANDSHAKE: StreamErrors = StreamErrors(1);
+    /// A segment's sequence number cannot belong to the connection.
+    pub const INVALID_SEQUENCE: StreamErrors = StreamErrors(2);
+    /// Bytes are missing.
+    pub const GAP: StreamErrors = StreamErrors(4);
+    /// Copies of the same bytes differed.
+    pub const OVERLAP_CONFLICT: StreamErrors = StreamErrors(8);
+
+    /// Whether all bits of `other` are set.
+    pub const fn contains(self, other: StreamErrors) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(super) const fn insert(&mut self, other: StreamErrors) {
+        self.0 |= other.0;
+    }
+}
+
+/// Where the identity and counters of a stream can be looked up, and how it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context<'a> {
+    pub(super) flow: StreamFlow<'a>,
+    pub(super) status: StreamStatus,
+}
+
+impl<'a> Context<'a> {
+    #[inline(always)]
+    pub(super) fn of(stream: &Stream<'a>) -> Context<'a> {
+        Context {
+            flow: stream.flow,
+            status: stream.status,
+        }
+    }
+
+    /// A stream in the flow table.
+    pub(super) fn tracked(tracker: &'a FlowTracker, id: u32) -> Context<'a> {
+        Context {
+            flow: StreamFlow::Tracked(tracker, flow_of(id)),
+            status: StreamStatus::Active,
+        }
+    }
+
+    /// The flow table, unless the flow has left it.
+    pub(super) fn tracker(&self) -> Option<&'a FlowTracker> {
+        match self.flow {
+            StreamFlow::Tracked(tracker, _) => Some(tracker),
+            _ => None,
+        }
+    }
+
+    fn with_record<R>(&self, read: impl FnOnce(&FlowRecord<'_>) -> R) -> Option<R> {
+        match self.flow {
+            StreamFlow::Tracked(tracker, id) => tracker.with_record(id, read),
+            StreamFlow::Ended(flow) => Some(flow.with_record(read)),
+            StreamFlow::Record(record) => Some(read(record)),
+            StreamFlow::Known(_) => None,
+        }
+    }
+
+    pub(super) fn key(&self) -> FlowKey {
+        self.with_record(|record| *record.key).unwrap_or_default()
+    }
+
+    /// Addresses, ports and the rest of direction `id`.
+    fn identity(&self, id: u32) -> StreamIdentity {
+        match self.flow {
+            StreamFlow::Known(identity) => *identity,
+            _ => self
+                .with_record(|record| StreamIdentity::of(record, id & 1 != 0))
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The flow table's counters of direction `id`.
+    fn statistics(&self, id: u32) -> StreamStatistics {
+        self.with_record(|record| {
+            let direction = match id & 1 {
+                0 => Direction::LowToHigh,
+                _ => Direction::HighToLow,
+            };
+            let (sender, receiver) = record.key.endpoints(direction);
+            let of_source = (record.source.address, record.source.port) == sender
+                && (sender != receiver || id & 1 == 0);
+            let side = if of_source {
+                &record.source
+            } else {
+                &record.destination
+            };
+            StreamStatistics {
+                start: side.first,
+                end: side.last,
+                all: Counts {
+                    packets: side.packets,
+                    bytes: side.payload_bytes,
+                },
+                wire_bytes: side.bytes,
+                ..StreamStatistics::default()
+            }
+        })
+        .unwrap_or_default()
+    }
+}
+
+/// One direction of a connection during an event, and what the application can do about it.
+#[derive(Debug)]
+pub struct StreamRef<'a> {
+    pub(super) core: &'a mut Core,
+    pub(super) context: Context<'a>,
+    pub(super) at: ViewAt,
+}
+
+impl StreamRef<'_> {
+    /// Tells this stream from every other one of its engine, past and future.
+    pub fn uid(&self) -> u64 {
+        self.core.uid(self.at.record)
+    }
+
+    /// [`StreamRef::uid`] of the opposite direction.
+    pub fn opposite_uid(&self) -> u64 {
+        self.core.uid(self.at.record ^ 1)
+    }
+
+    /// Whose event it is.
+    pub fn application(&self) -> ApplicationId {
+        ApplicationId(self.view(|view| view.application))
+    }
+
+    /// Who sends to whom.
+    pub fn identity(&self) -> StreamIdentity {
+        self.context.identity(self.at.record)
+    }
+
+    /// Sender's address and port.
+    pub fn source(&self) -> (Address, u16) {
+        self.identity().source
+    }
+
+    /// Receiver's address and port.
+    pub fn destination(&self) -> (Address, u16) {
+        self.identity().destination
+    }
+
+    /// Whether the initiator of the connection sends it.
+    pub fn from_initiator(&self) -> bool {
+        self.record_flags().has(RecordFlags::FROM_INITIATOR)
+    }
+
+    /// Packets and bytes so far.
+    pub fn statistics(&self) -> StreamStatistics {
+        self.statistics_of(self.at.record)
+    }
+
+    /// The opposite direction's packets and bytes so far.
+    pub fn opposite_statistics(&self) -> StreamStatistics {
+        self.statistics_of(self.at.record ^ 1)
+    }
+
+    /// How the stream stands. Whether the cutoff was reached is another question
+    /// ([`StreamRef::is_cut`]): its record stays until it ends.
+    pub fn status(&self) -> StreamStatus {
+        self.context.status
+    }
+
+    /// In [`Events::terminated`](super::Events::terminated): bytes known to be missing at the end of
+    /// the stream (the receiver acknowledged them, or a FIN or cut packets say that there were
+    /// more), after the last chunk. Zero in other events, and where nobody wanted them: beyond a cutoff.
+    pub fn missing_at_end(&self) -> u64 {
+        match self.core.trailing_gap {
+            (id, bytes) if id == self.at.record && !self.is_cut() && !self.is_discarded() => bytes,
+            _ => 0,
+        }
+    }
+
+    /// Whether the application's cutoff was reached.
+    pub fn is_cut(&self) -> bool {
+        self.view(|view| view.flags.has(ViewFlags::CUT))
+    }
+
+    /// Whether the application discarded it.
+    pub fn is_discarded(&self) -> bool {
+        self.view(|view| view.flags.has(ViewFlags::DISCARDED))
+    }
+
+    /// What was wrong with it so far.
+    pub fn errors(&self) -> StreamErrors {
+        let record = self.core.records.get(self.at.record);
+        record.map_or(StreamErrors(0), |record| record.errors)
+    }
+
+    /// The application's cutoff.
+    pub fn cutoff(&self) -> Cutoff {
+        Cutoff(self.view(|view| view.limit))
+    }
+
+    /// The application's priority.
+    pub fn priority(&self) -> u8 {
+        self.view(|view| view.priority)
+    }
+
+    /// Its chunk size.
+    pub fn chunk_bytes(&self) -> u32 {
+        self.parameters().chunk_bytes
+    }
+
+    /// Bytes repeated from chunk to chunk.
+    pub fn overlap_bytes(&self) -> u32 {
+        self.parameters().overlap_bytes
+    }
+
+    /// How its bytes are put in order.
+    pub fn mode(&self) -> Mode {
+        self.parameters().mode
+    }
+
+    /// Data events so far, the current one included.
+    pub fn chunks(&self) -> u64 {
+        u64::from(self.view(|view| view.chunks))
+    }
+
+    /// Nanoseconds spent in its data events so far; 0 without a stopwatch
+    /// ([`Engine::set_stopwatch`](super::Engine::set_stopwatch)).
+    pub fn processing_time(&self) -> u64 {
+        self.view(|view| view.processing)
+    }
+
+    /// A word of the application's own, 0 at first.
+    pub fn user_state(&self) -> u64 {
+        self.view(|view| view.user_state)
+    }
+
+    /// Sets [`StreamRef::user_state`].
+    pub fn set_user_state(&mut self, state: u64) {
+        self.core.apply(self.at, Command::SetUserState(state));
+    }
+
+    /// Everything about it as a value, to be sent elsewhere.
+    pub fn snapshot(&self) -> StreamSnapshot {
+        let parameters = self.parameters();
+        StreamSnapshot {
+            uid: self.uid(),
+            opposite_uid: self.opposite_uid(),
+            application: self.application(),
+            identity: self.identity(),
+            from_initiator: self.from_initiator(),
+            statistics: self.statistics(),
+            opposite_statistics: self.opposite_statistics(),
+            status: self.status(),
+            is_cut: self.is_cut(),
+            is_discarded: self.is_discarded(),
+            errors: self.errors(),
+            cutoff: self.cutoff(),
+            priority: self.priority(),
+            chunk_bytes: parameters.chunk_bytes,
+            overlap_bytes: parameters.overlap_bytes,
+            mode: parameters.mode,
+            chunks: self.chunks(),
+            processing_time: self.processing_time(),
+            user_state: self.user_state(),
+        }
+    }
+
+    /// Changes the cutoff. Where the stream has got beyond it already, it is reached with the next
+    /// byte; one that was reached can be raised, what was discarded meanwhile is missing.
+    pub fn set_cutoff(&mut self, cutoff: Cutoff) {
+        self.core.apply(self.at, Command::SetCutoff(cutoff));
+    }
+
+    /// Changes the priority; higher is more important.
+    pub fn set_priority(&mut self, priority: u8) {
+        self.core.apply(self.at, Command::SetPriority(priority));
+    }
+
+    /// Nothing more of it is wanted. Its statistics stay right, and it ends when its connection
+    /// does.
+    pub fn discard(&mut self) {
+        self.core.apply(self.at, Command::Discard);
+    }
+
+    /// Changes a parameter.
+    pub fn set_parameter(&mut self, parameter: Parameter) {
+        self.core.apply(self.at, Command::SetParameter(parameter));
+    }
+
+    /// During a data event: the next one delivers this chunk and the next, contiguous.
+    pub fn keep_chunk(&mut self) {
+        self.core.keep(self.at);
+    }
+
+    /// Does the same for another living stream of the application, by its [`StreamRef::uid`]. False
+    /// when there is none.
+    pub fn command(&mut self, uid: u64, command: Command) -> bool {
+        let application = self.application();
+        self.core.command(uid, application, command)
+    }
+
+    fn statistics_of(&self, id: u32) -> StreamStatistics {
+        let loss = self.core.loss(id);
+        let mut statistics = self.context.statistics(id);
+        statistics.all += loss.elsewhere;
+        statistics.end = statistics.end.max(loss.elsewhere_last);
+        statistics.dropped = loss.dropped;
+        statistics.discarded = loss.discarded;
+        statistics
+    }
+
+    fn record_flags(&self) -> RecordFlags {
+        let record = self.core.records.get(self.at.record);
+        record.map_or(RecordFlags(0), |record| record.flags)
+    }
+
+    fn view<R: Default>(&self, read: impl FnOnce(&super::record::View) -> R) -> R {
+        self.core.view(self.at).map_or_else(R::default, read)
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.core.parameters(self.view(|view| view.parameters))
+    }
+}
+
+/// What was known of a stream at an event: what a worker thread gets beside a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamSnapshot {
+    /// See [`StreamRef::uid`].
+    pub uid: u64,
+    /// See [`StreamRef::opposite_uid`].
+    pub opposite_uid: u64,
+    /// Whose event it was.
+    pub application: ApplicationId,
+    /// Who sends to whom.
+    pub identity: StreamIdentity,
+    /// Whether the initiator sends it.
+    pub from_initiator: bool,
+    /// Packets and bytes.
+    pub statistics: StreamStatistics,
+    /// Packets and bytes of the opposite direction.
+    pub opposite_statistics: StreamStatistics,
+    /// How it stood.
+    pub status: StreamStatus,
+    /// Whether the cutoff was reached.
+    pub is_cut: bool,
+    /// Whether the application discarded it.
+    pub is_discarded: bool,
+    /// What was wrong with it.
+    pub errors: StreamErrors,
+    /// Cutoff.
+    pub cutoff: Cutoff,
+    /// Priority.
+    pub priority: u8,
+    /// Chunk size.
+    pub chunk_bytes: u32,
+    /// Bytes repeated from chunk to chunk.
+    pub overlap_bytes: u32,
+    /// How its bytes were put in order.
+    pub mode: Mode,
+    /// Data events.
+    pub chunks: u64,
+    /// Nanoseconds spent in them.
+    pub processing_time: u64,
+    /// The application's own word.
+    pub user_state: u64,
+}
+
+impl Core {
+    /// Does what an application asks for one of its streams; false when it has ended.
+    pub(super) fn command(
+        &mut self,
+        uid: u64,
+        application: ApplicationId,
+        command: Command,
+    ) -> bool {
+        let found = self.find(uid).and_then(|id| {
+            self.views_of(id).find(|&at| {
+                self.view(at)
+                    .is_some_and(|view| view.application == application.0)
+            })
+        });
+        if let Some(at) = found {
+            self.apply(at, command);
+        }
+        found.is_some()
+    }
+
+    /// Does what an application asks for its view of a stream.
+    pub(super) fn apply(&mut self, at: ViewAt, command: Command) {
+        match command {
+            Command::SetCutoff(Cutoff(limit)) => self.set_limit(at, limit),
+            Command::SetPriority(priority) => {
+                let Some(view) = self.view_mut(at) else {
+                    return;
+                };
+                let before = core::mem::replace(&mut view.priority, priority);
+                self.count_priority(priority, 1);
+                self.count_priority(before, -1);
+            }
+            Command::Discard => {
+                if let Some(view) = self.view_mut(at) {
+                    view.flags.set(ViewFlags::OVER | ViewFlags::DISCARDED);
+                }
+                self.leave_chunk(at);
+                self.note_views(at.record);
+            }
+            Command::SetParameter(parameter) => self.set_parameter(at, parameter),
+            Command::SetUserState(state) => {
+                if let Some(view) = self.view_mut(at) {
+                    view.user_state = state;
+                }
+            }
+            Command::AddProcessingTime(time) => {
+                if let Some(view) = self.view_mut(at) {
+                    view.processing += time;
+                }
+            }
+        }
+    }
+
+    fn set_limit(&mut self, at: ViewAt, limit: u64) {
+        if self.view(at).is_some_and(|view| view.limit != limit) {
+            // Those who share a chunk stop at the same place.
+            self.go_own_way(at);
+        }
+        let Some(view) = self.view_mut(at) else {
+            return;
+        };
+        view.limit = limit;
+        // One that was reached is open again where it was raised. Whether the stream itself still
+        // flows is another question: the shard does not take a direction up again that it has
+        // given up for good.
+        if view.flags.has(ViewFlags::CUT) && !view.flags.has(ViewFlags::DISCARDED) {
+            view.flags.clear(ViewFlags::CUT | ViewFlags::OVER);
+        }
+        self.note_views(at.record);
+    }
+
+    fn set_parameter(&mut self, at: ViewAt, parameter: Parameter) {
+        let Some(view) = self.view(at) else {
+            return;
+        };
+        let mut changed = self.parameters(view.parameters);
+        match parameter {
+            Parameter::ChunkBytes(bytes) => changed.chunk_bytes = bytes,
+            Parameter::OverlapBytes(bytes) => changed.overlap_bytes = bytes,
+            Parameter::FlushTimeout(timeout) => changed.flush_timeout = timeout,
+            Parameter::Mode(mode) => changed.mode = mode,
+            Parameter::Policy(policy) => {
+                self.deferred.push(Deferred::Policy(at.record, policy));
+                return;
+            }
+        }
+        changed.overlap_bytes = changed
+            .overlap_bytes
+            .min(changed.chunk_bytes.saturating_sub(1));
+        self.change_parameters(at, changed);
+        self.note_views(at.record);
+    }
+
+    /// Gives a view parameters of its own. Its share of a partial chunk becomes a chunk of its own.
+    fn change_parameters(&mut self, at: ViewAt, changed: Parameters) {
+        let Some(view) = self.view(at) else {
+            return;
+        };
+        if self.parameters(view.parameters) == changed {
+            return;
+        }
+        let Some(place) = self.own_place(at, changed) else {
+            return;
+        };
+        self.split_chunk(at, place);
+        if let Some(view) = self.view_mut(at) {
+            view.parameters = place;
+        }
+    }
+
+    /// From here on a view shares chunks with nobody. False when that cannot be.
+    fn go_own_way(&mut self, at: ViewAt) -> bool {
+        let Some(place) = self.view(at).map(|view| view.parameters) else {
+            return false;
+        };
+        if self.is_alone(at) {
+            return true;
+        }
+        let Some(own) = self.own_place(at, self.parameters(place)) else {
+            return false;
+        };
+        if own != place {
+            self.split_chunk(at, own);
+            if let Some(view) = self.view_mut(at) {
+                view.parameters = own;
+            }
+        }
+        true
+    }
+
+    /// The place of a parameter set that no other view of the direction has.
+    pub(super) fn own_place(&mut self, at: ViewAt, parameters: Parameters) -> Option<u16> {
+        let ids = (0..=MAX_APPLICATIONS as u8).map(Some);
+        for private in core::iter::once(None).chain(ids) {
+            let place = self.intern(Parameters {
+                private,
+                ..parameters
+            })?;
+            let is_free = self.is_alone(at)
+                || self.views_of(at.record).all(|this| {
+                    this == at || self.view(this).is_none_or(|view| view.parameters != place)
+                });
+            if is_free {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// Whether no other application wants the direction.
+    #[inline(always)]
+    pub(super) fn is_alone(&self, at: ViewAt) -> bool {
+        self.records
+            .get(at.record)
+            .is_some_and(|record| record.more == NONE)
+    }
+
+    fn keep(&mut self, at: ViewAt) {
+        let Some(view) = self.view(at) else {
+            return;
+        };
+        if !view.flags.has(ViewFlags::BUSY) {
+            return;
+        }
+        // From here on its chunks are not those of the others.
+        if !self.go_own_way(at) {
+            return;
+        }
+        if let Some(view) = self.view_mut(at) {
+            view.flags.set(ViewFlags::KEEP);
+        }
+    }
+
+    /// Notes what the views of a direction say together.
+    pub(super) fn note_views(&mut self, id: u32) {
+        let (mut over, mut fast, mut ordered) = (true, false, false);
+        let record = self.records.get(id);
+        let datagrams = record.is_some_and(|record| record.flags.has(RecordFlags::DATAGRAMS));
+        for at in self.views_of(id) {
+            let Some(view) = self.view(at) else {
+                continue;
+            };
+            if view.application == u8::MAX || view.flags.has(ViewFlags::OVER) {
+                continue;
+            }
+            over = false;
+            match self.parameters(view.parameters).mode {
+                Mode::Fast if !datagrams => fast = true,
+                _ => ordered = true,
+            }
+        }
+        let Some(record) = self.records.get_mut(id) else {
+            return;
+        };
+        let flags = &mut record.flags;
+        flags.clear(RecordFlags::DONE | RecordFlags::FAST | RecordFlags::ORDERED);
+        for (holds, bit) in [
+            (over, RecordFlags::DONE),
+            (fast, RecordFlags::FAST),
+            (ordered, RecordFlags::ORDERED),
+        ] {
+            if holds {
+                flags.set(bit);
+            }
+        }
+        self.watchful |= over || fast;
+    }
+}

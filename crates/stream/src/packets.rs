@@ -1,0 +1,224 @@
+//! What a handler that wants packets can do: decide about each one's payload before it is
+//! reassembled, and control a direction from outside.
+
+use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
+use flowgauge_reassembly::{GapCause, OverlapPolicy, Segment};
+use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
+
+use crate::connection::{Phase, Side};
+use crate::handler::{Admit, Handler, StreamFlow, StreamPacket};
+use crate::streams::{Pass, Streams, TCP, UDP, after, sides, stream_id};
+
+impl Streams {
+    /// Offers a packet to the handler, and does what it says.
+    #[inline]
+    pub(crate) fn offer<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+        ledger: &mut Ledger,
+    ) {
+        const NOT_OFFERED: u16 = DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
+        if packet.flags.0 & NOT_OFFERED != 0 || !flow.id.is_some() {
+            return;
+        }
+        let (at, direction) = (flow.id, packet.direction.index());
+        let is_known = self.connections.get(at).is_some_and(|connection| {
+            let progress = &connection[direction].progress;
+            progress.announced
+        });
+        if !is_known {
+            self.announce(pass, packet, flow, handler);
+        }
+        let Some(connection) = self.connections.get_mut(at) else {
+            return;
+        };
+        let (side, peer) = sides(connection, direction);
+        let id = stream_id(flow.id, direction);
+        let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
+        let offered = StreamPacket {
+            decoded: packet,
+            frame: pass.decoded.bytes(pass.batch, packet),
+            payload: pass.decoded.payload(pass.batch, packet),
+            offset: side.offset(packet),
+            start_known: side.half.is_start_known(),
+            expected: side.expects(peer, packet),
+            waiting: side.half.is_queued(),
+            flow,
+            halves: [&side.half, &peer.half],
+        };
+        match handler.stream_packet(&side.progress.stream(id, tracked), &offered) {
+            Admit::Take => self.payload(pass, packet, flow, handler),
+            Admit::Consumed => self.consumed(pass, packet, flow, handler),
+            Admit::Refuse(place) => {
+                let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
+                ledger.refuse(place, frames, bytes);
+                if place == Place::Cutoff {
+                    self.abandon(id);
+                    return self.consumed(pass, packet, flow, handler);
+                }
+                // As if the snap length had cut its payload off.
+                let lost = Decoded {
+                    payload_captured: 0,
+                    ..*packet
+                };
+                self.payload(pass, &lost, flow, handler);
+            }
+        }
+    }
+
+    /// Follows a packet whose payload is not to be delivered.
+    fn consumed<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        let id = stream_id(flow.id, packet.direction.index());
+        let Some((side, _)) = self.side_mut(id) else {
+            return;
+        };
+        side.half.set_passed(true);
+        self.payload(pass, packet, flow, handler);
+        if let Some((side, _)) = self.side_mut(id) {
+            side.half.set_passed(false);
+        }
+    }
+
+    /// Passes a segment over, where its direction's bytes are not wanted. Returns whether it did.
+    #[inline]
+    pub(crate) fn pass_over<H: Handler>(
+        &mut self,
+        id: u32,
+        segment: &Segment<'_>,
+        tracker: &FlowTracker,
+        handler: &mut H,
+    ) -> bool {
+        match self.side(id) {
+            Some(side) if side.half.is_passed() => {}
+            _ => return false,
+        }
+        self.flush(id, tracker, handler);
+        let Some(connection) = self.connections.get_mut(FlowId(id / 2)) else {
+            return true;
+        };
+        let (side, peer) = sides(connection, id as usize & 1);
+        let passed = self
+            .reassembler
+            .pass_over(&mut side.half, &peer.half, segment);
+        let captured = passed.taken.min(segment.bytes.len() as u32);
+        side.pass(passed.skipped, captured, passed.taken - captured);
+        if after(side, peer) {
+            let tracked = StreamFlow::Tracked(tracker, FlowId(id / 2));
+            handler.stream_closed(&side.progress.stream(id, tracked));
+        }
+        true
+    }
+
+    /// A direction that the handler knows.
+    fn side(&self, id: u32) -> Option<&Side> {
+        let connection = self.connections.get(FlowId(id / 2))?;
+        let side = &connection[id as usize & 1];
+        (side.progress.announced || side.progress.phase == Phase::Open).then_some(side)
+    }
+
+    fn side_mut(&mut self, id: u32) -> Option<(&mut Side, &mut Side)> {
+        self.side(id)?;
+        let connection = self.connections.get_mut(FlowId(id / 2))?;
+        Some(sides(connection, id as usize & 1))
+    }
+
+    /// Bytes that wait for a direction.
+    pub(crate) fn waiting_bytes(&self, id: u32) -> u64 {
+        self.side(id)
+            .map_or(0, |side| self.reassembler.waiting_bytes(&side.half))
+    }
+
+    /// Sets a direction's overlap policy.
+    pub(crate) fn set_policy(&mut self, id: u32, policy: OverlapPolicy) -> bool {
+        let Some((side, _)) = self.side_mut(id) else {
+            return false;
+        };
+        side.half.set_policy(policy);
+        true
+    }
+
+    /// Forgets what waits for a direction and never lets anything wait for it again.
+    pub(crate) fn abandon(&mut self, id: u32) -> bool {
+        if self.side(id).is_none() {
+            return false;
+        }
+        let Some(connection) = self.connections.get_mut(FlowId(id / 2)) else {
+            return false;
+        };
+        let (side, peer) = sides(connection, id as usize & 1);
+        if !side.half.is_abandoned() {
+            self.reassembler.abandon(&mut side.half);
+            // The hole before what is not wanted is one.
+            side.progress.settle_gap();
+            after(side, peer);
+        }
+        true
+    }
+
+    /// Hands on all that waits for a direction.
+    pub(crate) fn flush<H: Handler>(&mut self, id: u32, tracker: &FlowTracker, handler: &mut H) {
+        if !self.side(id).is_some_and(|side| side.half.is_queued()) {
+            return;
+        }
+        let now = tracker.clock();
+        self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
+            reassembler.flush(half, peer, GapCause::Memory, out);
+        });
+    }
+}
+
+impl Side {
+    /// Position of a packet's first payload byte in the stream.
+    fn offset(&self, packet: &Decoded) -> Option<i64> {
+        let position = self.progress.position() as i64;
+        match packet.key.protocol {
+            _ if !packet.flags.contains(DecodeFlags::TRANSPORT) => None,
+            TCP => {
+                let syn = packet.tcp_flags.contains(TcpFlags::SYN);
+                let seq = packet.seq.wrapping_add(u32::from(syn));
+                match self.half.distance_to(seq) {
+                    Some(ahead) => Some(position + i64::from(ahead)),
+                    None => syn.then_some(position),
+                }
+            }
+            UDP => Some(position),
+            _ => None,
+        }
+    }
+
+    /// Whether a packet's sequence numbers can be right.
+    #[inline]
+    fn expects(&self, peer: &Side, packet: &Decoded) -> bool {
+        if packet.key.protocol != TCP {
+            return true;
+        }
+        let syn = packet.tcp_flags.contains(TcpFlags::SYN);
+        let end = packet.seq.wrapping_add(u32::from(syn));
+        self.half
+            .expects(&peer.half, end.wrapping_add(packet.payload_len))
+    }
+
+    /// Moves on without delivering: over a hole, what was captured, and what was not.
+    pub(crate) fn pass(&mut self, skipped: u32, captured: u32, cut: u32) {
+        let progress = &mut self.progress;
+        if self.half.is_abandoned() {
+            progress.pending_gap += u64::from(skipped) + u64::from(captured) + u64::from(cut);
+            return;
+        }
+        progress.pending_gap += u64::from(skipped);
+        if captured != 0 {
+            progress.settle_gap();
+            progress.bytes += u64::from(captured);
+        }
+        progress.pending_gap += u64::from(cut);
+    }
+}

@@ -1,0 +1,163 @@
+//! Overload (figures 6 and 9 of the Scap paper), with a consumer on the capture clock: the outcome is the
+//! same on every machine, and loss is told by which stream lost what.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod consumer;
+
+use consumer::{HEAD, Outcome, Setup, run};
+use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_stream::engine::Cutoff;
+
+const MEMORY: u64 = 4 << 20;
+
+fn elephants() -> Vec<u8> {
+    let mut file = Vec::new();
+    generate(
+        &Config::new(Preset::Elephants).with_packets(60_000),
+        &mut file,
+    )
+    .unwrap();
+    file
+}
+
+fn run_on(file: &[u8], setup: Setup) -> Outcome {
+    let mut source =
+        flowgauge_capture::open_reader(std::io::Cursor::new(file.to_vec()), "elephants").unwrap();
+    run(&mut source, setup)
+}
+
+const UNDISTURBED: Setup = Setup {
+    bytes_per_second: None,
+    memory: 256 << 20,
+    high_every: None,
+    overload_cutoff: None,
+    cutoff: Cutoff::UNLIMITED,
+};
+
+/// Bytes per second that a consumer takes for which the capture is `load` times too much.
+fn rate(undisturbed: &Outcome, load: f64) -> u64 {
+    let bytes: u64 = undisturbed.fates.values().map(|fate| fate.delivered).sum();
+    let seconds = (undisturbed.span.1 - undisturbed.span.0).as_secs_f64();
+    (bytes as f64 / seconds / load) as u64
+}
+
+#[test]
+fn no_packet_of_high_priority_is_lost_while_its_load_fits() {
+    let file = elephants();
+    let whole = run_on(
+        &file,
+        Setup {
+            high_every: Some(7),
+            ..UNDISTURBED
+        },
+    );
+    let high_share = {
+        let delivered = |high: bool| -> u64 {
+            whole
+                .fates
+                .values()
+                .filter(|fate| fate.high == high)
+                .map(|fate| fate.delivered)
+                .sum()
+        };
+        delivered(true) as f64 / (delivered(true) + delivered(false)) as f64
+    };
+    assert!((0.02..0.15).contains(&high_share), "{high_share}");
+    let mut losses = Vec::new();
+    for load in 1..=6 {
+        let outcome = run_on(
+            &file,
+            Setup {
+                bytes_per_second: Some(rate(&whole, f64::from(load))),
+                memory: MEMORY,
+                high_every: Some(7),
+                ..UNDISTURBED
+            },
+        );
+        assert!(outcome.memory_high <= MEMORY);
+        assert_eq!(
+            outcome.fates.len(),
+            whole.fates.len(),
+            "every stream is known all the same"
+        );
+        for (name, fate) in outcome.fates.iter().filter(|(_, fate)| fate.high) {
+            assert_eq!(
+                fate.dropped.packets, 0,
+                "load {load}: {name:?} lost packets"
+            );
+            assert_eq!(
+                fate.delivered, whole.fates[name].delivered,
+                "load {load}: {name:?}"
+            );
+        }
+        let (all, dropped) = outcome.totals(false);
+        losses.push(dropped.bytes as f64 / all.bytes as f64);
+    }
+    println!("low priority lost at loads 1 to 6: {losses:.3?}");
+    // At a load of l the consumer takes 1/l; what it does not take is lost, in the long run.
+    for (load, loss) in (1..=6).zip(&losses).skip(1) {
+        let least = 1.0 - 1.0 / f64::from(load);
+        assert!(*loss > least * 0.6 && *loss < 1.0, "load {load}: {loss}");
+    }
+    assert!(losses.windows(2).all(|pair| pair[0] <= pair[1]));
+}
+
+#[test]
+fn an_overload_cutoff_saves_the_beginnings() {
+    let file = elephants();
+    let whole = run_on(&file, UNDISTURBED);
+    let saved = |outcome: &Outcome| {
+        let complete = outcome
+            .fates
+            .iter()
+            .filter(|(name, fate)| fate.head == whole.fates[*name].head);
+        complete.count() as f64 / whole.fates.len() as f64
+    };
+    let with_data = whole
+        .fates
+        .values()
+        .filter(|fate| fate.head == HEAD)
+        .count();
+    assert!(
+        with_data > 50,
+        "{with_data} streams are longer than the cutoff"
+    );
+    let overloaded = Setup {
+        bytes_per_second: Some(rate(&whole, 5.0)),
+        memory: MEMORY,
+        ..UNDISTURBED
+    };
+    let with = run_on(
+        &file,
+        Setup {
+            overload_cutoff: Some(HEAD),
+            ..overloaded
+        },
+    );
+    let without = run_on(&file, overloaded);
+    let delivered =
+        |outcome: &Outcome| -> u64 { outcome.fates.values().map(|fate| fate.delivered).sum() };
+    let loss = 1.0 - delivered(&without) as f64 / delivered(&whole) as f64;
+    let random = random_loss(&whole, loss);
+    println!(
+        "first 10 KB whole at load 5: {:.3} with the cutoff, {:.3} without; a loss of {loss:.3} at random would leave {random:.3}",
+        saved(&with),
+        saved(&without)
+    );
+    assert!(saved(&with) > 0.95);
+    assert!(saved(&without) < saved(&with));
+    assert!(random < 0.2);
+}
+
+/// The share of streams with data whose first 10 KB stay whole when every packet of 1,448 bytes is
+/// lost with the same probability.
+fn random_loss(whole: &Outcome, loss: f64) -> f64 {
+    let kept: Vec<f64> = whole
+        .fates
+        .values()
+        .filter(|fate| fate.head > 0)
+        .map(|fate| (1.0 - loss).powf((fate.head as f64 / 1448.0).ceil()))
+        .collect();
+    kept.iter().sum::<f64>() / kept.len() as f64
+}

@@ -1,0 +1,140 @@
+//! Starting processes that outlive us, and what is known of processes.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// Starts `program` as a process of its own: in its own session, not our child, with nothing of
+/// ours but `input` as its standard input, in the root folder. It stays in our network
+/// namespace (that of the calling thread).
+///
+/// # Errors
+/// Whatever keeps the program from being started, such as `NotFound`.
+pub fn spawn_detached<A: AsRef<OsStr>>(
+    program: &OsStr,
+    arguments: impl IntoIterator<Item = A>,
+    input: OwnedFd,
+) -> io::Result<()> {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::from(input))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .current_dir("/");
+    // SAFETY: the closure runs in a child that has a copy of the calling thread only. It makes
+    // system calls and nothing else: no allocation, no lock.
+    unsafe { command.pre_exec(leave) };
+    let mut child = command.spawn()?;
+    // The child in between has ended by now. Whoever else waits for all children may have been
+    // quicker.
+    let _ = child.wait();
+    Ok(())
+}
+
+/// Cuts the ties of a forked child that is about to run another program: a child of its own goes
+/// on, which belongs to nobody.
+fn leave() -> io::Result<()> {
+    const FIRST: u32 = 3;
+    // SAFETY: system calls with integers. Descriptors are only marked to be closed when the
+    // program starts. The child made by clone has a copy of all memory, as by fork, whose
+    // handlers (malloc's and others') are not run; neither child needs what they would do.
+    unsafe {
+        // The file actions of std are done; its pipe to report errors is marked already.
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        );
+        if libc::setsid() < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) {
+            0 => Ok(()),
+            -1 => Err(io::Error::last_os_error()),
+            _ => libc::_exit(0),
+        }
+    }
+}
+
+/// The user this process acts for.
+pub fn user() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The name of a process' program, as the kernel keeps it (15 bytes), if it is visible.
+pub fn name_of(process: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{process}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+/// Gives up every way to gain rights by starting other programs (`PR_SET_NO_NEW_PRIVS`), and
+/// lets no other process of the same user look into this one (`PR_SET_DUMPABLE`).
+///
+/// # Errors
+/// The system's.
+pub fn harden() -> io::Result<()> {
+    // SAFETY: system calls with integers.
+    let status = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            | libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)
+    };
+    match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::local::{Connection, Listener};
+
+    #[test]
+    fn a_detached_process_is_not_our_child() {
+        let name = format!("flowgauge-test/{}/detached", std::process::id());
+        let listener = Listener::bind(&name).unwrap();
+        let client = Connection::connect(&name).unwrap();
+        // A shell that ends when its input, the listening socket, says that it is none to read.
+        let script = "ps -o ppid= -p $$ > \"$0\"; cat <&0";
+        let file = std::env::temp_dir().join(format!("flowgauge-{}-ppid", std::process::id()));
+        let file_name = file.to_str().unwrap();
+        spawn_detached(
+            "/bin/sh".as_ref(),
+            ["-c", script, file_name],
+            listener.into_file(),
+        )
+        .unwrap();
+        // The last descriptor of the listening socket is its: the connection ends with it.
+        assert!(client.wait(Some(Duration::from_secs(60))).unwrap());
+        let parent = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_ne!(parent.trim(), std::process::id().to_string());
+        assert_ne!(parent.trim(), "");
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_an_error() {
+        let (one, _) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let error = spawn_detached::<&str>("/no/such/program".as_ref(), [], one).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_process_has_a_name() {
+        assert!(name_of(std::process::id()).is_some_and(|name| !name.is_empty()));
+        assert_eq!(name_of(u32::MAX), None);
+    }
+}

@@ -1,0 +1,442 @@
+//! The pool: bytes that are written once and read by many.
+//!
+//! Areas come in sizes of powers of two. Each size has a range of addresses of its own, as long
+//! as all areas together may be. That costs addresses, not memory: pages are only there once
+//! they are written to, and an area that is given back is the next of its size to be used, while
+//! it is still in the cache. In return there is no fragmentation: as long as less is in use than
+//! the pool was made for there is a place for everything, whatever a slow reader holds back.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::memory::{self, Mapping};
+
+/// Smallest area in bytes, as a power of two.
+const SMALLEST: u32 = 8;
+/// Largest area in bytes, as a power of two.
+const LARGEST: u32 = 24;
+/// Number of sizes.
+const CLASSES: usize = (LARGEST - SMALLEST + 1) as usize;
+
+/// Part of a pool that holds bytes. It is used again when [`Pool::release`] gave it back and
+/// every ring that refers to it was read past that.
+#[derive(Debug)]
+#[must_use = "an area that is not released is lost"]
+pub struct Area {
+    class: u8,
+    slot: u32,
+    /// Bytes that were asked for.
+    len: u32,
+}
+
+impl Area {
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes it takes.
+    pub fn size(&self) -> u64 {
+        size_of_class(usize::from(self.class)) as u64
+    }
+
+    /// Its place, packed: for the ring's list of what waits in it.
+    pub(super) fn place(&self) -> Place {
+        Place(u64::from(self.class) << 32 | u64::from(self.slot))
+    }
+}
+
+/// Class and slot of an area that a ring refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u64);
+
+impl Place {
+    /// No area.
+    pub(super) const NONE: Place = Place(u64::MAX);
+
+    fn class(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// Bytes the area takes; 0 for none.
+    pub(super) fn size(self) -> u64 {
+        if self == Place::NONE {
+            return 0;
+        }
+        size_of_class(self.class()) as u64
+    }
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub struct Pool {
+    memory: Mapping,
+    file: OwnedFd,
+    classes: [Class; CLASSES],
+    limit: u64,
+    in_use: u64,
+    touched: u64,
+}
+
+/// Areas of one size.
+#[derive(Debug, Default)]
+struct Class {
+    /// Where they begin in the pool.
+    base: usize,
+    /// How many there can be.
+    capacity: u32,
+    /// Those that were used and given back, the last one last.
+    free: Vec<u32>,
+    /// References to each that was ever used.
+    references: Vec<u32>,
+}
+
+impl Pool {
+    /// Bytes of the largest area.
+    pub const LARGEST: usize = 1 << LARGEST;
+
+    /// A pool in which `bytes` bytes (of whole areas) can be in use at a time.
+    ///
+    /// # Errors
+    /// The system's; `ENOMEM` when there are not as many addresses, or `bytes` is absurd.
+    pub fn new(bytes: u64) -> io::Result<Pool> {
+        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let mut classes: [Class; CLASSES] = Default::default();
+        let mut base = 0_usize;
+        for (number, class) in classes.iter_mut().enumerate() {
+            let size = size_of_class(number);
+            let capacity = u32::try_from(bytes.div_ceil(size)).ok();
+            class.base = base;
+            class.capacity = capacity.ok_or(io::ErrorKind::OutOfMemory)?;
+            base = size
+                .checked_mul(bytes.div_ceil(size))
+                .and_then(|range| base.checked_add(range.next_multiple_of(memory::PAGE)))
+                .ok_or(io::ErrorKind::OutOfMemory)?;
+        }
+        let file = memory::create("flowgauge-pool", base)?;
+        let memory = Mapping::new(&file, base, true)?;
+        memory::seal(&file, true)?;
+        Ok(Pool {
+            memory,
+            file,
+            classes,
+            limit: bytes as u64,
+            in_use: 0,
+            touched: 0,
+        })
+    }
+
+    /// What a client maps. It cannot write by way of it.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Bytes of the areas in use.
+    pub fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// Bytes of the areas that were ever in use: what the pool takes of the machine's memory.
+    pub fn touched(&self) -> u64 {
+        self.touched
+    }
+
+    /// Bytes that an area for `len` bytes takes; `None` when it is too large.
+    pub fn size_of(len: usize) -> Option<u64> {
+        class_of(len).map(|class| size_of_class(class) as u64)
+    }
+
+    /// Copies `parts`, one after the other, to an area. `None` when they are too many for the
+    /// largest one, or when the pool is full.
+    pub fn store(&mut self, parts: &[&[u8]]) -> Option<Area> {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        let number = class_of(len)?;
+        let size = size_of_class(number);
+        if self.in_use + size as u64 > self.limit {
+            return None;
+        }
+        let class = &mut self.classes[number];
+        let slot = match class.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = class.references.len() as u32;
+                if slot >= class.capacity {
+                    return None;
+                }
+                class.references.push(0);
+                self.touched += size as u64;
+                slot
+            }
+        };
+        class.references[slot as usize] = 1;
+        let mut at = class.base + slot as usize * size;
+        self.in_use += size as u64;
+        for part in parts {
+            // The class has this slot, so it is inside the memory.
+            if let Some(to) = self.memory.at(at, part.len()) {
+                // SAFETY: `to` has room for the part (the range was checked) inside the one
+                // mapping that can write; nobody refers to the area, since its references were
+                // 0, so nobody reads it; the part is no memory of the pool, which is never lent.
+                unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), to.as_ptr(), part.len()) };
+            }
+            at += part.len();
+        }
+        Some(Area {
+            class: number as u8,
+            slot,
+            len: len as u32,
+        })
+    }
+
+    /// Whether an area holds exactly these bytes at `from`.
+    pub fn holds(&self, area: &Area, from: usize, bytes: &[u8]) -> bool {
+        let end = from.checked_add(bytes.len());
+        if end.is_none_or(|end| end > area.len()) {
+            return false;
+        }
+        let Some(start) = self
+            .memory
+            .at(self.offset(area) as usize + from, bytes.len())
+        else {
+            return false;
+        };
+        // SAFETY: inside the mapping and initialised (files begin as zeroes); only this process
+        // can write, by way of `&mut self`.
+        let stored = unsafe { core::slice::from_raw_parts(start.as_ptr(), bytes.len()) };
+        stored == bytes
+    }
+
+    /// Gives an area back. Its bytes stay as long as a ring refers to them.
+    pub fn release(&mut self, area: Area) {
+        self.unrefer(area.place());
+    }
+
+    /// Where an area begins.
+    pub(super) fn offset(&self, area: &Area) -> u64 {
+        let class = usize::from(area.class);
+        (self.classes[class].base + area.slot as usize * size_of_class(class)) as u64
+    }
+
+    /// Counts one more reference to an area.
+    pub(super) fn refer(&mut self, area: &Area) {
+        let class = &mut self.classes[usize::from(area.class)];
+        class.references[area.slot as usize] += 1;
+    }
+
+    /// Counts one reference less, and frees the area with the last one.
+    pub(super) fn unrefer(&mut self, place: Place) {
+        let Some(class) = self.classes.get_mut(place.class()) else {
+            return;
+        };
+        let Some(references) = class.references.get_mut(place.slot()) else {
+            return;
+        };
+        *references = references.saturating_sub(1);
+        if *references == 0 {
+            class.free.push(place.slot() as u32);
+            self.in_use -= place.size();
+        }
+    }
+}
+
+/// The readers' side.
+#[derive(Debug)]
+pub struct PoolView {
+    memory: Mapping,
+}
+
+impl PoolView {
+    /// Maps what [`Pool::file`] is, read-only.
+    ///
+    /// # Errors
+    /// `InvalidData` when its size can change; the system's.
+    pub fn open(file: OwnedFd) -> io::Result<PoolView> {
+        let bytes = memory::sealed_size(&file)?;
+        let memory = Mapping::new(&file, bytes, false)?;
+        Ok(PoolView { memory })
+    }
+
+    /// `len` bytes at `offset`, if they are inside.
+    ///
+    /// # Safety
+    /// The writer must not use the area again while the bytes are borrowed.
+    #[inline]
+    pub(super) unsafe fn bytes(&self, offset: u64, len: u32) -> Option<&[u8]> {
+        let start = self
+            .memory
+            .at(usize::try_from(offset).ok()?, len as usize)?;
+        // SAFETY: inside the mapping, initialised, and by the caller's promise not written to.
+        Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), len as usize) })
+    }
+}
+
+/// The smallest class that takes `len` bytes.
+#[inline]
+fn class_of(len: usize) -> Option<usize> {
+    let power = len.max(1).checked_next_power_of_two()?.trailing_zeros();
+    let class = power.max(SMALLEST) - SMALLEST;
+    ((class as usize) < CLASSES).then_some(class as usize)
+}
+
+#[inline]
+fn size_of_class(class: usize) -> usize {
+    1 << (SMALLEST as usize + class)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    /// The bytes of an area as a reader sees them.
+    fn read<'a>(pool: &Pool, view: &'a PoolView, area: &Area) -> &'a [u8] {
+        // SAFETY: the tests read before they release.
+        unsafe { view.bytes(pool.offset(area), area.len).unwrap() }
+    }
+
+    fn view(pool: &Pool) -> PoolView {
+        PoolView::open(pool.file().try_clone_to_owned().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn readers_see_what_was_stored() {
+        let mut pool = Pool::new(1 << 20).unwrap();
+        let view = view(&pool);
+        let one = pool.store(&[b"ab", b"", b"cde"]).unwrap();
+        let large = vec![7; 70_000];
+        let two = pool.store(&[&large]).unwrap();
+        let none = pool.store(&[]).unwrap();
+        assert_eq!(read(&pool, &view, &one), b"abcde");
+        assert_eq!(read(&pool, &view, &two), large);
+        assert!(read(&pool, &view, &none).is_empty() && none.is_empty());
+        assert!(pool.holds(&one, 1, b"bcd") && pool.holds(&one, 0, b"abcde"));
+        assert!(!pool.holds(&one, 1, b"bcx") && !pool.holds(&one, 1, b"bcdef"));
+        assert!(!pool.holds(&one, usize::MAX, b"b"));
+        assert_eq!(pool.in_use(), 256 + (1 << 17) + 256);
+        for area in [one, two, none] {
+            pool.release(area);
+        }
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn areas_are_used_again_and_the_limit_holds() {
+        let mut pool = Pool::new(4096).unwrap();
+        let first = pool.store(&[&[1; 2048]]).unwrap();
+        let offset = pool.offset(&first);
+        let second = pool.store(&[&[2; 2000]]).unwrap();
+        assert!(pool.store(&[b"x"]).is_none(), "the limit is reached");
+        pool.refer(&first);
+        let place = first.place();
+        pool.release(first);
+        assert!(pool.store(&[b"x"]).is_none(), "a ring still refers to it");
+        pool.unrefer(place);
+        let third = pool.store(&[&[3; 1025]]).unwrap();
+        assert_eq!(pool.offset(&third), offset);
+        pool.release(second);
+        pool.release(third);
+        assert_eq!((pool.in_use(), pool.touched()), (0, 4096));
+        // Whatever sizes were used before, all of it can be had in another one.
+        for size in [256, 512, 1024, 4096_usize] {
+            let areas: Vec<_> = core::iter::from_fn(|| pool.store(&[&vec![0; size]])).collect();
+            assert_eq!(areas.len() * size, 4096);
+            areas.into_iter().for_each(|area| pool.release(area));
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let mut pool = Pool::new(1 << 30).unwrap();
+        assert!(pool.store(&[&vec![0; Pool::LARGEST + 1]]).is_none());
+        let largest = pool.store(&[&vec![0; Pool::LARGEST]]).unwrap();
+        pool.release(largest);
+        assert!(Pool::new(u64::MAX).is_err());
+        assert!(Pool::new(1 << 55).is_err());
+    }
+
+    #[test]
+    fn nobody_else_can_write_or_cut() {
+        let mut pool = Pool::new(1 << 16).unwrap();
+        let area = pool.store(&[b"untouched"]).unwrap();
+        let file = pool.file().try_clone_to_owned().unwrap();
+        let size = memory::sealed_size(&file).unwrap();
+        // Not by mapping, not by a new descriptor of the same file, not by writing, not by
+        // changing the size, not by punching holes, not by taking the seals away.
+        let denied = Mapping::new(&file, size, true).unwrap_err();
+        assert_eq!(denied.raw_os_error(), Some(libc::EPERM));
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if let Ok(again) = OpenOptions::new().read(true).write(true).open(&path) {
+            assert!(Mapping::new(&again, size, true).is_err());
+            assert!(rustix::io::pwrite(&again, b"x", 0).is_err());
+            assert!(again.set_len(0).is_err());
+        }
+        assert!(rustix::io::pwrite(&file, b"x", 0).is_err());
+        assert!(rustix::fs::ftruncate(&file, 1).is_err());
+        assert!(rustix::fs::ftruncate(&file, 1 << 40).is_err());
+        let hole = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        assert!(rustix::fs::fallocate(&file, hole, 0, 4096).is_err());
+        let seal = rustix::fs::SealFlags::WRITE;
+        assert!(rustix::fs::fcntl_add_seals(&file, seal).is_err());
+        // A mapping to read cannot be turned into one to write.
+        let reader = Mapping::new(&file, size, false).unwrap();
+        let start = reader.at(0, size).unwrap();
+        // SAFETY: the range is the mapping; asking for more rights changes nothing when refused.
+        let status = unsafe {
+            libc::mprotect(
+                start.as_ptr().cast(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        assert_eq!(status, -1);
+        assert!(pool.holds(&area, 0, b"untouched"));
+        pool.release(area);
+    }
+
+    #[test]
+    fn writing_to_a_view_is_a_fault() {
+        let mut pool = Pool::new(1 << 16).unwrap();
+        let area = pool.store(&[b"untouched"]).unwrap();
+        let view = view(&pool);
+        let at = view.memory.at(pool.offset(&area) as usize, 1).unwrap();
+        // SAFETY: the child only writes one byte and ends, by a signal or by _exit; it takes no
+        // lock and allocates nothing.
+        let child = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+                at.as_ptr().write_volatile(b'X');
+                libc::_exit(0);
+            }
+            child
+        };
+        assert!(child > 0);
+        let mut status = 0;
+        // SAFETY: waits for the child just made; `status` outlives the call.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert!(libc::WIFSIGNALED(status), "status {status:#x}");
+        assert_eq!(libc::WTERMSIG(status), libc::SIGSEGV);
+        assert!(pool.holds(&area, 0, b"untouched"));
+        pool.release(area);
+    }
+
+    #[test]
+    fn memory_of_a_size_that_can_change_is_refused() {
+        let file = memory::create("test", 4096).unwrap();
+        assert_eq!(
+            PoolView::open(file).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+    }
+}

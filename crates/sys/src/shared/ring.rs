@@ -1,0 +1,688 @@
+//! The ring of events of one client: one writer, one reader, fixed-size entries.
+//!
+//! ```text
+//!  ring, read-only for the client                              page of the client
+//!  0     magic, bytes per entry, entries                       0   events read
+//!  64    events published                                      64  whether it sleeps
+//!  128   counters, for whatever they are
+//!  4096  entries: number | offset in the pool | length | body
+//! ```
+//!
+//! Positions count events since the beginning and are never taken modulo anything but to find
+//! the entry. Each entry carries its position, so that a reader notices when it is not the one
+//! that it expects.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::memory::{self, Mapping, PAGE};
+use super::pool::{Area, Place, Pool, PoolView};
+
+/// Bytes of an event that are the user's.
+pub const BODY_BYTES: usize = 360;
+
+/// Number of counters beside the events.
+pub const COUNTERS: usize = 64;
+
+const MAGIC: u64 = u64::from_be_bytes(*b"fgevents");
+/// Largest number of entries.
+const MOST: u32 = 1 << 20;
+
+/// Places in the ring's memory.
+mod header {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const ENTRY_BYTES: usize = 8;
+    pub(super) const ENTRIES: usize = 16;
+    pub(super) const PUBLISHED: usize = 64;
+    pub(super) const COUNTERS: usize = 128;
+}
+
+/// Places in the page of the client.
+mod page {
+    pub(super) const READ: usize = 0;
+    pub(super) const SLEEPS: usize = 64;
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Entry {
+    number: u64,
+    offset: u64,
+    len: u32,
+    reserved: u32,
+    body: [u8; BODY_BYTES],
+}
+
+const _: () = assert!(size_of::<Entry>() == 384);
+
+/// The service's end.
+#[derive(Debug)]
+pub struct EventWriter {
+    ring: Mapping,
+    page: Mapping,
+    ring_file: OwnedFd,
+    page_file: OwnedFd,
+    entries: u32,
+    /// Events written, published or not.
+    written: u64,
+    published: u64,
+    /// Events read, as far as that was believed.
+    read: u64,
+    /// What the events from `read` on refer to.
+    references: VecDeque<Place>,
+    /// Bytes of the areas that they refer to.
+    held: u64,
+}
+
+impl EventWriter {
+    /// A ring for `entries` events, rounded up to a power of two, at most 2^20.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(entries: u32) -> io::Result<EventWriter> {
+        let entries = entries.clamp(2, MOST).next_power_of_two();
+        let bytes = PAGE + entries as usize * size_of::<Entry>();
+        let ring_file = memory::create("flowgauge-events", bytes)?;
+        let ring = Mapping::new(&ring_file, bytes, true)?;
+        memory::seal(&ring_file, true)?;
+        let page_file = memory::create("flowgauge-reader", PAGE)?;
+        let page = Mapping::new(&page_file, PAGE, true)?;
+        memory::seal(&page_file, false)?;
+        let writer = EventWriter {
+            ring,
+            page,
+            ring_file,
+            page_file,
+            entries,
+            written: 0,
+            published: 0,
+            read: 0,
+            references: VecDeque::with_capacity(entries as usize),
+            held: 0,
+        };
+        let facts = [
+            (header::MAGIC, MAGIC),
+            (header::ENTRY_BYTES, size_of::<Entry>() as u64),
+            (header::ENTRIES, u64::from(entries)),
+        ];
+        for (at, value) in facts {
+            word(&writer.ring, at)?.store(value, Ordering::Relaxed);
+        }
+        Ok(writer)
+    }
+
+    /// What the client maps: the ring, and the page that it writes to.
+    pub fn files(&self) -> [BorrowedFd<'_>; 2] {
+        [self.ring_file.as_fd(), self.page_file.as_fd()]
+    }
+
+    /// Events that still fit.
+    pub fn room(&self) -> u32 {
+        self.entries - (self.written - self.read) as u32
+    }
+
+    /// Events the ring holds.
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// Bytes of the pool's areas that events refer to which were not read yet. An area counts
+    /// with each of its events.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Events that were written and not read yet.
+    pub fn waiting(&self) -> u32 {
+        (self.written - self.read) as u32
+    }
+
+    /// Writes an event, which refers to `area` of `pool`, and returns whether there was room for
+    /// it. The client sees it after [`EventWriter::publish`].
+    #[must_use]
+    pub fn push(&mut self, body: &[u8; BODY_BYTES], pool: &mut Pool, area: Option<&Area>) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
+        let entry = Entry {
+            number: self.written,
+            offset: area.map_or(0, |area| pool.offset(area)),
+            len: area.map_or(0, |area| area.len() as u32),
+            reserved: 0,
+            body: *body,
+        };
+        let Some(to) = entry_at(&self.ring, self.entries, self.written) else {
+            return false;
+        };
+        // SAFETY: an aligned entry inside the mapping that can write. The reader has read past
+        // the event that was here (`room`), so a reader that keeps to the protocol does not
+        // look at it before it is published.
+        unsafe { to.write(entry) };
+        if let Some(area) = area {
+            pool.refer(area);
+        }
+        let place = area.map_or(Place::NONE, Area::place);
+        self.held += place.size();
+        self.references.push_back(place);
+        self.written += 1;
+        true
+    }
+
+    /// Lets the client see what was written. Whether it sleeps and should be woken.
+    #[must_use]
+    pub fn publish(&mut self) -> bool {
+        if self.published == self.written {
+            return false;
+        }
+        self.published = self.written;
+        let (Ok(published), Ok(sleeps)) = (
+            word(&self.ring, header::PUBLISHED),
+            half(&self.page, page::SLEEPS),
+        ) else {
+            return false;
+        };
+        // Release: the entries are there before their number.
+        published.store(self.written, Ordering::Release);
+        // Either the reader sees the number before it goes to sleep, or it is seen to sleep.
+        fence(Ordering::SeqCst);
+        sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Looks how far the client has read and takes back what it no longer needs. `false` when it
+    /// claims to have read what was not published, or less than before: it is no client of ours.
+    #[must_use]
+    pub fn collect(&mut self, pool: &mut Pool) -> bool {
+        // Acquire: its reads are over before the areas are written to again.
+        let Ok(claimed) = word(&self.page, page::READ).map(|read| read.load(Ordering::Acquire))
+        else {
+            return false;
+        };
+        if claimed < self.read || claimed > self.published {
+            return false;
+        }
+        for place in self.references.drain(..(claimed - self.read) as usize) {
+            if place != Place::NONE {
+                self.held -= place.size();
+                pool.unrefer(place);
+            }
+        }
+        self.read = claimed;
+        true
+    }
+
+    /// Takes back everything; the client is gone.
+    pub fn close(mut self, pool: &mut Pool) {
+        for place in self.references.drain(..) {
+            if place != Place::NONE {
+                pool.unrefer(place);
+            }
+        }
+    }
+
+    /// Shows the client a number beside the events.
+    pub fn set_counter(&self, number: usize, value: u64) {
+        if number < COUNTERS
+            && let Ok(counter) = word(&self.ring, header::COUNTERS + 8 * number)
+        {
+            counter.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// An event as the client sees it, until it asks for the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// What the service said.
+    pub body: [u8; BODY_BYTES],
+    /// The bytes that it refers to, in the pool.
+    pub data: &'a [u8],
+}
+
+/// The client's end.
+#[derive(Debug)]
+pub struct EventReader {
+    ring: Mapping,
+    page: Mapping,
+    pool: PoolView,
+    entries: u32,
+    /// Position of the next event.
+    position: u64,
+    /// Events published, as seen last.
+    published: u64,
+    /// Where the bytes of the event in hand are.
+    in_hand: (u64, u32),
+}
+
+impl EventReader {
+    /// Maps what [`EventWriter::files`] are, and takes the pool that the events refer to.
+    ///
+    /// # Errors
+    /// `InvalidData` when they are not that; the system's.
+    pub fn open(ring: OwnedFd, page: OwnedFd, pool: PoolView) -> io::Result<EventReader> {
+        let bytes = memory::sealed_size(&ring)?;
+        let page_bytes = memory::sealed_size(&page)?;
+        if page_bytes != PAGE || bytes < PAGE {
+            return Err(wrong("its size"));
+        }
+        let ring = Mapping::new(&ring, bytes, false)?;
+        let page = Mapping::new(&page, PAGE, true)?;
+        let fact = |at| Ok::<_, io::Error>(word(&ring, at)?.load(Ordering::Relaxed));
+        if fact(header::MAGIC)? != MAGIC || fact(header::ENTRY_BYTES)? != size_of::<Entry>() as u64
+        {
+            return Err(wrong("its layout"));
+        }
+        let entries = u32::try_from(fact(header::ENTRIES)?).unwrap_or(0);
+        let fits = PAGE + entries as usize * size_of::<Entry>() == bytes;
+        if !entries.is_power_of_two() || entries > MOST || !fits {
+            return Err(wrong("its number of entries"));
+        }
+        Ok(EventReader {
+            ring,
+            page,
+            pool,
+            entries,
+            position: 0,
+            published: 0,
+            in_hand: (0, 0),
+        })
+    }
+
+    /// The next event, if there is one. The last one is over with this call: what it referred to
+    /// can be used again by the service.
+    ///
+    /// # Errors
+    /// `InvalidData` when the service does not keep to the layout.
+    pub fn next_event(&mut self) -> io::Result<Option<Event<'_>>> {
+        self.done();
+        if self.position == self.published && !self.look() {
+            return Ok(None);
+        }
+        let from = entry_at(&self.ring, self.entries, self.position);
+        let from = from.ok_or_else(|| wrong("an entry's place"))?;
+        // SAFETY: an aligned entry inside the mapping, of plain integers. It was published
+        // (`look` acquires) and the service does not write to it before it is told that the
+        // event was read.
+        let entry = unsafe { from.read() };
+        if entry.number != self.position {
+            return Err(wrong("an event's number"));
+        }
+        // The event in hand is counted as read by the next call.
+        self.position += 1;
+        self.in_hand = (entry.offset, entry.len);
+        // SAFETY: the service does not use the area again before it is told that the event was
+        // read. That is told by `done`, which takes `&mut self`, so nothing is borrowed then.
+        let data = unsafe { self.pool.bytes(entry.offset, entry.len) };
+        Ok(Some(Event {
+            body: entry.body,
+            data: data.ok_or_else(|| wrong("a place in the pool"))?,
+        }))
+    }
+
+    /// Whether there is a next event. The last one is over with this call.
+    pub fn has_next(&mut self) -> bool {
+        self.done();
+        self.position != self.published || self.look()
+    }
+
+    /// The bytes of the event in hand, once more.
+    pub fn current(&self) -> &[u8] {
+        let (offset, len) = self.in_hand;
+        // SAFETY: as in `next_event`; `done` forgets the event before it tells the service.
+        unsafe { self.pool.bytes(offset, len) }.unwrap_or_default()
+    }
+
+    /// Tells the service that all events handed out so far are done with.
+    pub fn done(&mut self) {
+        self.in_hand = (0, 0);
+        if let Ok(read) = word(&self.page, page::READ) {
+            // Release: reading is over before the service may write. Only this side writes, and
+            // it need not read what it wrote.
+            read.store(self.position, Ordering::Release);
+        }
+    }
+
+    /// Says that this side is about to sleep until the service wakes it. `false` when there is
+    /// an event by now: do not sleep.
+    #[must_use]
+    pub fn prepare_to_sleep(&mut self) -> bool {
+        let Ok(sleeps) = half(&self.page, page::SLEEPS) else {
+            return false;
+        };
+        sleeps.store(1, Ordering::Relaxed);
+        // Either the service sees this before it looks, or its event is seen here.
+        fence(Ordering::SeqCst);
+        if self.position == self.published && !self.look() {
+            return true;
+        }
+        self.awake();
+        false
+    }
+
+    /// Says that this side is awake.
+    pub fn awake(&self) {
+        if let Ok(sleeps) = half(&self.page, page::SLEEPS) {
+            sleeps.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// A number that the service shows beside the events.
+    pub fn counter(&self, number: usize) -> u64 {
+        if number >= COUNTERS {
+            return 0;
+        }
+        let counter = word(&self.ring, header::COUNTERS + 8 * number);
+        counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// Looks for new events.
+    fn look(&mut self) -> bool {
+        if let Ok(published) = word(&self.ring, header::PUBLISHED) {
+            // Acquire: the entries are read after their number. More than a whole ring cannot be.
+            let published = published.load(Ordering::Acquire);
+            self.published = published.clamp(
+                self.position,
+                self.position.saturating_add(u64::from(self.entries)),
+            );
+        }
+        self.position != self.published
+    }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the shared ring is damaged: {what}"),
+    )
+}
+
+/// The entry of a position.
+#[inline]
+fn entry_at(ring: &Mapping, entries: u32, position: u64) -> Option<*mut Entry> {
+    let index = (position & u64::from(entries - 1)) as usize;
+    let entry = ring.at(PAGE + index * size_of::<Entry>(), size_of::<Entry>())?;
+    Some(entry.as_ptr().cast())
+}
+
+/// A word that both sides access.
+#[inline]
+fn word(memory: &Mapping, at: usize) -> io::Result<&AtomicU64> {
+    debug_assert!(at.is_multiple_of(8));
+    let at = memory.at(at, 8).ok_or_else(|| wrong("it is too short"))?;
+    // SAFETY: inside the mapping, which lives as long as the borrow, and aligned (mappings begin
+    // at pages); all accesses of either process are atomic. A mapping without the right to write
+    // is only loaded from: with plain loads, on the 64-bit machines this is for.
+    Ok(unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) })
+}
+
+/// Half a word that both sides access.
+#[inline]
+fn half(memory: &Mapping, at: usize) -> io::Result<&AtomicU32> {
+    debug_assert!(at.is_multiple_of(4));
+    let at = memory.at(at, 4).ok_or_else(|| wrong("it is too short"))?;
+    // SAFETY: as in `word`.
+    Ok(unsafe { AtomicU32::from_ptr(at.as_ptr().cast()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(entries: u32, bytes: u64) -> (Pool, EventWriter, EventReader) {
+        let pool = Pool::new(bytes).unwrap();
+        let writer = EventWriter::new(entries).unwrap();
+        let reader = reader_of(&pool, &writer);
+        (pool, writer, reader)
+    }
+
+    fn reader_of(pool: &Pool, writer: &EventWriter) -> EventReader {
+        let view = PoolView::open(pool.file().try_clone_to_owned().unwrap()).unwrap();
+        let [ring, page] = writer
+            .files()
+            .map(|file| file.try_clone_to_owned().unwrap());
+        EventReader::open(ring, page, view).unwrap()
+    }
+
+    fn body(number: u8) -> [u8; BODY_BYTES] {
+        [number; BODY_BYTES]
+    }
+
+    fn push(writer: &mut EventWriter, pool: &mut Pool, number: u8, data: &[u8]) -> bool {
+        let area = pool.store(&[data]).unwrap();
+        let pushed = writer.push(&body(number), pool, Some(&area));
+        pool.release(area);
+        pushed
+    }
+
+    /// A value by which a client lies about how far it has read.
+    fn claim(reader: &EventReader, value: u64) {
+        let read = word(&reader.page, page::READ).unwrap();
+        read.store(value, Ordering::Release);
+    }
+
+    #[test]
+    fn events_arrive_in_order_with_their_bytes() {
+        let (mut pool, mut writer, mut reader) = pair(4, 1 << 20);
+        assert!(reader.next_event().unwrap().is_none());
+        for round in 0..100_u8 {
+            assert!(push(&mut writer, &mut pool, round, &[round; 300]));
+            assert!(writer.push(&body(round), &mut pool, None));
+            assert!(reader.next_event().unwrap().is_none(), "not published yet");
+            assert!(!writer.publish(), "nobody sleeps");
+            let event = reader.next_event().unwrap().unwrap();
+            assert_eq!((event.body, event.data), (body(round), &[round; 300][..]));
+            let event = reader.next_event().unwrap().unwrap();
+            assert_eq!((event.body, event.data), (body(round), &[][..]));
+            assert!(reader.next_event().unwrap().is_none());
+            assert!(writer.collect(&mut pool));
+            assert_eq!((writer.room(), writer.held(), pool.in_use()), (4, 0, 0));
+        }
+        assert_eq!(pool.touched(), 512, "one area did for all");
+    }
+
+    #[test]
+    fn an_area_waits_for_its_last_reader() {
+        let (mut pool, mut one, mut reader) = pair(4, 1 << 20);
+        let mut two = EventWriter::new(4).unwrap();
+        let area = pool.store(&[b"both"]).unwrap();
+        assert!(one.push(&body(1), &mut pool, Some(&area)));
+        assert!(two.push(&body(2), &mut pool, Some(&area)));
+        pool.release(area);
+        let _ = (one.publish(), two.publish());
+        assert_eq!(reader.next_event().unwrap().unwrap().data, b"both");
+        assert!(one.collect(&mut pool));
+        assert_eq!(one.held(), 256, "the event in hand is not over");
+        reader.done();
+        assert!(one.collect(&mut pool));
+        assert_eq!((one.held(), two.held(), pool.in_use()), (0, 256, 256));
+        // The second reader dies without having read anything.
+        two.close(&mut pool);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn a_full_ring_refuses() {
+        let (mut pool, mut writer, mut reader) = pair(2, 1 << 20);
+        assert!(push(&mut writer, &mut pool, 1, b"1"));
+        assert!(push(&mut writer, &mut pool, 2, b"2"));
+        assert!(!push(&mut writer, &mut pool, 3, b"3"));
+        let _ = writer.publish();
+        assert_eq!(reader.next_event().unwrap().unwrap().data, b"1");
+        assert!(writer.collect(&mut pool));
+        assert!(!push(&mut writer, &mut pool, 3, b"3"), "1 is still in hand");
+        reader.done();
+        assert!(writer.collect(&mut pool));
+        assert!(push(&mut writer, &mut pool, 4, b"4"));
+        let _ = writer.publish();
+        assert_eq!(reader.next_event().unwrap().unwrap().data, b"2");
+        assert_eq!(reader.next_event().unwrap().unwrap().data, b"4");
+        assert_eq!(pool.in_use(), 512);
+    }
+
+    #[test]
+    fn a_sleeping_reader_is_woken_once() {
+        let (mut pool, mut writer, mut reader) = pair(4, 1 << 20);
+        assert!(reader.prepare_to_sleep());
+        assert!(writer.push(&body(1), &mut pool, None));
+        assert!(writer.publish());
+        assert!(!writer.publish(), "nothing new");
+        assert!(writer.push(&body(2), &mut pool, None));
+        assert!(!writer.publish(), "woken already");
+        assert!(!reader.prepare_to_sleep(), "there are events");
+        assert!(reader.next_event().unwrap().is_some());
+        assert!(writer.push(&body(3), &mut pool, None));
+        assert!(!writer.publish(), "it is awake");
+    }
+
+    #[test]
+    fn claims_that_cannot_be_are_not_believed() {
+        let (mut pool, mut writer, mut reader) = pair(8, 1 << 20);
+        for number in 0..4 {
+            assert!(push(&mut writer, &mut pool, number, &[number; 10]));
+        }
+        let _ = writer.publish();
+        assert!(push(&mut writer, &mut pool, 4, b"not published"));
+        for lie in [5, 6, u64::MAX, 1 << 63] {
+            claim(&reader, lie);
+            assert!(!writer.collect(&mut pool), "{lie}");
+            assert_eq!((writer.waiting(), pool.in_use()), (5, 5 * 256));
+        }
+        claim(&reader, 3);
+        assert!(writer.collect(&mut pool));
+        claim(&reader, 2);
+        assert!(!writer.collect(&mut pool), "backwards");
+        assert_eq!((writer.waiting(), pool.in_use()), (2, 2 * 256));
+        // Its own view is damaged by that, nothing else.
+        let mut honest = reader_of(&pool, &writer);
+        honest.position = 3;
+        assert_eq!(honest.next_event().unwrap().unwrap().data, [3; 10]);
+        reader.position = 3;
+        assert!(reader.next_event().unwrap().is_some());
+        writer.close(&mut pool);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    /// Writes garbage to everything a client can write to, between the operations of a writer
+    /// that serves another client from the same pool, and checks what that one gets.
+    #[test]
+    fn garbage_harms_nobody_else() {
+        let (mut pool, mut hostile_writer, hostile) = pair(16, 1 << 20);
+        let mut honest_writer = EventWriter::new(16).unwrap();
+        let mut honest = reader_of(&pool, &honest_writer);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let (mut lies, mut expected) = (0, VecDeque::new());
+        for round in 0..20_000_u32 {
+            let at = (random() as usize % PAGE) & !7;
+            let value = match random() % 4 {
+                0 => random(),
+                1 => random() % 32,
+                2 => hostile_writer.published,
+                _ => hostile_writer.read.wrapping_add(random() % 3),
+            };
+            word(&hostile.page, at)
+                .unwrap()
+                .store(value, Ordering::Relaxed);
+            claim(&hostile, value);
+            let bytes = vec![round as u8; random() as usize % 3000];
+            if let Some(area) = pool.store(&[&bytes]) {
+                let _ = hostile_writer.push(&body(round as u8), &mut pool, Some(&area));
+                if honest_writer.push(&body(round as u8), &mut pool, Some(&area)) {
+                    expected.push_back(bytes);
+                }
+                pool.release(area);
+            }
+            let _ = (hostile_writer.publish(), honest_writer.publish());
+            lies += u32::from(!hostile_writer.collect(&mut pool));
+            while random() % 3 != 0 {
+                let Some(event) = honest.next_event().unwrap() else {
+                    break;
+                };
+                assert_eq!(event.data, expected.pop_front().unwrap());
+            }
+            assert!(honest_writer.collect(&mut pool));
+        }
+        assert!(lies > 1000, "{lies}");
+        hostile_writer.close(&mut pool);
+        honest_writer.close(&mut pool);
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn two_threads_agree() {
+        const EVENTS: u64 = 200_000;
+        let (mut pool, mut writer, mut reader) = pair(64, 1 << 20);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..EVENTS {
+                    let event = loop {
+                        if let Some(event) = reader.next_event().unwrap() {
+                            break (
+                                event.body,
+                                u64::from_le_bytes(event.data.try_into().unwrap()),
+                            );
+                        }
+                        std::thread::yield_now();
+                    };
+                    assert_eq!(event, (body(number as u8), number));
+                }
+                reader.done();
+            });
+            for number in 0..EVENTS {
+                while writer.room() == 0 {
+                    let _ = writer.publish();
+                    assert!(writer.collect(&mut pool));
+                    std::thread::yield_now();
+                }
+                assert!(push(
+                    &mut writer,
+                    &mut pool,
+                    number as u8,
+                    &number.to_le_bytes()
+                ));
+                if number % 7 == 0 {
+                    let _ = writer.publish();
+                }
+            }
+            let _ = writer.publish();
+            while writer.waiting() > 0 {
+                assert!(writer.collect(&mut pool));
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn counters_are_shown() {
+        let (_, writer, reader) = pair(2, 4096);
+        writer.set_counter(0, 7);
+        writer.set_counter(COUNTERS - 1, u64::MAX);
+        writer.set_counter(COUNTERS, 1);
+        let seen = [0, 1, COUNTERS - 1, COUNTERS, usize::MAX].map(|at| reader.counter(at));
+        assert_eq!(seen, [7, 0, u64::MAX, 0, 0]);
+    }
+
+    #[test]
+    fn other_files_are_not_taken_for_a_ring() {
+        let (pool, writer, _) = pair(2, 4096);
+        let view = || PoolView::open(pool.file().try_clone_to_owned().unwrap()).unwrap();
+        let [ring, page] = writer.files();
+        let clone = |file: BorrowedFd<'_>| file.try_clone_to_owned().unwrap();
+        for (ring, page) in [
+            (page, ring),
+            (page, page),
+            (ring, ring),
+            (pool.file(), page),
+        ] {
+            let opened = EventReader::open(clone(ring), clone(page), view());
+            assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::InvalidData);
+        }
+    }
+}
