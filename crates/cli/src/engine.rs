@@ -185,51 +185,54 @@ impl Findings {
             });
             notes.push(format!(
                 "{} left out because of wrong checksums{most}; hint: --checksums ignore takes them",
-                match self.left_out {
-                    1 => "1 packet was".to_owned(),
-                    count => format!("{count} packets were"),
-                }
+                were(self.left_out, "packet")
             ));
         }
         if self.evicted > 0 {
             notes.push(format!(
-                "{} flows were ended early to make room for others, so long ones may be in several \
-                 records; hint: raise --max-flows or --memory",
-                self.evicted
+                "{} ended early to make room for others, so long ones may be in several records; \
+                 hint: raise --max-flows or --memory",
+                were(self.evicted, "flow")
             ));
         }
         if self.datagrams > 0 {
             notes.push(format!(
-                "{} datagrams in fragments were given up for memory before they were complete; \
-                 hint: raise --memory",
-                self.datagrams
+                "{} given up for memory before all fragments came; hint: raise --memory",
+                were(self.datagrams, "datagram")
             ));
         }
         if self.relieved > 0 {
             notes.push(format!(
-                "{} holes in streams were given up early for memory, so that bytes that came later \
-                 are missing; hint: raise --memory",
-                self.relieved
+                "{} given up early for memory, so that bytes that came later in their streams are \
+                 missing; hint: raise --memory",
+                were(self.relieved, "hole")
             ));
         }
         notes
     }
 }
 
+/// "1 packet was", "2 packets were".
+fn were(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what} was"),
+        count => format!("{count} {what}s were"),
+    }
+}
+
 fn accepted(sender: &OffloadingSender) -> String {
     let address = sender.address.to_ip(sender.version);
-    let packets = sender.packets;
-    match sender.protocol {
-        Some(protocol) => format!(
-            "{packets} packets of {address} with wrong or uncomputed {} checksums were taken as they \
-             are (offloading to its network card, or a rewritten address)",
-            protocol_name(protocol)
-        ),
-        None => format!(
-            "{packets} packets of {address} with wrong or uncomputed IP header checksums were taken \
-             as they are (offloading to its network card, or a rewritten address)"
-        ),
-    }
+    let (packets, taken) = match sender.packets {
+        1 => ("1 packet".to_owned(), "was taken as it is"),
+        count => (format!("{count} packets"), "were taken as they are"),
+    };
+    let of = sender.protocol.map_or("IP header".to_owned(), |protocol| {
+        protocol_name(protocol).to_string()
+    });
+    format!(
+        "{packets} of {address} with wrong or uncomputed {of} checksums {taken} \
+         (offloading to its network card, or a rewritten address)"
+    )
 }
 
 /// The configuration of one of `workers` shards.

@@ -644,9 +644,9 @@ fn notes_tell_what_was_taken_left_out_and_evicted() {
     let output = run(&["flows", "--max-flows", "1", "-r", text(&file)]);
     let messages = stderr(&output);
     for part in [
-        "note: 1 packets of 192.0.2.1 with wrong or uncomputed udp checksums were taken as they are",
-        "note: 1 packets of 192.0.2.7 with wrong or uncomputed IP header checksums were taken",
-        "note: 1 packets were left out because of wrong checksums (most from 192.0.2.1: 1); hint: \
+        "note: 1 packet of 192.0.2.1 with wrong or uncomputed udp checksums was taken as it is",
+        "note: 1 packet of 192.0.2.7 with wrong or uncomputed IP header checksums was taken as it is",
+        "note: 1 packet was left out because of wrong checksums (most from 192.0.2.1: 1); hint: \
          --checksums ignore takes them",
         "flows were ended early",
         "hint: raise --max-flows or --memory",
@@ -722,7 +722,7 @@ fn memory_that_runs_out_is_in_the_ledger() {
     assert_eq!(output.status.code(), Some(3));
     let messages = stderr(&output);
     assert!(messages.contains("(memory 1"), "{messages}");
-    assert!(messages.contains("datagrams in fragments were given up for memory"));
+    assert!(messages.contains("datagrams were given up for memory"));
 }
 
 #[test]
