@@ -374,7 +374,8 @@ int scap_set_stream_priority(scap_t *sc, stream_t *stream, int priority);
 /* Sets a parameter (enum scap_parameter) of the stream. */
 int scap_set_stream_parameter(scap_t *sc, stream_t *stream, int parameter, int value);
 
-/* In a data callback: the next data event delivers this chunk and the next, contiguous. */
+/* In a data callback: the next data event delivers this chunk and the next, contiguous, and says so (SCAP_CHUNK_KEPT). Where
+ * memory is short, or bytes are missing in between, the next chunk comes alone. */
 int scap_keep_stream_chunk(scap_t *sc, stream_t *stream);
 
 /* The same by its other name. */

@@ -1,5 +1,7 @@
 //! `flowgauge share-service`: captures for the processes that share an interface.
 
+use std::time::Duration;
+
 use flowgauge_runtime::shared::{self, ServiceConfig};
 use flowgauge_sys::machine::{Check, Status};
 use flowgauge_sys::privileges;
@@ -11,23 +13,55 @@ use crate::options::ShareServiceOptions;
 /// Whom root becomes: the first that exists.
 const USERS: [&str; 2] = ["flowgauge", "nobody"];
 
+/// The environment variable that names the group whose members may join, where no option does.
+const GROUP: &str = "FLOWGAUGE_SHARE_GROUP";
+
 /// Runs the command.
 ///
 /// # Errors
 /// When standard input is no listening socket, or the interface cannot be opened.
 pub(crate) fn run(options: &ShareServiceOptions) -> Result<(), Failure> {
     let failed = |error: shared::Error| Failure::run(error.to_string(), error.hint());
-    let listener = shared::inherited_listener().map_err(|error| {
-        Failure::usage(
-            error.to_string(),
-            "this command is not for users: programs that share a capture start it",
-        )
-    })?;
+    let group = group(options)?;
+    let listener = if options.listen {
+        shared::listen(&options.interface).map_err(failed)?
+    } else {
+        shared::inherited_listener().map_err(|error| {
+            Failure::usage(
+                error.to_string(),
+                "programs that share a capture start this command; by hand, give --listen",
+            )
+        })?
+    };
     let control = Control::install()?;
     let user = USERS.into_iter().find(|user| privileges::user_exists(user));
-    let config = ServiceConfig::default();
+    let mut config = ServiceConfig {
+        group,
+        ..ServiceConfig::default()
+    };
+    if options.listen {
+        config.grace = Duration::MAX;
+    }
     let stop = control.stop_handle();
     shared::serve_interface(listener, &options.interface, user, config, &stop).map_err(failed)
+}
+
+/// The group that may join, from the option or the environment.
+fn group(options: &ShareServiceOptions) -> Result<Option<u32>, Failure> {
+    let from_environment = || {
+        let name = std::env::var_os(GROUP).filter(|name| !name.is_empty())?;
+        Some(name.to_string_lossy().into_owned())
+    };
+    let name = options.group.clone().or_else(from_environment);
+    let number = name.map(|name| {
+        privileges::group_id(&name).map_err(|error| {
+            Failure::usage(
+                format!("the shared capture on {}: {error}", options.interface),
+                format!("--group or {GROUP} takes a group's name or number; see getent group"),
+            )
+        })
+    });
+    number.transpose()
 }
 
 /// The captures that are shared here, for `doctor`.

@@ -638,6 +638,10 @@ impl Prepared {
 
     /// Queues from each shard to each worker and back.
     fn connect(&mut self, shards: usize, health: &Arc<Health>) -> (Vec<Handling>, Vec<Worker>) {
+        let budget = match self.engines.first() {
+            Some(engine) => engine.budget().clone(),
+            None => Budget::new(0),
+        };
         let loads: Arc<[Load]> = (0..self.workers).map(|_| Load::default()).collect();
         let clock = Clock::start();
         let mut workers: Vec<Worker> = (0..self.workers)
@@ -648,6 +652,8 @@ impl Prepared {
                 team: Team::new(&mut self.applications, number, health),
                 loads: Arc::clone(&loads),
                 clock,
+                budget: budget.clone(),
+                joined: Vec::new(),
             })
             .collect();
         let outlets = (0..shards)

@@ -314,7 +314,9 @@ impl<'a> StreamHandle<'a> {
         self.apply(Command::SetParameter(parameter));
     }
 
-    /// During a data event: the next one delivers this chunk and the next, contiguous.
+    /// During a data event: the next one delivers this chunk and the next, contiguous
+    /// ([`ChunkFlags::KEPT`]); alone where memory is short or bytes are missing in between. What is
+    /// kept is charged to the memory budget.
     pub fn keep_chunk(&mut self) {
         match &mut self.place {
             Place::Here(stream) => stream.keep(),

@@ -113,11 +113,9 @@ impl Outlet {
             lane.push_aside();
         }
         if self.patient && engine.budget().used() > memory {
-            let (loads, budget) = (&self.loads, engine.budget());
+            let budget = engine.budget();
             self.bell.wait(|| {
-                let idle = loads
-                    .iter()
-                    .all(|load| load.waiting.load(Ordering::Acquire) == 0);
+                let idle = are_idle(&self.lanes, &self.loads);
                 (idle || budget.used() <= memory).then_some(())
             });
         }
@@ -174,6 +172,14 @@ impl Outlet {
     }
 }
 
+/// Whether no worker has a chunk that it still handles. Who is gone has none.
+fn are_idle(lanes: &[Lane], loads: &[Load]) -> bool {
+    lanes
+        .iter()
+        .zip(loads)
+        .all(|(lane, load)| lane.queue.is_closed() || load.waiting.load(Ordering::Acquire) == 0)
+}
+
 impl Lane {
     fn push_aside(&mut self) {
         while let Some(message) = self.aside.pop_front() {
@@ -203,11 +209,9 @@ impl Events for Outlet {
         let taken = match chunk.take() {
             Ok(taken) => Some(taken),
             Err(_) if self.patient => {
-                let loads = &self.loads;
+                let (lanes, loads) = (&self.lanes, &self.loads);
                 self.bell.wait(|| {
-                    let idle = loads
-                        .iter()
-                        .all(|load| load.waiting.load(Ordering::Acquire) == 0);
+                    let idle = are_idle(lanes, loads);
                     match chunk.take() {
                         Ok(taken) => Some(Some(taken)),
                         Err(_) => idle.then_some(None),

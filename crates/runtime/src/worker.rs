@@ -1,11 +1,12 @@
 //! A worker thread: takes events from all shards and handles them.
 
+use core::ops::Range;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkFlags, Command, Cutoff, OwnedChunk, StreamSnapshot,
+    ApplicationId, Budget, ChunkFlags, ChunkInfo, Command, Cutoff, OwnedChunk, StreamSnapshot,
 };
 
 use crate::application::Team;
@@ -45,27 +46,50 @@ pub(crate) struct Worker {
     pub(crate) team: Team,
     pub(crate) loads: Arc<[Load]>,
     pub(crate) clock: Clock,
+    pub(crate) budget: Budget,
+    /// What was kept and the chunk behind it, contiguous.
+    pub(crate) joined: Vec<u8>,
 }
 
 /// What a worker knows of a stream that the engine does not know, or not yet.
 #[derive(Debug, Default)]
 struct Local {
+    uid: u64,
     processing: u64,
     user_state: Option<u64>,
     cutoff: Option<Cutoff>,
     priority: Option<u8>,
     discarded: bool,
-    /// A chunk to go before the next, and where it begins in the stream.
-    kept: Option<(Vec<u8>, u64)>,
+    kept: Option<Kept>,
 }
 
-type Locals = HashMap<(usize, ApplicationId, u64), Local>;
+/// What goes before the next chunk: chunks one behind the other, charged to the budget as long as
+/// they are here.
+#[derive(Debug)]
+struct Kept {
+    /// Each, and which of its bytes.
+    parts: Vec<(OwnedChunk, Range<usize>)>,
+    /// Where the first of the bytes is in the stream, and how many there are.
+    start: u64,
+    len: usize,
+}
+
+/// Shares of the memory, in eighths, beyond which nothing is kept: what is kept is not to take the
+/// place of what still comes.
+const KEPT_EIGHTHS: u64 = 6;
+/// Bytes that are delivered at once at most.
+const LONGEST_JOINED: usize = 1 << 30;
+
+/// By shard, application, and the place of a stream's number that is used again: so there are not
+/// more than streams, whatever is asked for those that have ended.
+#[derive(Debug, Default)]
+struct Locals(HashMap<(usize, ApplicationId, u32), Local>);
 
 impl Worker {
     /// Works until all shards are done.
     pub(crate) fn run(mut self) -> WorkerStatistics {
         let mut statistics = WorkerStatistics::default();
-        let mut locals = Locals::new();
+        let mut locals = Locals::default();
         let mut next = 0;
         while let Some((shard, message)) = receive(&mut self.inlets, &self.bell, &mut next) {
             let is_data = matches!(message.kind, Kind::Data(_));
@@ -92,9 +116,8 @@ impl Worker {
     ) {
         let Message { stream, kind } = message;
         let (uid, application) = (stream.uid, stream.application);
-        let key = (shard, application, uid);
         let mut remote = Remote::new(stream);
-        if let Some(local) = locals.get(&key) {
+        if let Some(local) = locals.get(shard, application, uid) {
             local.apply_to(&mut remote.snapshot);
         }
         match kind {
@@ -107,7 +130,7 @@ impl Worker {
             Kind::Data(chunk) => {
                 statistics.chunks += 1;
                 statistics.bytes += chunk.bytes().len() as u64;
-                let local = locals.entry(key).or_default();
+                let local = locals.entry(shard, application, uid);
                 let began = self.clock.now();
                 self.data(shard, &mut remote, &chunk, local);
                 let took = self.clock.now().saturating_sub(began);
@@ -115,7 +138,7 @@ impl Worker {
                 statistics.busy_ns += took;
             }
             Kind::Terminated => {
-                locals.remove(&key);
+                locals.remove(shard, application, uid);
                 self.team.call(application, |handlers| {
                     handlers.terminated(&mut StreamHandle::there(&mut remote, shard));
                 });
@@ -124,8 +147,9 @@ impl Worker {
         }
         let own = remote.commands.iter().map(|&command| (uid, command));
         for (uid, command) in own.chain(remote.others) {
-            let local = locals.entry((shard, application, uid)).or_default();
-            local.note(command);
+            if let Some(local) = locals.other(shard, application, uid) {
+                local.note(command);
+            }
             if let Some(inlet) = self.inlets.get_mut(shard) {
                 inlet.order(Order {
                     uid,
@@ -148,18 +172,18 @@ impl Worker {
             bytes = bytes.get(..wanted as usize).unwrap_or(bytes);
             info.flags = info.flags.with(ChunkFlags::CUTOFF);
         }
-        let mut joined;
-        if let Some((kept, start)) = local.kept.take() {
+        let own = info;
+        let kept = local.kept.take().filter(|kept| kept.goes_on_with(own));
+        if let Some(kept) = &kept {
             let fresh = bytes.get(info.repeated as usize..).unwrap_or(&[]);
-            let end = start + kept.len() as u64;
-            if info.gap_before == 0 && end == info.offset + u64::from(info.repeated) {
-                joined = kept;
-                info.repeated = joined.len() as u32;
-                info.offset = start;
-                info.flags = info.flags.with(ChunkFlags::KEPT);
-                joined.extend_from_slice(fresh);
-                bytes = &joined;
-            }
+            kept.join(fresh, &mut self.joined);
+            info.repeated = kept.len as u32;
+            info.offset = kept.start;
+            info.flags = info.flags.with(ChunkFlags::KEPT);
+        }
+        let len = bytes.len();
+        if kept.is_some() {
+            bytes = &self.joined;
         }
         let application = remote.snapshot.application;
         self.team.call(application, |handlers| {
@@ -168,10 +192,83 @@ impl Worker {
                 &mut Chunk::there(chunk, bytes, info),
             );
         });
-        if remote.kept {
-            local.kept = Some((bytes.to_vec(), info.offset));
+        let limit = self.budget.limit();
+        let is_room = self.budget.used() <= limit / 8 * KEPT_EIGHTHS;
+        if remote.kept && is_room && bytes.len() < LONGEST_JOINED {
+            local.kept = Some(match kept {
+                Some(kept) => kept.with(chunk, own.repeated as usize..len),
+                None => Kept {
+                    parts: vec![(chunk.clone(), 0..len)],
+                    start: own.offset,
+                    len,
+                },
+            });
         }
     }
+}
+
+impl Kept {
+    /// Whether a chunk begins where this ends.
+    fn goes_on_with(&self, info: ChunkInfo) -> bool {
+        let end = self.start + self.len as u64;
+        info.gap_before == 0 && end == info.offset + u64::from(info.repeated)
+    }
+
+    fn with(mut self, chunk: &OwnedChunk, range: Range<usize>) -> Kept {
+        self.len += range.len();
+        self.parts.push((chunk.clone(), range));
+        self
+    }
+
+    /// Puts all of it, and `fresh` behind it, in one piece.
+    fn join(&self, fresh: &[u8], joined: &mut Vec<u8>) {
+        joined.clear();
+        joined.reserve(self.len + fresh.len());
+        for (chunk, range) in &self.parts {
+            joined.extend_from_slice(chunk.bytes().get(range.clone()).unwrap_or(&[]));
+        }
+        joined.extend_from_slice(fresh);
+    }
+}
+
+impl Locals {
+    fn get(&self, shard: usize, application: ApplicationId, uid: u64) -> Option<&Local> {
+        let local = self.0.get(&(shard, application, uid as u32));
+        local.filter(|local| local.uid == uid)
+    }
+
+    fn entry(&mut self, shard: usize, application: ApplicationId, uid: u64) -> &mut Local {
+        let local = self.0.entry((shard, application, uid as u32)).or_default();
+        if local.uid != uid {
+            // Whoever had the place before has ended.
+            *local = Local {
+                uid,
+                ..Local::default()
+            };
+        }
+        local
+    }
+
+    /// The same for a stream of which nothing is known but its number: `None` when it has ended and
+    /// another has its place.
+    fn other(&mut self, shard: usize, application: ApplicationId, uid: u64) -> Option<&mut Local> {
+        let there = self.0.get(&(shard, application, uid as u32));
+        if there.is_some_and(|there| is_before(uid, there.uid)) {
+            return None;
+        }
+        Some(self.entry(shard, application, uid))
+    }
+
+    fn remove(&mut self, shard: usize, application: ApplicationId, uid: u64) {
+        self.0.remove(&(shard, application, uid as u32));
+    }
+}
+
+/// Whether of two streams that had the same place this one was there before `other`: the upper half
+/// of their numbers counts how often the place was used.
+pub(crate) fn is_before(uid: u64, other: u64) -> bool {
+    let uses = |uid: u64| (uid >> 32) as u32;
+    uses(uid).wrapping_sub(uses(other)).cast_signed() < 0
 }
 
 /// The next event, from each shard in turn; `None` when all are done.
@@ -235,5 +332,42 @@ impl Local {
         snapshot.cutoff = self.cutoff.unwrap_or(snapshot.cutoff);
         snapshot.priority = self.priority.unwrap_or(snapshot.priority);
         snapshot.is_discarded |= self.discarded;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_ended_streams_is_forgotten() {
+        let application = ApplicationId(1);
+        let mut locals = Locals::default();
+        let again = |uses: u64| uses << 32 | 5;
+        locals
+            .entry(0, application, again(0))
+            .note(Command::Discard);
+        locals.remove(0, application, again(0));
+        // Too late: nobody will remove it.
+        let other = locals.other(0, application, again(0)).unwrap();
+        other.note(Command::SetPriority(7));
+        assert_eq!(locals.0.len(), 1);
+        // The next one there begins anew, and is not disturbed by what is asked for the one before.
+        assert!(locals.get(0, application, again(1)).is_none());
+        locals.entry(0, application, again(1)).processing = 3;
+        assert!(locals.other(0, application, again(0)).is_none());
+        let there = locals.get(0, application, again(1)).unwrap();
+        assert_eq!(
+            (there.priority, there.discarded, there.processing),
+            (None, false, 3)
+        );
+        assert_eq!(locals.0.len(), 1);
+        // The other shard's, and the other application's, are others.
+        assert!(locals.get(1, application, again(1)).is_none());
+        assert!(locals.get(0, ApplicationId(0), again(1)).is_none());
+        assert!(
+            is_before(again(u64::from(u32::MAX)), again(0)),
+            "uses are counted round"
+        );
     }
 }

@@ -303,6 +303,36 @@ impl Handlers for Slow {
     }
 }
 
+/// Keeping without end fills the memory, and then the next chunk comes alone.
+#[test]
+fn what_workers_keep_is_within_the_memory() {
+    const MEMORY: u64 = 512 << 10;
+    let (_folder, path) = trace(Preset::Elephants, 60);
+    let longest = Arc::new(AtomicU64::new(0));
+    let bytes = Arc::new(AtomicU64::new(0));
+    let (to, sum) = (Arc::clone(&longest), Arc::clone(&bytes));
+    let greedy = Closures::new().on_data(move |stream, chunk| {
+        to.fetch_max(chunk.bytes().len() as u64, Ordering::Relaxed);
+        sum.fetch_add(chunk.new_bytes().len() as u64, Ordering::Relaxed);
+        stream.keep_chunk();
+    });
+    let outcome = Capture::file(&path)
+        .memory(MEMORY)
+        .workers(2)
+        .application(ApplicationConfig::default(), move |_| greedy.clone())
+        .run()
+        .unwrap();
+    let longest = longest.load(Ordering::Relaxed);
+    assert!(longest > 100_000 && longest <= MEMORY, "{longest}");
+    assert!(outcome.ledger.is_balanced());
+    let total = outcome.total();
+    assert!(total.memory_high <= MEMORY);
+    assert_eq!(
+        total.chunk_bytes,
+        bytes.load(Ordering::Relaxed) + outcome.lost.bytes
+    );
+}
+
 #[test]
 fn a_file_waits_for_slow_workers_and_nothing_is_lost() {
     let (_folder, path) = trace(Preset::Mix, 120);

@@ -8,185 +8,19 @@
 mod shared_support;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use flowgauge_capture::Error as CaptureError;
 use flowgauge_capture::generate::Preset;
-use flowgauge_capture::live::StopHandle;
-use flowgauge_capture::{Error as CaptureError, Interface, PacketSource};
-use flowgauge_runtime::shared::{
-    self, Application, Client, Error, EventKind, Next, Service, ServiceConfig, ServiceProgram,
-    SharedCapture, Status,
-};
+use flowgauge_runtime::shared::{Application, Client, EventKind, Next, ServiceConfig};
 use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 use flowgauge_stream::engine::{ChunkFlags, Cutoff, Mode, Parameter};
-use flowgauge_sys::local::Connection;
-use flowgauge_sys::process;
-use flowgauge_wire::{Batch, Ledger, LinkType, Nanos};
 
+use shared_support::feed::{Shared, everything};
 use shared_support::{
-    LIMIT, Portion, Stories, Story, alone, alone_from, listen, listen_into, packets_of, smaller,
-    trace,
+    LIMIT, Stories, Story, alone, alone_from, listen, listen_into, packets_of, same, smaller, trace,
 };
-
-/// A source that gives what it is sent, and ticks in between.
-struct Feed {
-    portions: Receiver<Result<Portion, CaptureError>>,
-    current: Option<Portion>,
-    interfaces: Vec<Interface>,
-    ledger: Ledger,
-    clock: Nanos,
-}
-
-impl PacketSource for Feed {
-    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, CaptureError> {
-        match self.portions.recv_timeout(Duration::from_millis(1)) {
-            Ok(portion) => {
-                let portion = portion?;
-                let count = portion.packets.len() as u64;
-                self.ledger.received += count;
-                self.ledger.delivered += count;
-                for packet in &portion.packets {
-                    self.ledger.delivered_bytes += u64::from(packet.wire_len);
-                    self.clock = self.clock.max(packet.time);
-                }
-                self.current = Some(portion);
-                Ok(self.current.as_ref().map(Portion::batch))
-            }
-            Err(RecvTimeoutError::Timeout) => Ok(Some(Batch {
-                memory: &[],
-                packets: &[],
-                now: Some(self.clock),
-            })),
-            Err(RecvTimeoutError::Disconnected) => Ok(None),
-        }
-    }
-
-    fn interfaces(&self) -> &[Interface] {
-        &self.interfaces
-    }
-
-    fn ledger(&mut self) -> Ledger {
-        self.ledger.clone()
-    }
-}
-
-/// A service on a thread.
-struct Shared {
-    interface: String,
-    feed: Option<SyncSender<Result<Portion, CaptureError>>>,
-    thread: JoinHandle<Ledger>,
-}
-
-impl Shared {
-    fn start() -> Shared {
-        Shared::start_with(ServiceConfig {
-            grace: LIMIT,
-            pool_bytes: 2 << 30,
-            ..ServiceConfig::default()
-        })
-    }
-
-    fn start_with(config: ServiceConfig) -> Shared {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let interface = format!("fg{}-{number}", std::process::id());
-        let listener = shared::listen(&interface).unwrap();
-        // Room for one: who has sent two knows that the first is on its way through the engine.
-        let (feed, portions) = mpsc::sync_channel(1);
-        let source = Feed {
-            portions,
-            current: None,
-            interfaces: vec![Interface {
-                link: LinkType::ETHERNET,
-                ..Interface::default()
-            }],
-            ledger: Ledger::default(),
-            clock: Nanos::ZERO,
-        };
-        let service = Service::new(listener, config).unwrap();
-        let thread = std::thread::spawn(move || service.serve(source, &StopHandle::default()));
-        Shared {
-            interface,
-            feed: Some(feed),
-            thread,
-        }
-    }
-
-    fn connect(&self, application: &Application) -> Result<Client, Error> {
-        Client::connect(&self.interface, application, &ServiceProgram::None)
-    }
-
-    fn join(&self, application: &Application) -> Client {
-        self.connect(application).unwrap()
-    }
-
-    fn feed(&self, portions: &[Portion]) {
-        for portion in portions {
-            let feed = self.feed.as_ref().unwrap();
-            feed.send(Ok(portion.clone())).unwrap();
-        }
-    }
-
-    /// Feeds, and waits until the service has processed it.
-    fn feed_one(&self, portion: &Portion) {
-        let nothing = Portion {
-            memory: Vec::new(),
-            packets: Vec::new(),
-        };
-        // There is room for one: who can send the third knows that the first is done with.
-        self.feed(&[portion.clone(), nothing.clone(), nothing]);
-    }
-
-    /// Feeds, and waits until the service has counted so many packets.
-    fn feed_through(&self, portions: &[Portion], packets: u64) {
-        self.feed(portions);
-        self.wait_until("the packets are through", |status| {
-            status.ledger.received >= packets
-        });
-    }
-
-    fn status(&self) -> Status {
-        let capture = SharedCapture {
-            interface: self.interface.clone(),
-            user: process::user(),
-        };
-        capture.status().unwrap()
-    }
-
-    fn wait_until(&self, what: &str, condition: impl Fn(&Status) -> bool) -> Status {
-        let started = std::time::Instant::now();
-        loop {
-            let status = self.status();
-            if condition(&status) {
-                return status;
-            }
-            assert!(started.elapsed() < LIMIT, "{what}: {status:?}");
-        }
-    }
-
-    /// The input is over.
-    fn end(&mut self) {
-        self.feed = None;
-    }
-
-    fn ledger(mut self) -> Ledger {
-        self.end();
-        let ledger = self.thread.join().unwrap();
-        assert!(ledger.is_balanced(), "{ledger:?}");
-        ledger
-    }
-}
-
-fn everything() -> Application {
-    Application {
-        memory_bytes: 64 << 20,
-        ..Application::default()
-    }
-}
 
 #[test]
 fn each_client_gets_what_it_would_get_alone() {
@@ -252,18 +86,6 @@ fn each_client_gets_what_it_would_get_alone() {
         assert!(ledger.is_balanced());
     }
     assert_eq!(shared.ledger().received, packets_of(&portions));
-}
-
-/// The first stream that differs, rather than all of them.
-fn same(got: &BTreeMap<String, Story>, expected: &BTreeMap<String, Story>) {
-    for (who, story) in expected {
-        assert_eq!(got.get(who), Some(story), "{who}");
-    }
-    let others: Vec<_> = got
-        .keys()
-        .filter(|who| !expected.contains_key(*who))
-        .collect();
-    assert!(others.is_empty(), "{others:?}");
 }
 
 #[test]
@@ -842,75 +664,5 @@ fn at_most_as_many_as_the_engine_takes() {
     let refused = shared.connect(&tiny).unwrap_err().to_string();
     assert!(refused.contains("32 clients"), "{refused}");
     drop(clients);
-    shared.ledger();
-}
-
-/// Connections that say anything at all, before they join and afterwards, disturb nobody.
-#[test]
-fn hostile_connections_disturb_nobody() {
-    let portions = trace(Preset::Mix, 0.002);
-    let mut shared = Shared::start();
-    let mut honest = shared.join(&everything());
-    let name = format!("flowgauge/share/2/{}/{}", process::user(), shared.interface);
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let reader = std::thread::spawn(move || (listen(&mut honest), honest.statistics().0));
-    let mut open = Vec::new();
-    let mut sent = 0;
-    for portion in &portions {
-        for _ in 0..20 {
-            if open.len() > 40 {
-                open.remove(random() as usize % 40);
-            }
-            let Ok(connection) = Connection::connect(&name) else {
-                continue;
-            };
-            for _ in 0..random() % 8 {
-                let kind = (random() % 8) as u8;
-                let len = match random() % 3 {
-                    0 => 1 + random() % 16,
-                    1 => 1 + random() % 300,
-                    _ => 1 + random() % 60_000,
-                };
-                let mut message: Vec<u8> = (0..len).map(|_| random() as u8).collect();
-                message[0] = kind;
-                sent += u32::from(connection.send(&message).is_ok());
-            }
-            open.push(connection);
-        }
-        shared.feed(core::slice::from_ref(portion));
-    }
-    shared.end();
-    let (stories, statistics) = reader.join().unwrap();
-    same(&stories, &alone(&everything(), &portions));
-    assert!(statistics.is_complete(), "{statistics:?}");
-    assert!(sent > 100, "{sent}");
-    drop(open);
-    assert_eq!(shared.ledger().received, packets_of(&portions));
-}
-
-#[test]
-fn a_client_that_says_nonsense_is_dismissed() {
-    let shared = Shared::start();
-    let name = format!("flowgauge/share/2/{}/{}", process::user(), shared.interface);
-    let _other = shared.join(&everything());
-    // Joins by hand, with what a client sends, then says what none says.
-    let connection = Connection::connect(&name).unwrap();
-    let mut message = vec![0; 1 << 16];
-    assert!(connection.wait(Some(LIMIT)).unwrap());
-    let welcomed = connection.receive(&mut message).unwrap();
-    assert_eq!(message[0], 129, "{:?}", &message[..welcomed]);
-    connection.send(&[3, 1, 2]).unwrap();
-    assert!(connection.wait(Some(LIMIT)).unwrap());
-    connection.receive(&mut message).unwrap();
-    assert_eq!(message[0], 130, "refused");
-    assert!(connection.wait(Some(LIMIT)).unwrap());
-    assert!(connection.receive(&mut message).is_err(), "and closed");
-    assert_eq!(shared.status().clients.len(), 1);
     shared.ledger();
 }

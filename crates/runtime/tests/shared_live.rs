@@ -14,6 +14,7 @@ mod frames;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Instant;
@@ -31,6 +32,10 @@ use shared_support::{LIMIT, Portion, Stories, Story, alone_from, trace};
 
 const INTERFACE: &str = "fg1";
 
+/// The group that may join, and a user and a group that may not.
+const GROUP: u32 = 54_321;
+const STRANGER: u32 = 54_322;
+
 /// Its name, and what it does in a namespace of its own.
 type Test = (&'static str, fn(&Lab));
 
@@ -39,6 +44,7 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["service", interface] => return service(interface),
         ["client", filter, cutoff, memory] => return client(filter, cutoff, memory),
+        ["stranger"] => return stranger(),
         _ => {}
     }
     if arguments.iter().any(|one| one == "--list") {
@@ -48,13 +54,18 @@ fn main() {
         println!("SKIPPED shared_live: needs root");
         return;
     }
-    let tests: [Test; 4] = [
+    let tests: [Test; 6] = [
         ("two_processes_get_their_own", two_processes_get_their_own),
         ("deaths_disturb_nobody", deaths_disturb_nobody),
         ("a_dead_service_is_noticed", a_dead_service_is_noticed),
         (
             "what_cannot_be_captured_is_told",
             what_cannot_be_captured_is_told,
+        ),
+        ("others_join_by_their_group", others_join_by_their_group),
+        (
+            "clients_that_are_killed_at_any_step_disturb_nobody",
+            clients_that_are_killed_at_any_step_disturb_nobody,
         ),
     ];
     for (name, test) in tests {
@@ -72,6 +83,7 @@ fn service(interface: &str) {
     let config = ServiceConfig {
         grace: std::time::Duration::from_millis(100),
         pool_bytes: 1 << 30,
+        group: Some(GROUP),
         ..ServiceConfig::default()
     };
     let stop = StopHandle::default();
@@ -115,6 +127,18 @@ fn client(filter: &str, cutoff: &str, memory: &str) {
         own.is_complete(),
         ledger.is_balanced()
     );
+}
+
+/// Joins what there is, and says what came of it.
+fn stranger() {
+    let application = Application {
+        memory_bytes: 1 << 20,
+        ..Application::default()
+    };
+    match Client::connect(INTERFACE, &application, &ServiceProgram::None) {
+        Ok(_) => println!("joined"),
+        Err(error) => println!("error {error}"),
+    }
 }
 
 fn leave_at_end_of_input(leaver: Leaver) {
@@ -381,6 +405,62 @@ fn a_dead_service_is_noticed(lab: &Lab) {
     let mut stories = streams(&next.finish());
     stories.retain(|_, story| !story.starts_with("0 "));
     assert!(!stories.is_empty());
+    wait_until("the service ends", is_gone);
+}
+
+fn others_join_by_their_group(_lab: &Lab) {
+    let first = Process::start("tcp", "", PLENTY);
+    // Where every user may start it.
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("stranger");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    for path in [folder.path(), &program] {
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, readable).unwrap();
+    }
+    let says = |user: u32, group: u32| {
+        let mut command = Command::new(&program);
+        let said = command.arg("stranger").uid(user).gid(group).output();
+        String::from_utf8(said.unwrap().stdout).unwrap()
+    };
+    let refused = says(STRANGER, STRANGER);
+    assert!(
+        refused.starts_with("error ") && refused.contains("user 54322 may not use it"),
+        "{refused}"
+    );
+    assert_eq!(says(STRANGER, GROUP), "joined\n");
+    assert_eq!(capture().status().unwrap().clients[0].user, 0);
+    first.finish();
+    wait_until("the service ends", is_gone);
+}
+
+/// Each a little later than the one before: while it connects, joins, reads, leaves.
+fn clients_that_are_killed_at_any_step_disturb_nobody(lab: &Lab) {
+    let portions = trace(Preset::Web, 0.003);
+    let witness = Process::start("tcp", "", PLENTY);
+    let mut through = 0;
+    for (number, portion) in portions.iter().enumerate() {
+        let mut short = [
+            Process::spawn("tcp", "", PLENTY),
+            Process::spawn("", "0", PLENTY),
+        ];
+        short[1].input = None;
+        for _ in 0..number * 200 {
+            std::thread::yield_now();
+        }
+        through = replay(lab, core::slice::from_ref(portion), through);
+        drop(short);
+    }
+    wait_for_status("the dead are gone", |status| status.clients.len() == 1);
+    lab.ip("link set fg1 down");
+    let lines = witness.end();
+    assert!(lines.contains(&"complete true balanced true".to_owned()));
+    let (got, wanted) = (streams(&lines), expected("tcp", "", &portions));
+    assert!(wanted.len() > 100);
+    for (who, story) in &wanted {
+        assert_eq!(got.get(who), Some(story), "{who}");
+    }
+    assert_eq!(got.len(), wanted.len());
     wait_until("the service ends", is_gone);
 }
 

@@ -262,6 +262,11 @@ impl Connection {
         ) {}
     }
 
+    /// Whether the peer has closed its end.
+    pub fn is_gone(&self) -> bool {
+        ready(self.as_fd(), PollFlags::HUP).unwrap_or(true)
+    }
+
     /// Waits until there is a message, the peer is gone, or `limit` is over. Whether there is
     /// something to receive (be it the end).
     ///
@@ -413,7 +418,7 @@ mod tests {
         one.send_files(b"files", &[one.as_fd(), two.as_fd()])
             .unwrap();
         one.send_files(b"unwanted", &[one.as_fd()]).unwrap();
-        assert!(two.wait(None).unwrap());
+        assert!(two.wait(None).unwrap() && !two.is_gone());
         assert_eq!(two.receive_files(&mut buffer).unwrap().0, 5);
         let (len, files) = two.receive_files(&mut buffer).unwrap();
         assert_eq!((&buffer[..len], files.len()), (&b"files"[..], 2));
@@ -422,7 +427,7 @@ mod tests {
         assert!(one.send_files(b"x", &too_many).is_err());
         // Drop all descriptors of the first end: the received copies are some.
         drop((one, files));
-        assert!(two.wait(None).unwrap());
+        assert!(two.wait(None).unwrap() && two.is_gone());
         let gone = two.receive(&mut buffer).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(

@@ -14,6 +14,44 @@ pub fn user_exists(user: &str) -> bool {
     CString::new(user).is_ok_and(|name| matches!(look_up(&name), Ok(Some(_))))
 }
 
+/// The number of a group: of its name in the system's group database, or the number itself.
+///
+/// # Errors
+/// `NotFound` when there is no such group; the system's.
+pub fn group_id(group: &str) -> io::Result<u32> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let unknown = || {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("there is no group \"{}\"", group.escape_debug()),
+        )
+    };
+    let name = CString::new(group).map_err(|_| unknown())?;
+    // A group may have thousands of members, all of whom the entry names.
+    let mut buffer = vec![0_u8; 1 << 20];
+    // SAFETY: group is integers and pointers, for which zeroes are valid; it is only read after the
+    // call has filled it.
+    let mut entry: libc::group = unsafe { core::mem::zeroed() };
+    let mut found: *mut libc::group = core::ptr::null_mut();
+    // SAFETY: all pointers are valid for the call, the length is the buffer's.
+    let status = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            &raw mut entry,
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            &raw mut found,
+        )
+    };
+    match (status, found.is_null()) {
+        (0, false) => Ok(entry.gr_gid),
+        (0 | libc::ENOENT | libc::ESRCH, true) => Err(unknown()),
+        (code, _) => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
 /// Becomes `user` for good: supplementary groups, group and user of all threads. Capabilities are
 /// lost with the user id; open sockets stay usable.
 ///
@@ -82,6 +120,16 @@ mod tests {
         let error = drop_to("no-such-user-here").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("no-such-user-here"));
+    }
+
+    #[test]
+    fn groups_are_found_by_name_and_number() {
+        assert_eq!(group_id("root").unwrap(), 0);
+        assert_eq!(group_id("4711").unwrap(), 4711);
+        for unknown in ["no-such-group-here", "with\0zero", ""] {
+            let error = group_id(unknown).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{unknown}");
+        }
     }
 
     #[test]

@@ -66,6 +66,22 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether this program was given rights by its file when it was started (setuid, setgid,
+/// capabilities): then whoever started it has fewer, and what he says (environment, where the
+/// program lies) must not decide what is run with them.
+pub fn has_rights_of_its_file() -> bool {
+    // SAFETY: takes an integer, reads what the kernel has left beside the program.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// A descriptor that becomes readable when `process` ends, whoever else has what belonged to it (its
+/// forked children). `None` where that process is not visible, or the system does not have such
+/// descriptors.
+pub fn watch(process: u32) -> Option<OwnedFd> {
+    let process = rustix::process::Pid::from_raw(i32::try_from(process).ok()?)?;
+    rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).ok()
+}
+
 /// The name of a process' program, as the kernel keeps it (15 bytes), if it is visible.
 pub fn name_of(process: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{process}/comm")).ok()?;
@@ -91,6 +107,7 @@ pub fn harden() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
     use std::time::Duration;
 
     use super::*;
@@ -130,6 +147,23 @@ mod tests {
         .unwrap();
         let error = spawn_detached::<&str>("/no/such/program".as_ref(), [], one).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_seen() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let watched = watch(child.id()).unwrap();
+        let ready = |limit| crate::local::wait_any(&[watched.as_fd()], limit).unwrap() == [true];
+        assert!(!ready(Some(Duration::ZERO)));
+        drop(child.stdin.take());
+        assert!(ready(Some(Duration::from_secs(60))));
+        child.wait().unwrap();
+        assert!(watch(0).is_none() && watch(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn tests_have_no_rights_of_their_file() {
+        assert!(!has_rights_of_its_file());
     }
 
     #[test]

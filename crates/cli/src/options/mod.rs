@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// Say what this machine can do and what to change where it cannot
     Doctor(DoctorOptions),
     /// Capture for the processes that share an interface: started by the first of them, with the
-    /// socket they come to as its standard input
+    /// socket they come to as its standard input, or by hand with --listen
     #[command(hide = true)]
     ShareService(ShareServiceOptions),
 }
@@ -203,6 +203,12 @@ pub(crate) struct ShareServiceOptions {
     /// The interface
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: String,
+    /// Let members of this group join, too (a name or a number; else what FLOWGAUGE_SHARE_GROUP says)
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// Take the capture's name here, with no program that starts it, and stay until stopped
+    #[arg(long)]
+    pub(crate) listen: bool,
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ use super::statistics::{self, ClientStatistics, Status};
 /// How long the service may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One application of a shared capture, in this process.
+/// One application of a shared capture, in this process: with the process that connected it ends,
+/// and a forked child must not use its copy.
 ///
 /// ```no_run
 /// use flowgauge_runtime::shared::{Application, Client, EventKind, Next, ServiceProgram};
@@ -64,6 +65,8 @@ struct Local {
     connection: Arc<Connection>,
     interface: String,
     process: u32,
+    /// Whose it is: a forked child has a copy of everything, but is not the client.
+    owner: u32,
     application: ApplicationId,
     /// What is kept of streams here, by the place of their number that is used again: so it is
     /// not more than there are streams, even where terminations were lost.
@@ -200,6 +203,7 @@ impl Client {
                 connection,
                 interface: interface.to_owned(),
                 process,
+                owner: std::process::id(),
                 application,
                 streams: RefCell::default(),
                 busy: Cell::default(),
@@ -358,8 +362,10 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // There may be leavers, which have a handle to it.
-        self.local.connection.shut_down();
+        // There may be leavers, which have a handle to it. A child's end must not be ours.
+        if self.local.owner == std::process::id() {
+            self.local.connection.shut_down();
+        }
     }
 }
 

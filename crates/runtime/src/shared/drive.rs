@@ -13,6 +13,7 @@ use super::error::Error;
 use crate::capture::{Control, Outcome};
 use crate::handlers::{Chunk, Handlers, Remote, StreamHandle};
 use crate::outlet::Lost;
+use crate::worker::is_before;
 
 /// Time between two looks at whether to stop, where nothing happens. A signal ends the wait.
 const TICK: Duration = Duration::from_millis(50);
@@ -150,7 +151,10 @@ impl Streams {
         }
         let own = remote.commands.iter().map(|&command| (uid, command));
         for (uid, command) in own.chain(remote.others) {
-            self.known(uid).note(command);
+            let there = self.known.get(&(uid as u32));
+            if !there.is_some_and(|there| is_before(uid, there.uid)) {
+                self.known(uid).note(command);
+            }
             stream.apply_to(uid, command);
         }
     }

@@ -1,6 +1,7 @@
 //! The clients of a service: who gets which event, and what is lost for whom.
 
 use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
@@ -8,6 +9,7 @@ use flowgauge_stream::engine::{
     StreamSnapshot, Watermarks,
 };
 use flowgauge_sys::local::{Connection, Peer};
+use flowgauge_sys::process;
 use flowgauge_sys::shared::{Area, EventWriter, Pool};
 use flowgauge_wire::Ledger;
 
@@ -28,6 +30,8 @@ pub(super) struct Member {
     pub(super) connection: Connection,
     pub(super) application: Option<ApplicationId>,
     peer: Peer,
+    /// Its process, to see it end.
+    process: Option<OwnedFd>,
     name: String,
     /// Tells its streams from those of whoever had its application's number before.
     epoch: u64,
@@ -72,6 +76,7 @@ impl Member {
             connection,
             application: Some(application),
             peer,
+            process: process::watch(peer.process),
             name: join.name.clone(),
             epoch,
             memory,
@@ -92,6 +97,11 @@ impl Member {
         }
         member.note_priorities();
         Ok(member)
+    }
+
+    /// Becomes readable when its process ends; none where that is not visible from here.
+    pub(super) fn process(&self) -> Option<BorrowedFd<'_>> {
+        self.process.as_ref().map(AsFd::as_fd)
     }
 
     pub(super) fn ring(&self) -> &EventWriter {
@@ -311,8 +321,10 @@ impl Members {
             if fits(member) || !waits {
                 return;
             }
-            // It has something to say only when it goes away.
             if member.connection.wait(Some(NAP)).unwrap_or(true) {
+                if member.connection.is_gone() {
+                    return;
+                }
                 std::thread::sleep(NAP);
             }
         }

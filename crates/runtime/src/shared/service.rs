@@ -56,8 +56,13 @@ const GUEST_LIMIT: Duration = Duration::from_secs(10);
 const ATTENTION: Duration = Duration::from_millis(1);
 /// Time between two looks at the counters of the kernel.
 const COUNTING: Duration = Duration::from_millis(100);
-/// Messages taken of one client at a time.
-const MOST_MESSAGES: usize = 64;
+/// Connections accepted at a time: whoever connects without end must not keep the capture from its
+/// packets.
+const MOST_WELCOMES: usize = 8;
+/// What may be heard at a time, of all connections together, in bytes of messages; a message counts
+/// as [`LEAST_COST`] at least.
+const MOST_HEARD: usize = 64 << 10;
+const LEAST_COST: usize = 1 << 10;
 /// How long clients may take all in all to read what is left when the capture is over.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -127,6 +132,8 @@ pub struct Service {
     looked: Option<Instant>,
     counted: Option<Instant>,
     epoch: u64,
+    /// The message at hand.
+    message: Box<[u8]>,
 }
 
 /// A connection that has not joined yet.
@@ -166,6 +173,7 @@ impl Service {
             looked: None,
             counted: None,
             epoch: 0,
+            message: vec![0; MESSAGE_BYTES].into(),
         })
     }
 
@@ -240,26 +248,42 @@ impl Service {
 
     /// Looks after the sockets: who comes, who says something, who has gone.
     fn attend(&mut self) {
+        let list = &self.members.list;
         let files: Vec<BorrowedFd<'_>> = core::iter::once(self.listener.as_fd())
             .chain(self.guests.iter().map(|guest| guest.connection.as_fd()))
-            .chain(self.members.list.iter().map(|one| one.connection.as_fd()))
+            .chain(list.iter().map(|one| one.connection.as_fd()))
+            .chain(list.iter().filter_map(Member::process))
             .collect();
         let Ok(ready) = local::wait_any(&files, Some(Duration::ZERO)) else {
             return;
         };
         let (new, rest) = ready.split_first().unwrap_or((&false, &[]));
-        let (guests, members) = rest.split_at(self.guests.len());
+        let (guests, rest) = rest.split_at(self.guests.len());
+        let (members, ended) = rest.split_at(list.len());
+        // Whose process has ended is gone, even where a child of it has the connection, too.
+        let mut ended = ended.iter();
+        let gone: Vec<bool> = list
+            .iter()
+            .map(|one| {
+                let has_ended = one.process().is_some() && ended.next() == Some(&true);
+                one.lied || has_ended
+            })
+            .collect();
+        // Each that has something to say is heard, and none for long.
+        let talkers = guests.iter().chain(members).filter(|&&ready| ready);
+        let share = MOST_HEARD / talkers.count().max(1);
         // From the last to the first: places before stay what they are.
-        for (at, ready) in members.iter().enumerate().rev() {
-            let lied = self.members.list.get(at).is_some_and(|one| one.lied);
-            if lied || *ready && !self.hear_member(at) {
+        for (at, (ready, gone)) in members.iter().zip(gone).enumerate().rev() {
+            // What it said last counts, that it leaves, say.
+            let stays = !*ready || self.hear_member(at, share);
+            if gone || !stays {
                 self.dismiss(at);
             }
         }
         for (at, ready) in guests.iter().enumerate().rev() {
             let late = self.guests[at].since.elapsed() > GUEST_LIMIT;
             if *ready || late {
-                self.hear_guest(at, late);
+                self.hear_guest(at, late, share);
             }
         }
         if *new {
@@ -269,7 +293,7 @@ impl Service {
 
     /// Lets in who waits.
     fn welcome(&mut self) {
-        while self.guests.len() < MOST_GUESTS {
+        for _ in 0..MOST_WELCOMES {
             let Ok(Some(connection)) = self.listener.accept() else {
                 return;
             };
@@ -289,6 +313,9 @@ impl Service {
                 links: self.links.clone(),
             };
             if connection.send(&welcome.encode()).is_ok() {
+                if self.guests.len() >= MOST_GUESTS {
+                    self.make_room();
+                }
                 self.guests.push(Guest {
                     connection,
                     peer,
@@ -296,6 +323,29 @@ impl Service {
                     since: Instant::now(),
                 });
             }
+        }
+    }
+
+    /// Too many have come without joining: of the user with the most such connections, and of that
+    /// one's process with the most, the first has to go. So who joins at once gets in, whatever
+    /// others do.
+    fn make_room(&mut self) {
+        let count = |same: &dyn Fn(Peer) -> bool| {
+            let guests = self.guests.iter();
+            guests.filter(|guest| same(guest.peer)).count()
+        };
+        let crowd = |guest: &Guest| {
+            let own = guest.peer;
+            let user = count(&|peer| peer.user == own.user);
+            let process = count(&|peer| (peer.user, peer.process) == (own.user, own.process));
+            (user, process)
+        };
+        let crowds: Vec<_> = self.guests.iter().map(crowd).collect();
+        let most = crowds.iter().max();
+        if let Some(at) = most.and_then(|most| crowds.iter().position(|one| one == most)) {
+            let guest = self.guests.remove(at);
+            let why = "too many connections that do not join".to_owned();
+            say_last(&guest.connection, &Reply::Refused(why).encode());
         }
     }
 
@@ -311,10 +361,10 @@ impl Service {
         })
     }
 
-    fn hear_guest(&mut self, at: usize, late: bool) {
+    fn hear_guest(&mut self, at: usize, late: bool, share: usize) {
         let fate = match late {
             true => Fate::Goes(Some("it took too long to join".to_owned())),
-            false => self.converse(at),
+            false => self.converse(at, share),
         };
         match fate {
             Fate::Stays => {}
@@ -331,12 +381,12 @@ impl Service {
         }
     }
 
-    fn converse(&mut self, at: usize) -> Fate {
+    fn converse(&mut self, at: usize, mut share: usize) -> Fate {
         let Some(guest) = self.guests.get_mut(at) else {
             return Fate::Stays;
         };
-        for _ in 0..MOST_MESSAGES {
-            let request = match receive(&guest.connection) {
+        loop {
+            let request = match receive(&guest.connection, &mut self.message, &mut share) {
                 Heard::Request(request) => request,
                 Heard::Nothing => return Fate::Stays,
                 Heard::Nonsense => return Fate::Goes(Some("not understood".to_owned())),
@@ -361,7 +411,6 @@ impl Service {
                 Request::Leave => return Fate::Goes(None),
             }
         }
-        Fate::Stays
     }
 
     fn join(&mut self, guest: Guest, join: &Join) {
@@ -425,12 +474,12 @@ impl Service {
     }
 
     /// Takes what a client says; false when it has gone or should.
-    fn hear_member(&mut self, at: usize) -> bool {
-        for _ in 0..MOST_MESSAGES {
+    fn hear_member(&mut self, at: usize, mut share: usize) -> bool {
+        loop {
             let Some(member) = self.members.list.get_mut(at) else {
                 return false;
             };
-            let request = match receive(&member.connection) {
+            let request = match receive(&member.connection, &mut self.message, &mut share) {
                 Heard::Request(request) => request,
                 Heard::Nothing => return true,
                 Heard::Nonsense => {
@@ -469,7 +518,6 @@ impl Service {
                 Request::Filter { .. } | Request::Join(_) => return false,
             }
         }
-        true
     }
 
     /// A client wants no further events. It stays connected until it has read what is there.
@@ -508,10 +556,17 @@ enum Heard {
     End,
 }
 
-fn receive(connection: &Connection) -> Heard {
-    let mut message = [0; MESSAGE_BYTES];
-    match connection.receive(&mut message) {
-        Ok(len) => Request::decode(&message[..len]).map_or(Heard::Nonsense, Heard::Request),
+/// Takes the next message, as long as its connection may be heard: `share` becomes less with each.
+fn receive(connection: &Connection, message: &mut [u8], share: &mut usize) -> Heard {
+    if *share == 0 {
+        return Heard::Nothing;
+    }
+    match connection.receive(message) {
+        Ok(len) => {
+            *share = share.saturating_sub(len.max(LEAST_COST));
+            let message = message.get(..len).unwrap_or(message);
+            Request::decode(message).map_or(Heard::Nonsense, Heard::Request)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Heard::Nothing,
         Err(_) => Heard::End,
     }

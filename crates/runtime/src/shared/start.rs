@@ -182,6 +182,16 @@ fn start(interface: &str, user: u32, program: &ServiceProgram) -> Result<(), Err
             reason: "there is none, and none is to be started".to_owned(),
         });
     };
+    if process::has_rights_of_its_file() {
+        // What is started, and what it is told, would be whoever started this program's choice.
+        return Err(Error::NotStarted {
+            program: program.to_string_lossy().into_owned(),
+            source: io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "this program has rights of its file (setuid or capabilities)",
+            ),
+        });
+    }
     // The name is held, and connections can wait, before the program runs.
     let listener = match Listener::bind(&name(user, interface)) {
         Ok(listener) => listener,

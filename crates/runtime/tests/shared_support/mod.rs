@@ -4,6 +4,8 @@
 // Each test binary compiles this module and uses part of it.
 #![allow(dead_code)]
 
+pub(crate) mod feed;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -279,4 +281,16 @@ fn configuration(application: &Application) -> ApplicationConfig {
         },
         inactivity_timeout: application.inactivity_timeout,
     }
+}
+
+/// The first stream that differs, rather than all of them.
+pub(crate) fn same(got: &BTreeMap<String, Story>, expected: &BTreeMap<String, Story>) {
+    for (who, story) in expected {
+        assert_eq!(got.get(who), Some(story), "{who}");
+    }
+    let others: Vec<_> = got
+        .keys()
+        .filter(|who| !expected.contains_key(*who))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
 }
