@@ -275,6 +275,13 @@ pub trait Handler {
         Admit::Take
     }
 
+    /// How many bytes of a budget that reassembly shares
+    /// ([`Shard::set_budget`](crate::Shard::set_budget)) may be in use while segments of a stream wait; without one
+    /// the least that any stream may have in use.
+    fn waiting_ceiling(&self, _stream: Option<u32>) -> u64 {
+        u64::MAX
+    }
+
     /// Bytes in order.
     fn stream_data(&mut self, _stream: &Stream<'_>, _chunk: &Chunk<'_>) {}
 

@@ -2,7 +2,9 @@
 
 use flowgauge_flow::{FlowTracker, PacketFlow};
 use flowgauge_reassembly::OverlapPolicy;
-use flowgauge_wire::{Batch, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch};
+use flowgauge_wire::{
+    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
+};
 
 use crate::checksums::{Checksums, DamagedSender, OffloadingSender};
 use crate::config::ShardConfig;
@@ -135,10 +137,9 @@ impl Shard {
         self.streams.reassembler().memory()
     }
 
-    /// Changes how much memory segments may wait in, and from how much on holes are given up to keep
-    /// it free ([`flowgauge_reassembly::Reassembler::set_memory`]).
-    pub fn set_waiting_memory(&mut self, bytes: u64, tight_bytes: u64) {
-        self.streams.reassembler.set_memory(bytes, tight_bytes);
+    /// Charges segments that wait to a budget that others share. To be said before anything waits.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.streams.reassembler.set_budget(budget);
     }
 
     /// Bytes that wait for the stream with this [`Stream::id`](crate::Stream::id) behind a hole.

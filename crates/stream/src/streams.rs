@@ -177,13 +177,18 @@ impl Streams {
                 reassembler.advance(half, peer, now, out);
             });
         }
+        let lowest = handler.waiting_ceiling(None);
         for _ in 0..RELIEFS {
-            if !self.reassembler.is_tight() {
+            if !self.reassembler.is_tight(lowest) {
                 break;
             }
             let Some(id) = self.reassembler.visit() else {
                 continue;
             };
+            let ceiling = handler.waiting_ceiling(Some(id));
+            if ceiling != lowest && !self.reassembler.is_tight(ceiling) {
+                continue;
+            }
             self.work_on(id, now, tracker, handler, |reassembler, half, _, out| {
                 reassembler.relieve(half, out);
             });
@@ -607,6 +612,8 @@ impl Streams {
         if self.pass_over(id, &segment, pass.tracker, handler) {
             return;
         }
+        self.reassembler
+            .set_ceiling(handler.waiting_ceiling(Some(id)));
         self.work_on(
             id,
             time,

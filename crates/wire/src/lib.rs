@@ -15,6 +15,7 @@
 //! - tunnels within fragments, until their datagram is reassembled.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod checksum;
 pub mod community_id;
 pub mod decode;
@@ -27,6 +28,7 @@ pub mod packet;
 pub mod tcp_options;
 pub mod time;
 
+pub use budget::Budget;
 pub use checksum::{Checksum, ChecksumVerdict, verify_transport};
 pub use community_id::{CommunityId, community_id_hash};
 pub use decode::{DatagramOrigin, DecodeOptions, Decoder, FragmentInfo, fragment_info, hash_batch};

@@ -1,5 +1,7 @@
 //! Blocks for waiting segments, shared by all streams.
 
+use flowgauge_wire::Budget;
+
 use super::half::NONE;
 use super::piece::Piece;
 use super::queue::Queue;
@@ -21,26 +23,33 @@ pub(super) struct Pool {
     free: u32,
     used: usize,
     limit: usize,
-    /// With more blocks in use than this memory is tight.
-    tight: usize,
+    /// What blocks in use are charged to, where others share it.
+    budget: Option<Budget>,
+    /// Blocks are charged up to here.
+    ceiling: u64,
 }
 
 impl Pool {
     pub(super) fn new(memory_bytes: u64) -> Pool {
-        let limit = blocks_in(memory_bytes);
         Pool {
             slabs: Vec::new(),
             pieces: Vec::new(),
             free: NONE,
             used: 0,
-            limit,
-            tight: limit - limit / 8,
+            limit: blocks_in(memory_bytes),
+            budget: None,
+            ceiling: u64::MAX,
         }
     }
 
     /// A block for `piece`; `None` when the limit is reached.
     pub(super) fn allocate(&mut self, piece: Piece) -> Option<u32> {
         if self.used >= self.limit {
+            return None;
+        }
+        if let Some(budget) = &self.budget
+            && !budget.charge(BLOCK_COST, self.ceiling)
+        {
             return None;
         }
         let index = match self.pieces.get_mut(self.free as usize) {
@@ -63,12 +72,27 @@ impl Pool {
         Some(index)
     }
 
-    /// Changes the limit, and the share of it from which on memory is tight. What is in use stays.
-    pub(super) fn set_limit(&mut self, memory_bytes: u64, tight_bytes: u64) {
-        self.limit = blocks_in(memory_bytes);
-        self.tight = blocks_in(tight_bytes);
+    /// Charges blocks to `budget` from now on, besides the limit. None may be in use.
+    pub(super) fn set_budget(&mut self, budget: Budget) {
+        self.budget = Some(budget);
     }
 
+    /// Blocks are charged while no more than this is.
+    #[inline]
+    pub(super) fn set_ceiling(&mut self, bytes: u64) {
+        self.ceiling = bytes;
+    }
+
+    /// Takes the charge of a block off before it is freed: its bytes go to somebody who charges
+    /// them anew.
+    #[inline]
+    pub(super) fn uncharge(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.release(BLOCK_COST);
+        }
+    }
+
+    /// Takes back a block that is not charged any more ([`Pool::uncharge`]).
     pub(super) fn free(&mut self, index: u32) {
         if let Some(slot) = self.pieces.get_mut(index as usize) {
             *slot = Piece {
@@ -135,9 +159,13 @@ impl Pool {
         self.used as u64 * BLOCK_COST
     }
 
-    /// Whether more than seven eighths are used.
-    pub(super) fn is_tight(&self) -> bool {
-        self.used > self.tight
+    /// Whether more than seven eighths are used of what is there up to `ceiling`.
+    pub(super) fn is_tight(&self, ceiling: u64) -> bool {
+        if let Some(budget) = &self.budget {
+            let bytes = budget.limit().min(ceiling);
+            return budget.used() > bytes - bytes / 8;
+        }
+        self.used > self.limit - self.limit / 8
     }
 }
 

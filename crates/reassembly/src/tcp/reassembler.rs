@@ -1,12 +1,12 @@
 //! What happens to segments that are not simply next.
 
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Budget, Nanos};
 
 use super::config::{ReassemblyConfig, ReassemblyStatistics};
 use super::distance;
 use super::half::{Half, HalfFlags, NONE, Segment};
 use super::piece::Bounds;
-use super::pool::{BLOCK_COST, Pool};
+use super::pool::Pool;
 use super::queue::{Newcomer, Queue};
 
 /// Why a hole was given up.
@@ -288,21 +288,23 @@ impl Reassembler {
         None
     }
 
-    /// Whether so little memory is left that streams should be relieved.
-    pub fn is_tight(&self) -> bool {
-        self.pool.is_tight()
+    /// Whether so little memory is left, of what is there up to `ceiling`, that streams should be
+    /// relieved.
+    pub fn is_tight(&self, ceiling: u64) -> bool {
+        self.pool.is_tight(ceiling)
     }
 
-    /// Changes how much memory segments may wait in, and from how much on it counts as tight. What
-    /// waits already stays. For callers that share one budget with other things.
-    pub fn set_memory(&mut self, memory_bytes: u64, tight_bytes: u64) {
-        self.pool.set_limit(memory_bytes, tight_bytes);
+    /// Charges what waits to a budget that others share, too, besides the limit of its own. To be
+    /// said before anything waits.
+    pub fn set_budget(&mut self, budget: Budget) {
+        self.pool.set_budget(budget);
     }
 
-    /// The most memory that a batch of so many segments can take.
-    pub const fn memory_for(segments: usize) -> u64 {
-        // A segment that cuts others in pieces takes a block for each; most take one.
-        segments as u64 * 2 * BLOCK_COST
+    /// From now on segments wait only while no more than so many bytes of the budget are used:
+    /// the rest is for more important ones.
+    #[inline]
+    pub fn set_ceiling(&mut self, bytes: u64) {
+        self.pool.set_ceiling(bytes);
     }
 
     /// Directions with waiting segments.
@@ -539,6 +541,8 @@ impl Reassembler {
             let old = (old as u32).min(piece.len);
             let len = piece.len - old;
             self.statistics.old_bytes += u64::from(old);
+            // Before it is handed on: whoever keeps it needs the room.
+            self.pool.uncharge();
             if len > 0 {
                 half.next_seq = end;
                 if captured {
@@ -558,6 +562,7 @@ impl Reassembler {
     fn release_queue(&mut self, half: &mut Half) {
         if let Some(queue) = self.queues.get_mut(half.queue as usize) {
             while queue.head != NONE {
+                self.pool.uncharge();
                 queue.pop(&mut self.pool);
             }
             queue.owner = NONE;

@@ -232,6 +232,7 @@ impl Core {
             self.open_chunk(leader, pending);
             chunk = self.view(leader).map_or(NONE, |view| view.chunk);
         }
+        let ceiling = self.ceiling_of(leader.record);
         let Some(pending) = self.pending.get_mut(chunk) else {
             return;
         };
@@ -251,7 +252,7 @@ impl Core {
             None => (self.lists.pop().unwrap_or_default(), 0),
         };
         let after = list.memory_with(aside);
-        if after > before && !self.budget.charge(after - before) {
+        if after > before && !self.budget.charge(after - before, ceiling) {
             self.statistics.packets_lost += 1;
             if before == 0 {
                 self.lists.push(list);
@@ -478,7 +479,8 @@ impl Core {
         true
     }
 
-    /// A buffer; under pressure partial chunks of other streams are sent first.
+    /// A buffer, as far as the stream's priority lets it have one; under pressure partial chunks of
+    /// other streams are sent first.
     fn memory<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -491,7 +493,7 @@ impl Core {
         {
             self.relieve(events, tracker, size as u64, busy);
         }
-        self.buffers.get(size)
+        self.buffers.get(size, self.ceiling_of(busy))
     }
 
     /// Sends partial chunks until `need` more bytes are below the base threshold, or so little is
@@ -505,7 +507,7 @@ impl Core {
         busy: u32,
     ) {
         self.pressed = true;
-        let limit = self.budget.limit();
+        let limit = self.ceiling_of(busy);
         for _ in 0..STEPS {
             let used = self.budget.used() + need;
             let fits =
@@ -695,6 +697,7 @@ impl Core {
             view.chunks = view.chunks.wrapping_add(1);
             view.flags.set(ViewFlags::BUSY);
             let application = ApplicationId(view.application);
+            let priority = view.priority;
             self.statistics.chunks += 1;
             self.statistics.chunk_bytes += u64::from(len);
             self.statistics.in_place += u64::from(matches!(source, Source::InPlace(..)));
@@ -704,6 +707,8 @@ impl Core {
                 len,
                 info,
                 budget: self.budget.clone(),
+                ceiling: self.watermarks.ceiling(priority),
+                is_lost: false,
             };
             let mut stream = StreamRef {
                 core: self,
@@ -712,6 +717,10 @@ impl Core {
             };
             events.data(application, &mut stream, &mut chunk);
             *source = chunk.source;
+            self.look_at_memory();
+            if chunk.is_lost {
+                self.drop_bytes(at, u64::from(len.saturating_sub(info.repeated)));
+            }
             let ended = self.stopwatch.as_mut().map(|stopwatch| stopwatch.now());
             if let Some(view) = self.view_mut(at) {
                 view.flags.clear(ViewFlags::BUSY);
@@ -769,6 +778,9 @@ impl Core {
                 self.lists.push(packets);
             }
         }
+        if let Some(holes) = content.holes {
+            self.budget.release(holes.charged);
+        }
         self.buffers.put(content.bytes);
     }
 
@@ -785,7 +797,7 @@ impl Core {
         else {
             return;
         };
-        let Some(mut bytes) = self.buffers.get(target) else {
+        let Some(mut bytes) = self.buffers.get(target, self.ceiling_of(at.record)) else {
             return;
         };
         bytes.extend(source.bytes());
@@ -819,7 +831,8 @@ impl Core {
         let all = source.bytes();
         let from = all.len().saturating_sub(parameters.overlap_bytes as usize);
         let repeated = &all[from..];
-        let Some(mut bytes) = self.buffers.get(parameters.chunk_bytes as usize) else {
+        let ceiling = self.ceiling_of(leader.record);
+        let Some(mut bytes) = self.buffers.get(parameters.chunk_bytes as usize, ceiling) else {
             return;
         };
         bytes.extend(repeated);
@@ -881,7 +894,8 @@ impl Core {
         };
         let len = pending.content.bytes.len();
         let holes = pending.content.holes.clone();
-        let buffer = self.buffers.get(len.max(copy.target as usize));
+        let ceiling = self.ceiling_of(at.record);
+        let buffer = self.buffers.get(len.max(copy.target as usize), ceiling);
         if let Some(view) = self.view_mut(at) {
             view.chunk = NONE;
             view.parameters = place;
@@ -889,11 +903,16 @@ impl Core {
         // Without memory for it, the beginning of this chunk is lost to the application.
         if let (Some(mut bytes), Some(pending)) = (buffer, self.pending.get(chunk)) {
             bytes.extend(pending.content.bytes.as_slice());
-            let content = Content {
+            let mut content = Content {
                 bytes,
                 holes,
                 packets: None,
             };
+            let more = content.charge_holes();
+            if !self.budget.charge(more, ceiling) {
+                content.uncharge_holes(more);
+                return self.recycle(content);
+            }
             self.open_chunk(at, Pending { content, ..copy });
         }
     }
@@ -982,6 +1001,12 @@ impl Core {
         if bytes != 0 {
             self.discard(record, Counts { packets: 0, bytes });
         }
+    }
+
+    /// Counts new bytes of a chunk that an application had no memory for.
+    #[cold]
+    fn drop_bytes(&mut self, at: ViewAt, bytes: u64) {
+        self.drop(at.record, Counts { packets: 0, bytes });
     }
 
     /// Whether nobody wants more of a direction.

@@ -1,6 +1,7 @@
 //! The one memory budget, and which packets it refuses under overload.
 //!
-//! Chunks, waiting segments and packet records are charged to one [`Budget`]. A chunk that a
+//! Chunks with their descriptions, waiting segments and packet records are charged to one
+//! [`Budget`](super::Budget). A chunk that a
 //! consumer has taken ([`DataChunk::take`](super::DataChunk::take)) stays charged until the
 //! consumer drops it: a consumer that is too slow fills the budget, and that is what overload means
 //! here.
@@ -16,73 +17,10 @@
 //! The memory above the base threshold is divided into n equal regions, one for each priority in
 //! use. A packet of the i-th priority from the lowest is dropped above watermark i; between
 //! watermarks i-1 and i it is dropped if it lies beyond the overload cutoff in its stream.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Memory that is bounded in total, whoever holds it. Cloning gives another handle to the same
-/// budget; several engines may share one.
-#[derive(Clone, Debug)]
-pub struct Budget {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    limit: u64,
-    used: AtomicU64,
-    high: AtomicU64,
-}
-
-impl Budget {
-    /// A budget of `limit` bytes.
-    pub fn new(limit: u64) -> Budget {
-        Budget {
-            shared: Arc::new(Shared {
-                limit,
-                used: AtomicU64::new(0),
-                high: AtomicU64::new(0),
-            }),
-        }
-    }
-
-    /// Its size in bytes.
-    pub fn limit(&self) -> u64 {
-        self.shared.limit
-    }
-
-    /// Bytes charged now. Never more than the limit.
-    #[inline]
-    pub fn used(&self) -> u64 {
-        self.shared.used.load(Ordering::Relaxed)
-    }
-
-    /// The most bytes that were charged at once.
-    pub fn high(&self) -> u64 {
-        self.shared.high.load(Ordering::Relaxed)
-    }
-
-    /// Charges `bytes` if they fit.
-    #[inline]
-    #[must_use]
-    pub(crate) fn charge(&self, bytes: u64) -> bool {
-        let shared = &*self.shared;
-        let before = shared.used.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > shared.limit {
-            shared.used.fetch_sub(bytes, Ordering::Relaxed);
-            return false;
-        }
-        if before + bytes > shared.high.load(Ordering::Relaxed) {
-            shared.high.fetch_max(before + bytes, Ordering::Relaxed);
-        }
-        true
-    }
-
-    #[inline]
-    pub(crate) fn release(&self, bytes: u64) {
-        self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
+//!
+//! Nothing that is charged for a stream of the i-th priority takes memory beyond watermark i, either,
+//! whatever it is for: a chunk, its growth, a segment that waits, a packet's record, a copy that a
+//! consumer takes. What lies above is there for the more important ones. `[ours]`
 
 /// What prioritized packet loss says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +42,8 @@ pub struct Watermarks {
     /// 1 + rank of each priority in use from the lowest; 0: not in use.
     rank: [u16; 256],
     ranks: u16,
+    /// Watermark of each rank.
+    ceilings: Box<[u64; 257]>,
 }
 
 impl Watermarks {
@@ -115,13 +55,16 @@ impl Watermarks {
         } else {
             base_threshold.clamp(0.0, 1.0)
         };
-        Watermarks {
+        let mut watermarks = Watermarks {
             base: (limit as f64 * share) as u64,
             limit,
             overload_cutoff: overload_cutoff.unwrap_or(u64::MAX),
             rank: [0; 256],
             ranks: 0,
-        }
+            ceilings: Box::new([limit; 257]),
+        };
+        watermarks.note_ceilings();
+        watermarks
     }
 
     /// Says which priorities are in use.
@@ -135,11 +78,31 @@ impl Watermarks {
                 *rank = self.ranks;
             }
         }
+        self.note_ceilings();
     }
 
     /// Changes the base threshold, a share of the memory.
     pub fn set_base_threshold(&mut self, share: f64) {
         self.base = Watermarks::new(self.limit, share, None).base;
+        self.note_ceilings();
+    }
+
+    fn note_ceilings(&mut self) {
+        for rank in 0..=self.ranks.max(1) {
+            self.ceilings[usize::from(rank)] = self.watermark(rank);
+        }
+    }
+
+    /// As much memory may be in use with what is charged for a stream of `priority`.
+    #[inline]
+    pub fn ceiling(&self, priority: u8) -> u64 {
+        self.ceilings[usize::from(self.rank[usize::from(priority)].max(1))]
+    }
+
+    /// The same for the lowest priority in use.
+    #[inline]
+    pub fn lowest_ceiling(&self) -> u64 {
+        self.ceilings[1]
     }
 
     /// Changes the overload cutoff.
@@ -167,10 +130,10 @@ impl Watermarks {
         if used <= self.base {
             return Sentence::Keep;
         }
-        let rank = self.rank[usize::from(priority)].max(1);
-        if used > self.watermark(rank) {
+        let rank = usize::from(self.rank[usize::from(priority)].max(1));
+        if used > self.ceilings[rank] {
             Sentence::Watermark
-        } else if offset >= self.overload_cutoff && used > self.watermark(rank - 1) {
+        } else if offset >= self.overload_cutoff && used > self.ceilings[rank - 1] {
             Sentence::OverloadCutoff
         } else {
             Sentence::Keep
@@ -183,22 +146,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_never_exceeded() {
-        let budget = Budget::new(100);
-        assert!(budget.charge(60) && budget.charge(40));
-        assert!(!budget.charge(1));
-        assert_eq!((budget.used(), budget.high()), (100, 100));
-        budget.release(60);
-        assert!(budget.charge(1));
-        assert_eq!((budget.used(), budget.high()), (41, 100));
-    }
-
-    #[test]
     fn watermarks_are_equally_spaced() {
         let mut marks = Watermarks::new(1000, 0.4, None);
         marks.set_priorities(|priority| matches!(priority, 0 | 3 | 9));
         let all: Vec<u64> = (0..=3).map(|index| marks.watermark(index)).collect();
         assert_eq!(all, [400, 600, 800, 1000]);
+        assert_eq!([0, 3, 9].map(|of| marks.ceiling(of)), [600, 800, 1000]);
+        marks.set_base_threshold(0.7);
+        assert_eq!([0, 3, 9].map(|of| marks.ceiling(of)), [800, 900, 1000]);
+        assert_eq!(marks.lowest_ceiling(), 800);
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Memory for chunks, by size.
 
 use flowgauge_sys::blocks::{Block, Blocks};
+use flowgauge_wire::Budget;
 
-use super::budget::Budget;
+use super::record::Pending;
 
 /// The smallest buffer: what a short stream costs.
 const SMALLEST: usize = 256;
+/// What a buffer costs beside its bytes: the description of the chunk that is being filled, or of
+/// what a consumer has taken.
+const COST: u64 = size_of::<Pending>() as u64;
 
 /// Buffers for chunks, charged to a budget while they are in use.
 ///
@@ -41,22 +45,40 @@ impl Buffers {
         }
     }
 
-    /// An empty buffer of at least `size` bytes; `None` when there is no room for it.
-    pub(super) fn get(&mut self, size: usize) -> Option<Block> {
-        let capacity = Blocks::capacity_for(size) as u64;
-        if !self.budget.charge(capacity) {
+    /// What `bytes` in memory of a consumer's own are charged with, or a buffer of this capacity.
+    #[inline]
+    pub(super) const fn cost_of(bytes: usize) -> u64 {
+        bytes as u64 + COST
+    }
+
+    /// What a buffer is charged with.
+    #[inline]
+    pub(super) fn cost(buffer: &Block) -> u64 {
+        match buffer.capacity() {
+            0 => 0,
+            capacity => Buffers::cost_of(capacity),
+        }
+    }
+
+    /// An empty buffer of at least `size` bytes; `None` when there is no room for it below
+    /// `ceiling`.
+    pub(super) fn get(&mut self, size: usize, ceiling: u64) -> Option<Block> {
+        let cost = Buffers::cost_of(Blocks::capacity_for(size));
+        if !self.budget.charge(cost, ceiling) {
             return None;
         }
         let block = self.blocks.get(size);
         if block.is_none() {
-            self.budget.release(capacity);
+            self.budget.release(cost);
         }
         block
     }
 
     /// Takes a buffer back.
     pub(super) fn put(&mut self, buffer: Block) {
-        self.budget.release(buffer.capacity() as u64);
+        if buffer.capacity() != 0 {
+            self.budget.release(Buffers::cost(&buffer));
+        }
     }
 }
 
@@ -82,10 +104,11 @@ mod tests {
     fn buffers_are_charged_while_in_use() {
         let budget = Budget::new(10_000);
         let mut buffers = Buffers::new(budget.clone());
-        let first = buffers.get(4096).unwrap();
-        let second = buffers.get(4000).unwrap();
-        assert!(buffers.get(4096).is_none());
-        assert_eq!(budget.used(), 8192);
+        let first = buffers.get(4096, u64::MAX).unwrap();
+        assert!(buffers.get(4000, 8000).is_none());
+        let second = buffers.get(4000, 8448).unwrap();
+        assert!(buffers.get(4096, u64::MAX).is_none());
+        assert_eq!(budget.used(), 2 * (4096 + 128));
         buffers.put(first);
         buffers.put(second);
         assert_eq!(budget.used(), 0);

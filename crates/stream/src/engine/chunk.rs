@@ -4,9 +4,9 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use flowgauge_sys::blocks::Block;
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Budget, Nanos};
 
-use super::budget::Budget;
+use super::buffers::Buffers;
 use super::packets::{PacketList, Packets};
 
 /// Bits of [`DataChunk::flags`].
@@ -68,12 +68,14 @@ pub(super) struct Content {
 }
 
 /// What is missing of a chunk, and what is not final because something before it is missing.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Holes {
     /// Runs of missing bytes, as positions in the chunk's bytes, in order.
     pub(super) runs: Vec<Range<u32>>,
     /// What lies behind the first of them, in order.
     pub(super) pieces: Vec<Piece>,
+    /// What they are charged with.
+    pub(super) charged: u64,
 }
 
 /// Bytes of a chunk behind its first hole, all from one segment.
@@ -90,6 +92,50 @@ pub(super) struct Piece {
 impl Content {
     fn holes(&self) -> &[Range<u32>] {
         self.holes.as_ref().map_or(&[], |holes| &holes.runs)
+    }
+
+    /// What is charged for the account of holes.
+    #[inline]
+    pub(super) fn holes_memory(&self) -> u64 {
+        self.holes.as_ref().map_or(0, |holes| holes.charged)
+    }
+
+    /// Notes that holes are charged as they are now. Returns by how much more than before.
+    pub(super) fn charge_holes(&mut self) -> u64 {
+        let Some(holes) = self.holes.as_deref_mut() else {
+            return 0;
+        };
+        let now = holes.memory();
+        let more = now.saturating_sub(holes.charged);
+        holes.charged += more;
+        more
+    }
+
+    /// It was too much.
+    pub(super) fn uncharge_holes(&mut self, more: u64) {
+        if let Some(holes) = self.holes.as_deref_mut() {
+            holes.charged -= more;
+        }
+    }
+}
+
+impl Holes {
+    /// Bytes of memory they take.
+    fn memory(&self) -> u64 {
+        let runs = self.runs.capacity() * size_of::<Range<u32>>();
+        let pieces = self.pieces.capacity() * size_of::<Piece>();
+        (size_of::<Holes>() + runs + pieces) as u64
+    }
+}
+
+impl Clone for Holes {
+    /// The copy is not charged yet.
+    fn clone(&self) -> Holes {
+        Holes {
+            runs: self.runs.clone(),
+            pieces: self.pieces.clone(),
+            charged: 0,
+        }
     }
 }
 
@@ -108,7 +154,7 @@ impl Storage {
     fn new(content: Content, budget: Budget) -> Storage {
         let packets = content.packets.as_deref().map_or(0, PacketList::memory);
         Storage {
-            charged: content.bytes.capacity() as u64 + packets,
+            charged: Buffers::cost(&content.bytes) + packets + content.holes_memory(),
             content,
             copy: None,
             budget,
@@ -174,6 +220,10 @@ pub struct DataChunk<'a> {
     pub(super) len: u32,
     pub(super) info: ChunkInfo,
     pub(super) budget: Budget,
+    /// What is taken may be charged up to here.
+    pub(super) ceiling: u64,
+    /// There was no memory when the application wanted to take it.
+    pub(super) is_lost: bool,
 }
 
 impl DataChunk<'_> {
@@ -236,8 +286,16 @@ impl DataChunk<'_> {
     /// the bytes are only copied where they are still in the packet.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when they are, and the budget has no room for the copy.
+    /// [`OutOfMemory`] when they are, and the budget has no room for the copy that the stream's
+    /// priority lets it have. Unless a later call during the same event succeeds, the chunk's
+    /// new bytes count as dropped ([`StreamStatistics::dropped`](super::StreamStatistics::dropped)).
     pub fn take(&mut self) -> Result<OwnedChunk, OutOfMemory> {
+        let taken = self.try_take();
+        self.is_lost = taken.is_err();
+        taken
+    }
+
+    fn try_take(&mut self) -> Result<OwnedChunk, OutOfMemory> {
         let storage = match &mut self.source {
             Source::Taken(storage) => Arc::clone(storage),
             Source::Buffer(content) => {
@@ -250,17 +308,19 @@ impl DataChunk<'_> {
             Source::InPlace(bytes, holes, packets) => {
                 let bytes = &bytes[..bytes.len().min(self.len as usize)];
                 let packets = packets.map(|packets| Box::new(packets.trimmed()));
-                let more = packets.as_deref().map_or(0, PacketList::memory);
-                if !self.budget.charge(bytes.len() as u64 + more) {
-                    return Err(OutOfMemory);
-                }
-                let content = Content {
+                let mut content = Content {
                     bytes: Block::EMPTY,
                     packets,
                     holes: holes.map(|holes| Box::new(holes.clone())),
                 };
+                content.charge_holes();
                 let mut storage = Storage::new(content, self.budget.clone());
-                storage.charged += bytes.len() as u64;
+                let copied = Buffers::cost_of(bytes.len());
+                if !self.budget.charge(storage.charged + copied, self.ceiling) {
+                    storage.charged = 0;
+                    return Err(OutOfMemory);
+                }
+                storage.charged += copied;
                 storage.copy = Some(bytes.to_vec());
                 Arc::new(storage)
             }
@@ -277,13 +337,14 @@ impl Storage {
     /// A block that is hardly filled makes room for others.
     fn trim(&mut self) {
         let (len, capacity) = (self.content.bytes.len(), self.content.bytes.capacity());
-        if len >= capacity / 2 || !self.budget.charge(len as u64) {
+        if len >= capacity / 2 {
             return;
         }
         self.copy = Some(self.content.bytes.as_slice().to_vec());
         self.content.bytes = Block::EMPTY;
-        self.budget.release(capacity as u64);
-        self.charged = self.charged - capacity as u64 + len as u64;
+        let less = (capacity - len) as u64;
+        self.budget.release(less);
+        self.charged -= less;
     }
 }
 

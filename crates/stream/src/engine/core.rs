@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use flowgauge_flow::FlowId;
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
-use flowgauge_wire::{BATCH_SIZE, Nanos, PacketDescriptor};
+use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, PacketDescriptor};
 
-use super::budget::{Budget, Watermarks};
+use super::budget::Watermarks;
 use super::buffers::Buffers;
 use super::config::{ApplicationConfig, ApplicationId, EngineConfig, MAX_APPLICATIONS};
 use super::events::Stopwatch;
@@ -49,8 +49,8 @@ pub(super) struct Core {
     pub(super) buffers: Buffers,
     pub(super) budget: Budget,
     pub(super) watermarks: Watermarks,
-    /// Live streams of each priority.
-    priorities: Box<[u32; 256]>,
+    /// Priorities that a stream has had.
+    priorities: Box<[bool; 256]>,
     /// Partial chunks by parameter set in the order they time out.
     pub(super) timers: Vec<Timer>,
     pub(super) policies: HostPolicies,
@@ -119,7 +119,7 @@ impl Core {
             buffers: Buffers::new(budget.clone()),
             watermarks: Watermarks::new(limit, config.base_threshold, config.overload_cutoff),
             budget,
-            priorities: Box::new([0; 256]),
+            priorities: Box::new([false; 256]),
             timers: Vec::new(),
             policies: config.policies.clone(),
             need_packets: config.need_packets,
@@ -304,17 +304,17 @@ impl Core {
         }
     }
 
-    /// A view of this priority came or went.
-    pub(super) fn count_priority(&mut self, priority: u8, by: i32) {
-        let count = &mut self.priorities[usize::from(priority)];
-        let before = *count;
-        *count = before.saturating_add_signed(by);
-        if (before == 0) != (*count == 0) {
+    /// A stream has this priority. It is in use from then on: memory is kept for the next stream
+    /// that has it, too.
+    #[inline]
+    pub(super) fn use_priority(&mut self, priority: u8) {
+        if !self.priorities[usize::from(priority)] {
+            self.priorities[usize::from(priority)] = true;
             self.rank_priorities();
         }
     }
 
-    /// Ranks the priorities that are in use: by streams, or because an application may give them.
+    /// Ranks the priorities that are in use: a stream had them, or an application may give them.
     fn rank_priorities(&mut self) {
         let mut used = [false; 256];
         for application in self.applications.iter().flatten() {
@@ -326,7 +326,7 @@ impl Core {
         }
         let priorities = &self.priorities;
         self.watermarks
-            .set_priorities(|at| used[usize::from(at)] || priorities[usize::from(at)] != 0);
+            .set_priorities(|at| used[usize::from(at)] || priorities[usize::from(at)]);
     }
 
     /// The highest priority that an application gives a direction.
@@ -337,6 +337,15 @@ impl Core {
             .map(|view| view.priority)
             .max()
             .unwrap_or(0)
+    }
+
+    /// As much memory may be in use with what is charged for a direction.
+    #[inline]
+    pub(super) fn ceiling_of(&self, id: u32) -> u64 {
+        match self.records.get(id) {
+            Some(record) if record.more == NONE => self.watermarks.ceiling(record.view.priority),
+            _ => self.watermarks.ceiling(self.priority_of(id)),
+        }
     }
 
     /// A packet of the batch is likely one of stream `id`: fetches its record.

@@ -178,10 +178,14 @@ impl Core {
             }
             new += self.write(chunk, &run, wanted, origin);
             run = run.skip(wanted as u64);
+            let can_wait = self.charge_holes(leader.record, chunk);
             let Some(pending) = self.pending.get(chunk) else {
                 return new;
             };
-            if pending.is_full() {
+            if !can_wait {
+                seen = pending.end();
+                self.send_pending(events, context, leader, ChunkFlags::EARLY);
+            } else if pending.is_full() {
                 seen = pending.end();
                 self.send_pending(events, context, leader, ChunkFlags(0));
             } else if pending.end() >= stop {
@@ -272,6 +276,24 @@ impl Core {
             self.note_first(chunk, run.time);
         }
         new
+    }
+
+    /// Charges the account of a chunk's holes; false when there is no memory for it.
+    #[inline]
+    fn charge_holes(&mut self, record: u32, chunk: u32) -> bool {
+        let ceiling = self.ceiling_of(record);
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return true;
+        };
+        if pending.content.holes.is_none() {
+            return true;
+        }
+        let more = pending.content.charge_holes();
+        if more == 0 || self.budget.charge(more, ceiling) {
+            return true;
+        }
+        pending.content.uncharge_holes(more);
+        false
     }
 
     fn note_gap(&mut self, record: u32) {

@@ -67,10 +67,9 @@ mod statistics;
 mod stream_ref;
 
 use flowgauge_flow::EndReason;
-use flowgauge_reassembly::Reassembler;
 use flowgauge_wire::{Batch, Ledger};
 
-pub use budget::{Budget, Sentence, Watermarks};
+pub use budget::{Sentence, Watermarks};
 pub use chunk::{ChunkFlags, ChunkInfo, DataChunk, OutOfMemory, OwnedChunk};
 pub use command::{Command, Parameter};
 pub use config::{
@@ -78,6 +77,7 @@ pub use config::{
     MAX_APPLICATIONS, Mode, Priorities, StreamFilter,
 };
 pub use events::{Events, Stopwatch};
+pub use flowgauge_wire::Budget;
 pub use offload::{NoOffload, Offload, OffloadCounters, OffloadFlow, Verdict};
 pub use packets::{ChunkPacket, Packets};
 pub use policies::HostPolicies;
@@ -95,8 +95,6 @@ use crate::shard::Shard;
 pub struct Engine {
     shard: Shard,
     core: Core,
-    /// Charged to the budget for waiting segments.
-    reserved: u64,
 }
 
 impl Engine {
@@ -115,10 +113,11 @@ impl Engine {
         if config.policies.is_uniform() && config.policies != HostPolicies::default() {
             config.shard.overlap_policy = config.policies.default_policy();
         }
+        let mut shard = Shard::new(config.shard.clone());
+        shard.set_budget(budget.clone());
         Engine {
             core: Core::new(&config, budget),
-            shard: Shard::new(config.shard),
-            reserved: 0,
+            shard,
         }
     }
 
@@ -179,7 +178,6 @@ impl Engine {
     /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
     /// clock.
     pub fn process<E: Events + ?Sized>(&mut self, batch: &Batch<'_>, events: &mut E) {
-        self.share_memory(batch.len());
         let mut hook = Hook {
             core: &mut self.core,
             events,
@@ -242,30 +240,8 @@ impl Engine {
         &self.shard
     }
 
-    /// Gives reassembly its share of the budget: what waits, and what a batch of so many packets may
-    /// add. As much is charged.
-    fn share_memory(&mut self, packets: usize) {
-        let budget = &self.core.budget;
-        let waiting = self.shard.waiting_bytes();
-        let free = budget.limit().saturating_sub(budget.used());
-        let most = Reassembler::memory_for(packets)
-            .min(budget.limit() / 16)
-            .min(free);
-        let more = if budget.charge(most) { most } else { 0 };
-        self.reserved += more;
-        let until_tight = (budget.limit() - budget.limit() / 8).saturating_sub(budget.used());
-        self.shard
-            .set_waiting_memory(self.reserved, waiting + until_tight);
-    }
-
-    /// Does what had to wait until the shard was free. What reassembly did not need of its share
-    /// goes back.
+    /// Does what had to wait until the shard was free.
     fn catch_up(&mut self) {
-        let waiting = self.shard.waiting_bytes();
-        if self.reserved > waiting {
-            self.core.budget.release(self.reserved - waiting);
-            self.reserved = waiting;
-        }
         for deferred in self.core.deferred.drain(..) {
             match deferred {
                 Deferred::Abandon(id) => {

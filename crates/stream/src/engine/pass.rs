@@ -7,6 +7,7 @@ use flowgauge_wire::{
 
 use super::assemble::Run;
 use super::budget::Sentence;
+use super::buffers::Buffers;
 use super::chunk::{ChunkFlags, ChunkInfo, Source};
 use super::config::{ApplicationId, FilterPacket, Mode};
 use super::core::{Core, Deferred};
@@ -99,6 +100,13 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
             return Admit::Take;
         }
         self.judge(stream, packet, is_old)
+    }
+
+    fn waiting_ceiling(&self, stream: Option<u32>) -> u64 {
+        match stream {
+            Some(id) => self.core.ceiling_of(id),
+            None => self.core.watermarks.lowest_ceiling(),
+        }
     }
 
     #[inline]
@@ -610,7 +618,7 @@ impl Core {
             if limit.0 == 0 {
                 view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
             }
-            self.count_priority(priority, 1);
+            self.use_priority(priority);
             let at = self.add_view(id, last, view);
             if last.is_some() {
                 self.share_or_not(at);
@@ -685,11 +693,6 @@ impl Core {
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.next_view(this);
-            if let Some(view) = self.view(this)
-                && view.application != u8::MAX
-            {
-                self.count_priority(view.priority, -1);
-            }
             if this.extra != NONE {
                 self.views.remove(this.extra);
             }
@@ -717,7 +720,11 @@ impl Core {
     fn is_admitted(&self, id: u32, packet: &StreamPacket<'_>) -> bool {
         let offset = packet.offset.unwrap_or(0).max(0) as u64;
         let priority = self.priority_of(id);
-        let used = self.budget.used();
+        let mut used = self.budget.used();
+        if self.watermarks.ceiling(priority) < self.budget.limit() {
+            // With the packet, wherever it will be: what is not taken here may be lost later on.
+            used += Buffers::cost_of(packet.payload.len());
+        }
         self.watermarks.judge(used, priority, offset) == Sentence::Keep
     }
 

@@ -407,9 +407,8 @@ impl Core {
                 let Some(view) = self.view_mut(at) else {
                     return;
                 };
-                let before = core::mem::replace(&mut view.priority, priority);
-                self.count_priority(priority, 1);
-                self.count_priority(before, -1);
+                view.priority = priority;
+                self.use_priority(priority);
             }
             Command::Discard => {
                 if let Some(view) = self.view_mut(at) {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use flowgauge_capture::PacketSource;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Counts, Cutoff, Cutoffs, DataChunk, Engine, EngineConfig,
-    Events, OwnedChunk, StreamRef,
+    Events, FilterPacket, OwnedChunk, Priorities, StreamFilter, StreamRef,
 };
 use flowgauge_wire::Nanos;
 
@@ -20,10 +20,13 @@ pub(crate) struct Fate {
     pub(crate) high: bool,
     pub(crate) all: Counts,
     pub(crate) dropped: Counts,
+    pub(crate) discarded: Counts,
     /// Bytes that reached the consumer.
     pub(crate) delivered: u64,
     /// Those of its first [`HEAD`].
     pub(crate) head: u64,
+    /// Those of chunks for which there was no memory.
+    pub(crate) lost: u64,
 }
 
 /// Bytes at the beginning of a stream that an overload cutoff is to save.
@@ -49,6 +52,8 @@ pub(crate) struct Outcome {
     /// First and last packet.
     pub(crate) span: (Nanos, Nanos),
     pub(crate) memory_high: u64,
+    /// When how many bytes of high priority reached the consumer.
+    pub(crate) high: Vec<(Nanos, u64)>,
 }
 
 impl Outcome {
@@ -72,6 +77,7 @@ struct Consumer {
     free_at: f64,
     held: VecDeque<(f64, OwnedChunk)>,
     fates: HashMap<Name, Fate>,
+    high: Vec<(Nanos, u64)>,
 }
 
 impl Consumer {
@@ -90,13 +96,7 @@ fn name(stream: &StreamRef<'_>) -> Name {
 
 impl Events for Consumer {
     fn created(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
-        // By when it began: both directions alike.
-        let start = stream.identity().start.0 / 1000;
-        let high = (self.setup.high_every).is_some_and(|every| start.is_multiple_of(every));
-        if high {
-            stream.set_priority(1);
-        }
-        self.fates.entry(name(stream)).or_default().high = high;
+        self.fates.entry(name(stream)).or_default().high = stream.priority() != 0;
     }
 
     fn data(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
@@ -104,6 +104,7 @@ impl Events for Consumer {
         let offset = chunk.offset() + u64::from(chunk.info().repeated);
         if let Some(rate) = self.setup.bytes_per_second {
             let Ok(owned) = chunk.take() else {
+                self.fates.entry(name(stream)).or_default().lost += bytes;
                 return;
             };
             let begin = self.free_at.max(self.now.0 as f64);
@@ -111,6 +112,9 @@ impl Events for Consumer {
             self.held.push_back((self.free_at, owned));
         }
         let fate = self.fates.entry(name(stream)).or_default();
+        if fate.high {
+            self.high.push((chunk.info().time, bytes));
+        }
         fate.delivered += bytes;
         fate.head += (offset + bytes).min(HEAD).saturating_sub(offset.min(HEAD));
     }
@@ -120,7 +124,15 @@ impl Events for Consumer {
         let fate = self.fates.entry(name(stream)).or_default();
         fate.all = statistics.all;
         fate.dropped = statistics.dropped;
+        fate.discarded = statistics.discarded;
     }
+}
+
+/// High priority for one connection of so many, by when it began: both directions alike.
+fn high_by_start(every: u64) -> Vec<(StreamFilter, u8)> {
+    let is_high =
+        move |packet: &FilterPacket<'_>| (packet.decoded.time.0 / 1000).is_multiple_of(every);
+    vec![(StreamFilter::new(is_high), 1)]
 }
 
 /// Sends a capture through an engine to such a consumer.
@@ -136,6 +148,10 @@ pub(crate) fn run(source: &mut dyn PacketSource, setup: Setup) -> Outcome {
                 default: setup.cutoff,
                 ..Cutoffs::default()
             },
+            priority: Priorities {
+                default: 0,
+                classes: setup.high_every.map_or_else(Vec::new, high_by_start),
+            },
             ..ApplicationConfig::default()
         })
         .expect("an engine has room for one application");
@@ -145,6 +161,7 @@ pub(crate) fn run(source: &mut dyn PacketSource, setup: Setup) -> Outcome {
         free_at: 0.0,
         held: VecDeque::new(),
         fates: HashMap::new(),
+        high: Vec::new(),
     };
     let mut span = (Nanos::MAX, Nanos::ZERO);
     while let Some(batch) = source.next_batch().expect("the capture can be read") {
@@ -163,5 +180,6 @@ pub(crate) fn run(source: &mut dyn PacketSource, setup: Setup) -> Outcome {
         fates: consumer.fates,
         span,
         memory_high,
+        high: consumer.high,
     }
 }

@@ -7,7 +7,8 @@ mod consumer;
 
 use consumer::{HEAD, Outcome, Setup, run};
 use flowgauge_capture::generate::{Config, Preset, generate};
-use flowgauge_stream::engine::Cutoff;
+use flowgauge_stream::engine::{Counts, Cutoff};
+use flowgauge_wire::Nanos;
 
 const MEMORY: u64 = 4 << 20;
 
@@ -42,65 +43,78 @@ fn rate(undisturbed: &Outcome, load: f64) -> u64 {
     (bytes as f64 / seconds / load) as u64
 }
 
+/// The most that a consumer of `rate` bytes per second has of high priority at once, if it reads nothing else.
+fn backlog(whole: &Outcome, rate: u64) -> f64 {
+    let (mut now, mut held, mut most) = (Nanos::ZERO, 0.0, 0.0_f64);
+    for &(time, bytes) in &whole.high {
+        let seconds = (time - now).as_secs_f64();
+        now = now.max(time);
+        held = (held - seconds * rate as f64).max(0.0) + bytes as f64;
+        most = most.max(held);
+    }
+    most
+}
+
 #[test]
 fn no_packet_of_high_priority_is_lost_while_its_load_fits() {
+    const MEMORY: u64 = 16 << 20;
+    // From the watermark of low priority to the end: three quarters are below.
+    const ROOM: f64 = MEMORY as f64 / 4.0;
     let file = elephants();
-    let whole = run_on(
-        &file,
-        Setup {
-            high_every: Some(7),
+    let mut fitting = 0;
+    for every in [2, 3, 4, 5, 7, 10, 13, 16, 31] {
+        let prioritized = Setup {
+            high_every: Some(every),
             ..UNDISTURBED
-        },
-    );
-    let high_share = {
-        let delivered = |high: bool| -> u64 {
-            whole
-                .fates
-                .values()
-                .filter(|fate| fate.high == high)
-                .map(|fate| fate.delivered)
-                .sum()
         };
-        delivered(true) as f64 / (delivered(true) + delivered(false)) as f64
-    };
-    assert!((0.02..0.15).contains(&high_share), "{high_share}");
-    let mut losses = Vec::new();
-    for load in 1..=6 {
-        let outcome = run_on(
-            &file,
-            Setup {
-                bytes_per_second: Some(rate(&whole, f64::from(load))),
-                memory: MEMORY,
-                high_every: Some(7),
-                ..UNDISTURBED
-            },
-        );
-        assert!(outcome.memory_high <= MEMORY);
-        assert_eq!(
-            outcome.fates.len(),
-            whole.fates.len(),
-            "every stream is known all the same"
-        );
-        for (name, fate) in outcome.fates.iter().filter(|(_, fate)| fate.high) {
-            assert_eq!(
-                fate.dropped.packets, 0,
-                "load {load}: {name:?} lost packets"
+        let whole = run_on(&file, prioritized);
+        let high: u64 = whole.high.iter().map(|(_, bytes)| bytes).sum();
+        assert!(high > 0);
+        let mut losses = Vec::new();
+        for load in 1..=6 {
+            let rate = rate(&whole, f64::from(load));
+            let outcome = run_on(
+                &file,
+                Setup {
+                    bytes_per_second: Some(rate),
+                    memory: MEMORY,
+                    ..prioritized
+                },
             );
+            assert!(outcome.memory_high <= MEMORY);
             assert_eq!(
-                fate.delivered, whole.fates[name].delivered,
-                "load {load}: {name:?}"
+                outcome.fates.len(),
+                whole.fates.len(),
+                "every stream is known all the same"
             );
+            for (name, fate) in &outcome.fates {
+                let kept = fate.all.without(fate.dropped).without(fate.discarded);
+                assert_eq!(kept.bytes, fate.delivered, "{name:?}: {fate:?}");
+            }
+            let (all, dropped) = outcome.totals(false);
+            losses.push(dropped.bytes as f64 / all.bytes as f64);
+            // On average it may fit and yet come in bursts that do not.
+            if backlog(&whole, rate) > ROOM * 0.97 {
+                continue;
+            }
+            fitting += 1;
+            for (name, fate) in outcome.fates.iter().filter(|(_, fate)| fate.high) {
+                assert_eq!(
+                    (fate.dropped, fate.lost),
+                    (Counts::default(), 0),
+                    "1 of {every}, load {load}: {name:?}"
+                );
+                assert_eq!(
+                    fate.delivered, whole.fates[name].delivered,
+                    "1 of {every}, load {load}: {name:?}"
+                );
+            }
         }
-        let (all, dropped) = outcome.totals(false);
-        losses.push(dropped.bytes as f64 / all.bytes as f64);
+        println!("1 of {every} high; of low priority lost at loads 1 to 6: {losses:.3?}");
+        assert!(losses.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert!((0.4..1.0).contains(&losses[5]), "{losses:?}");
     }
-    println!("low priority lost at loads 1 to 6: {losses:.3?}");
-    // At a load of l the consumer takes 1/l; what it does not take is lost, in the long run.
-    for (load, loss) in (1..=6).zip(&losses).skip(1) {
-        let least = 1.0 - 1.0 / f64::from(load);
-        assert!(*loss > least * 0.6 && *loss < 1.0, "load {load}: {loss}");
-    }
-    assert!(losses.windows(2).all(|pair| pair[0] <= pair[1]));
+    assert!(fitting >= 46, "{fitting}");
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! Memory that is bounded in total, whoever holds it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number of bytes that several owners charge what they hold to. Cloning gives another handle to
+/// the same budget.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limit: u64,
+    used: AtomicU64,
+    high: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: u64) -> Budget {
+        Budget {
+            shared: Arc::new(Shared {
+                limit,
+                used: AtomicU64::new(0),
+                high: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Its size in bytes.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.shared.limit
+    }
+
+    /// Bytes charged now. Never more than the limit.
+    #[inline]
+    pub fn used(&self) -> u64 {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were charged at once.
+    pub fn high(&self) -> u64 {
+        self.shared.high.load(Ordering::Relaxed)
+    }
+
+    /// Charges `bytes` if not more than `ceiling` (and the limit) are charged then: what lies above
+    /// is kept for others.
+    #[inline]
+    #[must_use]
+    pub fn charge(&self, bytes: u64, ceiling: u64) -> bool {
+        let shared = &*self.shared;
+        let before = shared.used.fetch_add(bytes, Ordering::Relaxed);
+        let after = before + bytes;
+        if after > shared.limit.min(ceiling) {
+            shared.used.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        if after > shared.high.load(Ordering::Relaxed) {
+            shared.high.fetch_max(after, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Gives back what was charged.
+    #[inline]
+    pub fn release(&self, bytes: u64) {
+        self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: u64 = u64::MAX;
+
+    #[test]
+    fn a_budget_is_never_exceeded() {
+        let budget = Budget::new(100);
+        assert!(budget.charge(60, ALL) && budget.charge(40, ALL));
+        assert!(!budget.charge(1, ALL));
+        assert_eq!((budget.used(), budget.high()), (100, 100));
+        budget.release(60);
+        assert!(budget.charge(1, ALL));
+        assert_eq!((budget.used(), budget.high()), (41, 100));
+    }
+
+    #[test]
+    fn what_is_above_a_ceiling_is_kept_for_others() {
+        let budget = Budget::new(100);
+        assert!(budget.charge(70, 75));
+        assert!(!budget.charge(6, 75));
+        assert!(budget.charge(5, 75));
+        assert!(budget.charge(25, 100));
+        assert!(!budget.charge(0, 75));
+        assert_eq!(budget.used(), 100);
+    }
+}
