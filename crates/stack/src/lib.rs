@@ -1,0 +1,54 @@
+//! Stacks: monitoring tasks written as components in a row.
+//!
+//! The language is that of Pandora (Patarin and Makpangou, USENIX 2000). A component takes items
+//! (packets, segments, chunks of streams, records) and gives items on. A *switch* has branches in
+//! round brackets, a *demultiplexer* has a stack in angle brackets that exists once per key:
+//!
+//! ```text
+//! [stack]
+//! tcpscan - tcpcnxdemux < tcpdirdemux < tcpreseq - httpscan > - httpmatch > output
+//! [output]
+//! static file = transactions.json
+//! ```
+//!
+//! # From text to syntax and back
+//!
+//! ```
+//! use flowgauge_stack::{Sources, format, parse};
+//!
+//! let mut sources = Sources::default();
+//! let file = sources.add("a.stack", "[stack] tcpscan-count{interval=10s} # per ten seconds").unwrap();
+//! let document = parse(&sources, file).unwrap();
+//! assert_eq!(
+//!     format(&document),
+//!     "[stack]\ntcpscan -\ncount { interval = 10s }  # per ten seconds\n"
+//! );
+//! ```
+//!
+//! What is wrong is said with its place:
+//!
+//! ```
+//! use flowgauge_stack::{Sources, parse};
+//!
+//! let mut sources = Sources::default();
+//! let file = sources.add("a.stack", "[stack]\ntcpscan > output\n").unwrap();
+//! let error = parse(&sources, file).unwrap_err();
+//! assert_eq!(
+//!     error.show(&sources).to_string(),
+//!     "a.stack:2:9: error: expected a component or a section, found '>'\n  \
+//!      2 | tcpscan > output\n    |         ^"
+//! );
+//! ```
+#![forbid(unsafe_code)]
+
+mod cursor;
+mod diagnostic;
+mod format;
+mod parse;
+mod source;
+pub mod syntax;
+
+pub use diagnostic::{Diagnostic, Severity};
+pub use format::{format, format_line};
+pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
+pub use source::{FileId, Position, Sources, Span};
