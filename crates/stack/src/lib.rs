@@ -41,14 +41,37 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod check;
+mod component;
 mod cursor;
 mod diagnostic;
 mod format;
+mod include;
+mod items;
+mod options;
 mod parse;
+mod program;
+mod registry;
+mod selection;
+mod settings;
 mod source;
 pub mod syntax;
+mod value;
 
+pub use check::{Checked, check};
+pub use component::{
+    Branches, Component, ComponentInfo, ComponentKind, Input, Items, Key, Outlet, Output, Packets,
+    Parallel, PerKey, ResultInfo, ResultValue, SettingError, StreamChunk,
+};
 pub use diagnostic::{Diagnostic, Severity};
 pub use format::{format, format_line};
+pub use include::{MAX_FILES, ReadInclude, parse_all};
+pub use items::{ItemType, Port};
+pub use options::LABEL_OPTION;
 pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
+pub use program::{Inner, Node, NodeId, Program, Stack};
+pub use registry::{Registry, near};
+pub use selection::Selection;
+pub use settings::{OptionInfo, Setting, Settings};
 pub use source::{FileId, Position, Sources, Span};
+pub use value::{OptionKind, OptionValue};

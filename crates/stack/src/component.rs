@@ -1,0 +1,345 @@
+//! What a component is: its description, and what it does with items.
+//!
+//! A component knows the items that it gets and nothing of its neighbours. It is described once, in
+//! a [`ComponentInfo`]; help, documentation, checker and programming interfaces come from that.
+//!
+//! It gets whole batches. Inside a demultiplexer there is one component too, not one per key: each
+//! item says to which key it belongs, as a small number ([`Packets::keys`]), and a component that
+//! remembers things keeps them per number ([`PerKey`]). A number is reused, but only after
+//! [`Component::close`] was called for it.
+
+use core::fmt;
+
+use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos};
+
+use crate::items::ItemType;
+use crate::selection::Selection;
+use crate::settings::{OptionInfo, Settings};
+
+/// All that is known of a component without running it.
+#[derive(Clone, Copy, Debug)]
+pub struct ComponentInfo {
+    /// Its name in stacks, in lower case.
+    pub name: &'static str,
+    /// Other names, in lower case.
+    pub aliases: &'static [&'static str],
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// More, for its page.
+    pub help: &'static str,
+    /// What may stand in it.
+    pub kind: ComponentKind,
+    /// What it takes.
+    pub input: Input,
+    /// What it gives on.
+    pub output: Output,
+    /// Whether a stack may end with it: it writes, keeps or counts what it gets.
+    pub is_end: bool,
+    /// Its options.
+    pub options: &'static [OptionInfo],
+    /// What of it can be read while it runs.
+    pub result: Option<ResultInfo>,
+    /// How it can run on several cores.
+    pub parallel: Parallel,
+    /// Makes one. Opens nothing: what is outside is opened when the stack starts.
+    pub make: fn(&Settings) -> Result<Box<dyn Component>, SettingError>,
+}
+
+/// What may stand in a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComponentKind {
+    /// Nothing.
+    Simple,
+    /// Branches; each item goes to one of them, or on to what follows.
+    Switch(Branches),
+    /// A stack, once per key.
+    Demux,
+}
+
+/// Which branches a switch has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branches {
+    /// These, in this order.
+    Fixed(&'static [&'static str]),
+    /// As many as are written; options of kind [`crate::OptionKind::Branch`] say what goes where.
+    ByOptions,
+    /// As many as are written, all of the same kind.
+    Any,
+}
+
+/// What a component takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Items of any type.
+    Any,
+    /// Items of one of these types.
+    Of(&'static [ItemType]),
+    /// Nothing: it stands at the beginning of a stack.
+    Nothing,
+}
+
+/// What a component gives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// What it gets, or some of it.
+    Same,
+    /// Items of this type.
+    Of(ItemType),
+    /// Nothing.
+    Nothing,
+}
+
+/// A result that can be read while a component runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultInfo {
+    /// What it is, in a few words.
+    pub summary: &'static str,
+    /// Its unit, as "packets".
+    pub unit: &'static str,
+}
+
+/// How a component can run on several cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parallel {
+    /// However its items are divided.
+    Anyhow,
+    /// As long as what belongs to one connection, both directions, is on one core.
+    ByFlow,
+    /// On one core, because of this.
+    Never(&'static str),
+}
+
+/// An option's value that a component cannot work with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError {
+    /// Which option; `None`: all together.
+    pub option: Option<&'static str>,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl SettingError {
+    /// Of one option.
+    pub fn of(option: &'static str, message: impl Into<String>) -> SettingError {
+        SettingError {
+            option: Some(option),
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// With what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> SettingError {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Packets of one batch, on their way through a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Packets<'a> {
+    /// Where their bytes are.
+    pub batch: &'a Batch<'a>,
+    /// Their headers.
+    pub decoded: &'a DecodedBatch,
+    /// Which of [`DecodedBatch::packets`] are meant. A component that lets only some through takes
+    /// the others out.
+    pub selected: Selection,
+    /// The key of each packet in the innermost demultiplexer, by its place in
+    /// [`DecodedBatch::packets`]; 0 outside of all demultiplexers.
+    pub keys: &'a [u32],
+}
+
+impl<'a> Packets<'a> {
+    /// The selected ones: place, headers.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &'a Decoded)> + use<'a> {
+        let packets = &self.decoded.packets;
+        self.selected
+            .iter()
+            .filter_map(move |index| Some((index, packets.get(index)?)))
+    }
+
+    /// The bytes of a packet, from its link-layer header.
+    #[inline]
+    pub fn bytes(&self, packet: &Decoded) -> &'a [u8] {
+        self.decoded.bytes(self.batch, packet)
+    }
+
+    /// The key of the packet at a place.
+    #[inline]
+    pub fn key(&self, index: usize) -> u32 {
+        self.keys.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// Bytes of one direction of a connection, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamChunk<'a> {
+    /// Its key in the innermost demultiplexer.
+    pub key: u32,
+    /// The bytes; never empty.
+    pub bytes: &'a [u8],
+    /// Position of the first byte in the stream, holes counted.
+    pub offset: u64,
+    /// Bytes missing right before it.
+    pub gap_before: u64,
+    /// Capture time of the packet that completed it.
+    pub time: Nanos,
+}
+
+/// Items that go from one component to the next.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Items<'a> {
+    /// Packets, datagrams or segments.
+    Packets(Packets<'a>),
+    /// Chunks of streams.
+    Chunks(&'a [StreamChunk<'a>]),
+}
+
+impl Items<'_> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Items::Packets(packets) => packets.selected.len(),
+            Items::Chunks(chunks) => chunks.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Items::Packets(packets) => packets.selected.is_empty(),
+            Items::Chunks(chunks) => chunks.is_empty(),
+        }
+    }
+}
+
+/// Where items go that a component makes.
+pub trait Outlet {
+    /// Gives items to what follows.
+    fn emit(&mut self, items: Items<'_>);
+}
+
+/// What a component does.
+///
+/// One that lets items through, or holds some back, changes `items` in [`Component::process`]: what is
+/// left of it goes on. One that makes items of another type gives them to the [`Outlet`] and leaves
+/// nothing in `items` ([`Output::Same`] tells which of the two it is).
+pub trait Component: Send {
+    /// Takes items.
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet);
+
+    /// Of a switch: says for each selected packet to which branch it goes. What is put into none of
+    /// `branches` goes on to what follows.
+    fn route(&mut self, _packets: &Packets<'_>, _branches: &mut [Selection]) {}
+
+    /// Of a demultiplexer: the key of a packet; `None`: it goes on to what follows. Equal keys go to
+    /// the same instance of the stack inside.
+    fn key(&mut self, _packets: &Packets<'_>, _packet: &Decoded) -> Option<Key> {
+        None
+    }
+
+    /// The key of this number has ended: what is kept for it is given out and forgotten.
+    fn close(&mut self, _key: u32, _out: &mut dyn Outlet) {}
+
+    /// The capture clock.
+    fn tick(&mut self, _now: Nanos, _out: &mut dyn Outlet) {}
+
+    /// The input is over: gives out what is kept outside of keys.
+    fn finish(&mut self, _out: &mut dyn Outlet) {}
+
+    /// Its result, where it has one.
+    fn result(&self) -> Option<ResultValue> {
+        None
+    }
+
+    /// Forgets its result.
+    fn reset(&mut self) {}
+}
+
+/// What distinguishes the instances inside a demultiplexer: up to 40 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    bytes: [u8; 40],
+}
+
+impl Key {
+    /// Of at most 40 bytes; what is longer is cut. Shorter ones are filled with zeros.
+    pub fn of(parts: &[&[u8]]) -> Key {
+        let mut bytes = [0; 40];
+        let mut at = 0;
+        for part in parts {
+            let length = part.len().min(bytes.len() - at);
+            bytes[at..at + length].copy_from_slice(&part[..length]);
+            at += length;
+        }
+        Key { bytes }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.bytes.iter().rposition(|&byte| byte != 0);
+        for byte in &self.bytes[..length.map_or(0, |last| last + 1)] {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A component's result.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ResultValue {
+    /// A count, or a sum; those of several cores are added.
+    Sum(u64),
+}
+
+impl ResultValue {
+    /// Takes in the result of the same component on another core.
+    pub fn merge(&mut self, other: &ResultValue) {
+        let ResultValue::Sum(theirs) = other;
+        let ResultValue::Sum(mine) = self;
+        *mine = mine.saturating_add(*theirs);
+    }
+}
+
+/// What a component keeps per key.
+#[derive(Clone, Debug)]
+pub struct PerKey<S> {
+    states: Vec<Option<S>>,
+}
+
+impl<S> Default for PerKey<S> {
+    fn default() -> PerKey<S> {
+        PerKey { states: Vec::new() }
+    }
+}
+
+impl<S: Default> PerKey<S> {
+    /// That of a key, made if it is not there.
+    #[inline]
+    pub fn of(&mut self, key: u32) -> &mut S {
+        let index = key as usize;
+        if index >= self.states.len() {
+            self.states.resize_with(index + 1, || None);
+        }
+        self.states[index].get_or_insert_with(S::default)
+    }
+
+    /// Takes that of a key out.
+    pub fn take(&mut self, key: u32) -> Option<S> {
+        self.states.get_mut(key as usize)?.take()
+    }
+
+    /// All that are there.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &S)> {
+        let states = (0..).zip(&self.states);
+        states.filter_map(|(key, state)| Some((key, state.as_ref()?)))
+    }
+}

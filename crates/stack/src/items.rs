@@ -1,0 +1,137 @@
+//! What travels between components.
+
+use core::fmt;
+
+/// The type of a port: what kind of item goes through it.
+///
+/// Some types are also others: what takes packets takes segments, too.
+///
+/// ```text
+/// packet <- datagram <- segment          record <- message
+///                                        record <- transaction
+/// chunk                                  record <- flow
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ItemType {
+    /// A captured frame, its headers decoded.
+    Packet,
+    /// A whole IP datagram: no fragment.
+    Datagram,
+    /// A TCP segment.
+    Segment,
+    /// Bytes of one direction of a connection, in order.
+    Chunk,
+    /// One message of an application protocol: a request, a reply.
+    Message,
+    /// A request with its reply.
+    Transaction,
+    /// Anything that has fields.
+    Record,
+    /// A flow's record.
+    Flow,
+}
+
+impl ItemType {
+    /// All of them.
+    pub const ALL: [ItemType; 8] = [
+        ItemType::Packet,
+        ItemType::Datagram,
+        ItemType::Segment,
+        ItemType::Chunk,
+        ItemType::Message,
+        ItemType::Transaction,
+        ItemType::Record,
+        ItemType::Flow,
+    ];
+
+    /// In messages and listings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ItemType::Packet => "packet",
+            ItemType::Datagram => "datagram",
+            ItemType::Segment => "segment",
+            ItemType::Chunk => "chunk",
+            ItemType::Message => "message",
+            ItemType::Transaction => "transaction",
+            ItemType::Record => "record",
+            ItemType::Flow => "flow",
+        }
+    }
+
+    /// What it is besides being itself.
+    const fn parent(self) -> Option<ItemType> {
+        match self {
+            ItemType::Datagram => Some(ItemType::Packet),
+            ItemType::Segment => Some(ItemType::Datagram),
+            ItemType::Message | ItemType::Transaction | ItemType::Flow => Some(ItemType::Record),
+            ItemType::Packet | ItemType::Chunk | ItemType::Record => None,
+        }
+    }
+
+    /// Whether an item of this type can go where `other` is expected.
+    pub fn is_a(self, other: ItemType) -> bool {
+        self == other || self.parent().is_some_and(|parent| parent.is_a(other))
+    }
+
+    /// The nearest type that both are, if there is one.
+    pub fn common(self, other: ItemType) -> Option<ItemType> {
+        if other.is_a(self) {
+            return Some(self);
+        }
+        self.parent().and_then(|parent| parent.common(other))
+    }
+}
+
+/// What comes into a component or out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Nothing.
+    Nothing,
+    /// Items of a type.
+    Items(ItemType),
+    /// Items of types that have nothing in common.
+    Mixed,
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Port::Nothing => f.write_str("nothing"),
+            Port::Items(item) => item.fmt(f),
+            Port::Mixed => f.write_str("any"),
+        }
+    }
+}
+
+impl fmt::Display for ItemType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_a_packet_but_no_packet_a_segment() {
+        assert!(ItemType::Segment.is_a(ItemType::Packet));
+        assert!(!ItemType::Packet.is_a(ItemType::Segment));
+        assert!(!ItemType::Chunk.is_a(ItemType::Packet));
+    }
+
+    #[test]
+    fn what_two_branches_give_is_what_both_are() {
+        let common = ItemType::Segment.common(ItemType::Packet);
+        assert_eq!(common, Some(ItemType::Packet));
+        let common = ItemType::Flow.common(ItemType::Transaction);
+        assert_eq!(common, Some(ItemType::Record));
+        assert_eq!(ItemType::Flow.common(ItemType::Chunk), None);
+        for one in ItemType::ALL {
+            for other in ItemType::ALL {
+                assert_eq!(one.common(other), other.common(one), "{one} {other}");
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Which packets of a batch.
+
+use flowgauge_wire::BATCH_SIZE;
+
+const WORDS: usize = BATCH_SIZE / 64;
+
+/// A set of packets of one batch: a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    words: [u64; WORDS],
+}
+
+impl Selection {
+    /// None.
+    pub const NONE: Selection = Selection { words: [0; WORDS] };
+
+    /// The first `count`, at most [`BATCH_SIZE`].
+    pub fn first(count: usize) -> Selection {
+        let mut selection = Selection::NONE;
+        for (index, word) in selection.words.iter_mut().enumerate() {
+            let bits = count.saturating_sub(index * 64).min(64) as u32;
+            *word = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+        }
+        selection
+    }
+
+    /// How many.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words == [0; WORDS]
+    }
+
+    /// Whether packet `index` is one of them.
+    #[inline]
+    pub fn contains(&self, index: usize) -> bool {
+        self.words
+            .get(index / 64)
+            .is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+
+    /// Takes packet `index` in; one outside any batch is ignored.
+    #[inline]
+    pub fn insert(&mut self, index: usize) {
+        if let Some(word) = self.words.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    /// Takes packet `index` out.
+    #[inline]
+    pub fn remove(&mut self, index: usize) {
+        if let Some(word) = self.words.get_mut(index / 64) {
+            *word &= !(1 << (index % 64));
+        }
+    }
+
+    /// Those in this and in `other`.
+    #[inline]
+    #[must_use]
+    pub fn and(self, other: Selection) -> Selection {
+        self.combine(other, |mine, theirs| mine & theirs)
+    }
+
+    /// Those in this or in `other`.
+    #[inline]
+    #[must_use]
+    pub fn or(self, other: Selection) -> Selection {
+        self.combine(other, |mine, theirs| mine | theirs)
+    }
+
+    /// Those in this and not in `other`.
+    #[inline]
+    #[must_use]
+    pub fn without(self, other: Selection) -> Selection {
+        self.combine(other, |mine, theirs| mine & !theirs)
+    }
+
+    /// Keeps those for which `keep` says so.
+    #[inline]
+    pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
+        for (base, word) in (0..).step_by(64).zip(&mut self.words) {
+            let mut left = *word;
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                *word &= !(u64::from(!keep(base + bit as usize)) << bit);
+            }
+        }
+    }
+
+    /// Their numbers, in order.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
+        let words = self.words;
+        (0..WORDS).flat_map(move |index| {
+            let mut word = words[index];
+            core::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
+                word &= word - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
+
+    fn combine(self, other: Selection, f: impl Fn(u64, u64) -> u64) -> Selection {
+        let mut words = self.words;
+        for (mine, theirs) in words.iter_mut().zip(other.words) {
+            *mine = f(*mine, theirs);
+        }
+        Selection { words }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(set: &BTreeSet<usize>) -> Selection {
+        let mut selection = Selection::NONE;
+        set.iter().for_each(|&index| selection.insert(index));
+        selection
+    }
+
+    #[test]
+    fn the_first_packets() {
+        for count in [0, 1, 63, 64, 65, 128, 255, 256, 1000] {
+            let numbers: Vec<usize> = Selection::first(count).iter().collect();
+            let expected: Vec<usize> = (0..count.min(BATCH_SIZE)).collect();
+            assert_eq!(numbers, expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(
+            one in proptest::collection::btree_set(0..BATCH_SIZE, 0..40),
+            other in proptest::collection::btree_set(0..BATCH_SIZE, 0..40),
+            out in 0..BATCH_SIZE,
+        ) {
+            let (a, b) = (of(&one), of(&other));
+            let all = |selection: Selection| selection.iter().collect::<BTreeSet<usize>>();
+            prop_assert_eq!(all(a.and(b)), &one & &other);
+            prop_assert_eq!(all(a.or(b)), &one | &other);
+            prop_assert_eq!(all(a.without(b)), &one - &other);
+            prop_assert_eq!(a.len(), one.len());
+            prop_assert_eq!(a.is_empty(), one.is_empty());
+            prop_assert!(one.iter().all(|&index| a.contains(index)));
+            let mut less = a;
+            less.remove(out);
+            prop_assert!(!less.contains(out));
+            let mut even = a;
+            even.retain(|index| index % 2 == 0);
+            let expected: BTreeSet<usize> = one.iter().copied().filter(|i| i % 2 == 0).collect();
+            prop_assert_eq!(all(even), expected);
+        }
+    }
+}

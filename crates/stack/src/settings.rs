@@ -1,0 +1,136 @@
+//! The options of one component, read and completed with defaults.
+
+use crate::source::Span;
+use crate::value::{OptionKind, OptionValue};
+
+/// An option that a component has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OptionInfo {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: OptionKind,
+    /// Its value where none is given, as it would be written. `None`: it stays unset.
+    pub default: Option<&'static str>,
+    /// Whether it must be given.
+    pub is_required: bool,
+    /// A line of help.
+    pub help: &'static str,
+}
+
+impl OptionInfo {
+    /// An option that may be left out.
+    pub const fn new(name: &'static str, kind: OptionKind, help: &'static str) -> OptionInfo {
+        OptionInfo {
+            name,
+            kind,
+            default: None,
+            is_required: false,
+            help,
+        }
+    }
+
+    /// With a value where none is given.
+    #[must_use]
+    pub const fn or(self, default: &'static str) -> OptionInfo {
+        OptionInfo {
+            default: Some(default),
+            ..self
+        }
+    }
+
+    /// That must be given.
+    #[must_use]
+    pub const fn required(self) -> OptionInfo {
+        OptionInfo {
+            is_required: true,
+            ..self
+        }
+    }
+}
+
+/// One option's value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Which option.
+    pub option: &'static OptionInfo,
+    /// Its value.
+    pub value: OptionValue,
+    /// Evaluated once, not for each instance that a demultiplexer makes.
+    pub is_static: bool,
+    /// Where it was given; `None`: it is the default.
+    pub span: Option<Span>,
+}
+
+/// The options of one component.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    settings: Vec<Setting>,
+}
+
+impl Settings {
+    /// From what was read.
+    pub fn new(settings: Vec<Setting>) -> Settings {
+        Settings { settings }
+    }
+
+    /// The setting of an option, given or by default.
+    pub fn setting(&self, option: &str) -> Option<&Setting> {
+        self.settings
+            .iter()
+            .find(|setting| setting.option.name == option)
+    }
+
+    /// All settings, in the order of the component's options.
+    pub fn iter(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter()
+    }
+
+    /// A whole number, or the number of a branch.
+    pub fn integer(&self, option: &str) -> Option<i64> {
+        match self.setting(option)?.value {
+            OptionValue::Integer(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// A number with a fraction.
+    pub fn number(&self, option: &str) -> Option<f64> {
+        match self.setting(option)?.value {
+            OptionValue::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether a flag is set; unset is no.
+    pub fn flag(&self, option: &str) -> bool {
+        matches!(
+            self.setting(option).map(|setting| &setting.value),
+            Some(OptionValue::Flag(true))
+        )
+    }
+
+    /// A time span in nanoseconds.
+    pub fn duration(&self, option: &str) -> Option<u64> {
+        match self.setting(option)?.value {
+            OptionValue::Duration(nanos) => Some(nanos),
+            _ => None,
+        }
+    }
+
+    /// Bytes.
+    pub fn size(&self, option: &str) -> Option<u64> {
+        match self.setting(option)?.value {
+            OptionValue::Size(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// A text, a word, a file's name, a filter, a reference.
+    pub fn text(&self, option: &str) -> Option<&str> {
+        match &self.setting(option)?.value {
+            OptionValue::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
