@@ -8,8 +8,6 @@
 //! remembers things keeps them per number ([`PerKey`]). A number is reused, but only after
 //! [`Component::close`] was called for it.
 
-use core::fmt;
-
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos};
 
 use crate::items::ItemType;
@@ -238,16 +236,35 @@ pub trait Component: Send {
     /// `branches` goes on to what follows.
     fn route(&mut self, _packets: &Packets<'_>, _branches: &mut [Selection]) {}
 
-    /// Of a demultiplexer: the key of a packet; `None`: it goes on to what follows. Equal keys go to
-    /// the same instance of the stack inside.
-    fn key(&mut self, _packets: &Packets<'_>, _packet: &Decoded) -> Option<Key> {
-        None
+    /// Of a demultiplexer: gives each selected packet that has one the number of its key, and returns
+    /// which have; the others go on to what follows. Equal keys in the same instance of what is
+    /// around have the same number ([`crate::KeyTable`]).
+    fn demultiplex(&mut self, _packets: &Packets<'_>, _keys: &mut [u32], _now: Nanos) -> Selection {
+        Selection::NONE
     }
 
-    /// The key of this number has ended: what is kept for it is given out and forgotten.
+    /// Of a demultiplexer: the numbers of keys that have ended since it was asked last, by timeout at
+    /// the time `now` or for another reason. They may be given to other keys once it is asked again.
+    fn ended(&mut self, _now: Nanos, _ended: &mut Vec<u32>) {}
+
+    /// Of a demultiplexer: to which key of what is around a key belongs.
+    fn outer(&self, _key: u32) -> u32 {
+        0
+    }
+
+    /// Of a demultiplexer: the input is over, all keys end.
+    fn end_all(&mut self) {}
+
+    /// The key of this number has ended: what is kept for it is given out and forgotten. A
+    /// demultiplexer ends all its keys that belong to it.
     fn close(&mut self, _key: u32, _out: &mut dyn Outlet) {}
 
-    /// The capture clock.
+    /// Whether [`Component::tick`] is wanted.
+    fn has_timer(&self) -> bool {
+        false
+    }
+
+    /// The capture clock, after each batch, where [`Component::has_timer`] says so.
     fn tick(&mut self, _now: Nanos, _out: &mut dyn Outlet) {}
 
     /// The input is over: gives out what is kept outside of keys.
@@ -260,36 +277,6 @@ pub trait Component: Send {
 
     /// Forgets its result.
     fn reset(&mut self) {}
-}
-
-/// What distinguishes the instances inside a demultiplexer: up to 40 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key {
-    bytes: [u8; 40],
-}
-
-impl Key {
-    /// Of at most 40 bytes; what is longer is cut. Shorter ones are filled with zeros.
-    pub fn of(parts: &[&[u8]]) -> Key {
-        let mut bytes = [0; 40];
-        let mut at = 0;
-        for part in parts {
-            let length = part.len().min(bytes.len() - at);
-            bytes[at..at + length].copy_from_slice(&part[..length]);
-            at += length;
-        }
-        Key { bytes }
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length = self.bytes.iter().rposition(|&byte| byte != 0);
-        for byte in &self.bytes[..length.map_or(0, |last| last + 1)] {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
-    }
 }
 
 /// A component's result.

@@ -46,8 +46,10 @@ mod component;
 mod cursor;
 mod diagnostic;
 mod format;
+mod graph;
 mod include;
 mod items;
+mod keys;
 mod options;
 mod parse;
 mod program;
@@ -60,13 +62,15 @@ mod value;
 
 pub use check::{Checked, check};
 pub use component::{
-    Branches, Component, ComponentInfo, ComponentKind, Input, Items, Key, Outlet, Output, Packets,
+    Branches, Component, ComponentInfo, ComponentKind, Input, Items, Outlet, Output, Packets,
     Parallel, PerKey, ResultInfo, ResultValue, SettingError, StreamChunk,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use format::{format, format_line};
+pub use graph::{ComponentFailure, Graph, Passed};
 pub use include::{MAX_FILES, ReadInclude, parse_all};
 pub use items::{ItemType, Port};
+pub use keys::KeyTable;
 pub use options::LABEL_OPTION;
 pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
 pub use program::{Inner, Node, NodeId, Program, Stack};

@@ -155,7 +155,7 @@ fn checked(text: &str) -> (Option<Program>, Vec<Diagnostic>, Sources) {
 /// The program of a text in which nothing is wrong.
 fn program(text: &str) -> Program {
     let (program, diagnostics, sources) = checked(text);
-    for found in &diagnostics {
+    if let Some(found) = diagnostics.first() {
         panic!("{}", found.show(&sources));
     }
     program.expect("nothing is wrong")

@@ -62,7 +62,8 @@ fn figure_2_is_two_switches_a_demultiplexer_and_options_by_instance() {
         branches,
         ["tcpscan output", "udpscan output", "icmpscan output"]
     );
-    let options: Vec<(String, Option<u32>, Vec<(String, String, bool)>)> = document.items[1..]
+    type Set = Vec<(String, String, bool)>;
+    let options: Vec<(String, Option<u32>, Set)> = document.items[1..]
         .iter()
         .map(|item| {
             let Item::Options(section) = item else {

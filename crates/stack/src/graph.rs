@@ -1,0 +1,382 @@
+//! A stack that runs, on one core.
+//!
+//! Items go through the components of a row one after the other; what is left of a batch of packets
+//! is a smaller selection of the same batch. A switch divides the selection over its branches and
+//! goes on with what they and it leave of it. A demultiplexer puts a column of key numbers beside the
+//! packets and sends the whole batch through the components inside, which exist once. Items that a
+//! component makes go down the rest of its row, and then up, from the end of each row to what
+//! follows the container.
+//!
+//! ```text
+//!   tcpscan - tcpcnxdemux < tcpreseq - search > output
+//!
+//!   packets   0 1 2 3 4 5 6 7      selected          0 . 2 3 . 5 . 7     (tcpscan)
+//!   keys      . . . . . . . .      column of keys    9 . 4 9 . 4 . 1     (tcpcnxdemux)
+//!                                  chunks            9 4 9 ...           (tcpreseq, to search)
+//!                                  keys removed      . . . .             (to output)
+//! ```
+
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+
+use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos};
+
+use crate::component::{Component, Items, Outlet, Packets, ResultValue, SettingError, StreamChunk};
+use crate::program::{Inner, NodeId, Stack};
+use crate::selection::Selection;
+
+/// Running components.
+pub struct Graph {
+    nodes: Vec<Running>,
+    entry: NodeId,
+    /// Demultiplexers, and components that wait for a time.
+    timed: Vec<NodeId>,
+    now: Nanos,
+    /// The component at work, to name it should it fail.
+    current: NodeId,
+    failed: bool,
+}
+
+struct Running {
+    /// Not here while it is at work.
+    component: Option<Box<dyn Component>>,
+    inner: Inner,
+    next: Option<NodeId>,
+    parent: Option<NodeId>,
+    label: String,
+    passed: Passed,
+}
+
+/// What went through a component.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Items that came in.
+    pub items: u64,
+    /// Batches in which they came.
+    pub batches: u64,
+}
+
+/// A component failed; its stack is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComponentFailure {
+    /// Its label.
+    pub label: String,
+    /// What it said.
+    pub message: String,
+}
+
+impl core::fmt::Display for ComponentFailure {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the component {} failed: {}", self.label, self.message)
+    }
+}
+
+impl std::error::Error for ComponentFailure {}
+
+impl Graph {
+    /// Makes the components of a checked stack.
+    ///
+    /// # Errors
+    /// A component that cannot be made of its settings.
+    pub fn new(stack: &Stack) -> Result<Graph, SettingError> {
+        let mut nodes = Vec::with_capacity(stack.nodes.len());
+        let mut timed = Vec::new();
+        for (id, node) in stack.iter() {
+            let component = (node.info.make)(&node.settings)?;
+            if component.has_timer() || matches!(node.inner, Inner::PerKey(_)) {
+                timed.push(id);
+            }
+            nodes.push(Running {
+                component: Some(component),
+                inner: node.inner.clone(),
+                next: node.next,
+                parent: node.parent,
+                label: node.label.clone(),
+                passed: Passed::default(),
+            });
+        }
+        Ok(Graph {
+            nodes,
+            entry: stack.entry,
+            timed,
+            now: Nanos(0),
+            current: stack.entry,
+            failed: false,
+        })
+    }
+
+    /// Takes a batch through the stack, and the capture clock to `now`.
+    ///
+    /// # Errors
+    /// A component panicked. The stack does nothing any more.
+    pub fn process(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        now: Nanos,
+    ) -> Result<(), ComponentFailure> {
+        self.guarded(|graph| {
+            graph.now = graph.now.max(now);
+            let selected = Selection::first(decoded.packets.len());
+            let mut items = Items::Packets(Packets {
+                batch,
+                decoded,
+                selected,
+                keys: &[],
+            });
+            graph.row(Some(graph.entry), &mut items);
+            graph.tick();
+        })
+    }
+
+    /// The input is over: what components keep comes out.
+    ///
+    /// # Errors
+    /// A component panicked.
+    pub fn finish(&mut self) -> Result<(), ComponentFailure> {
+        self.guarded(|graph| graph.finish_row(graph.entry))
+    }
+
+    /// A component's result.
+    pub fn result(&self, id: NodeId) -> Option<ResultValue> {
+        self.nodes.get(id.index())?.component.as_ref()?.result()
+    }
+
+    /// What went through a component.
+    pub fn passed(&self, id: NodeId) -> Passed {
+        self.nodes
+            .get(id.index())
+            .map_or(Passed::default(), |node| node.passed)
+    }
+
+    /// Does something with the components; one that panics ends it all.
+    fn guarded(&mut self, work: impl FnOnce(&mut Graph)) -> Result<(), ComponentFailure> {
+        if self.failed {
+            return Ok(());
+        }
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(self))) else {
+            return Ok(());
+        };
+        self.failed = true;
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(ComponentFailure {
+            label: self.nodes[self.current.index()].label.clone(),
+            message: text.unwrap_or_else(|| "it panicked".to_owned()),
+        })
+    }
+
+    /// Lets a component work, with a way out for what it makes.
+    fn with<R>(
+        &mut self,
+        id: NodeId,
+        work: impl FnOnce(&mut dyn Component, &mut Exit<'_>) -> R,
+    ) -> Option<R> {
+        let mut component = self.nodes[id.index()].component.take()?;
+        let before = core::mem::replace(&mut self.current, id);
+        let result = work(&mut *component, &mut Exit { graph: self, id });
+        self.current = before;
+        self.nodes[id.index()].component = Some(component);
+        Some(result)
+    }
+
+    /// Takes items through a row; what is left of them comes out of its end.
+    fn row(&mut self, first: Option<NodeId>, items: &mut Items<'_>) {
+        let mut at = first;
+        while let Some(id) = at {
+            if items.is_empty() {
+                return;
+            }
+            let node = &mut self.nodes[id.index()];
+            node.passed.items += items.len() as u64;
+            node.passed.batches += 1;
+            at = node.next;
+            match (&node.inner, &mut *items) {
+                (Inner::Branches(_), Items::Packets(packets)) => self.switch(id, packets),
+                (Inner::PerKey(_), Items::Packets(packets)) => self.demultiplex(id, packets),
+                // The checker lets nothing else come here.
+                (Inner::Branches(_) | Inner::PerKey(_), _) => {}
+                (Inner::Nothing, items) => {
+                    self.with(id, |component, exit| component.process(items, exit));
+                }
+            }
+        }
+    }
+
+    fn switch(&mut self, id: NodeId, packets: &mut Packets<'_>) {
+        let Inner::Branches(firsts) = &self.nodes[id.index()].inner else {
+            return;
+        };
+        let count = firsts.len();
+        let mut routes = [Selection::NONE; 8];
+        let mut more = Vec::new();
+        let branches = if count <= routes.len() {
+            &mut routes[..count]
+        } else {
+            more.resize(count, Selection::NONE);
+            &mut more[..]
+        };
+        self.with(id, |component, _| component.route(packets, branches));
+        let mut left = packets.selected;
+        for (branch, selected) in branches.iter().enumerate() {
+            let selected = selected.and(left);
+            if selected.is_empty() {
+                continue;
+            }
+            left = left.without(selected);
+            packets.selected = packets.selected.without(selected);
+            let Inner::Branches(firsts) = &self.nodes[id.index()].inner else {
+                return;
+            };
+            let first = firsts.get(branch).copied();
+            let mut items = Items::Packets(Packets {
+                selected,
+                ..*packets
+            });
+            self.row(first, &mut items);
+            if let Items::Packets(out) = items {
+                packets.selected = packets.selected.or(out.selected);
+            }
+        }
+    }
+
+    fn demultiplex(&mut self, id: NodeId, packets: &mut Packets<'_>) {
+        let mut keys = [0; BATCH_SIZE];
+        let now = self.now;
+        let keyed = self.with(id, |component, _| {
+            component.demultiplex(packets, &mut keys, now)
+        });
+        let keyed = keyed.unwrap_or_default().and(packets.selected);
+        if !keyed.is_empty() {
+            let mut items = Items::Packets(Packets {
+                selected: keyed,
+                keys: &keys,
+                ..*packets
+            });
+            let Inner::PerKey(first) = self.nodes[id.index()].inner else {
+                return;
+            };
+            self.row(Some(first), &mut items);
+            packets.selected = packets.selected.without(keyed);
+            if let Items::Packets(out) = items {
+                packets.selected = packets.selected.or(out.selected);
+            }
+        }
+        self.collect(id);
+    }
+
+    /// Ends what is inside a demultiplexer for the keys that have ended.
+    fn collect(&mut self, id: NodeId) {
+        let Inner::PerKey(first) = self.nodes[id.index()].inner else {
+            return;
+        };
+        let mut ended = Vec::new();
+        let now = self.now;
+        self.with(id, |component, _| component.ended(now, &mut ended));
+        for key in ended {
+            self.close_row(first, key);
+        }
+    }
+
+    fn close_row(&mut self, first: NodeId, key: u32) {
+        let mut at = Some(first);
+        while let Some(id) = at {
+            // What is before it may still give it something, so it comes after.
+            self.with(id, |component, exit| component.close(key, exit));
+            match self.nodes[id.index()].inner.clone() {
+                Inner::Nothing => {}
+                Inner::PerKey(_) => self.collect(id),
+                Inner::Branches(firsts) => {
+                    for first in firsts {
+                        self.close_row(first, key);
+                    }
+                }
+            }
+            at = self.nodes[id.index()].next;
+        }
+    }
+
+    /// Components that wait for a time look at the clock.
+    fn tick(&mut self) {
+        let now = self.now;
+        for index in 0..self.timed.len() {
+            let id = self.timed[index];
+            self.with(id, |component, exit| component.tick(now, exit));
+            self.collect(id);
+        }
+    }
+
+    fn finish_row(&mut self, first: NodeId) {
+        let mut at = Some(first);
+        while let Some(id) = at {
+            match self.nodes[id.index()].inner.clone() {
+                Inner::Nothing => {}
+                Inner::PerKey(first) => {
+                    self.with(id, |component, _| component.end_all());
+                    self.collect(id);
+                    self.finish_row(first);
+                }
+                Inner::Branches(firsts) => {
+                    for first in firsts {
+                        self.finish_row(first);
+                    }
+                }
+            }
+            self.with(id, |component, exit| component.finish(exit));
+            at = self.nodes[id.index()].next;
+        }
+    }
+
+    /// Items that a component made go through the rest of its row, and on from there.
+    fn leave(&mut self, from: NodeId, mut items: Items<'_>) {
+        let node = &self.nodes[from.index()];
+        let (next, parent) = (node.next, node.parent);
+        self.row(next, &mut items);
+        let Some(parent) = parent.filter(|_| !items.is_empty()) else {
+            return;
+        };
+        if !matches!(self.nodes[parent.index()].inner, Inner::PerKey(_)) {
+            return self.leave(parent, items);
+        }
+        match items {
+            Items::Packets(packets) => {
+                let mut keys = [0; BATCH_SIZE];
+                for index in packets.selected.iter() {
+                    keys[index] = outer_of(&self.nodes, parent, packets.key(index));
+                }
+                let keys = &keys[..];
+                self.leave(parent, Items::Packets(Packets { keys, ..packets }));
+            }
+            Items::Chunks(chunks) => {
+                for chunk in chunks {
+                    let key = outer_of(&self.nodes, parent, chunk.key);
+                    self.leave(parent, Items::Chunks(&[StreamChunk { key, ..*chunk }]));
+                }
+            }
+        }
+    }
+}
+
+fn outer_of(nodes: &[Running], demux: NodeId, key: u32) -> u32 {
+    let component = &nodes[demux.index()].component;
+    component.as_ref().map_or(0, |demux| demux.outer(key))
+}
+
+impl core::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let nodes = self.nodes.iter().map(|node| (&node.label, node.passed));
+        f.debug_map().entries(nodes).finish()
+    }
+}
+
+/// The way out of a component.
+struct Exit<'a> {
+    graph: &'a mut Graph,
+    id: NodeId,
+}
+
+impl Outlet for Exit<'_> {
+    fn emit(&mut self, items: Items<'_>) {
+        self.graph.leave(self.id, items);
+    }
+}

@@ -1,0 +1,445 @@
+//! A stack that runs: what reaches which component, with which key, and when keys end.
+
+use std::sync::{Arc, Mutex};
+
+use flowgauge_stack::{
+    Branches, Component, ComponentInfo, ComponentKind, Graph, Input, ItemType, Items, KeyTable,
+    OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Registry, ResultInfo,
+    ResultValue, Selection, SettingError, Settings, Sources, Stack, StreamChunk, check, parse,
+};
+use flowgauge_wire::{
+    Batch, DecodeOptions, DecodedBatch, Decoder, LinkType, Nanos, PacketDescriptor,
+};
+
+/// What components of the test have seen; one test runs at a time per name.
+static SEEN: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+fn see(name: &str, what: String) {
+    SEEN.lock()
+        .expect("no test panics in between")
+        .push((name.to_owned(), what));
+}
+
+/// What was seen under a name that begins so, and forgets it.
+fn seen(prefix: &str) -> Vec<String> {
+    let mut all = SEEN.lock().expect("no test panics in between");
+    let (mine, others) = all
+        .drain(..)
+        .partition(|(name, _)| name.starts_with(prefix));
+    *all = others;
+    let mine: Vec<(String, String)> = mine;
+    mine.into_iter()
+        .map(|(name, what)| format!("{}: {what}", &name[prefix.len()..]))
+        .collect()
+}
+
+/// The port that a packet came from: what the tests tell packets by.
+fn port(packets: &Packets<'_>, index: usize) -> u16 {
+    packets.decoded.packets[index].source().1
+}
+
+/// Writes down what it gets: ports with keys, or the bytes of chunks with keys.
+struct Probe(String);
+
+impl Component for Probe {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let what: Vec<String> = match items {
+            Items::Packets(packets) => packets
+                .iter()
+                .map(|(index, _)| format!("{}/{}", port(packets, index), packets.key(index)))
+                .collect(),
+            Items::Chunks(chunks) => chunks
+                .iter()
+                .map(|chunk| format!("{}/{}", String::from_utf8_lossy(chunk.bytes), chunk.key))
+                .collect(),
+            _ => Vec::new(),
+        };
+        see(&self.0, what.join(" "));
+    }
+
+    fn close(&mut self, key: u32, _: &mut dyn Outlet) {
+        see(&self.0, format!("close {key}"));
+    }
+
+    fn finish(&mut self, _: &mut dyn Outlet) {
+        see(&self.0, "finish".to_owned());
+    }
+}
+
+/// Lets packets through whose port is a multiple of `of`.
+struct Multiple(u16);
+
+impl Component for Multiple {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            let all = *packets;
+            packets
+                .selected
+                .retain(|index| port(&all, index).is_multiple_of(self.0));
+        }
+    }
+}
+
+/// Sends packets by their port modulo the number of branches plus one; the last rest to none.
+struct Modulo;
+
+impl Component for Modulo {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn route(&mut self, packets: &Packets<'_>, branches: &mut [Selection]) {
+        for (index, _) in packets.iter() {
+            let rest = usize::from(port(packets, index)) % (branches.len() + 1);
+            if let Some(branch) = branches.get_mut(rest) {
+                branch.insert(index);
+            }
+        }
+    }
+}
+
+/// A key per port divided by `by`; port 0 has none.
+struct Divide {
+    by: u16,
+    table: KeyTable<u16>,
+}
+
+impl Component for Divide {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], now: Nanos) -> Selection {
+        let mut keyed = packets.selected;
+        for (index, _) in packets.iter() {
+            match port(packets, index) {
+                0 => keyed.remove(index),
+                port => keys[index] = self.table.number(packets.key(index), port / self.by, now),
+            }
+        }
+        keyed
+    }
+
+    fn ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
+        self.table.take_ended(now, ended);
+    }
+
+    fn outer(&self, key: u32) -> u32 {
+        self.table.outer(key)
+    }
+
+    fn close(&mut self, key: u32, _: &mut dyn Outlet) {
+        self.table.end_outer(key);
+    }
+
+    fn end_all(&mut self) {
+        self.table.end_all();
+    }
+}
+
+/// Makes one chunk of the ports of a key, when the key ends; at once of a port above 999.
+#[derive(Default)]
+struct Join(PerKey<String>);
+
+impl Component for Join {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        for (index, _) in packets.iter() {
+            let (key, port) = (packets.key(index), port(packets, index));
+            self.0.of(key).push_str(&format!("+{port}"));
+            if port > 999 {
+                self.close(key, out);
+            }
+        }
+        packets.selected = Selection::NONE;
+    }
+
+    fn close(&mut self, key: u32, out: &mut dyn Outlet) {
+        if let Some(text) = self.0.take(key) {
+            out.emit(Items::Chunks(&[StreamChunk {
+                key,
+                bytes: text.as_bytes(),
+                offset: 0,
+                gap_before: 0,
+                time: Nanos(0),
+            }]));
+        }
+    }
+}
+
+/// Counts packets, and panics at port 13.
+#[derive(Default)]
+struct Count(u64);
+
+impl Component for Count {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        self.0 += items.len() as u64;
+        if let Items::Packets(packets) = items {
+            let unlucky = packets.iter().any(|(index, _)| port(packets, index) == 13);
+            assert!(!unlucky, "thirteen");
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.0))
+    }
+}
+
+fn number(settings: &Settings) -> u16 {
+    settings.integer("n").map_or(1, |n| n as u16)
+}
+
+fn divide(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let timeout = settings.duration("timeout").map_or(Nanos(32), Nanos);
+    Ok(Box::new(Divide {
+        by: number(settings),
+        table: KeyTable::new(timeout, 4),
+    }))
+}
+
+const N: OptionInfo = OptionInfo::new("n", OptionKind::Integer { min: 1, max: 999 }, "a number");
+const PACKETS: Input = Input::Of(&[ItemType::Packet]);
+const PROBE: ComponentInfo = ComponentInfo {
+    name: "probe",
+    aliases: &[],
+    summary: "",
+    help: "",
+    kind: ComponentKind::Simple,
+    input: Input::Any,
+    output: Output::Same,
+    is_end: true,
+    options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],
+    result: None,
+    parallel: Parallel::Anyhow,
+    make: |settings| {
+        Ok(Box::new(Probe(
+            settings.text("name").unwrap_or("").to_owned(),
+        )))
+    },
+};
+
+static COMPONENTS: [ComponentInfo; 6] = [
+    PROBE,
+    ComponentInfo {
+        name: "multiple",
+        input: PACKETS,
+        options: &[N],
+        make: |settings| Ok(Box::new(Multiple(number(settings)))),
+        ..PROBE
+    },
+    ComponentInfo {
+        name: "modulo",
+        kind: ComponentKind::Switch(Branches::Any),
+        input: PACKETS,
+        options: &[],
+        make: |_| Ok(Box::new(Modulo)),
+        ..PROBE
+    },
+    ComponentInfo {
+        name: "divide",
+        kind: ComponentKind::Demux,
+        input: PACKETS,
+        options: &[
+            N,
+            OptionInfo::new("timeout", OptionKind::Duration, "idle time"),
+        ],
+        make: divide,
+        ..PROBE
+    },
+    ComponentInfo {
+        name: "join",
+        input: PACKETS,
+        output: Output::Of(ItemType::Chunk),
+        options: &[],
+        make: |_| Ok(Box::<Join>::default()),
+        ..PROBE
+    },
+    ComponentInfo {
+        name: "count",
+        options: &[],
+        result: Some(ResultInfo {
+            summary: "packets",
+            unit: "packets",
+        }),
+        make: |_| Ok(Box::<Count>::default()),
+        ..PROBE
+    },
+];
+
+fn stack(text: &str) -> Stack {
+    let mut sources = Sources::default();
+    let file = sources
+        .add("test", format!("[stack] {text}"))
+        .expect("room");
+    let document = parse(&sources, file).unwrap_or_else(|error| panic!("{}", error.show(&sources)));
+    let mut checked = check(&document, &Registry::new(&COMPONENTS));
+    let errors: Vec<String> = checked
+        .diagnostics
+        .iter()
+        .map(|found| found.show(&sources).to_string())
+        .collect();
+    let program = checked.program.take();
+    program
+        .unwrap_or_else(|| panic!("{}", errors.join("\n")))
+        .stacks
+        .remove(0)
+}
+
+fn graph(text: &str) -> Graph {
+    Graph::new(&stack(text)).expect("it can be made")
+}
+
+/// A batch of datagrams from these ports.
+fn feed(graph: &mut Graph, now: u64, ports: &[u16]) -> Result<(), String> {
+    let mut memory = Vec::new();
+    let mut packets = Vec::new();
+    for port in ports {
+        let offset = memory.len() as u32;
+        memory.extend([
+            0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+        ]);
+        memory.extend(port.to_be_bytes());
+        memory.extend([0, 53, 0, 8, 0, 0]);
+        packets.push(PacketDescriptor {
+            time: Nanos(now),
+            offset,
+            captured_len: 28,
+            wire_len: 28,
+            link: LinkType::RAW,
+            ..PacketDescriptor::default()
+        });
+    }
+    let batch = Batch::new(&memory, &packets);
+    let mut decoded = DecodedBatch::new();
+    Decoder::new(DecodeOptions::default()).decode_batch(&batch, &mut decoded);
+    graph
+        .process(&batch, &decoded, Nanos(now))
+        .map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn filters_and_switches_leave_the_packets_in_order() {
+    let mut graph = graph(
+        "modulo ( multiple { 4 } probe { sw.even } | probe { sw.one } multiple { 100 } ) probe { sw.all }",
+    );
+    feed(&mut graph, 1, &[3, 4, 1, 2, 6, 8, 9, 12, 100]).expect("nothing fails");
+    let mut all = seen("sw.");
+    all.sort();
+    // Modulo 3: 3 6 9 12 to the first, 4 1 100 to the second, 2 8 to none.
+    assert_eq!(
+        all,
+        [
+            "all: 2/0 8/0 12/0 100/0",
+            "even: 12/0",
+            "one: 4/0 1/0 100/0"
+        ]
+    );
+}
+
+#[test]
+fn what_is_in_a_demultiplexer_exists_once_and_tells_keys_apart() {
+    let mut graph = graph("divide { 10 } < probe { de.in } multiple { 2 } > probe { de.out }");
+    feed(&mut graph, 1, &[11, 25, 0, 12, 24]).expect("nothing fails");
+    assert_eq!(
+        seen("de."),
+        ["in: 11/0 25/1 12/0 24/1", "out: 0/0 12/0 24/0"]
+    );
+}
+
+#[test]
+fn keys_end_by_the_capture_clock_and_flush_to_what_follows() {
+    let mut graph = graph("divide { 10 } < join probe { ti.in } > probe { ti.out }");
+    feed(&mut graph, 1000, &[11, 25, 12]).expect("nothing fails");
+    feed(&mut graph, 1020, &[21]).expect("nothing fails");
+    assert_eq!(seen("ti."), [""; 0]);
+    feed(&mut graph, 1034, &[]).expect("nothing fails");
+    assert_eq!(
+        seen("ti."),
+        ["in: +11+12/0", "out: +11+12/0", "in: close 0"]
+    );
+    graph.finish().expect("nothing fails");
+    assert_eq!(
+        seen("ti."),
+        [
+            "in: +25+21/1",
+            "out: +25+21/0",
+            "in: close 1",
+            "in: finish",
+            "out: finish"
+        ]
+    );
+}
+
+#[test]
+fn with_too_many_keys_the_longest_idle_ends() {
+    let mut graph = graph("divide { n = 10, timeout = 1000s } < join > probe { ev.out }");
+    for (time, port) in [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)] {
+        feed(&mut graph, time * 100_000_000_000, &[port]).expect("nothing fails");
+    }
+    assert_eq!(seen("ev."), ["out: +10/0"]);
+}
+
+#[test]
+fn inner_keys_belong_to_outer_keys_and_end_with_them() {
+    let mut graph = graph(
+        "divide { n = 100, timeout = 32ns } < divide { n = 10, timeout = 99s } < join probe { ne.in } > probe { ne.mid } > probe { ne.out }",
+    );
+    feed(&mut graph, 1, &[111, 112, 120, 211, 1111]).expect("nothing fails");
+    // The last one leaves at once; its keys are the third of the outer, the fourth of the inner.
+    assert_eq!(seen("ne."), ["in: +1111/3", "mid: +1111/2", "out: +1111/0"]);
+    feed(&mut graph, 200, &[]).expect("nothing fails");
+    let all = seen("ne.");
+    let of = |name: &str| -> Vec<&str> {
+        let mine = all.iter().filter_map(|line| line.strip_prefix(name));
+        mine.filter(|what| !what.contains("close")).collect()
+    };
+    let mut inner = of("in: ");
+    inner.sort_unstable();
+    assert_eq!(inner, ["+111+112/0", "+120/1", "+211/2"]);
+    let mut middle = of("mid: ");
+    middle.sort_unstable();
+    assert_eq!(middle, ["+111+112/0", "+120/0", "+211/1"]);
+    assert_eq!(of("out: ").len(), 3);
+    assert_eq!(
+        all.iter().filter(|line| line.contains("close")).count(),
+        4 + 3
+    );
+}
+
+#[test]
+fn results_and_counts_can_be_read_while_it_runs() {
+    let stack = stack("count modulo ( multiple { 100 } count { as = some } )");
+    let mut graph = Graph::new(&stack).expect("it can be made");
+    feed(&mut graph, 1, &[100, 200, 300, 3]).expect("nothing fails");
+    let some = stack.find("some").expect("it is there");
+    assert_eq!(graph.result(some), Some(ResultValue::Sum(3)));
+    let first = stack.find("count(0)").expect("it is there");
+    assert_eq!(graph.result(first), Some(ResultValue::Sum(4)));
+    feed(&mut graph, 2, &[400]).expect("nothing fails");
+    assert_eq!(graph.result(some), Some(ResultValue::Sum(4)));
+    assert_eq!(
+        (graph.passed(first).items, graph.passed(first).batches),
+        (5, 2)
+    );
+}
+
+#[test]
+fn a_component_that_panics_is_named_and_ends_its_stack() {
+    let mut one = graph("divide { 10 } < count { as = mine } > probe { pa.out }");
+    let mut other = graph("probe { pa.other }");
+    feed(&mut one, 1, &[11]).expect("nothing fails yet");
+    let error = feed(&mut one, 2, &[12, 13]).expect_err("it panics");
+    assert_eq!(error, "the component mine failed: thirteen");
+    feed(&mut one, 3, &[11]).expect("it is over, and stays so");
+    one.finish().expect("it is over, and stays so");
+    feed(&mut other, 3, &[13]).expect("others go on");
+    assert_eq!(seen("pa."), ["out: 11/0", "other: 13/0"]);
+}
+
+#[test]
+fn components_can_be_sent_to_other_threads() {
+    let graph = Arc::new(Mutex::new(graph("count")));
+    let there = Arc::clone(&graph);
+    let thread = std::thread::spawn(move || {
+        feed(&mut there.lock().expect("not poisoned"), 1, &[1]).expect("nothing fails");
+    });
+    thread.join().expect("it ends");
+}
