@@ -256,6 +256,8 @@ impl<'a> StreamHandle<'a> {
         opposite_statistics: StreamStatistics;
         /// How it stands.
         status: StreamStatus;
+        /// Bytes known to be missing behind the last that was delivered; known when it has ended.
+        missing_at_end: u64;
         /// Whether the application's cutoff was reached.
         is_cut: bool;
         /// Whether the application discarded it.

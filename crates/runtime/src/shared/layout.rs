@@ -72,6 +72,7 @@ impl Body {
             }
         }
         out.u64(stream.cutoff.0).u64(stream.chunks);
+        out.u64(stream.missing_at_end);
         out.u32(stream.chunk_bytes).u32(stream.overlap_bytes);
         let ChunkBody {
             info,
@@ -113,6 +114,7 @@ impl Body {
         let statistics = decode_statistics(&mut rest)?;
         let opposite_statistics = decode_statistics(&mut rest)?;
         let (cutoff, chunks) = (Cutoff(rest.u64()?), rest.u64()?);
+        let missing_at_end = rest.u64()?;
         let (chunk_bytes, overlap_bytes) = (rest.u32()?, rest.u32()?);
         let info = ChunkInfo {
             offset: rest.u64()?,
@@ -145,6 +147,7 @@ impl Body {
             statistics,
             opposite_statistics,
             status,
+            missing_at_end,
             is_cut,
             is_discarded,
             errors,
@@ -366,6 +369,7 @@ pub(super) mod tests {
             statistics: statistics(),
             opposite_statistics: statistics(),
             status: StreamStatus::Evicted,
+            missing_at_end: 77,
             is_cut: true,
             is_discarded: false,
             errors: StreamErrors(5),

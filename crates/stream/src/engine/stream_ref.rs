@@ -264,6 +264,7 @@ impl StreamRef<'_> {
             statistics: self.statistics(),
             opposite_statistics: self.opposite_statistics(),
             status: self.status(),
+            missing_at_end: self.missing_at_end(),
             is_cut: self.is_cut(),
             is_discarded: self.is_discarded(),
             errors: self.errors(),
@@ -355,6 +356,8 @@ pub struct StreamSnapshot {
     pub opposite_statistics: StreamStatistics,
     /// How it stood.
     pub status: StreamStatus,
+    /// See [`StreamRef::missing_at_end`].
+    pub missing_at_end: u64,
     /// Whether the cutoff was reached.
     pub is_cut: bool,
     /// Whether the application discarded it.
