@@ -1,5 +1,8 @@
 //! Running the program in a network namespace, watching it, and replaying traces to it.
 
+// Each test binary compiles this module and uses part of it.
+#![allow(dead_code)]
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};

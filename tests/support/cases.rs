@@ -16,9 +16,17 @@
 //! """
 //! client = "abcdef"          # what the client's direction delivers; [5] is a hole of 5 bytes
 //! server = ""
-//! fast.client = "..."        # where a mode (wait, fast, strict) or a policy delivers something else
-//! policy.linux.client = "..."
+//! policy.linux.client = "..."          # where an overlap policy delivers something else,
+//! strict.client = "..."                # or a mode, whatever the policy,
+//! fast.client = "..."                  # this one with chunks that hold the whole stream,
+//! fast_at_once.client = "..."          # and this one with chunks of a segment or a byte
 //! ```
+//!
+//! In mode strict `[?]` at the end says that nothing is delivered from a hole on, whatever is said of
+//! what is missing.
+//!
+//! Modes inherit from what stands above them: `fast_at_once` from `fast`, all from the policy, the
+//! policy from the case.
 //!
 //! A packet is `side flags [offset [payload]] [key=value ...]`: side `c` or `s`; flags of `S A F R P
 //! U`, or `-`; the offset of its first byte in its direction (the byte after the SYN is 0; default: where that
@@ -29,6 +37,7 @@
 
 use std::path::Path;
 
+use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 use serde::Deserialize;
 
 /// A case as it stands in its file.
@@ -44,6 +53,8 @@ pub(crate) struct Case {
     pub(crate) server: String,
     #[serde(default)]
     pub(crate) fast: Option<Expected>,
+    #[serde(default)]
+    pub(crate) fast_at_once: Option<Expected>,
     #[serde(default)]
     pub(crate) strict: Option<Expected>,
     #[serde(default)]
@@ -72,6 +83,24 @@ pub(crate) struct Frame {
     pub(crate) wire_len: u32,
 }
 
+impl Frame {
+    /// What a source says of it.
+    pub(crate) fn descriptor(&self) -> PacketDescriptor {
+        PacketDescriptor {
+            time: Nanos(self.nanos),
+            captured_len: self.bytes.len() as u32,
+            wire_len: self.wire_len,
+            link: LinkType::ETHERNET,
+            ..PacketDescriptor::default()
+        }
+    }
+
+    /// The frame alone, described by `descriptor`.
+    pub(crate) fn batch<'a>(&'a self, descriptor: &'a [PacketDescriptor]) -> Batch<'a> {
+        Batch::new(&self.bytes, descriptor)
+    }
+}
+
 /// How a case is put on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant {
@@ -80,6 +109,19 @@ pub(crate) struct Variant {
     pub(crate) server_isn: u32,
     /// Tells the addresses of instances apart.
     pub(crate) number: u16,
+}
+
+/// How bytes are put in order and delivered, as far as it decides which ones are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Mode wait.
+    Wait,
+    /// Mode strict.
+    Strict,
+    /// Mode fast, nothing delivered before the stream ends.
+    Fast,
+    /// Mode fast, everything delivered as it comes.
+    FastAtOnce,
 }
 
 /// All cases below `folder`, in the order of the files' names.
@@ -99,19 +141,19 @@ pub(crate) fn load(folder: &Path) -> Vec<Case> {
 
 impl Case {
     /// What must come out, `(client, server)`, with a policy in a mode.
-    pub(crate) fn expected(&self, mode: &str, policy: &str) -> (&str, &str) {
-        let of_policy = self.policy.get(policy);
-        let of_mode = match mode {
-            "fast" => self.fast.as_ref(),
-            "strict" => self.strict.as_ref(),
-            _ => None,
+    pub(crate) fn expected(&self, order: Order, policy: &str) -> (&str, &str) {
+        let modes = match order {
+            Order::Wait => [None, None],
+            Order::Strict => [self.strict.as_ref(), None],
+            Order::Fast => [self.fast.as_ref(), None],
+            Order::FastAtOnce => [self.fast_at_once.as_ref(), self.fast.as_ref()],
         };
-        let pick = |take: fn(&Expected) -> Option<&String>| {
-            of_mode.and_then(take).or_else(|| of_policy.and_then(take))
-        };
+        let all = || modes.into_iter().flatten().chain(self.policy.get(policy));
+        let client = all().find_map(|expected| expected.client.as_deref());
+        let server = all().find_map(|expected| expected.server.as_deref());
         (
-            pick(|e| e.client.as_ref()).unwrap_or(&self.client),
-            pick(|e| e.server.as_ref()).unwrap_or(&self.server),
+            client.unwrap_or(&self.client),
+            server.unwrap_or(&self.server),
         )
     }
 

@@ -1,6 +1,7 @@
 //! Runs the program under test.
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -46,14 +47,38 @@ where
     run_command(command)
 }
 
+/// Runs `flowgauge` with `arguments` and a file as its standard input, through a pipe.
+pub(crate) fn run_with_input<I, S>(arguments: I, input: &Path) -> Outcome
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+    command.args(arguments);
+    let bytes = std::fs::read(input).unwrap_or_else(|error| panic!("{}: {error}", input.display()));
+    run_piped(command, Some(bytes))
+}
+
 /// Runs any command to its end, or kills it after a time limit.
-pub(crate) fn run_command(mut command: Command) -> Outcome {
+pub(crate) fn run_command(command: Command) -> Outcome {
+    run_piped(command, None)
+}
+
+fn run_piped(mut command: Command, input: Option<Vec<u8>>) -> Outcome {
     let mut child = command
-        .stdin(Stdio::null())
+        .stdin(if input.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), input) {
+        // It may end before it has read everything.
+        std::thread::spawn(move || pipe.write_all(&bytes));
+    }
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
     // Both pipes close when the process ends: waiting for them is waiting for it.

@@ -7,8 +7,11 @@
 pub(crate) mod cases;
 pub(crate) mod compare;
 pub(crate) mod conn_log;
+pub(crate) mod corpus;
+pub(crate) mod delivered;
 pub(crate) mod flowgauge;
 pub(crate) mod flows;
+pub(crate) mod records;
 pub(crate) mod shell;
 
 use std::io::Write;
