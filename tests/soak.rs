@@ -67,7 +67,7 @@ fn soak(arguments: &[&str], capture: &[u8]) {
     ));
     let ledger = messages
         .lines()
-        .find(|line| line.contains("packets received"))
+        .find(|line| line.contains(" received, "))
         .unwrap_or_else(|| panic!("no ledger in {messages}"));
     let numbers = numbers(ledger);
     let (received, delivered) = (numbers["received"], numbers["delivered"]);

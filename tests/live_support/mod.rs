@@ -204,7 +204,7 @@ impl Program {
         loop {
             let seen = self.stderr.lock().0.len();
             self.signal(Signal::SIGUSR1);
-            let line = self.stderr.wait_for(seen, "packets received");
+            let line = self.stderr.wait_for(seen, " received, ");
             let ledger = ledger(&line);
             if ledger.received >= count {
                 return;
@@ -340,7 +340,7 @@ pub(crate) struct LedgerLine {
 
 /// The last ledger in `text`, which must balance.
 pub(crate) fn ledger(text: &str) -> LedgerLine {
-    let line = text.lines().rfind(|line| line.contains("packets received"));
+    let line = text.lines().rfind(|line| line.contains(" received, "));
     let line = line.unwrap_or_else(|| panic!("no ledger:\n{text}"));
     let numbers: Vec<u64> = line
         .split(|letter: char| !letter.is_ascii_digit())

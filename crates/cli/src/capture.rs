@@ -14,7 +14,7 @@ use crate::copy::{Sink, copy};
 use crate::failure::Failure;
 use crate::input::{self, Selection, Source};
 use crate::options::{CaptureFormat, CaptureOptions};
-use crate::say::say;
+use crate::say::{count, say};
 use crate::sinks;
 
 /// Runs the command.
@@ -55,9 +55,9 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     let written = sink.written();
     if !options.common.quiet {
         say!(
-            "{} packets, {} bytes written to {}",
-            written.packets,
-            written.bytes,
+            "{}, {} written to {}",
+            count(written.packets, "packet"),
+            count(written.bytes, "byte"),
             if written.files > 1 {
                 format!("{} files", written.files)
             } else {

@@ -11,6 +11,7 @@ use flowgauge_wire::{Batch, Ledger};
 
 use crate::memory::Shares;
 use crate::options::{ChecksumMode, EngineOptions};
+use crate::say::count;
 
 /// Senders of packets with wrong checksums that are named at the end; the others are counted.
 const NAMED_SENDERS: usize = 5;
@@ -78,35 +79,40 @@ pub(crate) fn statistics(shard: &Shard) -> Vec<String> {
     let (fragments, segments) = (counters.defragment, counters.reassembly);
     vec![
         format!(
-            "flows: {} created, {} at once at most, {} evicted; {} packets without a flow, {} \
-                 before the clock",
-            flow.created, flow.most_flows, flow.evicted, flow.without_flow, flow.time_backwards
+            "flows: {} created, {} at once at most, {} evicted; {} without a flow, {} before the \
+             clock",
+            flow.created,
+            flow.most_flows,
+            flow.evicted,
+            count(flow.without_flow, "packet"),
+            flow.time_backwards
         ),
         format!(
-            "checksums: {} packets with a wrong IP header, {} with a wrong transport checksum, \
-                 {} with a wrong one taken as they are",
-            checksums.bad_ip, checksums.bad_transport, checksums.offloaded
+            "checksums: {} with a wrong IP header, {} with a wrong transport checksum, {} with a \
+             wrong one taken as they are",
+            count(checksums.bad_ip, "packet"),
+            checksums.bad_transport,
+            checksums.offloaded
         ),
         format!(
-            "fragments: {} seen, {} datagrams completed, {} timed out, {} evicted, {} overlaps, {} bytes \
-             of memory at most",
+            "fragments: {} seen, {} completed, {} timed out, {} evicted, {}, {} of memory at most",
             fragments.fragments,
-            fragments.completed,
+            count(fragments.completed, "datagram"),
             fragments.timed_out,
             fragments.evicted,
-            fragments.overlaps,
-            fragments.memory_high
+            count(fragments.overlaps, "overlap"),
+            count(fragments.memory_high, "byte")
         ),
         format!(
-            "streams: {} connections, {} at once at most, {} bytes in {} chunks, {} segments \
-                 out of order, {} bytes missing, {} bytes of memory for segments at most",
-            counters.connections,
+            "streams: {}, {} at once at most, {} in {}, {} out of order, {} missing, {} of memory \
+             for segments at most",
+            count(counters.connections, "connection"),
             counters.connections_high,
-            counters.delivered_bytes,
-            counters.chunks,
-            segments.out_of_order,
-            segments.gap_bytes,
-            segments.memory_high
+            count(counters.delivered_bytes, "byte"),
+            count(counters.chunks, "chunk"),
+            count(segments.out_of_order, "segment"),
+            count(segments.gap_bytes, "byte"),
+            count(segments.memory_high, "byte")
         ),
     ]
 }
@@ -174,8 +180,8 @@ impl Findings {
         if !others.is_empty() {
             let packets: u64 = others.iter().map(|sender| sender.packets).sum();
             notes.push(format!(
-                "{packets} such packets of {} further senders were taken, too",
-                others.len()
+                "{packets} more of {} taken, too",
+                count(others.len() as u64, "further sender").were()
             ));
         }
         if self.left_out > 0 {
@@ -185,38 +191,30 @@ impl Findings {
             });
             notes.push(format!(
                 "{} left out because of wrong checksums{most}; hint: --checksums ignore takes them",
-                were(self.left_out, "packet")
+                count(self.left_out, "packet").were()
             ));
         }
         if self.evicted > 0 {
             notes.push(format!(
                 "{} ended early to make room for others, so long ones may be in several records; \
                  hint: raise --max-flows or --memory",
-                were(self.evicted, "flow")
+                count(self.evicted, "flow").were()
             ));
         }
         if self.datagrams > 0 {
             notes.push(format!(
                 "{} given up for memory before all fragments came; hint: raise --memory",
-                were(self.datagrams, "datagram")
+                count(self.datagrams, "datagram").were()
             ));
         }
         if self.relieved > 0 {
             notes.push(format!(
                 "{} given up early for memory, so that bytes that came later in their streams are \
                  missing; hint: raise --memory",
-                were(self.relieved, "hole")
+                count(self.relieved, "hole").were()
             ));
         }
         notes
-    }
-}
-
-/// "1 packet was", "2 packets were".
-fn were(count: u64, what: &str) -> String {
-    match count {
-        1 => format!("1 {what} was"),
-        count => format!("{count} {what}s were"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use flowgauge_record::{AggregateError, OutputError, RecordWriter};
 
 use crate::say::{self, say};
+use crate::sinks;
 
 /// Something failed while running: a damaged capture, a full disk.
 pub(crate) const EXIT_FAILED: u8 = 1;
@@ -95,7 +96,8 @@ impl fmt::Display for Failure {
         match self {
             Failure::Usage { what, .. } | Failure::Run { what, .. } => f.write_str(what),
             Failure::Dropped { packets } => {
-                write!(f, "{packets} packets were dropped (--fail-on-drop)")
+                let were = say::count(*packets, "packet").were();
+                write!(f, "{were} dropped (--fail-on-drop)")
             }
         }
     }
@@ -152,9 +154,14 @@ pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe (`flowgauge --help | head`) is no failure.
-            let _ = error.print();
-            ExitCode::SUCCESS
+            if let Err(failure) = sinks::check_stdout() {
+                return failure.report();
+            }
+            match error.print().map_err(|error| of_output(error.into())) {
+                Err(Some(failure)) => failure.report(),
+                // A closed pipe (`flowgauge --help | head`) is no failure.
+                _ => ExitCode::SUCCESS,
+            }
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();

@@ -10,7 +10,7 @@ use crate::failure::{self, Failure};
 use crate::memory::{self, Needs};
 use crate::options::{AggregateOptions, FlowsOptions};
 use crate::run::{Consumer, Run, Writers};
-use crate::say::say;
+use crate::say::{count, say};
 use crate::sinks;
 
 /// Runs the command.
@@ -93,8 +93,8 @@ fn print_groups(options: &FlowsOptions, total: &Aggregator) -> Result<(), Failur
     writer.flush();
     if total.pruned() > 0 && !options.output.common.quiet {
         say!(
-            "note: {} small groups were given up to bound memory; sums of small groups are too low",
-            total.pruned()
+            "note: {} given up to bound memory; sums of small groups are too low",
+            count(total.pruned(), "small group").were()
         );
     }
     failure::of_writer(&mut writer)

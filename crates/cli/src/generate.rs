@@ -11,7 +11,7 @@ use flowgauge_capture::sink::Compressor;
 use crate::capture::names_pcapng;
 use crate::failure::Failure;
 use crate::options::GenerateOptions;
-use crate::say::say;
+use crate::say::{count, say};
 
 const MIN_DURATION: Duration = Duration::from_millis(1);
 const MAX_DURATION: Duration = Duration::from_secs(31_536_000);
@@ -49,10 +49,10 @@ pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
         .map_err(|error| writing(&truth_path, error))?;
     if !options.quiet {
         say!(
-            "{}: {} packets, {} bytes on the wire; what it holds is in {}",
+            "{}: {}, {} on the wire; what it holds is in {}",
             path.display(),
-            truth.packets,
-            truth.wire_bytes,
+            count(truth.packets, "packet"),
+            count(truth.wire_bytes, "byte"),
             truth_path.display()
         );
     }
@@ -71,7 +71,7 @@ fn configuration(options: &GenerateOptions) -> Result<Config, Failure> {
     };
     if !(options.scale.is_finite() && options.scale > 0.0) {
         return Err(Failure::usage(
-            "--scale must be more than zero",
+            "--scale must be a number above zero",
             "1 is the preset's own size",
         ));
     }

@@ -1,5 +1,6 @@
 //! What to read and which filter to put before it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,7 @@ use flowgauge_sys::privileges;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::InputOptions;
-use crate::say::say;
+use crate::say::{count, say};
 
 /// The system user that packages make for this program.
 const DEFAULT_USER: &str = "flowgauge";
@@ -227,6 +228,7 @@ impl Selection {
             if let Some(word) = words.first()
                 && looks_like_a_path(word)
             {
+                let word = word.display();
                 return Err(Failure::usage(
                     format!("cannot open {word}: No such file or directory"),
                     "check the path; words after the files are a filter",
@@ -295,42 +297,44 @@ fn interfaces(given: &[String]) -> Result<Vec<String>, Failure> {
 }
 
 /// Whether a word stands for files: an existing one, standard input, or a glob that matches.
-fn names_files(word: &str) -> bool {
+fn names_files(word: &OsStr) -> bool {
     word == "-" || Path::new(word).is_file() || (is_glob(word) && matches_any(word))
 }
 
 /// Whether a word that is no file can only have been meant as one.
-fn looks_like_a_path(word: &str) -> bool {
-    let name = word.to_ascii_lowercase();
+fn looks_like_a_path(word: &OsStr) -> bool {
+    let name = word.to_string_lossy().to_ascii_lowercase();
     let endings = [".pcap", ".pcapng", ".cap", ".gz", ".zst", ".snoop", ".erf"];
     endings.iter().any(|ending| name.ends_with(ending))
-        || word.starts_with("./")
-        || word.starts_with("../")
-        || word.starts_with('/')
+        || name.starts_with("./")
+        || name.starts_with("../")
+        || name.starts_with('/')
 }
 
-fn is_glob(word: &str) -> bool {
-    word.contains(['*', '?', '['])
+fn is_glob(word: &OsStr) -> bool {
+    word.to_string_lossy().contains(['*', '?', '['])
 }
 
 /// Whether a word in front of the filter can only have been meant as a glob: arithmetic, as in
 /// `len*2 > 100` or `ip[0]*4 > 20`, begins with a number, `len` or something in brackets.
-fn is_meant_as_glob(word: &str) -> bool {
-    let (before, _) = word.split_once('*').unwrap_or((word, ""));
+fn is_meant_as_glob(word: &OsStr) -> bool {
+    let word = word.to_string_lossy();
+    let (before, _) = word.split_once('*').unwrap_or((&word, ""));
     let operand = before == "len"
         || before.contains(['[', '(', ']', ')'])
         || before.starts_with(|first: char| first.is_ascii_digit());
     !word.contains("::") && (word.contains('?') || (word.contains('*') && !operand))
 }
 
-fn matches_any(pattern: &str) -> bool {
+fn matches_any(pattern: &OsStr) -> bool {
     flowgauge_capture::expand(&[pattern]).is_ok()
 }
 
 /// Expands globs, in the order of names; other words stand for themselves.
-fn expand(names: &[String]) -> Result<Vec<PathBuf>, Failure> {
+fn expand(names: &[OsString]) -> Result<Vec<PathBuf>, Failure> {
     for name in names {
         if Path::new(name).is_dir() {
+            let name = name.display();
             return Err(Failure::usage(
                 format!("cannot read {name}: it is a folder"),
                 format!("name its files, for example \"{name}/*.pcap\""),
@@ -350,7 +354,10 @@ fn check_rings(bytes: u64, rings: u64, memory: Option<u64>) -> Result<(), Failur
         return Ok(());
     }
     Err(Failure::usage(
-        format!("-B asks for more than a quarter of this machine's memory for {rings} ring(s)"),
+        format!(
+            "-B asks for more than a quarter of this machine's memory for {}",
+            count(rings, "ring")
+        ),
         format!("at most -B {} here", most / 1024 / rings.max(1)),
     ))
 }
@@ -369,12 +376,16 @@ fn machine_memory() -> Option<u64> {
 const MAX_FILTER_BYTES: u64 = 1 << 20;
 
 /// The filter of `-F`, of the words left over, or of those after `--`.
-fn filter_expression(options: &InputOptions, words: &[String]) -> Result<String, Failure> {
-    let words: Vec<&str> = words
-        .iter()
-        .chain(&options.filter)
-        .map(String::as_str)
-        .collect();
+fn filter_expression(options: &InputOptions, words: &[OsString]) -> Result<String, Failure> {
+    let words = words.iter().chain(&options.filter).map(|word| {
+        word.to_str().ok_or_else(|| {
+            Failure::usage(
+                format!("\"{}\" is no file, and no word of a filter", word.display()),
+                "check the path; words after the files are a filter",
+            )
+        })
+    });
+    let words = words.collect::<Result<Vec<&str>, Failure>>()?;
     let Some(file) = &options.filter_file else {
         return Ok(words.join(" "));
     };
@@ -409,10 +420,10 @@ mod tests {
     use super::*;
 
     fn options(read: &[&str], interface: &[&str], rest: &[&str]) -> InputOptions {
-        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let owned = |words: &[&str]| words.iter().map(Into::into).collect();
         InputOptions {
             read: owned(read),
-            interface: owned(interface),
+            interface: interface.iter().map(|&name| name.to_owned()).collect(),
             rest: owned(rest),
             ..InputOptions::default()
         }

@@ -33,11 +33,19 @@ mod totals;
 use std::process::ExitCode;
 
 use clap::Parser;
+use flowgauge_sys::process;
 
 use crate::failure::Failure;
 use crate::options::{Cli, Command};
 
+/// What Rust's library says before it has no place in it.
+const NO_MEMORY: &str = "\
+flowgauge: error: out of memory (ulimit -v, or the limit of a container)
+hint: --memory bounds what grows with the input, -B the kernel's rings; or allow the process more
+";
+
 fn main() -> ExitCode {
+    process::explain_abort(NO_MEMORY, i32::from(failure::EXIT_FAILED));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error),
@@ -54,6 +62,9 @@ fn run(command: &Command) -> Result<(), Failure> {
     }
     if let Some(output) = command.output() {
         sinks::refuse_contradiction(output)?;
+    }
+    if command.writes_standard_output() {
+        sinks::check_stdout()?;
     }
     match command {
         Command::Flows(options) => flows::run(options),

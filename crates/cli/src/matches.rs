@@ -16,7 +16,7 @@ use crate::memory::Needs;
 use crate::options::{MatchEngine, MatchOptions};
 use crate::pattern_files;
 use crate::run::{Consumer, Run, Writers};
-use crate::say::say;
+use crate::say::{count, say};
 use crate::sinks;
 use crate::streams::slot;
 use crate::summary::Outcome;
@@ -100,11 +100,8 @@ impl Shared {
             } else {
                 ""
             };
-            let (of, s) = (
-                if matches == 1 { "match" } else { "matches" },
-                plural(patterns),
-            );
-            say!("{matches} {of} of {patterns} pattern{s}{stopped}");
+            let found = count(matches, "match");
+            say!("{found} of {}{stopped}", count(patterns as u64, "pattern"));
         }
         let engine = match set.engine() {
             Engine::AhoCorasick => "aho-corasick",
@@ -118,14 +115,16 @@ impl Shared {
             );
         }
         outcome.statistics.push(format!(
-            "matcher: {engine}, {patterns} patterns, {} bytes for each stream with data",
+            "matcher: {engine}, {}, {} bytes for each stream with data",
+            count(patterns as u64, "pattern"),
             set.stream_bytes() + size_of::<StreamState>()
         ));
         let unsearched = self.unsearched.load(Ordering::Relaxed);
         if unsearched > 0 {
             outcome.notes.push(format!(
-                "{unsearched} bytes were not searched: no memory for the state of their streams; \
-                 hint: lower --max-flows, or --matcher aho-corasick"
+                "{} not searched: no memory for the state of their streams; hint: lower \
+                 --max-flows, or --matcher aho-corasick",
+                count(unsearched, "byte").were()
             ));
         }
         Ok(())
@@ -458,10 +457,6 @@ fn write_counts(
     }
     writer.flush();
     failure::of_writer(&mut writer)
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }
 
 fn name(pattern: &Pattern) -> PatternName<'_> {

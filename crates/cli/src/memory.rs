@@ -7,6 +7,29 @@
 use flowgauge_flow::FlowConfig;
 use flowgauge_stream::ShardConfig;
 
+use crate::failure::Failure;
+
+/// The least `--memory` for each worker: room for hundreds of flows and whole datagrams.
+pub(crate) const LEAST_MEMORY: u64 = 1 << 20;
+
+/// Refuses a `--memory` that is too little for so many workers.
+///
+/// # Errors
+/// When a worker would have less than [`LEAST_MEMORY`].
+pub(crate) fn check(total: Option<u64>, workers: u64) -> Result<(), Failure> {
+    let least = LEAST_MEMORY.saturating_mul(workers);
+    if total.is_none_or(|total| total >= least) {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!("--memory is divided by {workers} workers, and too little for so many"),
+        format!(
+            "give --memory {}M at least, or fewer --workers",
+            least >> 20
+        ),
+    ))
+}
+
 /// What a command needs memory for, beside flows and fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {

@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::engine::{self, Engine, Findings, Pipeline};
 use crate::failure::{self, Failure};
 use crate::input::{self, Source};
+use crate::memory;
 use crate::options::{CommonOptions, EngineOptions, InputOptions, OutputOptions};
 use crate::progress::Progress;
 use crate::say::say;
@@ -68,10 +69,11 @@ impl Run {
         common: &CommonOptions,
         engine: &EngineOptions,
     ) -> Result<Run, Failure> {
+        let workers = usize::from(input.workers.unwrap_or(1));
+        memory::check(engine.memory, workers as u64)?;
         let control = Control::install()?;
         let opened = input::open(input, &control)?;
         opened.announce(common.quiet);
-        let workers = usize::from(input.workers.unwrap_or(1));
         let (reader, sources) = divide(opened.sources, workers, opened.file_bytes.is_some());
         Ok(Run {
             sources,

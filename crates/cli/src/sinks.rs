@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use flowgauge_record::{Format, Output, Schema};
+use flowgauge_sys::process;
 
 use crate::failure::Failure;
 use crate::options::OutputOptions;
@@ -78,6 +79,7 @@ pub(crate) fn open(options: &OutputOptions, schema: Schema) -> Result<Output, Fa
 /// When the file cannot be created.
 pub(crate) fn target(path: Option<&Path>) -> Result<Box<dyn Write + Send>, Failure> {
     let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+        check_stdout()?;
         // The standard library's handle looks for line feeds in everything it writes.
         let stdout = io::stdout().as_fd().try_clone_to_owned();
         let stdout = stdout.map_err(|error| {
@@ -93,6 +95,21 @@ pub(crate) fn target(path: Option<&Path>) -> Result<Box<dyn Write + Send>, Failu
             source: error,
         })),
     }
+}
+
+/// Refuses to write to a standard output that is none.
+///
+/// # Errors
+/// When it was closed by whoever started the program.
+pub(crate) fn check_stdout() -> Result<(), Failure> {
+    if !process::standard_output_was_closed() {
+        return Ok(());
+    }
+    let hint = "the shell's >&- closes it; > /dev/null or -w FILE takes what is written";
+    Err(Failure::run(
+        "cannot write standard output: it is closed",
+        Some(hint.to_owned()),
+    ))
 }
 
 fn terminal_width(options: &OutputOptions) -> Option<usize> {

@@ -22,7 +22,7 @@ use flowgauge_stream::{Chunk, Stream, StreamIdentity};
 use flowgauge_wire::Address;
 
 use crate::failure::Failure;
-use crate::say::say;
+use crate::say::{count, say};
 
 /// Files open at once; well below the usual limit of 1024.
 const MAX_OPEN: usize = 256;
@@ -174,9 +174,9 @@ impl StreamFiles {
         }
         if !quiet {
             say!(
-                "{} files with {} bytes in {}",
-                files.written,
-                files.bytes,
+                "{} with {} in {}",
+                count(files.written, "file"),
+                count(files.bytes, "byte"),
                 files.folder.display()
             );
         }

@@ -50,7 +50,7 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
         return run_in_chunks(options, run, &setup, wanted, files);
     }
     if let Some(files) = files.as_ref()
-        && files_are_all(options)
+        && options.files_are_all()
     {
         let (outcome, _) = run.collect(|_worker| FileWriter::new(files.clone()))?;
         let written = files.conclude(options.output.common.quiet);
@@ -83,16 +83,6 @@ fn needs(options: &StreamsOptions) -> Needs {
     }
 }
 
-/// With --out alone the files are the result.
-fn files_are_all(options: &StreamsOptions) -> bool {
-    options.out.is_some()
-        && !options.list
-        && !options.gaps
-        && !options.hash
-        && !options.chunks.counters
-        && !options.output.names_a_format()
-}
-
 fn run_in_chunks(
     options: &StreamsOptions,
     run: Run,
@@ -108,7 +98,7 @@ fn run_in_chunks(
     };
     let pipeline = |workers, led| setup.pipeline(workers, led);
     let file_writer = || files.clone().map(FileWriter::new);
-    let (outcome, written) = if files_are_all(options) {
+    let (outcome, written) = if options.files_are_all() {
         let none = stream_chunks::Wanted {
             streams: false,
             ..wanted

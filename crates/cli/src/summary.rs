@@ -8,7 +8,7 @@ use flowgauge_wire::{Ledger, Place};
 
 use crate::failure::Failure;
 use crate::options::CommonOptions;
-use crate::say::say;
+use crate::say::{count, say};
 
 /// How a run ended.
 #[derive(Debug, Default)]
@@ -74,10 +74,10 @@ impl Outcome {
 /// `received = delivered + places` in a line.
 pub(crate) fn ledger_line(ledger: &Ledger) -> String {
     let mut line = format!(
-        "{} packets received, {} delivered ({} bytes), {} dropped, {} discarded",
-        ledger.received,
+        "{} received, {} delivered ({}), {} dropped, {} discarded",
+        count(ledger.received, "packet"),
         ledger.delivered,
-        ledger.delivered_bytes,
+        count(ledger.delivered_bytes, "byte"),
         ledger.dropped(),
         ledger.discarded()
     );
@@ -100,18 +100,17 @@ fn streams_line(streams: &EngineStatistics) -> String {
     let captured = streams.captured();
     let (all, dropped, discarded) = (streams.all, streams.dropped, streams.discarded);
     format!(
-        "{} streams: {} packets ({} bytes) in all, {} ({}) dropped, {} ({}) discarded, {} ({}) \
-         captured; {} chunks",
-        streams.created,
-        all.packets,
-        all.bytes,
+        "{}: {} ({}) in all, {} ({}) dropped, {} ({}) discarded, {} ({}) captured; {}",
+        count(streams.created, "stream"),
+        count(all.packets, "packet"),
+        count(all.bytes, "byte"),
         dropped.packets,
         dropped.bytes,
         discarded.packets,
         discarded.bytes,
         captured.packets,
         captured.bytes,
-        streams.chunks
+        count(streams.chunks, "chunk")
     )
 }
 

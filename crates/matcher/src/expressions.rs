@@ -76,6 +76,9 @@ fn hint(message: &str) -> &'static str {
         "it matches nothing at all, and so everywhere: use + instead of *"
     } else if message.contains("too large") {
         "bounded repeats such as {1,1000} make an expression large"
+    } else if message.contains("length exceeds") {
+        "Vectorscan takes expressions of 16,000 characters at most, and a byte of a text that is no \
+         letter or digit takes four: search for a part of it, or take --matcher aho-corasick"
     } else {
         "the syntax is PCRE's without back references, look-around and atomic groups; a text as it \
          stands goes in quotation marks"

@@ -423,26 +423,27 @@ pub fn protocol_name(protocol: u8) -> &'static str {
     }
 }
 
-/// Appends `value` as the inside of a JSON string: quotation mark, backslash and control
-/// characters escaped.
+/// Appends `value` as the inside of a JSON string: quotation mark and backslash escaped, and what is
+/// not [`harmless`], so that lines on a terminal are only lines.
 pub fn write_json_escaped(out: &mut Vec<u8>, value: &str) {
     let bytes = value.as_bytes();
     let mut done = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+    for (at, character) in value.char_indices() {
+        if !matches!(character, '"' | '\\') && harmless(character) == character {
             continue;
         }
         out.extend_from_slice(&bytes[done..at]);
-        done = at + 1;
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
+        done = at + character.len_utf8();
+        match character {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
             _ => {
-                out.extend_from_slice(b"\\u00");
-                write_hex_bytes(out, &[byte]);
+                // All of them are in the basic plane.
+                out.extend_from_slice(b"\\u");
+                write_hex_bytes(out, &(u32::from(character) as u16).to_be_bytes());
             }
         }
     }
@@ -582,7 +583,9 @@ mod tests {
     #[test]
     fn json_escapes() {
         let escaped = text(|out| write_json_escaped(out, "a\"b\\c\n\u{1}\u{7f}é"));
-        assert_eq!(escaped, "a\\\"b\\\\c\\n\\u0001\u{7f}é");
+        assert_eq!(escaped, "a\\\"b\\\\c\\n\\u0001\\u007fé");
+        let escaped = text(|out| write_json_escaped(out, "\u{9b}31m\u{202e}x\u{fffd}"));
+        assert_eq!(escaped, "\\u009b31m\\u202ex\u{fffd}");
     }
 
     #[test]

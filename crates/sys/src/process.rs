@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Starts `program` as a process of its own: in its own session, not our child, with nothing of
 /// ours but `input` as its standard input, in the root folder. It stays in our network
@@ -102,6 +104,52 @@ pub fn harden() -> io::Result<()> {
     match status {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether standard output was closed when the process began (`>&-`). Rust's library opens
+/// `/dev/null` in its place before `main`, so that nobody could tell later.
+pub fn standard_output_was_closed() -> bool {
+    OUTPUT_CLOSED.load(Ordering::Relaxed)
+}
+
+static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the system's loader calls what stands in this section once, before `main`; it is a
+// function of the C calling convention that needs nothing of Rust's library: one system call, one
+// atomic store.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_OUTPUT: extern "C" fn() = look_at_output;
+
+extern "C" fn look_at_output() {
+    // SAFETY: a system call with integers.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    OUTPUT_CLOSED.store(flags < 0, Ordering::Relaxed);
+}
+
+/// Makes `abort`, which is how Rust's library ends a process that gets no memory, say `text` on
+/// standard error and end with `code` in place of a signal. The first call counts.
+pub fn explain_abort(text: &'static str, code: i32) {
+    if EXPLANATION.set((text, code)).is_err() {
+        return;
+    }
+    let handler: extern "C" fn(libc::c_int) = explain;
+    // SAFETY: the handler makes two system calls and allocates nothing; what it reads was set
+    // before it was installed and never changes.
+    unsafe { libc::signal(libc::SIGABRT, handler as libc::sighandler_t) };
+}
+
+static EXPLANATION: OnceLock<(&str, i32)> = OnceLock::new();
+
+extern "C" fn explain(_signal: libc::c_int) {
+    let Some((text, code)) = EXPLANATION.get() else {
+        return;
+    };
+    // SAFETY: system calls; `text` is as long as it says. `_exit` runs no handlers.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        libc::_exit(*code);
     }
 }
 

@@ -19,10 +19,20 @@ pub(crate) struct GenerateOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
     /// Seed: the same seed and options give the same bytes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        default_value_t = 1
+    )]
     pub(crate) seed: u64,
     /// Size relative to the preset's own
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    #[arg(
+        long,
+        value_name = "FACTOR",
+        allow_negative_numbers = true,
+        default_value_t = 1.0
+    )]
     pub(crate) scale: f64,
     /// Number of flows, about
     #[arg(long, value_name = "N", conflicts_with = "scale", value_parser = parse_positive::<u64>)]
@@ -31,7 +41,7 @@ pub(crate) struct GenerateOptions {
     #[arg(long, value_name = "N", conflicts_with_all = ["scale", "flows"], value_parser = parse_positive::<u64>)]
     pub(crate) packets: Option<u64>,
     /// Length of the trace
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) duration: Option<f64>,
     /// State totals only, not each stream
     #[arg(long)]
@@ -51,36 +61,36 @@ pub(crate) struct GenerateOptions {
 #[command(next_help_heading = "Shares from 0 to 1, where not the preset's own")]
 pub(crate) struct GenerateShares {
     /// Flows over IPv6
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) ipv6: Option<f64>,
     /// Flows with a VLAN tag
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) vlan: Option<f64>,
     /// Flows with two VLAN tags
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) qinq: Option<f64>,
     /// Flows in tunnels (GRE, VXLAN, Geneve, GTP-U, 6in4, IP in IP)
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) tunnel: Option<f64>,
     /// Datagrams sent as fragments
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) fragments: Option<f64>,
     /// TCP connections whose beginning is not in the capture
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) mid_stream: Option<f64>,
     /// Data segments out of order
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) reordered: Option<f64>,
     /// Data segments sent twice
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) retransmitted: Option<f64>,
     /// Data segments lost before the capture and retransmitted a round trip later
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) lost: Option<f64>,
     /// Frames missing from the capture
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) missing: Option<f64>,
     /// Frames in the capture twice
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) duplicated: Option<f64>,
 }

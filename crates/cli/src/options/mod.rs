@@ -75,6 +75,22 @@ impl Command {
         }
     }
 
+    /// Whether standard output is where results go.
+    pub(crate) fn writes_standard_output(&self) -> bool {
+        let write = match self {
+            Command::Doctor(_) => return true,
+            Command::ShareService(_) => return false,
+            Command::Streams(options) if options.files_are_all() => return false,
+            Command::Capture(options) if options.list_interfaces || options.dump_filter > 0 => {
+                return true;
+            }
+            Command::Capture(options) => return options.write.as_deref() == Some("-".as_ref()),
+            Command::Generate(options) => Some(options.write.as_path()),
+            _ => self.input_and_output().and_then(|(_, write)| write),
+        };
+        write.is_none_or(|path| path == "-")
+    }
+
     /// Where packets come from and results go to, of commands that read packets.
     pub(crate) fn input_and_output(&self) -> Option<(&InputOptions, Option<&Path>)> {
         let (input, output) = match self {
@@ -149,6 +165,18 @@ pub(crate) struct StreamsOptions {
     pub(crate) output: OutputOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+}
+
+impl StreamsOptions {
+    /// With --out alone the files are the result.
+    pub(crate) fn files_are_all(&self) -> bool {
+        self.out.is_some()
+            && !self.list
+            && !self.gaps
+            && !self.hash
+            && !self.chunks.counters
+            && !self.output.names_a_format()
+    }
 }
 
 /// `report`

@@ -1,5 +1,6 @@
 //! Groups of options that commands share.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -9,8 +10,8 @@ use flowgauge_wire::Nanos;
 use crate::memory::Needs;
 
 use super::values::{
-    IdleTimeouts, parse_count, parse_idle_timeouts, parse_policy, parse_positive, parse_seconds,
-    parse_size,
+    IdleTimeouts, parse_count, parse_idle_timeouts, parse_memory, parse_policy, parse_positive,
+    parse_seconds,
 };
 
 /// Where packets come from.
@@ -19,7 +20,7 @@ use super::values::{
 pub(crate) struct InputOptions {
     /// Read packets from files (several, globs; "-" is standard input), merged by time
     #[arg(short = 'r', long = "read", value_name = "FILE...")]
-    pub(crate) read: Vec<String>,
+    pub(crate) read: Vec<OsString>,
     /// Capture on an interface (several; "any" for all)
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: Vec<String>,
@@ -50,10 +51,10 @@ pub(crate) struct InputOptions {
     /// Further files to read, then a filter in pcap-filter(7) syntax. Words that name files belong
     /// to -r; put -- before a filter that begins with one
     #[arg(value_name = "FILTER")]
-    pub(crate) rest: Vec<String>,
+    pub(crate) rest: Vec<OsString>,
     /// The filter, after --
     #[arg(last = true, value_name = "FILTER", hide = true)]
-    pub(crate) filter: Vec<String>,
+    pub(crate) filter: Vec<OsString>,
 }
 
 /// What is printed.
@@ -119,8 +120,8 @@ pub(crate) struct EngineOptions {
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) max_flows: Option<u64>,
     /// Memory for all that grows with the input: flows, segments and fragments that wait, groups,
-    /// bytes collected for files (units K, M, G)
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    /// bytes collected for files (units K, M, G); 1M for each worker at least
+    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<u64>,
     /// Seed of the Community IDs
     #[arg(long, value_name = "SEED", default_value_t = 0)]

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Nanos;
 
+use crate::memory::LEAST_MEMORY;
+
 /// Idle timeouts by protocol, where they were given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IdleTimeouts {
@@ -79,6 +81,15 @@ pub(super) fn parse_positive<N: FromStr + Default + PartialEq>(text: &str) -> Re
 /// Bytes; K, M, G and T are powers of 1024.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     parse_scaled(text, BINARY_UNITS, 1)
+}
+
+/// Bytes of memory, enough for one worker.
+pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < LEAST_MEMORY {
+        return Err("is too little: give 1M at least".to_owned());
+    }
+    Ok(bytes)
 }
 
 /// Bytes as [`parse_size`], or none.
@@ -181,6 +192,8 @@ mod tests {
         assert_eq!(parse_file_size("2KiB"), Ok(2048));
         assert_eq!(parse_count("3k"), Ok(3000));
         assert!(parse_size("0").is_err());
+        assert_eq!(parse_memory("1M"), Ok(1 << 20));
+        assert!(parse_memory("1048575").is_err());
         assert!(parse_size("1Q").is_err());
         assert!(parse_size("99999999999T").is_err());
     }

@@ -8,6 +8,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use super::collect::{Collector, PROTOCOLS};
 use super::histogram::Histogram;
+use crate::say::count;
 use crate::summary::{Outcome, ledger_line};
 
 /// Characters of a full bar.
@@ -53,10 +54,10 @@ fn overview(page: &mut String, total: &Collector, outcome: &Outcome) {
     }
     let _ = writeln!(
         page,
-        "  packets   {} ({}/s), {} flows",
+        "  packets   {} ({}/s), {}",
         total.packets,
         scaled(rate(total.packets)),
-        total.flows
+        count(total.flows, "flow")
     );
     let _ = writeln!(
         page,
@@ -95,9 +96,16 @@ fn protocols(page: &mut String, total: &Collector) {
             bar(sums.bytes, total.bytes)
         );
     }
-    for (packets, what) in [(total.ipv6_packets, "IPv6"), (total.fragments, "fragments")] {
+    for (packets, one, many) in [
+        (total.ipv6_packets, "IPv6", "IPv6"),
+        (total.fragments, "a fragment", "fragments"),
+    ] {
         if packets > 0 {
-            let _ = writeln!(page, "  {packets} packets are {what}");
+            let (what, are) = match packets {
+                1 => (one, "is"),
+                _ => (many, "are"),
+            };
+            let _ = writeln!(page, "  {} {are} {what}", count(packets, "packet"));
         }
     }
 }
@@ -185,22 +193,22 @@ fn tcp_health(page: &mut String, total: &Collector) {
     );
     let _ = writeln!(
         page,
-        "  retransmitted   {} packets ({})",
-        tcp.retransmitted,
+        "  retransmitted   {} ({})",
+        count(tcp.retransmitted, "packet"),
         percent(tcp.retransmitted, tcp.packets)
     );
     let _ = writeln!(
         page,
-        "  out of order    {} packets ({})",
-        tcp.out_of_order,
+        "  out of order    {} ({})",
+        count(tcp.out_of_order, "packet"),
         percent(tcp.out_of_order, tcp.packets)
     );
     let at = |share| tcp.rtt.at(share).map(|nanos| human_duration(Nanos(nanos)));
     if let (Some(half), Some(ninety), Some(last)) = (at(0.5), at(0.9), at(0.99)) {
         let _ = writeln!(
             page,
-            "  handshake RTT   median {half}, 90 % {ninety}, 99 % {last} ({} handshakes)",
-            tcp.rtt.total()
+            "  handshake RTT   median {half}, 90 % {ninety}, 99 % {last} ({})",
+            count(tcp.rtt.total(), "handshake")
         );
     }
 }
