@@ -23,6 +23,7 @@ mod run;
 mod say;
 mod share_service;
 mod sinks;
+mod stack;
 mod stream_chunks;
 mod stream_files;
 mod streams;
@@ -74,6 +75,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Match(options) => matches::run(options),
         Command::Report(options) => report::run(options),
         Command::Capture(options) => capture::run(options),
+        Command::Stack(options) => stack::run(options),
         Command::Doctor(options) => doctor::run(options),
         Command::ShareService(options) => share_service::run(options),
     }

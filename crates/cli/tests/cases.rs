@@ -62,9 +62,22 @@ fn captures() -> PathBuf {
 }
 
 /// Standard output, standard error and the exit code as one text.
+/// The words of a line; what is in single quotes is one.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (number, part) in line.split('\'').enumerate() {
+        if number % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
 fn run(folder: &Path, line: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
-        .args(line.split_whitespace())
+        .args(words(line))
         .current_dir(folder)
         .stdin(Stdio::null())
         .env_remove("COLUMNS")

@@ -777,6 +777,7 @@ fn the_manual_is_complete() {
         flowgauge_record::packet::PACKET_BYTES_SCHEMA,
         flowgauge_record::ledger::LEDGER_SCHEMA,
         flowgauge_record::check::CHECK_SCHEMA,
+        flowgauge_record::results::RESULT_SCHEMA,
     ];
     for field in schemas.iter().copied().flatten() {
         let row = format!("| `{}` |", field.name);

@@ -44,6 +44,7 @@ pub mod link;
 pub mod matches;
 pub mod output;
 pub mod packet;
+pub mod results;
 pub mod schema;
 pub mod stream;
 pub mod table;

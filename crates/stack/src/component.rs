@@ -8,7 +8,7 @@
 //! remembers things keeps them per number ([`PerKey`]). A number is reused, but only after
 //! [`Component::close`] was called for it.
 
-use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos};
+use flowgauge_wire::{Batch, Decoded, DecodedBatch, HashSeed, Nanos};
 
 use crate::items::ItemType;
 use crate::selection::Selection;
@@ -149,6 +149,8 @@ pub struct Packets<'a> {
     /// The key of each packet in the innermost demultiplexer, by its place in
     /// [`DecodedBatch::packets`]; 0 outside of all demultiplexers.
     pub keys: &'a [u32],
+    /// What [`Decoded::hash`] is computed with.
+    pub seed: HashSeed,
 }
 
 impl<'a> Packets<'a> {
@@ -208,6 +210,14 @@ impl Items<'_> {
         }
     }
 
+    /// Takes all of them out.
+    pub fn clear(&mut self) {
+        match self {
+            Items::Packets(packets) => packets.selected = Selection::NONE,
+            Items::Chunks(chunks) => *chunks = &[],
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         match self {
@@ -217,10 +227,32 @@ impl Items<'_> {
     }
 }
 
-/// Where items go that a component makes.
+/// The way out of a component.
 pub trait Outlet {
     /// Gives items to what follows.
     fn emit(&mut self, items: Items<'_>);
+
+    /// The component cannot go on: a full disk, a peer that went away. The stack ends with the batch.
+    fn fail(&mut self, failure: Failure);
+}
+
+/// Why a component cannot begin, or go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What is wrong, and with what.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// Without a hint.
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure {
+            message: message.into(),
+            hint: None,
+        }
+    }
 }
 
 /// What a component does.
@@ -229,6 +261,14 @@ pub trait Outlet {
 /// left of it goes on. One that makes items of another type gives them to the [`Outlet`] and leaves
 /// nothing in `items` ([`Output::Same`] tells which of the two it is).
 pub trait Component: Send {
+    /// Opens what is outside: files, sockets. Called once, before anything else.
+    ///
+    /// # Errors
+    /// Why the stack cannot run.
+    fn start(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Takes items.
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet);
 
@@ -285,14 +325,27 @@ pub trait Component: Send {
 pub enum ResultValue {
     /// A count, or a sum; those of several cores are added.
     Sum(u64),
+    /// The last of something; that of the other core is taken.
+    Last(u64),
 }
 
 impl ResultValue {
     /// Takes in the result of the same component on another core.
     pub fn merge(&mut self, other: &ResultValue) {
-        let ResultValue::Sum(theirs) = other;
-        let ResultValue::Sum(mine) = self;
-        *mine = mine.saturating_add(*theirs);
+        match (&mut *self, other) {
+            (ResultValue::Sum(mine), ResultValue::Sum(theirs)) => {
+                *mine = mine.saturating_add(*theirs);
+            }
+            _ => *self = other.clone(),
+        }
+    }
+}
+
+impl core::fmt::Display for ResultValue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            ResultValue::Sum(value) | ResultValue::Last(value) => value.fmt(f),
+        }
     }
 }
 

@@ -19,9 +19,11 @@
 use core::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
 
-use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos};
+use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos};
 
-use crate::component::{Component, Items, Outlet, Packets, ResultValue, SettingError, StreamChunk};
+use crate::component::{
+    Component, Failure, Items, Outlet, Packets, ResultValue, SettingError, StreamChunk,
+};
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
 
@@ -31,10 +33,12 @@ pub struct Graph {
     entry: NodeId,
     /// Demultiplexers, and components that wait for a time.
     timed: Vec<NodeId>,
+    seed: HashSeed,
     now: Nanos,
     /// The component at work, to name it should it fail.
     current: NodeId,
-    failed: bool,
+    failure: Option<ComponentFailure>,
+    is_over: bool,
 }
 
 struct Running {
@@ -62,23 +66,27 @@ pub struct ComponentFailure {
     /// Its label.
     pub label: String,
     /// What it said.
-    pub message: String,
+    pub failure: Failure,
 }
 
 impl core::fmt::Display for ComponentFailure {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "the component {} failed: {}", self.label, self.message)
+        write!(
+            f,
+            "the component {} failed: {}",
+            self.label, self.failure.message
+        )
     }
 }
 
 impl std::error::Error for ComponentFailure {}
 
 impl Graph {
-    /// Makes the components of a checked stack.
+    /// Makes the components of a checked stack. `seed` is what the packets' hashes are computed with.
     ///
     /// # Errors
     /// A component that cannot be made of its settings.
-    pub fn new(stack: &Stack) -> Result<Graph, SettingError> {
+    pub fn new(stack: &Stack, seed: HashSeed) -> Result<Graph, SettingError> {
         let mut nodes = Vec::with_capacity(stack.nodes.len());
         let mut timed = Vec::new();
         for (id, node) in stack.iter() {
@@ -99,16 +107,34 @@ impl Graph {
             nodes,
             entry: stack.entry,
             timed,
+            seed,
             now: Nanos(0),
             current: stack.entry,
-            failed: false,
+            failure: None,
+            is_over: false,
+        })
+    }
+
+    /// Opens what components need. To be called before anything else.
+    ///
+    /// # Errors
+    /// A component cannot begin.
+    pub fn start(&mut self) -> Result<(), ComponentFailure> {
+        self.guarded(|graph| {
+            for id in (0..graph.nodes.len() as u32).map(NodeId) {
+                graph.with(id, |component, exit| {
+                    if let Err(failure) = component.start() {
+                        exit.fail(failure);
+                    }
+                });
+            }
         })
     }
 
     /// Takes a batch through the stack, and the capture clock to `now`.
     ///
     /// # Errors
-    /// A component panicked. The stack does nothing any more.
+    /// A component failed or panicked. The stack does nothing any more.
     pub fn process(
         &mut self,
         batch: &Batch<'_>,
@@ -123,6 +149,7 @@ impl Graph {
                 decoded,
                 selected,
                 keys: &[],
+                seed: graph.seed,
             });
             graph.row(Some(graph.entry), &mut items);
             graph.tick();
@@ -132,7 +159,7 @@ impl Graph {
     /// The input is over: what components keep comes out.
     ///
     /// # Errors
-    /// A component panicked.
+    /// A component failed or panicked.
     pub fn finish(&mut self) -> Result<(), ComponentFailure> {
         self.guarded(|graph| graph.finish_row(graph.entry))
     }
@@ -149,21 +176,34 @@ impl Graph {
             .map_or(Passed::default(), |node| node.passed)
     }
 
-    /// Does something with the components; one that panics ends it all.
+    /// Does something with the components; one that fails or panics ends it all.
     fn guarded(&mut self, work: impl FnOnce(&mut Graph)) -> Result<(), ComponentFailure> {
-        if self.failed {
+        if self.is_over {
             return Ok(());
         }
-        let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(self))) else {
-            return Ok(());
-        };
-        self.failed = true;
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(ComponentFailure {
-            label: self.nodes[self.current.index()].label.clone(),
-            message: text.unwrap_or_else(|| "it panicked".to_owned()),
-        })
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(self))) {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            self.fail(Failure::new(
+                text.unwrap_or_else(|| "it panicked".to_owned()),
+            ));
+        }
+        match self.failure.take() {
+            None => Ok(()),
+            Some(failure) => {
+                self.is_over = true;
+                Err(failure)
+            }
+        }
+    }
+
+    /// The component at work has failed; the first failure counts.
+    fn fail(&mut self, failure: Failure) {
+        let label = &self.nodes[self.current.index()].label;
+        self.failure.get_or_insert_with(|| ComponentFailure {
+            label: label.clone(),
+            failure,
+        });
     }
 
     /// Lets a component work, with a way out for what it makes.
@@ -378,5 +418,9 @@ struct Exit<'a> {
 impl Outlet for Exit<'_> {
     fn emit(&mut self, items: Items<'_>) {
         self.graph.leave(self.id, items);
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.graph.fail(failure);
     }
 }

@@ -62,8 +62,8 @@ mod value;
 
 pub use check::{Checked, check};
 pub use component::{
-    Branches, Component, ComponentInfo, ComponentKind, Input, Items, Outlet, Output, Packets,
-    Parallel, PerKey, ResultInfo, ResultValue, SettingError, StreamChunk,
+    Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,
+    Packets, Parallel, PerKey, ResultInfo, ResultValue, SettingError, StreamChunk,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use format::{format, format_line};

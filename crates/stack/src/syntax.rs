@@ -13,6 +13,23 @@ pub struct Document {
     pub comments: Vec<String>,
 }
 
+impl Document {
+    /// Of one stack without a name.
+    pub fn of(body: Body) -> Document {
+        let section = StackSection {
+            kind: StackKind::Stack,
+            name: None,
+            body,
+            span: Span::default(),
+            comments: Comments::default(),
+        };
+        Document {
+            items: vec![Item::Stack(section)],
+            comments: Vec::new(),
+        }
+    }
+}
+
 /// What a file is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {

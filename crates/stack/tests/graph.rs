@@ -8,7 +8,7 @@ use flowgauge_stack::{
     ResultValue, Selection, SettingError, Settings, Sources, Stack, StreamChunk, check, parse,
 };
 use flowgauge_wire::{
-    Batch, DecodeOptions, DecodedBatch, Decoder, LinkType, Nanos, PacketDescriptor,
+    Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
 };
 
 /// What components of the test have seen; one test runs at a time per name.
@@ -284,7 +284,7 @@ fn stack(text: &str) -> Stack {
 }
 
 fn graph(text: &str) -> Graph {
-    Graph::new(&stack(text)).expect("it can be made")
+    Graph::new(&stack(text), HashSeed::FIXED).expect("it can be made")
 }
 
 /// A batch of datagrams from these ports.
@@ -407,7 +407,7 @@ fn inner_keys_belong_to_outer_keys_and_end_with_them() {
 #[test]
 fn results_and_counts_can_be_read_while_it_runs() {
     let stack = stack("count modulo ( multiple { 100 } count { as = some } )");
-    let mut graph = Graph::new(&stack).expect("it can be made");
+    let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("it can be made");
     feed(&mut graph, 1, &[100, 200, 300, 3]).expect("nothing fails");
     let some = stack.find("some").expect("it is there");
     assert_eq!(graph.result(some), Some(ResultValue::Sum(3)));

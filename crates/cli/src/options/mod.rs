@@ -7,6 +7,7 @@ mod chunks;
 mod generate;
 mod matches;
 mod shared;
+mod stack;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
 pub(crate) use shared::{ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions};
+pub(crate) use stack::{
+    FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,
+};
 use values::parse_positive;
 
 /// Passive network monitoring: packets go in, flows, streams and reports come out.
@@ -55,6 +59,8 @@ pub(crate) enum Command {
     Packets(PacketsOptions),
     /// Write a synthetic capture whose contents are known
     Generate(GenerateOptions),
+    /// Run, check and show stacks of components: monitoring tasks in a few lines
+    Stack(Box<StackOptions>),
     /// Say what this machine can do and what to change where it cannot
     Doctor(DoctorOptions),
     /// Capture for the processes that share an interface: started by the first of them, with the
@@ -71,6 +77,10 @@ impl Command {
             Command::Streams(options) => Some(&options.output),
             Command::Match(options) => Some(&options.output),
             Command::Packets(options) => Some(&options.output),
+            Command::Stack(options) => match &options.command {
+                StackCommand::Run(options) => Some(&options.output),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -100,6 +110,10 @@ impl Command {
             Command::Packets(options) => (&options.input, &options.output.write),
             Command::Report(options) => (&options.input, &options.write),
             Command::Capture(options) => (&options.input, &options.write),
+            Command::Stack(options) => match &options.command {
+                StackCommand::Run(options) => (&options.input, &options.output.write),
+                _ => return None,
+            },
             Command::Generate(_) | Command::Doctor(_) | Command::ShareService(_) => return None,
         };
         Some((input, output.as_deref()))

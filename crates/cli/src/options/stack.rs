@@ -1,0 +1,106 @@
+//! `stack`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::shared::{InputOptions, OutputOptions};
+
+/// `stack`
+#[derive(Args, Debug)]
+pub(crate) struct StackOptions {
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: StackCommand,
+}
+
+/// What can be done with stacks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StackCommand {
+    /// List the components that stacks are made of
+    List(ListOptions),
+    /// Say what is wrong with a stack, without running it
+    Check(FileOptions),
+    /// Write a stack in the usual layout
+    Fmt(FormatOptions),
+    /// Show how the components of a stack hang together
+    Show(ShowOptions),
+    /// Run a stack on files or interfaces
+    Run(Box<RunOptions>),
+}
+
+/// `stack list`
+#[derive(Args, Debug)]
+pub(crate) struct ListOptions {
+    /// Tell everything about this component [default: a line about each]
+    #[arg(value_name = "COMPONENT")]
+    pub(crate) component: Option<String>,
+    /// Write JSON, one object per component
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `stack check`
+#[derive(Args, Debug)]
+pub(crate) struct FileOptions {
+    /// The stack's file; "-" is standard input
+    #[arg(value_name = "FILE", required_unless_present = "expression")]
+    pub(crate) file: Option<PathBuf>,
+    /// A stack given here instead of in a file: 'tcpscan - count'
+    #[arg(
+        short = 'e',
+        long = "expression",
+        value_name = "STACK",
+        conflicts_with = "file"
+    )]
+    pub(crate) expression: Option<String>,
+}
+
+/// `stack fmt`
+#[derive(Args, Debug)]
+pub(crate) struct FormatOptions {
+    /// The stack's file; "-" is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Write back to the file instead of to standard output
+    #[arg(short = 'i', long)]
+    pub(crate) in_place: bool,
+    /// Only say, by exit code 1, whether the file has another layout
+    #[arg(long, conflicts_with = "in_place")]
+    pub(crate) check: bool,
+}
+
+/// `stack show`
+#[derive(Args, Debug)]
+pub(crate) struct ShowOptions {
+    #[command(flatten)]
+    pub(crate) file: FileOptions,
+    /// Write a graph for Graphviz (dot -Tsvg)
+    #[arg(long)]
+    pub(crate) dot: bool,
+}
+
+/// `stack run`
+#[derive(Args, Debug)]
+pub(crate) struct RunOptions {
+    /// The stack's file; "-" is standard input
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "FILE",
+        required_unless_present = "expression"
+    )]
+    pub(crate) file: Option<PathBuf>,
+    /// A stack given here instead of in a file: 'tcpscan - count'
+    #[arg(
+        short = 'e',
+        long = "expression",
+        value_name = "STACK",
+        conflicts_with = "file"
+    )]
+    pub(crate) expression: Option<String>,
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}

@@ -1,0 +1,171 @@
+//! `flowgauge stack list`
+
+use std::fmt::Write as _;
+
+use flowgauge_components::registry;
+use flowgauge_stack::{
+    Branches, ComponentInfo, ComponentKind, Input, LABEL_OPTION, OptionKind, Output, Parallel,
+};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::options::ListOptions;
+
+/// Runs the command.
+///
+/// # Errors
+/// When there is no such component.
+pub(super) fn run(options: &ListOptions) -> Result<(), Failure> {
+    let registry = registry();
+    let mut text = String::new();
+    match &options.component {
+        Some(name) => {
+            let Some(info) = registry.find(name) else {
+                let near = registry.near(name);
+                return Err(Failure::usage(
+                    format!("there is no component {name}"),
+                    if near.is_empty() {
+                        "without a name all are listed".to_owned()
+                    } else {
+                        format!("did you mean {}?", near.join(" or "))
+                    },
+                ));
+            };
+            if options.json {
+                let _ = writeln!(text, "{}", object(info));
+            } else {
+                page(&mut text, info);
+            }
+        }
+        None if options.json => {
+            for info in registry.iter() {
+                let _ = writeln!(text, "{}", object(info));
+            }
+        }
+        None => {
+            let names: Vec<String> = registry.iter().map(usage).collect();
+            let width = names.iter().map(String::len).max().unwrap_or(0);
+            for (info, usage) in registry.iter().zip(&names) {
+                let _ = writeln!(
+                    text,
+                    "{usage:width$}  {:9} {:9}  {}",
+                    input(info),
+                    output(info),
+                    info.summary
+                );
+            }
+        }
+    }
+    super::print(text.as_bytes())
+}
+
+/// As it is written in a stack.
+fn usage(info: &ComponentInfo) -> String {
+    let name = info.name;
+    match info.kind {
+        ComponentKind::Simple => name.to_owned(),
+        ComponentKind::Demux => format!("{name} < ... >"),
+        ComponentKind::Switch(Branches::Fixed([_])) => format!("{name} ( ... )"),
+        ComponentKind::Switch(_) => format!("{name} ( ... | ... )"),
+    }
+}
+
+fn input(info: &ComponentInfo) -> String {
+    match info.input {
+        Input::Any => "any".to_owned(),
+        Input::Nothing => "-".to_owned(),
+        Input::Of(items) => {
+            let names: Vec<&str> = items.iter().map(|item| item.name()).collect();
+            names.join("|")
+        }
+    }
+}
+
+fn output(info: &ComponentInfo) -> &'static str {
+    match info.output {
+        Output::Same => "the same",
+        Output::Of(item) => item.name(),
+        Output::Nothing => "-",
+    }
+}
+
+/// All about a component.
+fn page(text: &mut String, info: &ComponentInfo) {
+    let _ = writeln!(text, "{}\n  {}", usage(info), info.summary);
+    if !info.help.is_empty() {
+        let _ = writeln!(text, "\n  {}", info.help);
+    }
+    if !info.aliases.is_empty() {
+        let _ = writeln!(text, "\nalso called: {}", info.aliases.join(", "));
+    }
+    let _ = writeln!(text, "\ntakes: {}\ngives: {}", input(info), output(info));
+    if let Some(result) = info.result {
+        let _ = writeln!(text, "result: {} ({})", result.summary, result.unit);
+    }
+    let _ = writeln!(text, "on several cores: {}", parallel(info));
+    let _ = writeln!(text, "\noptions:");
+    for option in info.options {
+        let words = match option.kind {
+            OptionKind::Choice(words) => words.join("|"),
+            kind => format!("<{}>", kind.name()),
+        };
+        let _ = writeln!(text, "  {} = {words}", option.name);
+        let default = match (option.default, option.is_required) {
+            (Some(default), _) => format!(" [default: {default}]"),
+            (None, true) => " [must be given]".to_owned(),
+            (None, false) => String::new(),
+        };
+        let _ = writeln!(text, "      {}{default}", option.help);
+    }
+    let _ = writeln!(
+        text,
+        "  {LABEL_OPTION} = <name>\n      its name in the stack"
+    );
+}
+
+fn parallel(info: &ComponentInfo) -> String {
+    match info.parallel {
+        Parallel::Anyhow => "yes".to_owned(),
+        Parallel::ByFlow => "yes, connections kept together".to_owned(),
+        Parallel::Never(because) => format!("no: {because}"),
+    }
+}
+
+fn object(info: &ComponentInfo) -> Value {
+    let options: Vec<Value> = info
+        .options
+        .iter()
+        .map(|option| {
+            json!({
+                "name": option.name,
+                "type": option.kind.name(),
+                "words": match option.kind {
+                    OptionKind::Choice(words) => words,
+                    _ => &[],
+                },
+                "default": option.default,
+                "required": option.is_required,
+                "help": option.help,
+            })
+        })
+        .collect();
+    json!({
+        "name": info.name,
+        "aliases": info.aliases,
+        "summary": info.summary,
+        "help": info.help,
+        "kind": match info.kind {
+            ComponentKind::Simple => "simple",
+            ComponentKind::Switch(_) => "switch",
+            ComponentKind::Demux => "demux",
+        },
+        "input": input(info),
+        "output": output(info),
+        "result": info.result.map(|result| json!({
+            "summary": result.summary,
+            "unit": result.unit,
+        })),
+        "parallel": parallel(info),
+        "options": options,
+    })
+}

@@ -1,0 +1,84 @@
+//! `flowgauge stack`
+
+mod list;
+mod read;
+mod run;
+mod show;
+
+use std::fs;
+use std::io::Write as _;
+
+use flowgauge_stack::format;
+
+use crate::failure::Failure;
+use crate::options::{FormatOptions, StackCommand, StackOptions};
+use crate::say::say;
+use crate::sinks;
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &StackOptions) -> Result<(), Failure> {
+    match &options.command {
+        StackCommand::List(options) => list::run(options),
+        StackCommand::Check(options) => {
+            let text = read::text(options.file.as_deref(), options.expression.as_deref())?;
+            read::program(text).map(|_| ())
+        }
+        StackCommand::Fmt(options) => reformat(options),
+        StackCommand::Show(options) => show::run(options),
+        StackCommand::Run(options) => run::run(options),
+    }
+}
+
+fn reformat(options: &FormatOptions) -> Result<(), Failure> {
+    let text = read::text(Some(&options.file), None)?;
+    let before = text.text.clone();
+    let name = text.name.clone();
+    let formatted = format(&read::document(text)?);
+    if options.check {
+        if formatted == before {
+            return Ok(());
+        }
+        return Err(Failure::run(
+            format!("{name} has another layout"),
+            Some("flowgauge stack fmt -i rewrites it".to_owned()),
+        ));
+    }
+    if !options.in_place {
+        return print(formatted.as_bytes());
+    }
+    if formatted == before {
+        return Ok(());
+    }
+    if options.file.as_os_str() == "-" {
+        return Err(Failure::usage(
+            "standard input cannot be written back",
+            "leave -i out",
+        ));
+    }
+    // What is there stays there until the new text is on the disk.
+    let mut beside = options.file.clone().into_os_string();
+    beside.push(".new");
+    let written = fs::write(&beside, &formatted).and_then(|()| fs::rename(&beside, &options.file));
+    if let Err(error) = written {
+        // It is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+        return Err(Failure::run(format!("{name}: {error}"), None));
+    }
+    say!("{name}: rewritten");
+    Ok(())
+}
+
+/// Writes to standard output; a reader that went away is no failure.
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut target = sinks::target(None)?;
+    match target.write_all(bytes).and_then(|()| target.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::run(
+            format!("cannot write standard output: {error}"),
+            None,
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,131 @@
+//! From a file or an argument to a checked stack.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use flowgauge_components::registry;
+use flowgauge_stack::syntax::Document;
+use flowgauge_stack::{Diagnostic, Program, Severity, Sources, check, parse_all, parse_stack};
+
+use crate::failure::Failure;
+use crate::say::say;
+
+/// More than any stack has.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// A stack as it was given.
+pub(super) struct Text {
+    /// What messages call it.
+    pub(super) name: String,
+    /// The text of a file.
+    pub(super) text: String,
+    /// It is components without a section.
+    is_bare: bool,
+}
+
+/// Reads what was given.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn text(file: Option<&Path>, expression: Option<&str>) -> Result<Text, Failure> {
+    if let Some(expression) = expression {
+        return Ok(Text {
+            name: "-e".to_owned(),
+            text: expression.to_owned(),
+            is_bare: true,
+        });
+    }
+    let path = file.unwrap_or(Path::new("-"));
+    let (name, read) = if path.as_os_str() == "-" {
+        ("standard input".to_owned(), read_all(std::io::stdin()))
+    } else {
+        let read = fs::File::open(path).and_then(read_all);
+        (path.display().to_string(), read)
+    };
+    match read {
+        Ok(text) => Ok(Text {
+            name,
+            text,
+            is_bare: false,
+        }),
+        Err(error) => Err(Failure::usage(
+            format!("{name}: {error}"),
+            "a stack is a text file; flowgauge stack list shows what it is made of",
+        )),
+    }
+}
+
+fn read_all(from: impl std::io::Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    let length = from.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if length as u64 > MAX_BYTES {
+        return Err(std::io::Error::other("is longer than 16 MiB"));
+    }
+    Ok(text)
+}
+
+/// A file's syntax, nothing included.
+///
+/// # Errors
+/// What is wrong with it, which was said.
+pub(super) fn document(text: Text) -> Result<Document, Failure> {
+    let mut sources = Sources::default();
+    let name = text.name.clone();
+    let file = sources.add(text.name, text.text).unwrap_or_default();
+    flowgauge_stack::parse(&sources, file).map_err(|found| refused(&name, &[*found], &sources))
+}
+
+/// A checked stack; warnings are said.
+///
+/// # Errors
+/// What is wrong with it, which was said.
+pub(super) fn program(text: Text) -> Result<Program, Failure> {
+    let mut sources = Sources::default();
+    let name = text.name.clone();
+    let file = sources.add(text.name, text.text).unwrap_or_default();
+    let document = if text.is_bare {
+        parse_stack(&sources, file).map(Document::of)
+    } else {
+        parse_all(&mut sources, file, &mut include)
+    };
+    let document = document.map_err(|found| refused(&name, &[*found], &sources))?;
+    let checked = check(&document, &registry());
+    match checked.program {
+        Some(program) => {
+            for found in &checked.diagnostics {
+                say!("{}", found.show(&sources));
+            }
+            Ok(program)
+        }
+        None => Err(refused(&name, &checked.diagnostics, &sources)),
+    }
+}
+
+/// Reads what a file includes: paths are relative to it.
+fn include(including: &str, path: &str) -> Result<(String, String), String> {
+    let folder = Path::new(including).parent().unwrap_or(Path::new(""));
+    let path = folder.join(path);
+    let name = path.display().to_string();
+    let text = fs::File::open(&path).and_then(read_all);
+    text.map(|text| (name.clone(), text))
+        .map_err(|error| format!("{name}: {error}"))
+}
+
+/// Says all that was found.
+fn refused(name: &str, found: &[Diagnostic], sources: &Sources) -> Failure {
+    for found in found {
+        say!("{}", found.show(sources));
+    }
+    let errors = found
+        .iter()
+        .filter(|found| found.severity == Severity::Error);
+    let count = match errors.count() {
+        1 => "an error".to_owned(),
+        count => format!("{count} errors"),
+    };
+    Failure::Usage {
+        what: format!("{name} has {count}"),
+        hint: None,
+    }
+}

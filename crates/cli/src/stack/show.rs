@@ -1,0 +1,140 @@
+//! `flowgauge stack show`
+
+use std::fmt::Write as _;
+
+use flowgauge_stack::{Inner, NodeId, Parallel, Stack};
+
+use super::read;
+use crate::failure::Failure;
+use crate::options::ShowOptions;
+
+/// Runs the command.
+///
+/// # Errors
+/// When something is wrong with the stack.
+pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
+    let file = &options.file;
+    let program = read::program(read::text(
+        file.file.as_deref(),
+        file.expression.as_deref(),
+    )?)?;
+    let mut text = String::new();
+    for stack in &program.stacks {
+        if options.dot {
+            dot(&mut text, stack);
+        } else {
+            tree(&mut text, stack);
+        }
+    }
+    super::print(text.as_bytes())
+}
+
+/// A line per component, indented by what it is in.
+fn tree(text: &mut String, stack: &Stack) {
+    let name = stack.name.as_deref().unwrap_or("stack");
+    let cores = match stack.parallel() {
+        (Parallel::Anyhow, _) => "any number of cores".to_owned(),
+        (Parallel::ByFlow, _) => "any number of cores, connections kept together".to_owned(),
+        (Parallel::Never(because), node) => {
+            let label = node.map_or("", |node| &stack.node(node).label);
+            format!("one core, because of {label}: {because}")
+        }
+    };
+    let _ = writeln!(text, "{name}: {cores}");
+    row(text, stack, stack.entry, 1);
+}
+
+fn row(text: &mut String, stack: &Stack, first: NodeId, depth: usize) {
+    for id in stack.row(first) {
+        let node = stack.node(id);
+        let indent = "  ".repeat(depth);
+        let set: Vec<String> = node
+            .settings
+            .iter()
+            .map(|setting| format!("{} = {}", setting.option.name, setting.value))
+            .collect();
+        let set = if set.is_empty() {
+            String::new()
+        } else {
+            format!(" {{ {} }}", set.join(", "))
+        };
+        let _ = writeln!(
+            text,
+            "{indent}{}{set}: {} -> {}",
+            node.label, node.input, node.output
+        );
+        match &node.inner {
+            Inner::Nothing => {}
+            Inner::PerKey(first) => row(text, stack, *first, depth + 1),
+            Inner::Branches(firsts) => {
+                for (number, first) in firsts.iter().enumerate() {
+                    let _ = writeln!(text, "{indent}| branch {number}");
+                    row(text, stack, *first, depth + 1);
+                }
+            }
+        }
+    }
+}
+
+fn dot(text: &mut String, stack: &Stack) {
+    let name = stack.name.as_deref().unwrap_or("stack");
+    let _ = writeln!(
+        text,
+        "digraph {name:?} {{\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];"
+    );
+    cluster(text, stack, stack.entry, 1);
+    for (id, node) in stack.iter() {
+        let from = format!("n{}", id.0);
+        let firsts: Vec<(String, NodeId)> = match &node.inner {
+            Inner::Nothing => Vec::new(),
+            Inner::PerKey(first) => vec![("per key".to_owned(), *first)],
+            Inner::Branches(firsts) => {
+                let branches = firsts.iter().enumerate();
+                branches
+                    .map(|(number, first)| (number.to_string(), *first))
+                    .collect()
+            }
+        };
+        for (label, first) in firsts {
+            let _ = writeln!(text, "  {from} -> n{} [label={label:?}];", first.0);
+        }
+        // What comes out of the end of a row goes to what follows the container.
+        let mut at = Some(id);
+        while let Some(here) = at {
+            let here = stack.node(here);
+            if let Some(next) = here.next {
+                let _ = writeln!(text, "  {from} -> n{} [label=\"{}\"];", next.0, node.output);
+                break;
+            }
+            at = here.parent;
+        }
+    }
+    text.push_str("}\n");
+}
+
+/// The components of a row, those inside a demultiplexer in a box.
+fn cluster(text: &mut String, stack: &Stack, first: NodeId, depth: usize) {
+    let indent = "  ".repeat(depth);
+    for id in stack.row(first) {
+        let node = stack.node(id);
+        let _ = writeln!(text, "{indent}n{} [label={:?}];", id.0, node.label);
+        match &node.inner {
+            Inner::Nothing => {}
+            Inner::PerKey(first) => {
+                let label = format!("per key of {}", node.label);
+                let _ = writeln!(
+                    text,
+                    "{indent}subgraph cluster_{} {{ style=dashed; label={label:?};",
+                    id.0
+                );
+                cluster(text, stack, *first, depth + 1);
+                let _ = writeln!(text, "{indent}}}");
+            }
+            Inner::Branches(firsts) => {
+                for first in firsts {
+                    cluster(text, stack, *first, depth);
+                }
+            }
+        }
+    }
+}

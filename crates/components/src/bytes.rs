@@ -1,0 +1,78 @@
+//! `bytes`: how many bytes came.
+
+use flowgauge_stack::{
+    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, ResultInfo,
+    ResultValue,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "bytes",
+    aliases: &["byte_counter"],
+    summary: "counts the bytes of what it lets through",
+    help: "MAPI's BYTE_COUNTER counts the bytes that were captured, which with a snap length are \
+           fewer than the frames had: that is `of = captured`.",
+    input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
+    is_end: true,
+    options: &[OptionInfo::new(
+        "of",
+        OptionKind::Choice(&["wire", "captured", "ip", "payload"]),
+        "of packets: frames on the wire, what was captured of them, IP datagrams, or what the \
+         transport carries",
+    )
+    .or("wire")],
+    result: Some(ResultInfo {
+        summary: "bytes so far",
+        unit: "bytes",
+    }),
+    make: |settings| {
+        let of = match settings.text("of") {
+            Some("captured") => Of::Captured,
+            Some("ip") => Of::Ip,
+            Some("payload") => Of::Payload,
+            _ => Of::Wire,
+        };
+        Ok(Box::new(Bytes { of, sum: 0 }))
+    },
+    ..crate::OF_PACKETS
+};
+
+#[derive(Clone, Copy)]
+enum Of {
+    Wire,
+    Captured,
+    Ip,
+    Payload,
+}
+
+struct Bytes {
+    of: Of,
+    sum: u64,
+}
+
+impl Component for Bytes {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        self.sum += match items {
+            Items::Packets(packets) => {
+                let decoded = packets.iter().map(|(_, packet)| packet);
+                match self.of {
+                    Of::Wire => decoded.map(|packet| u64::from(packet.wire_len)).sum(),
+                    Of::Ip => decoded.map(|packet| u64::from(packet.ip_len)).sum(),
+                    Of::Payload => decoded.map(|packet| u64::from(packet.payload_len)).sum(),
+                    Of::Captured => decoded
+                        .map(|packet| packets.bytes(packet).len() as u64)
+                        .sum(),
+                }
+            }
+            Items::Chunks(chunks) => chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum(),
+            _ => 0,
+        };
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.sum))
+    }
+
+    fn reset(&mut self) {
+        self.sum = 0;
+    }
+}

@@ -1,0 +1,34 @@
+//! `count`: how many packets, or other items, came.
+
+use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, ResultInfo, ResultValue};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "count",
+    aliases: &["pkt_counter"],
+    summary: "counts what it lets through",
+    help: "A datagram that was put together from fragments counts once.",
+    input: Input::Any,
+    is_end: true,
+    result: Some(ResultInfo {
+        summary: "items so far",
+        unit: "items",
+    }),
+    make: |_| Ok(Box::new(Count(0))),
+    ..crate::OF_PACKETS
+};
+
+struct Count(u64);
+
+impl Component for Count {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        self.0 += items.len() as u64;
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.0))
+    }
+
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+}

@@ -1,0 +1,21 @@
+//! `discard`: the end of what is not wanted.
+
+use flowgauge_stack::{Component, ComponentInfo, Input, Items, Outlet, Output};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "discard",
+    summary: "takes everything and gives nothing on",
+    input: Input::Any,
+    output: Output::Nothing,
+    is_end: true,
+    make: |_| Ok(Box::new(Discard)),
+    ..crate::OF_PACKETS
+};
+
+struct Discard;
+
+impl Component for Discard {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        items.clear();
+    }
+}

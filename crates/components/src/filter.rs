@@ -1,0 +1,104 @@
+//! `filter`: packets that a filter expression selects.
+
+use flowgauge_capture::Filter;
+use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Items, OptionInfo, OptionKind, Outlet, SettingError,
+    Settings,
+};
+use flowgauge_wire::{DecodeFlags, LinkType};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "filter",
+    aliases: &["bpf_filter"],
+    summary: "lets packets through that an expression selects",
+    help: "The expression is one of pcap-filter(7), as for tcpdump; an empty one selects all. It is \
+           compiled for each link type of the input.",
+    options: &[
+        OptionInfo::new("expression", OptionKind::Filter, "which packets").required(),
+        // MAPI's BPF_FILTER has a second argument in an older form.
+        OptionInfo::new(
+            "version",
+            OptionKind::Integer {
+                min: 0,
+                max: i64::MAX,
+            },
+            "taken for MAPI's sake, without effect",
+        ),
+    ],
+    make,
+    ..crate::OF_PACKETS
+};
+
+struct Packets {
+    expression: String,
+    /// By link type; those that the expression cannot be compiled for select nothing.
+    filters: Vec<(LinkType, Filter)>,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let expression = settings.text("expression").unwrap_or_default().to_owned();
+    // What the input will be is not known here. An expression that is right for Ethernet is well
+    // written; one may be right for another link type only.
+    let links = [LinkType::ETHERNET, LinkType::RAW, LinkType::IEEE802_11];
+    let mut error = None;
+    for link in links {
+        match Filter::compile(&expression, link, DEFAULT_SNAP_LEN) {
+            Ok(_) => {
+                return Ok(Box::new(Packets {
+                    expression,
+                    filters: Vec::new(),
+                }));
+            }
+            Err(why) => error = error.or(Some(why)),
+        }
+    }
+    let message = error.as_ref().map_or(String::new(), ToString::to_string);
+    Err(SettingError {
+        option: Some("expression"),
+        message,
+        hint: error.and_then(|error| error.hint()),
+    })
+}
+
+impl Component for Packets {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        for (index, packet) in all.iter() {
+            let bytes = all.bytes(packet);
+            let descriptor = all.batch.packets.get(usize::from(packet.index));
+            let is_whole = packet.flags.contains(DecodeFlags::REASSEMBLED);
+            let descriptor = descriptor.filter(|_| !is_whole);
+            let link = descriptor.map_or(LinkType::RAW, |descriptor| descriptor.link);
+            let known = self.filters.iter().position(|(of, _)| *of == link);
+            let number = match known {
+                Some(number) => number,
+                None => match Filter::compile(&self.expression, link, DEFAULT_SNAP_LEN) {
+                    Ok(filter) => {
+                        self.filters.push((link, filter));
+                        self.filters.len() - 1
+                    }
+                    Err(error) => {
+                        out.fail(Failure {
+                            message: error.to_string(),
+                            hint: error.hint(),
+                        });
+                        items.clear();
+                        return;
+                    }
+                },
+            };
+            let filter = &self.filters[number].1;
+            let verdict = match descriptor {
+                Some(descriptor) => filter.verdict_on(bytes, descriptor),
+                None => filter.verdict(bytes, packet.ip_len),
+            };
+            if verdict == 0 {
+                packets.selected.remove(index);
+            }
+        }
+    }
+}

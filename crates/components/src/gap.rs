@@ -1,0 +1,43 @@
+//! `gap`: the time between packets.
+
+use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue};
+use flowgauge_wire::Nanos;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "gap",
+    summary: "measures the time from the packet before to the last",
+    help: "0 before there were two packets, and where time went backwards.",
+    is_end: true,
+    result: Some(ResultInfo {
+        summary: "time between the last two packets",
+        unit: "ns",
+    }),
+    parallel: Parallel::Never("packets on other cores lie between"),
+    make: |_| Ok(Box::<Gap>::default()),
+    ..crate::OF_PACKETS
+};
+
+#[derive(Default)]
+struct Gap {
+    last: Option<Nanos>,
+    gap: u64,
+}
+
+impl Component for Gap {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            for (_, packet) in packets.iter() {
+                let before = self.last.replace(packet.time).unwrap_or(packet.time);
+                self.gap = packet.time.0.saturating_sub(before.0);
+            }
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Last(self.gap))
+    }
+
+    fn reset(&mut self) {
+        *self = Gap::default();
+    }
+}

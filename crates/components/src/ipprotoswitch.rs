@@ -1,0 +1,69 @@
+//! `ipprotoswitch`: a branch per IP protocol.
+
+use flowgauge_stack::{
+    Branches, Component, ComponentInfo, ComponentKind, Items, OptionInfo, OptionKind, Outlet,
+    Packets, Selection, Settings,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "ipprotoswitch",
+    summary: "sends packets to branches by their IP protocol",
+    help: "Packets of other protocols, and what is not IP, go on to what follows.",
+    kind: ComponentKind::Switch(Branches::ByOptions),
+    options: &[
+        OptionInfo::new("tcpbranch", OptionKind::Branch, "the branch of TCP").or("0"),
+        OptionInfo::new("udpbranch", OptionKind::Branch, "the branch of UDP").or("1"),
+        OptionInfo::new(
+            "icmpbranch",
+            OptionKind::Branch,
+            "the branch of ICMP and ICMPv6",
+        )
+        .or("2"),
+        OptionInfo::new("sctpbranch", OptionKind::Branch, "the branch of SCTP"),
+    ],
+    make: |settings| Ok(Box::new(ByProtocol::new(settings))),
+    ..crate::OF_PACKETS
+};
+
+/// The protocol numbers of each option.
+const PROTOCOLS: [(&str, &[u8]); 4] = [
+    ("tcpbranch", &[6]),
+    ("udpbranch", &[17]),
+    ("icmpbranch", &[1, 58]),
+    ("sctpbranch", &[132]),
+];
+
+struct ByProtocol {
+    /// By protocol number; 255 for none.
+    branches: Box<[u8; 256]>,
+}
+
+impl ByProtocol {
+    fn new(settings: &Settings) -> ByProtocol {
+        let mut branches = Box::new([u8::MAX; 256]);
+        for (option, protocols) in PROTOCOLS {
+            if let Some(branch) = settings.integer(option) {
+                for &protocol in protocols {
+                    branches[usize::from(protocol)] = branch as u8;
+                }
+            }
+        }
+        ByProtocol { branches }
+    }
+}
+
+impl Component for ByProtocol {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn route(&mut self, packets: &Packets<'_>, branches: &mut [Selection]) {
+        for (index, packet) in packets.iter() {
+            if !packet.has_ip() {
+                continue;
+            }
+            let branch = self.branches[usize::from(packet.key.protocol)];
+            if let Some(branch) = branches.get_mut(usize::from(branch)) {
+                branch.insert(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `ipreass`: datagrams out of their fragments.
+
+use flowgauge_reassembly::{DefragmentConfig, Defragmenter, Fragment, Outcome};
+use flowgauge_stack::{
+    Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Packets,
+    Parallel, ResultInfo, ResultValue, Selection, Settings,
+};
+use flowgauge_wire::{
+    BATCH_SIZE, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, LinkType, Nanos,
+    PacketDescriptor, fragment_info, hash_batch,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "ipreass",
+    aliases: &["ipreassembly"],
+    summary: "puts IP datagrams together from their fragments",
+    help: "What is no fragment comes through as it is. A datagram comes through as one packet when \
+           its last fragment came, with the link-layer header of that one; a datagram within a \
+           tunnel without those of the tunnel.",
+    output: Output::Of(ItemType::Datagram),
+    options: &[
+        OptionInfo::new(
+            "timeout",
+            OptionKind::Duration,
+            "how long fragments wait for the rest of their datagram",
+        )
+        .or("60s"),
+        OptionInfo::new(
+            "memory",
+            OptionKind::Size,
+            "bytes in which fragments wait at most",
+        )
+        .or("64M"),
+    ],
+    result: Some(ResultInfo {
+        summary: "datagrams of which not all fragments came",
+        unit: "datagrams",
+    }),
+    parallel: Parallel::ByFlow,
+    make: |settings| Ok(Box::new(Reassembly::new(settings))),
+    ..crate::OF_PACKETS
+};
+
+struct Reassembly {
+    defragmenter: Defragmenter<()>,
+    decoder: Decoder,
+    datagram: Vec<u8>,
+    given_up: u64,
+    done: Done,
+}
+
+/// The datagrams that a batch completed.
+#[derive(Default)]
+struct Done {
+    memory: Vec<u8>,
+    packets: Vec<PacketDescriptor>,
+    /// Frames, their bytes, and the key of each.
+    origins: Vec<(u16, u32, u32)>,
+    decoded: DecodedBatch,
+}
+
+impl Reassembly {
+    fn new(settings: &Settings) -> Reassembly {
+        let timeout = Nanos(settings.duration("timeout").unwrap_or(60_000_000_000));
+        let config = DefragmentConfig {
+            timeout_v4: timeout,
+            timeout_v6: timeout,
+            max_bytes: settings.size("memory").unwrap_or(64 << 20),
+            ..DefragmentConfig::default()
+        };
+        Reassembly {
+            defragmenter: Defragmenter::new(config),
+            decoder: Decoder::new(DecodeOptions::default()),
+            datagram: Vec::new(),
+            given_up: 0,
+            done: Done::default(),
+        }
+    }
+
+    /// Takes a fragment; returns its sums if it completed its datagram.
+    fn insert(&mut self, bytes: &[u8], packet: &Decoded) -> Option<(u16, u32)> {
+        let start = usize::from(packet.ip_offset);
+        let info = fragment_info(bytes, start)?;
+        let header = bytes.get(start..start + usize::from(info.header_len));
+        let data_start = (info.data_offset as usize).min(bytes.len());
+        let data_end = (data_start + info.data_len as usize).min(bytes.len());
+        let fragment = Fragment {
+            version: info.version,
+            source: packet.source().0,
+            destination: packet.destination().0,
+            protocol: info.protocol,
+            id: info.id,
+            context: packet.key.context,
+            offset: info.offset,
+            more: info.more,
+            header: header.unwrap_or(&[]),
+            next_header_at: info.next_header_at,
+            data: &bytes[data_start..data_end],
+            data_len: info.data_len,
+            time: packet.time,
+            wire_len: packet.wire_len,
+            ip_len: packet.ip_len,
+            frames: packet.frames,
+        };
+        match self.defragmenter.insert(&fragment, (), &mut self.datagram) {
+            Outcome::Complete(totals) => {
+                let frames = totals.frames.min(u32::from(u16::MAX)) as u16;
+                let bytes = totals.wire_len.min(u64::from(u32::MAX)) as u32;
+                Some((frames, bytes))
+            }
+            Outcome::Held => None,
+            Outcome::Refused => {
+                self.given_up += 1;
+                None
+            }
+        }
+    }
+
+    /// Keeps the datagram that the fragment `last` completed.
+    fn keep(&mut self, packets: &Packets<'_>, last: &Decoded, key: u32, origin: (u16, u32)) {
+        let descriptor = packets.batch.packets.get(usize::from(last.index));
+        let Some(mut descriptor) = descriptor.copied() else {
+            return;
+        };
+        let bytes = packets.bytes(last);
+        let is_inner = last.tunnel != 0 || last.flags.contains(DecodeFlags::REASSEMBLED);
+        let link_header = if is_inner {
+            descriptor.link = LinkType::RAW;
+            &[]
+        } else {
+            bytes.get(..usize::from(last.ip_offset)).unwrap_or(&[])
+        };
+        let length = |at: usize| -> usize {
+            let bytes = self.datagram.get(at..at + 2);
+            bytes.map_or(0, |bytes| {
+                usize::from(u16::from_be_bytes([bytes[0], bytes[1]]))
+            })
+        };
+        let whole = match self.datagram.first().map(|first| first >> 4) {
+            Some(4) => length(2),
+            _ => 40 + length(4),
+        };
+        descriptor.offset = self.done.memory.len() as u32;
+        descriptor.captured_len = (link_header.len() + self.datagram.len()) as u32;
+        descriptor.wire_len = (link_header.len() + whole.max(self.datagram.len())) as u32;
+        self.done.memory.extend_from_slice(link_header);
+        self.done.memory.extend_from_slice(&self.datagram);
+        self.done.packets.push(descriptor);
+        self.done.origins.push((origin.0, origin.1, key));
+    }
+
+    /// Gives on what was completed.
+    fn give(&mut self, packets: &Packets<'_>, out: &mut dyn Outlet) {
+        if self.done.packets.is_empty() {
+            return;
+        }
+        let Done {
+            memory,
+            packets: descriptors,
+            origins,
+            decoded,
+        } = &mut self.done;
+        let batch = Batch::new(memory, descriptors);
+        self.decoder.decode_batch(&batch, decoded);
+        let mut keys = [0; BATCH_SIZE];
+        for (index, (frames, wire_len, key)) in origins.drain(..).enumerate() {
+            keys[index] = key;
+            if let Some(packet) = decoded.packets.get_mut(index) {
+                packet.frames = frames;
+                packet.wire_len = wire_len;
+            }
+        }
+        hash_batch(packets.seed, &mut decoded.packets);
+        out.emit(Items::Packets(Packets {
+            batch: &batch,
+            decoded,
+            selected: Selection::first(decoded.packets.len()),
+            keys: &keys,
+            seed: packets.seed,
+        }));
+        self.done.memory.clear();
+        self.done.packets.clear();
+    }
+}
+
+impl Component for Reassembly {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        for (index, packet) in all.iter() {
+            if !packet.flags.contains(DecodeFlags::FRAGMENT) {
+                continue;
+            }
+            packets.selected.remove(index);
+            self.defragmenter.expire(packet.time);
+            if let Some(origin) = self.insert(all.bytes(packet), packet) {
+                self.keep(&all, packet, all.key(index), origin);
+            }
+        }
+        self.given_up += self.defragmenter.take_incomplete().count() as u64;
+        self.give(&all, out);
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
+        self.defragmenter.expire(now);
+        self.given_up += self.defragmenter.take_incomplete().count() as u64;
+    }
+
+    fn finish(&mut self, _: &mut dyn Outlet) {
+        self.defragmenter.finish();
+        self.given_up += self.defragmenter.take_incomplete().count() as u64;
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.given_up))
+    }
+
+    fn reset(&mut self) {
+        self.given_up = 0;
+    }
+}

@@ -1,0 +1,105 @@
+//! `sample`: some of the packets.
+
+use flowgauge_stack::{
+    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Parallel, SettingError,
+    Settings,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "sample",
+    summary: "lets one of so many packets through, or so many per cent",
+    help: "`deterministic` lets every value-th packet through, beginning with the value-th; \
+           `probabilistic` each with a probability of value per cent. The choice is the same in each \
+           run with the same seed.",
+    options: &[
+        OptionInfo::new(
+            "value",
+            OptionKind::Integer {
+                min: 1,
+                max: i64::MAX,
+            },
+            "one of so many, or per cent",
+        )
+        .required(),
+        OptionInfo::new(
+            "mode",
+            OptionKind::Choice(&["deterministic", "periodic", "probabilistic", "2", "3"]),
+            "how they are chosen; the numbers are MAPI's",
+        )
+        .or("deterministic"),
+        OptionInfo::new(
+            "seed",
+            OptionKind::Integer {
+                min: 0,
+                max: i64::MAX,
+            },
+            "of the probabilistic choice",
+        )
+        .or("1"),
+    ],
+    parallel: Parallel::Never("it counts all packets"),
+    make,
+    ..crate::OF_PACKETS
+};
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let value = settings.integer("value").unwrap_or(1) as u64;
+    if !matches!(settings.text("mode"), Some("probabilistic" | "3")) {
+        return Ok(Box::new(Every { value, count: 0 }));
+    }
+    if value > 100 {
+        return Err(SettingError::of(
+            "value",
+            format!("{value} is more than 100 per cent"),
+        ));
+    }
+    Ok(Box::new(Chance {
+        // Of all numbers of 64 bits the share that is below.
+        below: (u128::from(value) << 64) / 100,
+        state: settings.integer("seed").unwrap_or(1) as u64,
+    }))
+}
+
+struct Every {
+    value: u64,
+    count: u64,
+}
+
+impl Component for Every {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            packets.selected.retain(|_| {
+                self.count += 1;
+                let is_next = self.count == self.value;
+                if is_next {
+                    self.count = 0;
+                }
+                is_next
+            });
+        }
+    }
+}
+
+struct Chance {
+    below: u128,
+    state: u64,
+}
+
+impl Component for Chance {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            packets
+                .selected
+                .retain(|_| u128::from(next(&mut self.state)) < self.below);
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,41 @@
+//! `tcpportdemux`: an instance per server port.
+
+use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind, Parallel};
+use flowgauge_wire::Decoded;
+
+use crate::keyed::{DEMULTIPLEXER, KEYS, TIMEOUT, by, mixed};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "tcpportdemux",
+    summary: "an instance per TCP port",
+    help: "The lower port of a connection is taken for the server's.",
+    input: Input::Of(&[ItemType::Segment]),
+    options: &[
+        TIMEOUT,
+        KEYS,
+        OptionInfo::new(
+            "port",
+            OptionKind::Choice(&["lower", "source", "destination"]),
+            "which of a segment's ports",
+        )
+        .or("lower"),
+    ],
+    parallel: Parallel::Never("connections on several cores have the same port"),
+    make: |settings| {
+        Ok(match settings.text("port") {
+            Some("source") => by(settings, |packet| hashed(packet.source().1)),
+            Some("destination") => by(settings, |packet| hashed(packet.destination().1)),
+            _ => by(settings, |packet| hashed(lower(packet))),
+        })
+    },
+    ..DEMULTIPLEXER
+};
+
+fn lower(packet: &Decoded) -> u16 {
+    packet.key.low_port.min(packet.key.high_port)
+}
+
+#[inline]
+fn hashed(port: u16) -> Option<(u16, u64)> {
+    Some((port, mixed(u64::from(port) + 1)))
+}

@@ -1,0 +1,288 @@
+//! Components over packets that the tests make: what comes through, what is counted and written.
+
+use std::path::Path;
+
+use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_capture::{PacketSource, open, open_reader};
+use flowgauge_components::registry;
+use flowgauge_stack::{Graph, Program, ResultValue, Sources, Stack, check, parse};
+use flowgauge_wire::{
+    Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
+    hash_batch,
+};
+
+/// The program of a text, or what is wrong with it.
+fn program(text: &str) -> Result<Program, String> {
+    let mut sources = Sources::default();
+    let file = sources.add("test", text).expect("room");
+    let document = parse(&sources, file).map_err(|error| error.show(&sources).to_string())?;
+    let checked = check(&document, &registry());
+    let said = checked.diagnostics.iter();
+    let said: Vec<String> = said.map(|found| found.show(&sources).to_string()).collect();
+    checked.program.ok_or_else(|| said.join("\n"))
+}
+
+/// A stack that runs, fed by hand.
+struct Run {
+    stack: Stack,
+    graph: Graph,
+    decoder: Decoder,
+    decoded: DecodedBatch,
+    now: Nanos,
+}
+
+impl Run {
+    fn new(text: &str) -> Run {
+        let program = program(text).unwrap_or_else(|error| panic!("{error}"));
+        let stack = program.stacks.into_iter().next().expect("one stack");
+        let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("the checker made one, too");
+        graph.start().expect("it can begin");
+        Run {
+            stack,
+            graph,
+            decoder: Decoder::new(DecodeOptions::default()),
+            decoded: DecodedBatch::new(),
+            now: Nanos(0),
+        }
+    }
+
+    fn batch(&mut self, batch: &Batch<'_>) {
+        self.decoder.decode_batch(batch, &mut self.decoded);
+        hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
+        let last = batch.packets.iter().map(|packet| packet.time).max();
+        self.now = self.now.max(last.unwrap_or_default());
+        let result = self.graph.process(batch, &self.decoded, self.now);
+        result.expect("no component fails");
+    }
+
+    /// Raw IP packets, a second apart, in batches of `size`.
+    fn packets(&mut self, packets: &[Vec<u8>], size: usize) {
+        for packets in packets.chunks(size) {
+            let mut memory = Vec::new();
+            let mut descriptors = Vec::new();
+            for packet in packets {
+                self.now = Nanos(self.now.0 + 1_000_000_000);
+                descriptors.push(PacketDescriptor {
+                    time: self.now,
+                    offset: memory.len() as u32,
+                    captured_len: packet.len() as u32,
+                    wire_len: packet.len() as u32,
+                    link: LinkType::RAW,
+                    ..PacketDescriptor::default()
+                });
+                memory.extend_from_slice(packet);
+            }
+            self.batch(&Batch::new(&memory, &descriptors));
+        }
+    }
+
+    fn source(&mut self, source: &mut dyn PacketSource) {
+        while let Some(batch) = source.next_batch().expect("it is whole") {
+            self.batch(&batch);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.graph.finish().expect("no component fails");
+    }
+
+    fn result(&self, label: &str) -> u64 {
+        let id = self
+            .stack
+            .find(label)
+            .unwrap_or_else(|| panic!("no {label}"));
+        match self.graph.result(id) {
+            Some(ResultValue::Sum(value) | ResultValue::Last(value)) => value,
+            other => panic!("{label}: {other:?}"),
+        }
+    }
+}
+
+/// An IPv4 packet, or a piece of one: offset in bytes, whether more follow.
+fn ipv4(protocol: u8, id: u16, offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
+    let length = (20 + payload.len()) as u16;
+    let mut packet = vec![0x45, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend(id.to_be_bytes());
+    packet.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
+    packet.extend([64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
+    packet.extend_from_slice(payload);
+    packet
+}
+
+fn udp(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = Vec::new();
+    datagram.extend(from.to_be_bytes());
+    datagram.extend(to.to_be_bytes());
+    datagram.extend((8 + payload.len() as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    datagram.extend_from_slice(payload);
+    datagram
+}
+
+fn tcp(from: u16, to: u16) -> Vec<u8> {
+    let mut segment = Vec::new();
+    segment.extend(from.to_be_bytes());
+    segment.extend(to.to_be_bytes());
+    segment.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    segment
+}
+
+/// The frames of a capture file.
+fn frames(path: &Path) -> Vec<Vec<u8>> {
+    let mut source = open(path).expect("a capture file");
+    let mut frames = Vec::new();
+    while let Some(batch) = source.next_batch().expect("it is whole") {
+        frames.extend((0..batch.len()).map(|index| batch.bytes(index).to_vec()));
+    }
+    frames
+}
+
+/// The paper's figure 2: fragments are put together, each protocol goes to its file.
+#[test]
+fn figure_2_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name);
+    let text = format!(
+        "[stack]
+ipfragswitch ( ipfragdemux < ipreass > ) ipprotoswitch ( tcpscan output | udpscan output | icmpscan output ) discard
+[ipreass]
+timeout = 60
+[ipprotoswitch]
+tcpbranch = 0
+udpbranch = 1
+icmpbranch = 2
+[output(0)]
+static file = {}
+[output(1)]
+static file = {}
+[output(2)]
+static file = {}
+",
+        file("tcp_pkts.dat").display(),
+        file("udp_pkts.dat").display(),
+        file("icmp_pkts.dat").display()
+    );
+    let large = udp(5000, 6000, &[7; 992]);
+    let whole = ipv4(17, 9, 0, false, &udp(53, 1024, b"answer"));
+    let ping = ipv4(1, 10, 0, false, &[8, 0, 0, 0, 0, 1, 0, 1]);
+    let segment = ipv4(6, 11, 0, false, &tcp(40_000, 80));
+    let packets = vec![
+        ipv4(17, 8, 496, true, &large[496..800]),
+        segment.clone(),
+        ipv4(17, 8, 800, false, &large[800..]),
+        whole.clone(),
+        ping.clone(),
+        ipv4(89, 12, 0, false, &[2, 1, 0, 44]),
+        ipv4(17, 8, 0, true, &large[..496]),
+        ipv4(17, 13, 0, true, &large[..496]),
+    ];
+    for size in [1, 3, 100] {
+        let mut run = Run::new(&text);
+        run.packets(&packets, size);
+        run.finish();
+        assert_eq!(
+            frames(&file("tcp_pkts.dat")),
+            core::slice::from_ref(&segment)
+        );
+        assert_eq!(frames(&file("icmp_pkts.dat")), core::slice::from_ref(&ping));
+        let written = frames(&file("udp_pkts.dat"));
+        assert_eq!(written.len(), 2, "batches of {size}");
+        let joined = written.iter().find(|frame| frame.len() > 100);
+        let joined = joined.expect("the datagram that came in three pieces");
+        assert_eq!(joined[20..], large);
+        // A whole datagram by its header: 20 + 8 + 992 bytes, identification 8, no fragment.
+        assert_eq!(joined[2..8], [3, 252, 0, 8, 0, 0]);
+        assert!(written.contains(&whole));
+        assert_eq!(run.result("ipreass"), 1, "datagram 13 never became whole");
+    }
+}
+
+#[test]
+fn filters_select_what_libpcap_selects() {
+    let mut run = Run::new(
+        "[stack] count { as = all } filter { udp port 53 } count { as = dns } bytes bytes { of = payload, as = payload }",
+    );
+    let packets = vec![
+        ipv4(17, 1, 0, false, &udp(53, 1024, b"12345")),
+        ipv4(17, 2, 0, false, &udp(1024, 54, b"1")),
+        ipv4(17, 3, 0, false, &udp(1024, 53, b"123")),
+        ipv4(6, 4, 0, false, &tcp(53, 1024)),
+    ];
+    run.packets(&packets, 2);
+    assert_eq!((run.result("all"), run.result("dns")), (4, 2));
+    assert_eq!(
+        (run.result("bytes(0)"), run.result("payload")),
+        (2 * 28 + 8, 8)
+    );
+}
+
+#[test]
+fn a_wrong_filter_is_found_before_anything_runs() {
+    let error = program("[stack] bpf_filter { \"udp prot 53\" } count").expect_err("prot");
+    assert!(
+        error.starts_with("test:1:22: error: expression: "),
+        "{error}"
+    );
+    assert!(error.contains("syntax error"), "{error}");
+}
+
+#[test]
+fn samples_are_one_of_so_many_or_per_cent() {
+    let packets: Vec<Vec<u8>> = (0..1000)
+        .map(|id| ipv4(17, id, 0, false, &udp(id, 53, b"")))
+        .collect();
+    let mut run = Run::new("[stack] sample { 7 } count");
+    run.packets(&packets, 100);
+    assert_eq!(run.result("count"), 1000 / 7);
+    let mut run = Run::new("[stack] sample { 20, probabilistic } count");
+    run.packets(&packets, 100);
+    // Within four standard deviations of the binomial distribution.
+    assert!(
+        (150..=250).contains(&run.result("count")),
+        "{}",
+        run.result("count")
+    );
+    let error = program("[stack] sample { 101, PROBABILISTIC } count").expect_err("too many");
+    assert!(
+        error.contains("value: 101 is more than 100 per cent"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_gap_is_between_the_last_two() {
+    let mut run = Run::new("[stack] gap");
+    run.packets(&[ipv4(17, 1, 0, false, &udp(1, 2, b""))], 1);
+    assert_eq!(run.result("gap"), 0);
+    run.packets(&[ipv4(17, 1, 0, false, &udp(1, 2, b""))], 1);
+    assert_eq!(run.result("gap"), 1_000_000_000);
+}
+
+/// Whatever stands around it and however the packets come in batches, as many go through.
+#[test]
+fn demultiplexers_let_everything_through() {
+    let mut trace = Vec::new();
+    let config = Config::new(Preset::Hostile).with_packets(20_000);
+    generate(&config, &mut trace).expect("memory");
+    let mut counts = Vec::new();
+    for text in [
+        "tcpscan count { as = out }",
+        "tcpscan tcpcnxdemux < count { as = in } > count { as = out }",
+        "tcpscan tcpcnxdemux < tcpdirdemux < count { as = in } > > count { as = out }",
+        "tcpscan tcpportdemux < tcpcnxdemux < identity count { as = in } > > count { as = out }",
+        "tcpscan ipcnxdemux < tcpcnxdemux { keys = 3 } < tcpdirdemux < count { as = in } > > > count { as = out }",
+        "ipprotoswitch ( tcpscan tcpcnxdemux { timeout = 10ms } < count { as = out } > | discard | discard ) discard",
+    ] {
+        let mut run = Run::new(&format!("[stack] {text}"));
+        let mut source = open_reader(std::io::Cursor::new(trace.clone()), "test").expect("a trace");
+        run.source(&mut source);
+        run.finish();
+        counts.push(run.result("out"));
+        if text.contains("in }") {
+            assert_eq!(run.result("in"), run.result("out"), "{text}");
+        }
+    }
+    assert!(counts[0] > 1000, "{counts:?}");
+    assert!(counts.iter().all(|&count| count == counts[0]), "{counts:?}");
+}
