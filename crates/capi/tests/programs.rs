@@ -87,6 +87,16 @@ fn worker_threads_share_the_streams() {
 }
 
 #[test]
+fn calls_from_other_threads_are_answered() {
+    check("threads");
+}
+
+#[test]
+fn processes_fork() {
+    check("forks");
+}
+
+#[test]
 fn packets_are_delivered_with_their_chunk() {
     check("delivery");
 }
