@@ -23,13 +23,19 @@ use std::sync::Arc;
 
 use flowgauge_capture::{Error, Interface, MemoryPool, PacketSource, SharedMemory};
 use flowgauge_flow::CaptureClock;
+use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodeOptions, Ledger, Nanos, PacketDescriptor};
 
 use crate::queue::{Bell, Receiver, Sender, queue};
 use crate::spread::Spread;
 
-/// Deliveries that may wait for a shard.
-const WAITING: usize = 64;
+/// Deliveries that may wait for a shard. Few: what the reader has touched is then still in a cache
+/// near by. With 64 two shards took a tenth more CPU time (2026-11-21, trace `mix`).
+const WAITING: usize = 8;
+/// Bytes of a packet that a shard asks for ahead: headers, and where the payload begins. The rest
+/// follows in order, which the CPU's own prefetcher sees.
+const FETCHED: usize = 128;
+const CACHE_LINE: usize = 64;
 /// Source batches of fewer packets are copied together.
 const WORTH_SHARING: usize = 32;
 /// Buffers for what is copied, and their size.
@@ -44,6 +50,19 @@ struct Delivery {
     now: Option<Nanos>,
 }
 
+impl Delivery {
+    /// Asks for the beginnings of all packets at once: another core has read them.
+    fn fetch(&self) {
+        let memory: &[u8] = &self.memory;
+        for packet in &self.packets {
+            let start = packet.offset as usize;
+            for line in (0..FETCHED).step_by(CACHE_LINE) {
+                prefetch_at(memory, start + line);
+            }
+        }
+    }
+}
+
 /// Reads a source and gives its packets to shards. See the [module](self).
 pub struct Distributor<S> {
     source: S,
@@ -51,7 +70,7 @@ pub struct Distributor<S> {
     out: Lanes,
     /// Whether the source shares its memory; not known before its first packets.
     shares: Option<bool>,
-    /// Packets of the source's batch and where they go.
+    /// Packets of the source's batch and where they go, where its memory is another.
     sorted: Vec<(PacketDescriptor, usize)>,
     prompt: bool,
 }
@@ -158,12 +177,21 @@ impl<S: PacketSource> Distributor<S> {
             return Ok(false);
         };
         let (now, known, len) = (batch.now, self.shares, batch.len());
+        let goes_on = known == Some(true) && len >= WORTH_SHARING && self.out.lie_in_part(&batch);
         self.sorted.clear();
         for (index, packet) in batch.packets.iter().enumerate() {
             let shard = self.spread.shard_of(packet, batch.bytes(index));
-            self.sorted.push((*packet, shard));
+            if goes_on {
+                let next = batch.packets.get(index + 1).map(|next| next.time);
+                self.out.tell(packet.time, next);
+                self.out.give(*packet, shard);
+            } else {
+                self.sorted.push((*packet, shard));
+            }
         }
-        if known != Some(true) || len < WORTH_SHARING {
+        if goes_on {
+            // All of it is on its way.
+        } else if known != Some(true) || len < WORTH_SHARING {
             for (index, (packet, shard)) in self.sorted.iter().enumerate() {
                 let next = self.sorted.get(index + 1).map(|(next, _)| next.time);
                 self.out.tell(packet.time, next);
@@ -233,6 +261,14 @@ impl Lanes {
             self.flush(None);
             self.memory = memory;
         }
+    }
+
+    /// Whether a batch's packets lie in the memory that the lanes' do: while there is a handle to it
+    /// nothing else can be there.
+    fn lie_in_part(&self, batch: &Batch<'_>) -> bool {
+        self.copied.is_none()
+            && self.memory.as_ptr() == batch.memory.as_ptr()
+            && self.memory.len() >= batch.memory.len()
     }
 
     #[inline]
@@ -329,6 +365,7 @@ impl PacketSource for ShardSource {
         let Some(delivery) = self.queue.receive() else {
             return Ok(None);
         };
+        delivery.fetch();
         let packets = delivery.packets.len() as u64;
         let bytes: u64 = delivery
             .packets
