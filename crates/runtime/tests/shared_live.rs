@@ -44,7 +44,8 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["service", interface] => return service(interface),
         ["client", filter, cutoff, memory] => return client(filter, cutoff, memory),
-        ["stranger"] => return stranger(),
+        ["stranger"] => return stranger(&ServiceProgram::None),
+        ["starter"] => return stranger(&program()),
         _ => {}
     }
     if arguments.iter().any(|one| one == "--list") {
@@ -129,13 +130,14 @@ fn client(filter: &str, cutoff: &str, memory: &str) {
     );
 }
 
-/// Joins what there is, and says what came of it.
-fn stranger() {
+/// Joins what there is, or what it may start, and says what came of it.
+fn stranger(program: &ServiceProgram) {
+    println!("user {}", flowgauge_sys::process::user());
     let application = Application {
         memory_bytes: 1 << 20,
         ..Application::default()
     };
-    match Client::connect(INTERFACE, &application, &ServiceProgram::None) {
+    match Client::connect(INTERFACE, &application, program) {
         Ok(_) => println!("joined"),
         Err(error) => println!("error {error}"),
     }
@@ -418,20 +420,32 @@ fn others_join_by_their_group(_lab: &Lab) {
         let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(path, readable).unwrap();
     }
-    let says = |user: u32, group: u32| {
+    let says = |role: &str, user: u32, group: u32| {
         let mut command = Command::new(&program);
-        let said = command.arg("stranger").uid(user).gid(group).output();
-        String::from_utf8(said.unwrap().stdout).unwrap()
+        let said = command.arg(role).uid(user).gid(group).output();
+        let said = String::from_utf8(said.unwrap().stdout).unwrap();
+        let (is, rest) = said.split_once('\n').unwrap();
+        (is.to_owned(), rest.to_owned())
     };
-    let refused = says(STRANGER, STRANGER);
+    let (_, refused) = says("stranger", STRANGER, STRANGER);
     assert!(
         refused.starts_with("error ") && refused.contains("user 54322 may not use it"),
         "{refused}"
     );
-    assert_eq!(says(STRANGER, GROUP), "joined\n");
+    assert_eq!(says("stranger", STRANGER, GROUP).1, "joined\n");
     assert_eq!(capture().status().unwrap().clients[0].user, 0);
     first.finish();
     wait_until("the service ends", is_gone);
+    // A program that runs with its file's rights starts nothing for whoever runs it.
+    let privileged = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+    std::fs::set_permissions(&program, privileged).unwrap();
+    let (user, refused) = says("starter", STRANGER, STRANGER);
+    if user == "user 0" {
+        assert!(refused.contains("rights of its file"), "{refused}");
+    } else {
+        println!("SKIPPED: files give no rights here");
+    }
+    assert!(is_gone());
 }
 
 /// Each a little later than the one before: while it connects, joins, reads, leaves.

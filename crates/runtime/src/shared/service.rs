@@ -52,8 +52,11 @@ const MOST_GUESTS: usize = 64;
 const MOST_MEMBERS: usize = 2 * MAX_APPLICATIONS;
 /// How long a connection may take to join.
 const GUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Time between two looks at the sockets while packets come.
+/// Time between two looks at the sockets while packets come: so long, or so many times what the look
+/// before took, up to a limit. What clients ask for cannot take more than a ninth of the time.
 const ATTENTION: Duration = Duration::from_millis(1);
+const PAUSES: u32 = 8;
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Time between two looks at the counters of the kernel.
 const COUNTING: Duration = Duration::from_millis(100);
 /// Connections accepted at a time: whoever connects without end must not keep the capture from its
@@ -130,6 +133,8 @@ pub struct Service {
     /// Since when there is nobody.
     alone: Instant,
     looked: Option<Instant>,
+    /// How long to leave the sockets alone after that.
+    pause: Duration,
     counted: Option<Instant>,
     epoch: u64,
     /// The message at hand.
@@ -171,6 +176,7 @@ impl Service {
             ledger: Ledger::default(),
             alone: Instant::now(),
             looked: None,
+            pause: ATTENTION,
             counted: None,
             epoch: 0,
             message: vec![0; MESSAGE_BYTES].into(),
@@ -195,8 +201,11 @@ impl Service {
             };
             self.members.settle();
             self.count(&mut source, idle);
-            if idle || self.looked.is_none_or(|at| at.elapsed() >= ATTENTION) {
+            if idle || self.looked.is_none_or(|at| at.elapsed() >= self.pause) {
+                let began = Instant::now();
                 self.attend();
+                let took = began.elapsed().saturating_mul(PAUSES);
+                self.pause = took.clamp(ATTENTION, LONGEST_PAUSE);
                 self.looked = Some(Instant::now());
                 if self.is_over() {
                     // Whoever comes now finds nobody, and starts another service.

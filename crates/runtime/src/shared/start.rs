@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use flowgauge_sys::local::{self, Connection, Listener};
 use flowgauge_sys::process;
@@ -67,7 +67,12 @@ impl ServiceProgram {
 fn flowgauge() -> OsString {
     const NAME: &str = "flowgauge";
     if let Some(program) = std::env::var_os(PROGRAM).filter(|program| !program.is_empty()) {
-        return program;
+        // It is started in another folder. A name alone is looked for in PATH.
+        let is_path = Path::new(&program).components().count() > 1;
+        return match std::path::absolute(&program) {
+            Ok(path) if is_path => path.into(),
+            _ => program,
+        };
     }
     if let Ok(own) = std::env::current_exe() {
         if own.file_name() == Some(OsStr::new(NAME)) {
