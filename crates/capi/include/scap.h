@@ -233,7 +233,9 @@ typedef struct scap_stream {
     int priority;
     int chunk_size;
     int flags;                    /* [ours] enum scap_chunk_flag, in data events */
-    struct scap_stream *opposite; /* the other direction; its counts are those of its own last event */
+    struct scap_stream *opposite; /* the other direction, never NULL; its stats are of this event, the rest of its own last one.
+                                   * Of UDP and others a direction without packets has no events: its counts are 0 and its
+                                   * status is this one's */
     char *data;                   /* the chunk, in data events; not to be written, and NULL in other events */
     uint32_t data_len;            /* bytes in it; the paper has both names */
     uint32_t len;                 /* the same */

@@ -85,8 +85,15 @@ impl Program {
             // The engine's chunks were no events.
             raw.chunks = 0;
         }
+        let counted = statistics(&stream.opposite_statistics());
         // SAFETY: the opposite one is in the same pair, whose memory lives as long.
-        unsafe { (*raw.opposite).stats = statistics(&stream.opposite_statistics()) };
+        unsafe {
+            (*raw.opposite).stats = counted;
+            if counted.pkts == 0 {
+                // A direction without a packet may have no events to say so.
+                (*raw.opposite).status = raw.status;
+            }
+        }
         self.scene.call(callback, shown.as_ptr(), chunk);
         self.scene
             .take_requests(|uid, request| match command(request) {

@@ -9,7 +9,7 @@
 #define HANDLES 50
 
 static scap_t *sc;
-static uint64_t data_events, asked, terminated;
+static uint64_t data_events, asked, terminated, one_way;
 static stream_t *of_callback;
 static pthread_barrier_t together;
 
@@ -54,8 +54,13 @@ static void on_data(stream_t *sd)
 
 static void on_terminated(stream_t *sd)
 {
-    (void)sd;
     terminated++;
+    if (sd->opposite->stats.pkts == 0) {
+        /* As of one-way UDP: nothing else tells of it. */
+        one_way++;
+        CHECK(sd->opposite->status == sd->status && sd->status != SCAP_STATUS_ACTIVE);
+        CHECK(sd->opposite->hdr.src_port == sd->hdr.dst_port && sd->opposite->user_state == NULL);
+    }
 }
 
 /* Exactly one thread closes each; the others are told. */
@@ -92,7 +97,7 @@ int main(int argc, char **argv)
     CHECK(scap_dispatch_data(sc, on_data) == 0);
     CHECK(scap_dispatch_termination(sc, on_terminated) == 0);
     CHECK(scap_start_capture(sc) == 0);
-    CHECK(asked > 5 && terminated > 0);
+    CHECK(asked > 5 && terminated > 0 && one_way > 0);
     CHECK(scap_get_stats(sc, &stats) == 0 && stats.chunks == data_events);
     scap_close(sc);
 
