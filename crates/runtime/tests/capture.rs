@@ -489,6 +489,38 @@ fn a_capture_is_stopped_from_another_thread() {
     }
 }
 
+/// Workers that do not come on fill their queues; what is in them is handled when they do.
+#[test]
+fn a_capture_is_stopped_while_its_queues_are_full() {
+    for workers in [1, 2, 3] {
+        let seen = Arc::new(AtomicU64::new(0));
+        let gate = Arc::new(Mutex::new(()));
+        let closed = gate.lock().unwrap();
+        let (count, wait) = (Arc::clone(&seen), Arc::clone(&gate));
+        let closures = Closures::new().on_created(move |_| {
+            drop(wait.lock());
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let running = Capture::source(Endless::default(), false)
+            .workers(workers)
+            .application(ApplicationConfig::default(), move |_| closures.clone())
+            .start()
+            .unwrap();
+        // It tells every 64 packets; a queue takes more.
+        while running.progress().ledger.received < 128 {
+            std::thread::yield_now();
+        }
+        running.stop();
+        drop(closed);
+        let outcome = running.join().unwrap();
+        assert!(outcome.ledger.is_balanced() && outcome.failures.is_empty());
+        let total = outcome.total();
+        assert_eq!(total.created, seen.load(Ordering::Relaxed));
+        assert_eq!(total.created, total.terminated);
+        assert_eq!(outcome.lost, Default::default());
+    }
+}
+
 #[test]
 fn threads_stay_on_the_cores_they_may_use() {
     let (_folder, path) = trace(Preset::Small, 200);
