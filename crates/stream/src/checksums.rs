@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use flowgauge_sys::checksum::{Kernel, Work, with_fastest};
 use flowgauge_wire::{
     Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, Direction, FoldedState,
-    PacketFlags, TcpFlags, verify_transport,
+    PacketFlags, TcpFlags, verify_transport, verify_transport_with,
 };
 
 use crate::config::ChecksumPolicy;
@@ -83,7 +84,22 @@ impl Checksums {
         if self.policy == ChecksumPolicy::Ignore {
             return;
         }
-        let all = read || self.policy == ChecksumPolicy::Verify;
+        with_fastest(PassWork {
+            all: read || self.policy == ChecksumPolicy::Verify,
+            checksums: self,
+            batch,
+            decoded,
+        });
+    }
+
+    #[inline(always)]
+    fn pass_with(
+        &mut self,
+        kernel: impl Kernel,
+        batch: &Batch<'_>,
+        decoded: &mut DecodedBatch,
+        all: bool,
+    ) {
         for index in 0..decoded.packets.len() {
             let Some(packet) = decoded.packets.get(index) else {
                 return;
@@ -110,7 +126,7 @@ impl Checksums {
                 }
                 continue;
             }
-            match verify_transport(batch.bytes_of(descriptor), packet) {
+            match verify_transport_with(kernel, batch.bytes_of(descriptor), packet) {
                 ChecksumVerdict::Good => self.note_good(packet),
                 ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
                 ChecksumVerdict::Unknown => unknown(decoded, index),
@@ -253,6 +269,23 @@ impl Checksums {
         } else if !full {
             self.damaged.insert(sender, frames);
         }
+    }
+}
+
+/// [`Checksums::pass`] of a batch.
+struct PassWork<'a> {
+    checksums: &'a mut Checksums,
+    batch: &'a Batch<'a>,
+    decoded: &'a mut DecodedBatch,
+    /// Whether payload that nobody reads is looked at, too.
+    all: bool,
+}
+
+impl Work for PassWork<'_> {
+    #[inline(always)]
+    fn with(self, kernel: impl Kernel) {
+        let (batch, decoded) = (self.batch, self.decoded);
+        self.checksums.pass_with(kernel, batch, decoded, self.all);
     }
 }
 

@@ -1,7 +1,69 @@
 //! The ones' complement sum of the Internet checksum (RFC 1071), by CPU dispatch.
+//!
+//! Who sums up few bytes often does it as [`Work`]: then the CPU is asked once, and the kernel stands in
+//! the loop instead of being called.
+
+#[cfg(target_arch = "x86_64")]
+use crate::masked::load_up_to_128;
 
 /// Below this the set-up of a vector loop costs more than it saves.
 const VECTOR_MIN: usize = 96;
+
+/// A way to sum bytes up.
+pub trait Kernel: Copy {
+    /// [`sum`].
+    fn sum(self, bytes: &[u8]) -> u64;
+}
+
+/// Something that sums many slices up.
+pub trait Work {
+    /// Does it with this kernel. To be `#[inline(always)]`, or else the kernel is called each time.
+    fn with(self, kernel: impl Kernel);
+}
+
+/// Does the work with the fastest kernel of this CPU.
+#[inline]
+pub fn with_fastest(work: impl Work) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("bmi2")
+    {
+        // SAFETY: the CPU has BMI2 and AVX-512 BW (and F, which it implies), just checked.
+        return unsafe { with_avx512(work) };
+    }
+    work.with(Dispatched);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,bmi2")]
+fn with_avx512(work: impl Work) {
+    work.with(Avx512(()));
+}
+
+/// [`sum`] itself: asks the CPU each time.
+#[derive(Clone, Copy, Debug)]
+pub struct Dispatched;
+
+impl Kernel for Dispatched {
+    #[inline(always)]
+    fn sum(self, bytes: &[u8]) -> u64 {
+        sum(bytes)
+    }
+}
+
+/// Exists only where the CPU has AVX-512 BW and BMI2.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+struct Avx512(());
+
+#[cfg(target_arch = "x86_64")]
+impl Kernel for Avx512 {
+    #[inline(always)]
+    fn sum(self, bytes: &[u8]) -> u64 {
+        // SAFETY: the CPU has what it needs, or there were no `self`.
+        unsafe { sum_avx512(bytes) }
+    }
+}
 
 /// Sum of the 16-bit words of `bytes` in memory order (native endian), an odd last byte padded
 /// with zero, as a 64-bit number that folds to the ones' complement sum. Sums of parts may be
@@ -16,8 +78,10 @@ pub fn sum(bytes: &[u8]) -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 fn sum_long(bytes: &[u8]) -> u64 {
-    if std::arch::is_x86_feature_detected!("avx512bw") {
-        // SAFETY: the CPU has AVX-512 BW (and F, which it implies), just checked.
+    if std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("bmi2")
+    {
+        // SAFETY: the CPU has BMI2 and AVX-512 BW (and F, which it implies), just checked.
         return unsafe { sum_avx512(bytes) };
     }
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -97,30 +161,45 @@ pub fn is_right(sum: u64) -> bool {
     sum != 0 && sum.is_multiple_of(0xffff)
 }
 
-/// Eight 64-bit lanes, added up as in [`sum_avx2`]. What is left of the last block is loaded through a
-/// mask. Only additions and shifts: they cost no clock rate to speak of where wide vectors do.
+/// Eight 64-bit lanes, to each of which the halves of such lanes are added. The last up to 128 bytes
+/// are loaded through masks, so that there is no branch that depends on how many they are: most
+/// packets have no others. Only additions and shifts: they cost no clock rate to speak of where wide
+/// vectors do.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw")]
+#[target_feature(enable = "avx512f,avx512bw,bmi2")]
+#[inline]
 fn sum_avx512(bytes: &[u8]) -> u64 {
     use core::arch::x86_64::{
-        _mm512_add_epi64, _mm512_loadu_si512, _mm512_maskz_loadu_epi8, _mm512_reduce_add_epi64,
-        _mm512_srli_epi64,
+        __m512i, _mm512_add_epi64, _mm512_and_si512, _mm512_loadu_si512, _mm512_reduce_add_epi64,
+        _mm512_set1_epi64, _mm512_setzero_si512, _mm512_srli_epi64,
     };
-    let (blocks, rest) = bytes.as_chunks::<64>();
-    let mask = (1u64 << rest.len()) - 1;
-    // SAFETY: of the 64 bytes only those of `rest` are read: the mask has a bit for each of them.
-    let last = unsafe { _mm512_maskz_loadu_epi8(mask, rest.as_ptr().cast()) };
-    let mut whole = last;
-    let mut upper = _mm512_srli_epi64::<32>(last);
-    for block in blocks {
-        // SAFETY: `block` is 64 readable bytes.
-        let lanes = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
-        whole = _mm512_add_epi64(whole, lanes);
-        upper = _mm512_add_epi64(upper, _mm512_srli_epi64::<32>(lanes));
+    let lower = _mm512_set1_epi64(0xffff_ffff);
+    let add = |sum: __m512i, lanes: __m512i| {
+        let halves = _mm512_add_epi64(
+            _mm512_and_si512(lanes, lower),
+            _mm512_srli_epi64::<32>(lanes),
+        );
+        _mm512_add_epi64(sum, halves)
+    };
+    let mut sums = [_mm512_setzero_si512(); 2];
+    let mut rest = bytes;
+    while rest.len() > 128
+        && let Some((block, after)) = rest.split_first_chunk::<128>()
+    {
+        let start = block.as_ptr();
+        // SAFETY: `block` is 128 readable bytes: two unaligned loads of 64.
+        let lanes = unsafe {
+            [
+                _mm512_loadu_si512(start.cast()),
+                _mm512_loadu_si512(start.add(64).cast()),
+            ]
+        };
+        sums = [add(sums[0], lanes[0]), add(sums[1], lanes[1])];
+        rest = after;
     }
-    let upper = _mm512_reduce_add_epi64(upper) as u64;
-    let whole = _mm512_reduce_add_epi64(whole) as u64;
-    upper + whole.wrapping_sub(upper << 32)
+    let lanes = load_up_to_128(rest);
+    let sum = _mm512_add_epi64(add(sums[0], lanes[0]), add(sums[1], lanes[1]));
+    _mm512_reduce_add_epi64(sum) as u64
 }
 
 /// Four 64-bit lanes. Each is added up twice: whole, modulo 2^64, and its upper half alone,
@@ -183,8 +262,10 @@ mod tests {
                 // SAFETY: the CPU has AVX2, just checked.
                 assert_eq!(fold(unsafe { sum_avx2(bytes) }), expected);
             }
-            if std::arch::is_x86_feature_detected!("avx512bw") {
-                // SAFETY: the CPU has AVX-512 BW, just checked.
+            if std::arch::is_x86_feature_detected!("avx512bw")
+                && std::arch::is_x86_feature_detected!("bmi2")
+            {
+                // SAFETY: the CPU has AVX-512 BW and BMI2, just checked.
                 assert_eq!(fold(unsafe { sum_avx512(bytes) }), expected);
             }
         }

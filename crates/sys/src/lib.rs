@@ -9,6 +9,8 @@ pub mod libpcap;
 pub mod local;
 pub mod machine;
 pub mod mapping;
+#[cfg(target_arch = "x86_64")]
+mod masked;
 pub mod namespace;
 pub mod packet;
 pub mod pages;

@@ -1,7 +1,7 @@
 //! Internet checksums (RFC 1071) of transports.
 
 use crate::decoded::{DecodeFlags, Decoded};
-use flowgauge_sys::checksum::{is_right, sum};
+use flowgauge_sys::checksum::{Dispatched, Kernel, is_right, sum};
 
 /// What a checksum says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,10 +49,21 @@ impl Checksum {
 /// (RFC 8200 section 8.1). UDP with checksum 0 is `Unknown` in IPv6 too: RFC 6935 allows it.
 #[inline(always)]
 pub fn verify_transport(bytes: &[u8], packet: &Decoded) -> ChecksumVerdict {
+    verify_transport_with(Dispatched, bytes, packet)
+}
+
+/// [`verify_transport`] with this kernel for what is usual: for a loop over packets that is
+/// [`Work`](flowgauge_sys::checksum::Work).
+#[inline(always)]
+pub fn verify_transport_with(
+    kernel: impl Kernel,
+    bytes: &[u8],
+    packet: &Decoded,
+) -> ChecksumVerdict {
     let usual = if packet.key.version == 4 {
-        verify_usual::<20, 8>(bytes, packet)
+        verify_usual::<20, 8>(kernel, bytes, packet)
     } else {
-        verify_usual::<40, 32>(bytes, packet)
+        verify_usual::<40, 32>(kernel, bytes, packet)
     };
     usual.unwrap_or_else(|| verify_any(bytes, packet))
 }
@@ -62,6 +73,7 @@ pub fn verify_transport(bytes: &[u8], packet: &Decoded) -> ChecksumVerdict {
 /// everything else.
 #[inline(always)]
 fn verify_usual<const HEADER: usize, const ADDRESSES: usize>(
+    kernel: impl Kernel,
     bytes: &[u8],
     packet: &Decoded,
 ) -> Option<ChecksumVerdict> {
@@ -88,7 +100,7 @@ fn verify_usual<const HEADER: usize, const ADDRESSES: usize>(
         return None;
     }
     let pseudo = u64::from(length.to_be()) + u64::from(u16::from(protocol).to_be());
-    Some(verdict(sum(summed) + pseudo))
+    Some(verdict(kernel.sum(summed) + pseudo))
 }
 
 /// [`verify_transport`] of anything.
