@@ -28,7 +28,6 @@ mod stream_chunks;
 mod stream_files;
 mod streams;
 mod summary;
-mod tally;
 mod totals;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use flowgauge_stream::engine::{
     EngineStatistics, Events, Priorities, StreamFilter, StreamRef,
 };
 use flowgauge_stream::{Chunk, Handler, Shard, Stream, StreamIdentity};
+use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::{Batch, Ledger};
 use sha2::{Digest, Sha256};
 
@@ -22,7 +23,6 @@ use crate::failure::Failure;
 use crate::options::{ChunkOptions, EngineOptions, StreamsOptions};
 use crate::run::Consumer;
 use crate::streams::{FileWriter, slot};
-use crate::tally::byte_sum;
 
 /// What all workers of a run share: the options, understood, and one memory budget.
 pub(crate) struct Setup {

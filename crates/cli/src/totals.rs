@@ -3,6 +3,7 @@
 use flowgauge_record::totals::{TOTALS_SCHEMA, TotalsRow};
 use flowgauge_record::{Record, RecordWriter, Schema};
 use flowgauge_stream::{Chunk, Handler, Stream};
+use flowgauge_sys::tally::byte_sum;
 
 use crate::failure::{self, Failure};
 use crate::memory::Needs;
@@ -10,7 +11,6 @@ use crate::options::StreamsOptions;
 use crate::run::{Consumer, Run};
 use crate::sinks;
 use crate::stream_chunks::{ChunkWriter, Setup, Wanted};
-use crate::tally::byte_sum;
 
 /// Runs the command.
 ///

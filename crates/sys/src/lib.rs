@@ -18,4 +18,5 @@ pub mod prefetch;
 pub mod privileges;
 pub mod process;
 pub mod shared;
+pub mod tally;
 pub mod vectorscan;
