@@ -52,10 +52,19 @@ impl Memory<'_> {
         if !self.mapped {
             return;
         }
+        // Several lines at a time, whether or not the record is as long: asking twice costs less than
+        // guessing wrong how many lines there are.
+        const LINES: usize = 4;
         let mut line = (from + AHEAD) / CACHE_LINE;
-        while line < (to + AHEAD) / CACHE_LINE {
-            prefetch_at(self.bytes, line * CACHE_LINE);
-            line += 1;
+        let end = (to + AHEAD) / CACHE_LINE;
+        loop {
+            for ahead in 0..LINES {
+                prefetch_at(self.bytes, (line + ahead) * CACHE_LINE);
+            }
+            line += LINES;
+            if line >= end {
+                break;
+            }
         }
     }
 }
