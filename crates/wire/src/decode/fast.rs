@@ -7,9 +7,9 @@
 
 use flowgauge_sys::checksum::is_right;
 
-use super::PortFilter;
 use super::ethernet::{IPV4, IPV6};
 use super::transport::{TCP, UDP};
+use super::{Decoder, PortFilter};
 use crate::decoded::{DecodeFlags, Decoded, Problem, TcpFlags};
 use crate::key::{Address, Direction, FlowKey};
 use crate::link::LinkType;
@@ -26,17 +26,18 @@ pub(super) struct Frame<'a> {
     pub(super) descriptor: &'a PacketDescriptor,
     pub(super) bytes: &'a [u8],
     pub(super) index: u16,
-    /// Whether a VLAN tag needs the general path, because it distinguishes flows.
-    pub(super) separate_vlans: bool,
 }
 
 /// Decodes a frame into `slot` and says so, or leaves it alone when anything is unusual.
 #[inline(always)]
-pub(super) fn frame(ports: &PortFilter, frame: Frame<'_>, slot: &mut Decoded) -> bool {
+pub(super) fn frame(decoder: &Decoder, frame: Frame<'_>, slot: &mut Decoded) -> bool {
+    let ports = &decoder.ports;
+    // Part by part: a frame that is handed on whole is written to memory, for every packet.
+    let less_usual = |slot| less_usual(decoder, frame.descriptor, frame.bytes, frame.index, slot);
     if frame.descriptor.link != LinkType::ETHERNET
         || frame.descriptor.flags.contains(PacketFlags::VLAN)
     {
-        return less_usual(ports, frame, slot);
+        return less_usual(slot);
     }
     let Some(head) = frame.bytes.first_chunk::<ETHERNET_LEN>() else {
         return false;
@@ -44,7 +45,7 @@ pub(super) fn frame(ports: &PortFilter, frame: Frame<'_>, slot: &mut Decoded) ->
     match u16::from_be_bytes([head[12], head[13]]) {
         IPV4 => ipv4(ports, frame, ETHERNET_LEN, None, slot),
         IPV6 => ipv6(ports, frame, ETHERNET_LEN, None, slot),
-        VLAN => less_usual(ports, frame, slot),
+        VLAN => less_usual(slot),
         _ => false,
     }
 }
@@ -52,8 +53,19 @@ pub(super) fn frame(ports: &PortFilter, frame: Frame<'_>, slot: &mut Decoded) ->
 /// Where the IP header begins where that is not behind a plain Ethernet header: one VLAN tag, in the
 /// frame or taken out by the kernel, Linux cooked headers, or nothing in front.
 #[inline(never)]
-fn less_usual(ports: &PortFilter, frame: Frame<'_>, slot: &mut Decoded) -> bool {
-    let bytes = frame.bytes;
+fn less_usual(
+    decoder: &Decoder,
+    descriptor: &PacketDescriptor,
+    bytes: &[u8],
+    index: u16,
+    slot: &mut Decoded,
+) -> bool {
+    let ports = &decoder.ports;
+    let frame = Frame {
+        descriptor,
+        bytes,
+        index,
+    };
     let word = |at: usize| match bytes.get(at..at + 2) {
         Some(&[a, b]) => u16::from_be_bytes([a, b]),
         _ => 0,
@@ -74,7 +86,7 @@ fn less_usual(ports: &PortFilter, frame: Frame<'_>, slot: &mut Decoded) -> bool 
         },
         _ => return false,
     };
-    if vlan.is_some() && frame.separate_vlans {
+    if vlan.is_some() && decoder.options.separate_vlans {
         return false;
     }
     let vlan = vlan.map(|tci| tci & 0x0fff);

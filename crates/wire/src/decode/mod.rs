@@ -141,9 +141,8 @@ impl Decoder {
                 descriptor,
                 bytes,
                 index,
-                separate_vlans: self.options.separate_vlans,
             };
-            if !fast::frame(&self.ports, frame, slot) {
+            if !fast::frame(self, frame, slot) {
                 self.decode_slow(descriptor, bytes, index, slot, &mut out.tunnels);
                 summary.unusual = true;
             }
