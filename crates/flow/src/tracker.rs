@@ -217,7 +217,7 @@ impl FlowTracker {
         refs: &mut Vec<PacketFlow>,
         follower: &mut impl Follower,
     ) {
-        refs.clear();
+        // What is left from the last batch is overwritten before it is read.
         refs.resize(packets.len(), PacketFlow::NONE);
         if self.overdue {
             self.end_overdue(END_PER_BATCH);
@@ -244,9 +244,9 @@ impl FlowTracker {
                 if !self.clock.goes_on(packet.time) {
                     self.set_clock(packet, packets);
                 }
-                let mut flow = slot.get();
-                coming -= u32::from(!flow.id.is_some());
-                self.packet(packet, &mut flow, tunnels);
+                let candidate = slot.get().id;
+                coming -= u32::from(!candidate.is_some());
+                let flow = self.packet(packet, candidate, tunnels);
                 slot.set(flow);
                 follower.packet(self, packet, flow);
             }
@@ -364,61 +364,54 @@ impl FlowTracker {
         self.index.bytes() + self.flows.bytes() + self.extras.bytes()
     }
 
-    /// Updates the packet's flow, which is most likely the one in `slot`, and notes it there.
+    /// Updates the packet's flow, which is most likely the `candidate`, and tells which it was.
     #[inline(always)]
-    fn packet(&mut self, packet: &Decoded, slot: &mut PacketFlow, tunnels: &[Tunnel]) {
-        match self.flows.get(slot.id.0) {
+    fn packet(&mut self, packet: &Decoded, candidate: FlowId, tunnels: &[Tunnel]) -> PacketFlow {
+        match self.flows.get(candidate.0) {
             Some(flow) if flow.hot.has(&packet.key) => {}
-            _ => return self.look_again(packet, slot, tunnels),
+            _ => return self.look_again(packet, tunnels),
         }
-        if !self.goes_on(packet, slot) {
-            *slot = self.remarkable_packet(packet, slot.id.0, tunnels);
+        match self.goes_on(packet, candidate) {
+            Some(flow) => flow,
+            None => self.remarkable_packet(packet, candidate.0, tunnels),
         }
     }
 
-    /// Deals with a packet of a flow that goes as it should. Returns whether it was one.
+    /// Deals with a packet of a flow that goes as it should, if it is one.
     #[inline(always)]
-    fn goes_on(&mut self, packet: &Decoded, slot: &mut PacketFlow) -> bool {
-        let Some(flow) = self.flows.get_mut(slot.id.0) else {
-            return false;
-        };
+    fn goes_on(&mut self, packet: &Decoded, id: FlowId) -> Option<PacketFlow> {
+        let flow = self.flows.get_mut(id.0)?;
         if (self.config.active).is_some_and(|active| flow.is_cut_by(packet.time, active)) {
-            return false;
+            return None;
         }
-        let Some(flags) = flow.goes_on(packet, self.tick, self.shortest) else {
-            return false;
-        };
-        slot.flags = flags;
+        let flags = flow.goes_on(packet, self.tick, self.shortest)?;
         if flags.0 & PacketFlowFlags::MOVES.0 != 0 {
-            self.moves(slot);
+            return Some(self.moves(id, flags));
         }
-        true
+        Some(PacketFlow { id, flags })
     }
 
     /// A packet whose flow is not where it was looked for: it has none, or one that was created or
     /// ended earlier in this batch, or two flows have one tag.
     #[inline(never)]
-    fn look_again(&mut self, packet: &Decoded, slot: &mut PacketFlow, tunnels: &[Tunnel]) {
+    fn look_again(&mut self, packet: &Decoded, tunnels: &[Tunnel]) -> PacketFlow {
         let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
         match self.index.find(tag_of(packet.hash), is_it) {
-            Some(id) => {
-                slot.id = FlowId(id);
-                if !self.goes_on(packet, slot) {
-                    *slot = self.remarkable_packet(packet, id, tunnels);
-                }
-            }
-            None if is_plain_syn(packet) => *slot = self.open(packet),
-            None => *slot = self.remarkable_packet(packet, NONE, tunnels),
+            Some(id) => match self.goes_on(packet, FlowId(id)) {
+                Some(flow) => flow,
+                None => self.remarkable_packet(packet, id, tunnels),
+            },
+            None if is_plain_syn(packet) => self.open(packet),
+            None => self.remarkable_packet(packet, NONE, tunnels),
         }
     }
 
     /// A flow that went as it should changes its class: it is confirmed, or closed.
     #[inline(never)]
-    fn moves(&mut self, slot: &mut PacketFlow) {
-        let id = slot.id.0;
+    fn moves(&mut self, flow: FlowId, flags: PacketFlowFlags) -> PacketFlow {
+        let id = flow.0;
         let tick = self.tick;
-        let (from, to) = if slot.flags.contains(PacketFlowFlags::CONFIRMS) {
-            slot.flags = PacketFlowFlags(slot.flags.0 & !PacketFlowFlags::CONFIRMS.0);
+        let (from, to) = if flags.contains(PacketFlowFlags::CONFIRMS) {
             self.flows.at(id).hot.seen[0] |= tcp::seen::CONFIRMED;
             (Class::TcpAttempt, Class::Tcp)
         } else {
@@ -426,6 +419,10 @@ impl FlowTracker {
         };
         self.wheels[from as usize].remove(&mut self.links, id);
         self.wheels[to as usize].insert(&mut self.links, id, tick);
+        PacketFlow {
+            id: flow,
+            flags: PacketFlowFlags(flags.0 & !PacketFlowFlags::CONFIRMS.0),
+        }
     }
 
     /// The flow is more than an attempt.
