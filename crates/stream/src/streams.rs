@@ -795,6 +795,37 @@ fn window_scale(bytes: &[u8], packet: &Decoded) -> u8 {
     let start = usize::from(packet.transport_offset);
     let end = packet.payload_offset as usize;
     let options = bytes.get(start + 20..end).unwrap_or(&[]);
+    match *options {
+        // As Windows, macOS and BSD begin: segment size, padding, window scale.
+        [2, 4, _, _, 1, 3, 3, value, ..] => return value.min(14),
+        // As Linux does: segment size, selective acknowledgements, time stamps, padding, window scale.
+        [
+            2,
+            4,
+            _,
+            _,
+            4,
+            2,
+            8,
+            10,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            _,
+            1,
+            3,
+            3,
+            value,
+            ..,
+        ] => {
+            return value.min(14);
+        }
+        _ => {}
+    }
     let mut at = 0;
     while let Some(&kind) = options.get(at) {
         if kind == 1 {
@@ -814,4 +845,47 @@ fn window_scale(bytes: &[u8], packet: &Decoded) -> u8 {
         }
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As [`window_scale`] would read these options.
+    fn scale_of(options: &[u8]) -> u8 {
+        let mut bytes = vec![0; 54];
+        bytes.extend_from_slice(options);
+        let packet = Decoded {
+            transport_offset: 34,
+            payload_offset: bytes.len() as u32,
+            ..Decoded::default()
+        };
+        window_scale(&bytes, &packet)
+    }
+
+    #[test]
+    fn the_window_scale_is_found_wherever_it_stands() {
+        let size = [2, 4, 5, 180];
+        let stamps = [8, 10, 0, 0, 0, 1, 0, 0, 0, 0];
+        for value in 0..=20u8 {
+            let scale = [3, 3, value];
+            let pad = [1];
+            let sack = [4, 2];
+            let orders: [&[&[u8]]; 6] = [
+                &[&size, &pad, &scale, &pad, &pad, &sack],
+                &[&size, &sack, &stamps, &pad, &scale],
+                &[&size, &sack, &stamps, &scale, &pad],
+                &[&scale],
+                &[&pad, &scale, &size],
+                &[&stamps, &sack, &scale, &pad, &size],
+            ];
+            for options in orders {
+                assert_eq!(scale_of(&options.concat()), value.min(14), "{options:?}");
+            }
+        }
+        assert_eq!(scale_of(&size), 0);
+        assert_eq!(scale_of(&[0, 3, 3, 7]), 0);
+        assert_eq!(scale_of(&[2, 0, 3, 3, 7]), 0);
+        assert_eq!(scale_of(&[2, 4, 5, 180, 1, 3, 3]), 0);
+    }
 }

@@ -103,9 +103,6 @@ pub struct Segment<'a> {
 }
 
 impl Half {
-    /// A direction in full swing.
-    const GOING: u16 = HalfFlags::SYNCED.0 | HalfFlags::ACKED.0;
-
     /// A direction of which nothing is known.
     pub const fn new(policy: OverlapPolicy) -> Half {
         Half {
@@ -244,19 +241,21 @@ impl Half {
 
     /// Takes the next packet of a direction in full swing: whole, with `len` bytes of data beginning
     /// exactly where the last one ended (or none), an acknowledgement that goes on from the last
-    /// one, and nothing else; while nothing waits and nothing is special, and the caller's `note`
+    /// one or is the first, and nothing else; while nothing waits and nothing is special, and the caller's `note`
     /// is this one. The caller hands its bytes on.
     #[inline(always)]
     #[must_use]
     pub fn goes_on(&mut self, seq: u32, len: u32, ack: u32, window: u16, note: u16) -> bool {
         // Flags and note are next to each other, and so compared at once.
         let both = |flags: u16, note: u16| u32::from(flags) | u32::from(note) << 16;
-        let state =
-            both(self.flags.0, self.note) & both(Self::GOING | HalfFlags::FAST_MASK, u16::MAX);
-        let usual = state == both(Self::GOING, note)
+        let state = both(self.flags.0, self.note) & both(HalfFlags::FAST_MASK, u16::MAX);
+        // The first acknowledgement may be any.
+        let known = u32::from(self.flags.contains(HalfFlags::ACKED));
+        let usual = state == both(HalfFlags::SYNCED.0, note)
             && seq == self.next_seq
-            && ack.wrapping_sub(self.ack_sent) <= 1 << 26;
+            && ack.wrapping_sub(self.ack_sent).wrapping_mul(known) <= 1 << 26;
         if usual {
+            self.flags.insert(HalfFlags::ACKED);
             self.ack_sent = ack;
             self.window = window;
             self.next_seq = seq.wrapping_add(len);
