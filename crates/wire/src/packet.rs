@@ -101,6 +101,16 @@ impl<'a> Batch<'a> {
         self.packets.len()
     }
 
+    /// Bytes from the first packet to the end of the last: where the source's memory goes on, what lies
+    /// so far behind a packet is most likely in the next batch.
+    pub fn span(&self) -> usize {
+        let (Some(first), Some(last)) = (self.packets.first(), self.packets.last()) else {
+            return 0;
+        };
+        let end = last.offset as usize + last.captured_len as usize;
+        end.saturating_sub(first.offset as usize)
+    }
+
     /// Whether there is no packet (an idle tick of a live source).
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -123,5 +133,27 @@ impl<'a> Batch<'a> {
         self.memory
             .get(start..start + packet.captured_len as usize)
             .unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_goes_from_the_first_packet_to_the_end_of_the_last() {
+        let packet = |offset, captured_len| PacketDescriptor {
+            offset,
+            captured_len,
+            ..PacketDescriptor::default()
+        };
+        let memory = [0; 200];
+        assert_eq!(Batch::new(&memory, &[]).span(), 0);
+        assert_eq!(Batch::new(&memory, &[packet(40, 60)]).span(), 60);
+        let packets = [packet(40, 20), packet(76, 60), packet(152, 10)];
+        assert_eq!(Batch::new(&memory, &packets).span(), 122);
+        // Of packets in another order it is of no use, but not wrong either.
+        let packets = [packet(152, 10), packet(40, 20)];
+        assert_eq!(Batch::new(&memory, &packets).span(), 0);
     }
 }
