@@ -330,8 +330,10 @@ impl Handler for Reporter {
     }
 
     #[inline(always)]
-    fn prefetch(&mut self, stream: u32) {
-        self.search.prefetch(stream);
+    fn prefetch(&mut self, stream: u32, has_payload: bool) {
+        if has_payload {
+            self.search.prefetch(stream);
+        }
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
@@ -398,8 +400,10 @@ impl Handler for Counter {
     const STREAMS: bool = true;
 
     #[inline(always)]
-    fn prefetch(&mut self, stream: u32) {
-        self.search.prefetch(stream);
+    fn prefetch(&mut self, stream: u32, has_payload: bool) {
+        if has_payload {
+            self.search.prefetch(stream);
+        }
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {

@@ -188,6 +188,8 @@ pub struct StreamPacket<'a> {
     pub expected: bool,
     /// Whether segments of this direction wait behind a hole.
     pub waiting: bool,
+    /// Whether it is the first one of its connection: its streams were created for it.
+    pub begins: bool,
     /// Its flow, and what the packet means for it.
     pub flow: PacketFlow,
     /// Its direction and the opposite one.
@@ -253,10 +255,42 @@ pub trait Handler {
     fn batch(&mut self, _batch: &Batch<'_>, _decoded: &DecodedBatch) {}
 
     /// An event of the stream with this number is likely soon (or of one that had this number): a
-    /// handler with much state can bring it into the cache. Called for all packets with payload of a
-    /// batch before their events.
+    /// handler with much state can bring it into the cache. Called for all packets of a batch, some
+    /// packets before [`Handler::arrived`]; `has_payload` says whether the packet has any.
     #[inline(always)]
-    fn prefetch(&mut self, _stream: u32) {}
+    fn prefetch(&mut self, _stream: u32, _has_payload: bool) {}
+
+    /// The next packet of the batch is up: its events follow. Called for all packets where
+    /// [`Handler::PACKETS`] says that they are wanted.
+    #[inline(always)]
+    fn arrived(&mut self, _has_payload: bool) {}
+
+    /// Whether [`Handler::stream_packet`] is wanted for every packet. Without it the ones that go on
+    /// where their direction has got to (whole, with new payload or none, of streams that are known)
+    /// are taken; [`Handler::next_packet`] is called for them where [`Handler::follows`] says so.
+    #[inline(always)]
+    fn attends(&self) -> bool {
+        true
+    }
+
+    /// Whether [`Handler::next_packet`] is wanted.
+    #[inline(always)]
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// A packet that goes on at `offset`, where its direction has got to, instead of
+    /// [`Handler::stream_packet`]; the captured frame and payload as there.
+    #[inline(always)]
+    fn next_packet(
+        &mut self,
+        _stream: &Stream<'_>,
+        _packet: &Decoded,
+        _offset: u64,
+        _frame: &[u8],
+        _payload: &[u8],
+    ) {
+    }
 
     /// A stream was created (both directions of a connection are created together).
     fn stream_created(&mut self, _stream: &Stream<'_>) {}

@@ -46,6 +46,7 @@ impl Streams {
             start_known: side.half.is_start_known(),
             expected: side.expects(peer, packet),
             waiting: side.half.is_queued(),
+            begins: !is_known,
             flow,
             halves: [&side.half, &peer.half],
         };

@@ -61,13 +61,13 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
     #[inline(always)]
     fn fetch(&mut self, packet: &Decoded, guess: FlowId) {
         let direction = packet.direction.index();
-        if packet.payload_len != 0 {
-            self.handler.prefetch(stream_id(guess, direction));
-        }
+        self.handler
+            .prefetch(stream_id(guess, direction), packet.payload_len != 0);
         self.streams.connections.prefetch(guess, direction);
-        // What begins or ends one direction looks at the other, too: most packets of short
-        // connections do, and they are next to each other.
-        self.streams.connections.prefetch(guess, 1 - direction);
+        // What begins or ends one direction looks at the other, too.
+        if packet.begins_or_ends() {
+            self.streams.connections.prefetch(guess, 1 - direction);
+        }
     }
 
     #[inline(always)]
@@ -78,8 +78,16 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
             tracker,
         };
         if H::PACKETS {
-            self.streams
-                .offer(&pass, packet, flow, self.handler, self.ledger);
+            let handler = &mut *self.handler;
+            handler.arrived(packet.payload_len != 0);
+            let goes_on = !handler.attends()
+                && self
+                    .streams
+                    .goes_on::<_, true>(&pass, packet, flow, handler);
+            if !goes_on {
+                self.streams
+                    .offer(&pass, packet, flow, handler, self.ledger);
+            }
         } else {
             self.streams.payload(&pass, packet, flow, self.handler);
         }
@@ -145,16 +153,33 @@ impl Streams {
         flow: PacketFlow,
         handler: &mut H,
     ) {
-        const USUAL: u16 = DecodeFlags::TRANSPORT.0;
-        const UNUSUAL: u16 =
-            DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
-        if packet.flags.0 & (USUAL | UNUSUAL) != USUAL || !flow.id.is_some() {
+        if !is_usual(packet) || !flow.id.is_some() {
             return;
         }
         match packet.key.protocol {
             TCP => self.tcp(pass, packet, flow, handler),
             UDP => self.udp(pass, packet, flow, handler),
             _ => {}
+        }
+    }
+
+    /// Takes the payload of a packet that is simply the next one of a direction in full swing; with
+    /// `SHOW` the handler may see it first. Returns whether it was one.
+    #[inline(always)]
+    pub(crate) fn goes_on<H: Handler, const SHOW: bool>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) -> bool {
+        if !is_usual(packet) {
+            return false;
+        }
+        match packet.key.protocol {
+            TCP => self.tcp_goes_on::<H, SHOW>(pass, packet, flow, handler),
+            UDP => self.udp_goes_on::<H, SHOW>(pass, packet, flow, handler),
+            _ => false,
         }
     }
 
@@ -200,7 +225,7 @@ impl Streams {
     pub(crate) fn prefetch<H: Handler>(&self, flow: FlowId, handler: &mut H) {
         for direction in [0, 1] {
             self.connections.prefetch(flow, direction);
-            handler.prefetch(stream_id(flow, direction));
+            handler.prefetch(stream_id(flow, direction), true);
         }
     }
 
@@ -270,6 +295,19 @@ impl Streams {
         flow: PacketFlow,
         handler: &mut H,
     ) {
+        if !self.tcp_goes_on::<H, false>(pass, packet, flow, handler) {
+            self.remarkable(pass, packet, flow, handler);
+        }
+    }
+
+    #[inline(always)]
+    fn tcp_goes_on<H: Handler, const SHOW: bool>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) -> bool {
         let direction = packet.direction.index();
         let len = packet.payload_len;
         if let Some(connection) = self.connections.get_mut(flow.id)
@@ -278,6 +316,9 @@ impl Streams {
             && packet.payload_captured == len
             && (side.half).goes_on(packet.seq, len, packet.ack, packet.window, OPEN)
         {
+            if SHOW && handler.follows() {
+                side.show(pass, packet, flow, handler);
+            }
             if len != 0 {
                 Delivery {
                     id: stream_id(flow.id, direction),
@@ -289,9 +330,9 @@ impl Streams {
                 }
                 .deliver(pass.decoded.payload(pass.batch, packet));
             }
-            return;
+            return true;
         }
-        self.remarkable(pass, packet, flow, handler);
+        false
     }
 
     /// A packet that is not simply the next one of a direction in full swing.
@@ -514,6 +555,9 @@ impl Streams {
         if !self.connections.get(at).is_some_and(is_open) {
             self.create(pass, packet, flow, handler);
         }
+        if self.udp_goes_on::<H, false>(pass, packet, flow, handler) {
+            return;
+        }
         let Some(connection) = self.connections.get_mut(at) else {
             return;
         };
@@ -535,6 +579,41 @@ impl Streams {
             .deliver(bytes);
         }
         side.progress.pending_gap += u64::from(packet.payload_len) - bytes.len() as u64;
+    }
+
+    /// A whole datagram of a flow whose streams are known and wanted.
+    #[inline(always)]
+    fn udp_goes_on<H: Handler, const SHOW: bool>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) -> bool {
+        let direction = packet.direction.index();
+        let Some(connection) = self.connections.get_mut(flow.id) else {
+            return false;
+        };
+        let side = &mut connection[direction];
+        let is_plain = side.progress.phase == Phase::Open
+            && !side.half.is_passed()
+            && packet.payload_len != 0
+            && packet.payload_captured == packet.payload_len;
+        if is_plain {
+            if SHOW && handler.follows() {
+                side.show(pass, packet, flow, handler);
+            }
+            Delivery {
+                id: stream_id(flow.id, direction),
+                flow: StreamFlow::Tracked(pass.tracker, flow.id),
+                progress: &mut side.progress,
+                total: &mut self.delivered,
+                time: packet.time,
+                handler,
+            }
+            .deliver(pass.decoded.payload(pass.batch, packet));
+        }
+        is_plain
     }
 
     /// Opens the streams of a flow.
@@ -692,6 +771,33 @@ pub(crate) fn sides(connection: &mut Connection, direction: usize) -> (&mut Side
     } else {
         (high, low)
     }
+}
+
+impl Side {
+    /// Shows the handler the next packet of this direction.
+    #[inline(always)]
+    fn show<H: Handler>(
+        &self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        let id = stream_id(flow.id, packet.direction.index());
+        let stream = (self.progress).stream(id, StreamFlow::Tracked(pass.tracker, flow.id));
+        let frame = pass.decoded.bytes(pass.batch, packet);
+        let payload = pass.decoded.payload(pass.batch, packet);
+        handler.next_packet(&stream, packet, self.progress.position(), frame, payload);
+    }
+}
+
+/// Whether a packet has a transport header of its own, and is neither damaged nor left out.
+#[inline(always)]
+fn is_usual(packet: &Decoded) -> bool {
+    const USUAL: u16 = DecodeFlags::TRANSPORT.0;
+    const UNUSUAL: u16 =
+        DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
+    packet.flags.0 & (USUAL | UNUSUAL) == USUAL
 }
 
 /// [`Stream::id`] of a flow's direction.

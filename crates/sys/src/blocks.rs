@@ -27,6 +27,9 @@ use crate::pages::advise_huge;
 const UNIT: usize = 256;
 /// Sizes of blocks; the largest is a gibibyte.
 const ORDERS: usize = 23;
+/// Blocks of one order that are kept as they came back, and the largest order of which any are.
+const KEPT: usize = 64;
+const KEPT_ORDERS: usize = 8;
 /// End of the list of dropped blocks.
 const NONE: u32 = u32::MAX;
 /// In the map: nothing begins here, or what begins here is in use.
@@ -39,6 +42,10 @@ pub struct Blocks {
     map: Vec<u8>,
     /// By order: units where free blocks may begin; what the map does not confirm is out of date.
     free: [Vec<u32>; ORDERS],
+    /// By order: blocks that came back through [`Blocks::put`] last, given out again first. What is
+    /// still in the cache of what was written into them is not written from there to memory for
+    /// nothing, and no list is worked on.
+    kept: [Vec<Block>; KEPT_ORDERS],
     /// Units that were never given out begin here.
     fresh: u32,
 }
@@ -95,6 +102,7 @@ impl Blocks {
             // Zero, until the fresh part gets there.
             map: vec![0; len / UNIT],
             free: [const { Vec::new() }; ORDERS],
+            kept: [const { Vec::new() }; KEPT_ORDERS],
             fresh: 0,
         }
     }
@@ -107,11 +115,42 @@ impl Blocks {
     /// An empty block of [`Blocks::capacity_for`] `bytes`; `None` when there is no room.
     pub fn get(&mut self, bytes: usize) -> Option<Block> {
         let order = order_of(bytes);
+        if let Some(block) = self.kept.get_mut(order).and_then(Vec::pop) {
+            return Some(block);
+        }
+        self.get_from_region(order)
+    }
+
+    /// Takes a block back, as dropping it does, but at once: it is likely the next one given out.
+    #[inline]
+    pub fn put(&mut self, block: Block) {
+        let order = (block.capacity as usize / UNIT).trailing_zeros() as usize;
+        if let Some(kept) = self.kept.get_mut(order)
+            && kept.len() < KEPT
+            && (block.region.as_ref()).is_some_and(|region| Arc::ptr_eq(region, &self.region))
+        {
+            kept.push(block);
+            // In its place: a length written just before the block is moved would hold it up.
+            if let Some(block) = kept.last_mut() {
+                block.len = 0;
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn get_from_region(&mut self, order: usize) -> Option<Block> {
         if order >= ORDERS {
             return None;
         }
         self.collect();
-        let unit = self.take(order)?;
+        let mut unit = self.take(order);
+        if unit.is_none() && self.kept.iter().any(|kept| !kept.is_empty()) {
+            // What is kept may be what is missing between others.
+            self.kept.iter_mut().for_each(Vec::clear);
+            self.collect();
+            unit = self.take(order);
+        }
+        let unit = unit?;
         let (offset, capacity) = (unit as usize * UNIT, UNIT << order);
         debug_assert!(offset + capacity <= self.region.len);
         Some(Block {
@@ -321,6 +360,19 @@ impl Block {
         len
     }
 
+    /// Appends so many bytes, or nothing where there is no room for all of them.
+    #[inline(always)]
+    pub fn push<const N: usize>(&mut self, bytes: &[u8; N]) {
+        if (self.capacity - self.len) as usize >= N {
+            // SAFETY: as `extend`.
+            unsafe {
+                let end = self.memory.as_ptr().add(self.len as usize);
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), end, N);
+            }
+            self.len += N as u32;
+        }
+    }
+
     /// Appends zeros up to `len` bytes, or as far as there is room.
     pub fn zero_up_to(&mut self, len: usize) {
         let more = len
@@ -394,6 +446,8 @@ mod tests {
         assert!(block.is_empty());
         assert_eq!(block.extend(b"abc"), 3);
         block.zero_up_to(5);
+        block.push(&[0; 1020]);
+        assert_eq!(block.len(), 5);
         block.as_mut_slice()[4] = b'z';
         assert_eq!(block.as_slice(), b"abc\0z");
         assert_eq!(block.extend(&[7; 2000]), 1019);
@@ -415,6 +469,26 @@ mod tests {
             assert_eq!(whole.capacity(), 1 << 21);
             assert!(blocks.get(1).is_none());
         }
+    }
+
+    #[test]
+    fn what_is_kept_comes_first_and_is_not_lost() {
+        let mut blocks = Blocks::new(1 << 21);
+        let mut block = blocks.get(256).unwrap();
+        block.extend(b"abc");
+        let place = block.as_slice().as_ptr();
+        blocks.put(block);
+        let block = blocks.get(100).unwrap();
+        assert!(block.is_empty());
+        assert_eq!(block.end(), place);
+        blocks.put(block);
+        blocks.put(Block::EMPTY);
+        let other = Blocks::new(1 << 21).get(256).unwrap();
+        blocks.put(other);
+        let small: Vec<Block> = core::iter::from_fn(|| blocks.get(256)).collect();
+        assert_eq!(small.len(), (1 << 21) / UNIT);
+        small.into_iter().for_each(|block| blocks.put(block));
+        assert_eq!(blocks.get(1 << 21).unwrap().capacity(), 1 << 21);
     }
 
     #[test]

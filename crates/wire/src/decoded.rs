@@ -63,6 +63,13 @@ pub struct Decoded {
 }
 
 impl Decoded {
+    /// Whether it is a TCP segment with SYN, FIN or RST.
+    #[inline(always)]
+    pub fn begins_or_ends(&self) -> bool {
+        const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
+        self.tcp_flags.intersects(CONTROL)
+    }
+
     /// Source address and port of this packet.
     #[inline]
     pub fn source(&self) -> (Address, u16) {

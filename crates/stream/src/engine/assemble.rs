@@ -14,21 +14,24 @@ use super::chunk::{ChunkFlags, ChunkInfo, Content, DataChunk, Source};
 use super::config::{ApplicationId, MAX_APPLICATIONS};
 use super::core::Core;
 use super::events::Events;
-use super::packets::NewPacket;
+use super::packets::{NewPacket, PacketLog};
 use super::record::{Parameters, Pending, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::{Context, StreamRef};
+use crate::handler::Chunk;
 
 /// Partial chunks looked at in one search for memory.
 const STEPS: u32 = 4096;
 /// How many chunks ahead of the search its next ones are fetched from memory.
 const VICTIMS: u32 = 6;
-/// Packets of one chunk at most; more of them, without payload, are an event of their own.
-const PACKETS: usize = 1024;
-/// Packet lists kept for further use at most, and how large such a one may be.
-const LISTS: usize = 512;
-const LIST_BYTES: u64 = 1536;
+/// Packets of one chunk at most.
+const PACKETS: u32 = 1024;
+/// ... of one without payload. They are an event of their own, while what was noted of them is still
+/// in the cache.
+const PACKETS_ALONE: u32 = 64;
+/// What the packets of a whole chunk of segments with payload take.
+const PACKET_BYTES: usize = 1024;
 /// Lengths are kept in 32 bits; no chunk grows beyond this, whatever is kept.
 const LARGEST: usize = 1 << 30;
 
@@ -197,6 +200,7 @@ impl Core {
 
     /// Enters a packet in the chunk under way of those who share the parameters of `leader`. If it
     /// is the next of the stream, its payload will be in the chunk.
+    #[inline]
     pub(super) fn note_packet<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -209,60 +213,142 @@ impl Core {
         let Some(view) = self.view(leader) else {
             return;
         };
-        let (mut chunk, limit, place) = (view.chunk, view.limit, view.parameters);
-        if let Some(pending) = self.pending.get(chunk)
-            && chunk != NONE
-            && let Some(packets) = &pending.content.packets
-            && packets.records.len() >= PACKETS
+        let (mut chunk, limit, chunks) = (view.chunk, view.limit, view.chunks);
+        if chunk == NONE
+            || self
+                .pending
+                .get(chunk)
+                .is_some_and(Pending::is_full_of_packets)
         {
-            self.send_pending(events, context, leader, ChunkFlags(0));
-            let Some(view) = self.view(leader) else {
-                return;
-            };
-            chunk = view.chunk;
+            chunk = self.begin_packets(events, context, leader, packet, position);
         }
-        if chunk == NONE {
-            let pending = Pending {
-                start: position,
-                since: packet.time,
-                time: packet.time,
-                target: self.parameters(place).chunk_bytes,
-                ..Pending::default()
-            };
-            self.open_chunk(leader, pending);
-            chunk = self.view(leader).map_or(NONE, |view| view.chunk);
-        }
-        let ceiling = self.ceiling_of(leader.record);
-        let Some(pending) = self.pending.get_mut(chunk) else {
+        let Some(pending) = self.pending.get(chunk) else {
             return;
         };
         let len = packet.payload.len();
         let end = pending.end() + len as u64;
-        let is_inside = is_next
+        let mut is_inside = is_next
             && pending.end() == position
             && end <= pending.start + u64::from(pending.target)
             && end <= limit;
-        let payload_at = is_inside.then_some(pending.content.bytes.len() as u32);
-        let aside = packet.header.len() + if is_inside { 0 } else { len };
-        let (mut list, before) = match pending.content.packets.take() {
-            Some(list) => {
-                let before = list.memory();
-                (list, before)
-            }
-            None => (self.lists.pop().unwrap_or_default(), 0),
-        };
-        let after = list.memory_with(aside);
-        if after > before && !self.budget.charge(after - before, ceiling) {
+        let bytes = &pending.content.bytes;
+        if is_inside && len > bytes.capacity() - bytes.len() {
+            is_inside = self.grow(events, context, leader, len);
+        }
+        let room = PacketLog::room_for(packet, is_inside);
+        let has_room = self
+            .pending
+            .get(chunk)
+            .is_some_and(|pending| pending.packets.has_room(room));
+        if !has_room && !self.grow_packets(events, context, leader, chunk, room, chunks != 0) {
             self.statistics.packets_lost += 1;
-            if before == 0 {
-                self.lists.push(list);
-            } else {
-                pending.content.packets = Some(list);
-            }
             return;
         }
-        list.push(packet, payload_at);
-        pending.content.packets = Some(list);
+        if let Some(pending) = self.pending.get_mut(chunk) {
+            let payload_at = is_inside.then_some(pending.content.bytes.len() as u32);
+            pending.packets.push(packet, payload_at);
+        }
+    }
+
+    /// Enters the next packet of a stream that only one application wants, whose first payload byte is
+    /// at `position`, in a chunk that has room for it and goes on with its payload. Returns whether it
+    /// is such a one.
+    #[inline(always)]
+    pub(super) fn note_simply(&mut self, id: u32, packet: &NewPacket<'_>, position: u64) -> bool {
+        let Some(record) = self.records.get(id) else {
+            return false;
+        };
+        let (flags, limit) = (record.flags, record.view.limit);
+        let Some(pending) = self.pending.get_mut(record.view.chunk) else {
+            return false;
+        };
+        let len = packet.payload.len();
+        let is_simple = flags.has(RecordFlags::SIMPLE);
+        if len == 0 && pending.packets.count < PACKETS_ALONE {
+            // The chunk's other line is not touched.
+            let fits = is_simple && pending.packets.has_room(PacketLog::room_for(packet, true));
+            if fits {
+                pending.packets.push(packet, Some(0));
+            }
+            return fits;
+        }
+        let bytes = &pending.content.bytes;
+        let at = bytes.len();
+        let fits = is_simple
+            && !pending.is_full_of_packets()
+            && pending.end() == position
+            && at + len <= bytes.capacity().min(pending.target as usize)
+            && position + (len as u64) <= limit
+            && pending.packets.has_room(PacketLog::room_for(packet, true));
+        if fits {
+            pending.packets.push(packet, Some(at as u32));
+        }
+        fits
+    }
+
+    /// Begins a chunk with a packet; one that is under way is sent before.
+    #[inline(never)]
+    fn begin_packets<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        packet: &NewPacket<'_>,
+        position: u64,
+    ) -> u32 {
+        self.send_pending(events, context, leader, ChunkFlags(0));
+        let Some(view) = self.view(leader) else {
+            return NONE;
+        };
+        let (chunk, place) = (view.chunk, view.parameters);
+        if chunk != NONE {
+            return chunk;
+        }
+        let pending = Pending {
+            start: position,
+            since: packet.time,
+            time: packet.time,
+            target: self.parameters(place).chunk_bytes,
+            ..Pending::default()
+        };
+        self.open_chunk(leader, pending);
+        self.view(leader).map_or(NONE, |view| view.chunk)
+    }
+
+    /// Gives the packets of a chunk room for `more` bytes; false when there is no memory.
+    #[inline(never)]
+    fn grow_packets<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        chunk: u32,
+        more: usize,
+        goes_on: bool,
+    ) -> bool {
+        let len = match self.pending.get(chunk) {
+            Some(pending) => pending.packets.block.len(),
+            None => return false,
+        };
+        // As with bytes: a stream that has filled a chunk will likely fill the next. Short ones have
+        // two or three packets, or more than that.
+        let least = match goes_on || len != 0 {
+            true => PACKET_BYTES,
+            false => 0,
+        };
+        let size = (len + more).max(least);
+        let Some(block) = self.memory(events, context, size, leader.record) else {
+            return false;
+        };
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            self.buffers.put(block);
+            return false;
+        };
+        self.partial += block.capacity() as u64;
+        let old = pending.packets.move_to(block);
+        self.partial -= old.capacity() as u64;
+        self.buffers.put(old);
+        true
     }
 
     /// The first position at or behind `offset` from which on an application that shares the chunk
@@ -384,7 +470,7 @@ impl Core {
             return;
         };
         let (since, is_new) = (pending.since, pending.is_new());
-        self.partial += pending.content.bytes.capacity() as u64;
+        self.partial += pending.memory();
         self.opened = self.opened.wrapping_add(1);
         let generation = self.opened;
         let chunk = self.pending.insert(Pending {
@@ -420,6 +506,26 @@ impl Core {
         {
             timer.chunks.push_back((chunk, generation, since));
         }
+    }
+
+    /// Adds bytes, the next ones of a stream that only one application wants, to a chunk that has
+    /// some already and that they neither fill nor bring to the cutoff at `limit`. Returns whether it
+    /// is such a one.
+    #[inline(always)]
+    pub(super) fn fill_simply(&mut self, chunk: u32, limit: u64, new: &Chunk<'_>) -> bool {
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return false;
+        };
+        let buffer = &mut pending.content.bytes;
+        let (len, more) = (buffer.len(), new.bytes.len());
+        let fits = len > pending.repeated as usize
+            && len + more < (pending.target as usize).min(buffer.capacity() + 1)
+            && new.offset + (more as u64) < limit;
+        if fits {
+            buffer.extend(new.bytes);
+            pending.time = new.time;
+        }
+        fits
     }
 
     /// Copies what fits into the chunk's buffer. Returns how much.
@@ -571,9 +677,10 @@ impl Core {
             time: pending.time,
         };
         if !pending.is_new() {
-            return self.recycle(pending.content);
+            return self.recycle(pending.content, pending.packets);
         }
-        let mut source = Source::Buffer(pending.content);
+        pending.packets.fetch();
+        let mut source = Source::Buffer(pending.content, pending.packets);
         self.statistics.flushed_early += u64::from(flags.contains(ChunkFlags::EARLY));
         self.send(events, context, leader, &mut source, info);
         self.go_on(leader, source, info);
@@ -595,7 +702,7 @@ impl Core {
             }
         }
         let pending = self.pending.remove(chunk);
-        self.partial -= pending.content.bytes.capacity() as u64;
+        self.partial -= pending.memory();
         Some(pending)
     }
 
@@ -632,13 +739,19 @@ impl Core {
                 time: pending.time,
             };
             let content = core::mem::take(&mut pending.content);
-            let packets = content.packets.as_deref();
-            let mut source =
-                Source::InPlace(content.bytes.as_slice(), content.holes.as_deref(), packets);
+            let packets = core::mem::take(&mut pending.packets);
+            let mut source = Source::InPlace(
+                content.bytes.as_slice(),
+                content.holes.as_deref(),
+                Some(&packets),
+            );
             self.send_to(events, context, at, &mut source, info);
             match self.pending.get_mut(chunk) {
-                Some(pending) if pending.stream == at.record => pending.content = content,
-                _ => self.recycle(content),
+                Some(pending) if pending.stream == at.record => {
+                    pending.content = content;
+                    pending.packets = packets;
+                }
+                _ => self.recycle(content, packets),
             }
         }
         self.leave_chunk(at);
@@ -691,7 +804,7 @@ impl Core {
             info.flags = info.flags.with(ChunkFlags::CUTOFF);
         }
         if len > info.repeated
-            || source.packets().is_some()
+            || source.packets().len() != 0
             || info.flags.contains(ChunkFlags::PACKET)
         {
             view.chunks = view.chunks.wrapping_add(1);
@@ -706,7 +819,7 @@ impl Core {
                 source: core::mem::replace(source, Source::InPlace(&[], None, None)),
                 len,
                 info,
-                budget: self.budget.clone(),
+                budget: self.lent.take().unwrap_or_else(|| self.budget.clone()),
                 ceiling: self.watermarks.ceiling(priority),
                 is_lost: false,
             };
@@ -717,6 +830,7 @@ impl Core {
             };
             events.data(application, &mut stream, &mut chunk);
             *source = chunk.source;
+            self.lent = Some(chunk.budget);
             self.look_at_memory();
             if chunk.is_lost {
                 self.drop_bytes(at, u64::from(len.saturating_sub(info.repeated)));
@@ -764,24 +878,18 @@ impl Core {
                 self.repeat(this, &source, info);
             }
         }
-        if let Source::Buffer(content) = source {
-            self.recycle(content);
+        if let Source::Buffer(content, packets) = source {
+            self.recycle(content, packets);
         }
     }
 
     /// Takes the memory of a chunk back.
-    fn recycle(&mut self, content: Content) {
-        if let Some(mut packets) = content.packets {
-            self.budget.release(packets.memory());
-            if self.lists.len() < LISTS && packets.memory() <= LIST_BYTES {
-                packets.clear();
-                self.lists.push(packets);
-            }
-        }
+    fn recycle(&mut self, content: Content, packets: PacketLog) {
         if let Some(holes) = content.holes {
             self.budget.release(holes.charged);
         }
         self.buffers.put(content.bytes);
+        self.buffers.put(packets.block);
     }
 
     /// The next chunk of a view begins with all of this one.
@@ -903,15 +1011,11 @@ impl Core {
         // Without memory for it, the beginning of this chunk is lost to the application.
         if let (Some(mut bytes), Some(pending)) = (buffer, self.pending.get(chunk)) {
             bytes.extend(pending.content.bytes.as_slice());
-            let mut content = Content {
-                bytes,
-                holes,
-                packets: None,
-            };
+            let mut content = Content { bytes, holes };
             let more = content.charge_holes();
             if !self.budget.charge(more, ceiling) {
                 content.uncharge_holes(more);
-                return self.recycle(content);
+                return self.recycle(content, PacketLog::default());
             }
             self.open_chunk(at, Pending { content, ..copy });
         }
@@ -925,8 +1029,8 @@ impl Core {
         let chunk = core::mem::replace(&mut view.chunk, NONE);
         if chunk != NONE && !self.is_shared(at, chunk) {
             let pending = self.pending.remove(chunk);
-            self.partial -= pending.content.bytes.capacity() as u64;
-            self.recycle(pending.content);
+            self.partial -= pending.memory();
+            self.recycle(pending.content, pending.packets);
         }
     }
 
@@ -965,6 +1069,9 @@ impl Core {
         };
         if mine.flags.has(ViewFlags::OVER) || mine.application == u8::MAX {
             return false;
+        }
+        if at.extra == NONE {
+            return true;
         }
         self.views_of(at.record)
             .take_while(|&this| this != at)
@@ -1039,7 +1146,23 @@ impl<'a> Run<'a> {
 impl Pending {
     /// Whether it has bytes or packets that no chunk before had.
     fn is_new(&self) -> bool {
-        self.content.bytes.len() > self.repeated as usize || self.content.packets.is_some()
+        self.content.bytes.len() > self.repeated as usize || self.packets.count != 0
+    }
+
+    /// Whether another packet begins a new chunk.
+    #[inline(always)]
+    fn is_full_of_packets(&self) -> bool {
+        let most = if self.content.bytes.is_empty() {
+            PACKETS_ALONE
+        } else {
+            PACKETS
+        };
+        self.packets.count >= most
+    }
+
+    /// Bytes charged to the budget.
+    fn memory(&self) -> u64 {
+        (self.content.bytes.capacity() + self.packets.block.capacity()) as u64
     }
 
     pub(super) fn hole_flag(&self) -> ChunkFlags {

@@ -78,6 +78,7 @@ impl Buffers {
     pub(super) fn put(&mut self, buffer: Block) {
         if buffer.capacity() != 0 {
             self.budget.release(Buffers::cost(&buffer));
+            self.blocks.put(buffer);
         }
     }
 }

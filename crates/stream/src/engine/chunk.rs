@@ -7,7 +7,7 @@ use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Budget, Nanos};
 
 use super::buffers::Buffers;
-use super::packets::{PacketList, Packets};
+use super::packets::{PacketLog, Packets};
 
 /// Bits of [`DataChunk::flags`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,11 +58,10 @@ pub struct ChunkInfo {
     pub time: Nanos,
 }
 
-/// Bytes and what belongs to them, in memory that is charged to the budget.
+/// Bytes and what is missing of them, in memory that is charged to the budget.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) bytes: Block,
-    pub(super) packets: Option<Box<PacketList>>,
     /// Runs of missing bytes, where there are any.
     pub(super) holes: Option<Box<Holes>>,
 }
@@ -143,22 +142,36 @@ impl Clone for Holes {
 #[derive(Debug)]
 pub(super) struct Storage {
     content: Content,
+    packets: PacketLog,
     /// The bytes, where they did not stay in their block.
     copy: Option<Vec<u8>>,
+    /// The packets, where they did not stay in theirs.
+    packets_copy: Option<Vec<u8>>,
     charged: u64,
     budget: Budget,
 }
 
 impl Storage {
-    /// The charge of `content` becomes that of the storage.
-    fn new(content: Content, budget: Budget) -> Storage {
-        let packets = content.packets.as_deref().map_or(0, PacketList::memory);
+    /// The charge of `content` and `packets` becomes that of the storage.
+    fn new(content: Content, packets: PacketLog, budget: Budget) -> Storage {
         Storage {
-            charged: Buffers::cost(&content.bytes) + packets + content.holes_memory(),
+            charged: Buffers::cost(&content.bytes)
+                + Buffers::cost(&packets.block)
+                + content.holes_memory(),
             content,
+            packets,
             copy: None,
+            packets_copy: None,
             budget,
         }
+    }
+
+    fn packets(&self) -> Packets<'_> {
+        let log = match &self.packets_copy {
+            Some(copy) => copy,
+            None => self.packets.block.as_slice(),
+        };
+        Packets::new(self.packets.count, log, self.bytes())
     }
 
     fn bytes(&self) -> &[u8] {
@@ -179,9 +192,9 @@ impl Drop for Storage {
 #[derive(Debug)]
 pub(super) enum Source<'a> {
     /// In the packet.
-    InPlace(&'a [u8], Option<&'a Holes>, Option<&'a PacketList>),
+    InPlace(&'a [u8], Option<&'a Holes>, Option<&'a PacketLog>),
     /// In a buffer of the engine.
-    Buffer(Content),
+    Buffer(Content, PacketLog),
     /// In a buffer that somebody took.
     Taken(Arc<Storage>),
 }
@@ -190,7 +203,7 @@ impl Source<'_> {
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Source::InPlace(bytes, ..) => bytes,
-            Source::Buffer(content) => content.bytes.as_slice(),
+            Source::Buffer(content, _) => content.bytes.as_slice(),
             Source::Taken(storage) => storage.bytes(),
         }
     }
@@ -198,17 +211,20 @@ impl Source<'_> {
     fn holes(&self) -> &[Range<u32>] {
         match self {
             Source::InPlace(_, holes, _) => holes.map_or(&[], |holes| &holes.runs),
-            Source::Buffer(content) => content.holes(),
+            Source::Buffer(content, _) => content.holes(),
             Source::Taken(storage) => storage.content.holes(),
         }
     }
 
-    pub(super) fn packets(&self) -> Option<&PacketList> {
-        match self {
-            Source::InPlace(_, _, packets) => *packets,
-            Source::Buffer(content) => content.packets.as_deref(),
-            Source::Taken(storage) => storage.content.packets.as_deref(),
-        }
+    #[inline]
+    pub(super) fn packets(&self) -> Packets<'_> {
+        let (log, bytes) = match self {
+            Source::InPlace(bytes, _, Some(log)) => (*log, *bytes),
+            Source::InPlace(_, _, None) => return Packets::default(),
+            Source::Buffer(content, log) => (log, content.bytes.as_slice()),
+            Source::Taken(storage) => return storage.packets(),
+        };
+        Packets::new(log.count, log.block.as_slice(), bytes)
     }
 }
 
@@ -279,7 +295,7 @@ impl DataChunk<'_> {
     /// The packets that brought it, in the order they were captured, duplicates and reordered ones
     /// included; none unless [`EngineConfig::need_packets`](super::EngineConfig::need_packets).
     pub fn packets(&self) -> Packets<'_> {
-        Packets::new(self.source.packets(), self.source.bytes())
+        self.source.packets()
     }
 
     /// Takes the chunk out of the call. Its memory stays charged to the budget until it is dropped;
@@ -298,8 +314,9 @@ impl DataChunk<'_> {
     fn try_take(&mut self) -> Result<OwnedChunk, OutOfMemory> {
         let storage = match &mut self.source {
             Source::Taken(storage) => Arc::clone(storage),
-            Source::Buffer(content) => {
-                let mut storage = Storage::new(core::mem::take(content), self.budget.clone());
+            Source::Buffer(content, packets) => {
+                let (content, packets) = (core::mem::take(content), core::mem::take(packets));
+                let mut storage = Storage::new(content, packets, self.budget.clone());
                 storage.trim();
                 let storage = Arc::new(storage);
                 self.source = Source::Taken(Arc::clone(&storage));
@@ -307,22 +324,30 @@ impl DataChunk<'_> {
             }
             Source::InPlace(bytes, holes, packets) => {
                 let bytes = &bytes[..bytes.len().min(self.len as usize)];
-                let packets = packets.map(|packets| Box::new(packets.trimmed()));
+                let (count, log) = match packets {
+                    Some(log) => (log.count, log.block.as_slice()),
+                    None => (0, &[][..]),
+                };
                 let mut content = Content {
                     bytes: Block::EMPTY,
-                    packets,
                     holes: holes.map(|holes| Box::new(holes.clone())),
                 };
                 content.charge_holes();
-                let mut storage = Storage::new(content, self.budget.clone());
-                let copied = Buffers::cost_of(bytes.len());
-                if !self.budget.charge(storage.charged + copied, self.ceiling) {
-                    storage.charged = 0;
+                let charged = Buffers::cost_of(bytes.len() + log.len()) + content.holes_memory();
+                if !self.budget.charge(charged, self.ceiling) {
                     return Err(OutOfMemory);
                 }
-                storage.charged += copied;
-                storage.copy = Some(bytes.to_vec());
-                Arc::new(storage)
+                Arc::new(Storage {
+                    content,
+                    packets: PacketLog {
+                        count,
+                        ..PacketLog::default()
+                    },
+                    copy: Some(bytes.to_vec()),
+                    packets_copy: (count != 0).then(|| log.to_vec()),
+                    charged,
+                    budget: self.budget.clone(),
+                })
             }
         };
         Ok(OwnedChunk {
@@ -405,7 +430,6 @@ impl OwnedChunk {
 
     /// The packets that brought it, see [`DataChunk::packets`].
     pub fn packets(&self) -> Packets<'_> {
-        let packets = self.storage.content.packets.as_deref();
-        Packets::new(packets, self.storage.bytes())
+        self.storage.packets()
     }
 }

@@ -12,7 +12,6 @@ use super::buffers::Buffers;
 use super::config::{ApplicationConfig, ApplicationId, EngineConfig, MAX_APPLICATIONS};
 use super::events::Stopwatch;
 use super::offload::{NoOffload, Offload};
-use super::packets::PacketList;
 use super::policies::HostPolicies;
 use super::record::{
     Extra, Loss, Parameters, Pending, Record, RecordFlags, View, ViewAt, ViewFlags,
@@ -25,6 +24,9 @@ pub(super) const AHEAD: usize = 16;
 /// Packets that the place in a chunk is fetched ahead.
 const NEXT: usize = 6;
 
+/// In [`Core::upcoming`]: the packet has no payload. (Numbers of streams are smaller.)
+const EMPTY: u32 = 1 << 31;
+
 /// State of an engine, apart from its shard.
 pub(super) struct Core {
     pub(super) applications: Vec<Option<Application>>,
@@ -34,12 +36,6 @@ pub(super) struct Core {
     pub(super) views: Slab<Extra>,
     losses: Slab<Loss>,
     pub(super) pending: Slab<Pending>,
-    /// Packet lists to be used again.
-    #[expect(
-        clippy::vec_box,
-        reason = "chunks hold boxes, which are to be used again, too"
-    )]
-    pub(super) lists: Vec<Box<PacketList>>,
     /// Bytes of buffers of partial chunks.
     pub(super) partial: u64,
     /// Chunks begun so far.
@@ -48,6 +44,8 @@ pub(super) struct Core {
     pub(super) hand: u32,
     pub(super) buffers: Buffers,
     pub(super) budget: Budget,
+    /// A handle to the budget for the next data event.
+    pub(super) lent: Option<Budget>,
     pub(super) watermarks: Watermarks,
     /// Priorities that a stream has had.
     priorities: Box<[bool; 256]>,
@@ -112,13 +110,13 @@ impl Core {
             views: Slab::new(directions),
             losses: Slab::new(directions),
             pending: Slab::new(directions),
-            lists: Vec::new(),
             partial: 0,
             opened: 0,
             hand: 0,
             buffers: Buffers::new(budget.clone()),
             watermarks: Watermarks::new(limit, config.base_threshold, config.overload_cutoff),
             budget,
+            lent: None,
             priorities: Box::new([false; 256]),
             timers: Vec::new(),
             policies: config.policies.clone(),
@@ -129,7 +127,7 @@ impl Core {
             upcoming: Box::new([NONE; BATCH_SIZE + AHEAD]),
             fetched: 0,
             passed: 0,
-            watchful: config.need_packets,
+            watchful: false,
             pressed: false,
             statistics: EngineStatistics::default(),
             offload: Box::new(NoOffload),
@@ -350,34 +348,71 @@ impl Core {
 
     /// A packet of the batch is likely one of stream `id`: fetches its record.
     #[inline(always)]
-    pub(super) fn fetch(&mut self, id: u32) {
-        self.upcoming[self.fetched % BATCH_SIZE] = id;
+    pub(super) fn fetch(&mut self, id: u32, has_payload: bool) {
+        self.upcoming[self.fetched % BATCH_SIZE] = if has_payload { id } else { id | EMPTY };
         self.fetched += 1;
         if let Some(record) = self.records.get(id) {
             prefetch(record);
         }
     }
 
-    /// A packet with payload is dealt with: fetches what those after it need, first the chunk under
-    /// way, then the place in it where bytes go.
+    /// A packet that [`Core::fetch`] was told of is up: fetches what those after it need, first the
+    /// chunk under way, then the place in it where bytes go.
     #[inline(always)]
     pub(super) fn fetch_ahead(&mut self) {
         let at = self.passed % BATCH_SIZE;
-        self.passed += 1;
-        let chunk_of = |id: u32| {
-            self.records
-                .get(id)
-                .map_or(NONE, |record| record.view.chunk)
-        };
-        if let Some(pending) = self.pending.get(chunk_of(self.upcoming[at + AHEAD])) {
-            prefetch(pending);
+        if self.passed == 0 {
+            self.fetch_first();
         }
-        if let Some(pending) = self.pending.get(chunk_of(self.upcoming[at + NEXT])) {
-            let place = pending.content.bytes.end();
-            for line in 0..4 {
-                prefetch_address(place.wrapping_add(64 * line));
+        self.passed += 1;
+        self.fetch_chunk(at + AHEAD);
+        self.fetch_place(at + NEXT);
+    }
+
+    /// What the first packets of a batch need.
+    #[inline(never)]
+    fn fetch_first(&self) {
+        (0..AHEAD).for_each(|at| self.fetch_chunk(at));
+        (0..NEXT).for_each(|at| self.fetch_place(at));
+    }
+
+    #[inline(always)]
+    fn fetch_chunk(&self, at: usize) {
+        let (pending, has_payload) = self.upcoming_chunk(at);
+        if let Some(pending) = pending {
+            if has_payload {
+                prefetch(pending);
+            }
+            if self.need_packets {
+                prefetch(&pending.packets);
             }
         }
+    }
+
+    #[inline(always)]
+    fn fetch_place(&self, at: usize) {
+        let (pending, has_payload) = self.upcoming_chunk(at);
+        let Some(pending) = pending else {
+            return;
+        };
+        let fetch = |place: *const u8, lines: usize| {
+            (0..lines).for_each(|line| prefetch_address(place.wrapping_add(64 * line)));
+        };
+        if has_payload {
+            fetch(pending.content.bytes.end(), 4);
+        }
+        if self.need_packets {
+            fetch(pending.packets.block.end(), 3);
+        }
+    }
+
+    /// The chunk under way of the stream of an upcoming packet, and whether the packet has payload.
+    #[inline(always)]
+    fn upcoming_chunk(&self, at: usize) -> (Option<&Pending>, bool) {
+        let upcoming = self.upcoming[at];
+        let record = self.records.get(upcoming & !EMPTY);
+        let chunk = record.map_or(NONE, |record| record.view.chunk);
+        (self.pending.get(chunk), upcoming & EMPTY == 0)
     }
 
     /// Notes whether memory is short.

@@ -2,7 +2,8 @@
 
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::{
-    Batch, DecodeFlags, DecodedBatch, Direction, LinkType, PacketDescriptor, Place, TcpFlags,
+    Batch, DecodeFlags, Decoded, DecodedBatch, Direction, LinkType, PacketDescriptor, Place,
+    TcpFlags,
 };
 
 use super::assemble::Run;
@@ -14,7 +15,7 @@ use super::core::{Core, Deferred};
 use super::events::Events;
 use super::fast::Origin;
 use super::offload::{OffloadFlow, Verdict};
-use super::packets::{NewPacket, PacketList};
+use super::packets::{NewPacket, PacketLog};
 use super::record::{Extra, Parameters, Record, RecordFlags, View, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::Counts;
@@ -54,8 +55,22 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     #[inline(always)]
-    fn prefetch(&mut self, stream: u32) {
-        self.core.fetch(stream);
+    fn prefetch(&mut self, stream: u32, has_payload: bool) {
+        if has_payload || self.core.need_packets {
+            self.core.fetch(stream, has_payload);
+        }
+    }
+
+    #[inline(always)]
+    fn arrived(&mut self, has_payload: bool) {
+        if has_payload || self.core.need_packets {
+            self.core.fetch_ahead();
+        }
+    }
+
+    #[inline(always)]
+    fn attends(&self) -> bool {
+        self.core.watchful || self.core.pressed
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
@@ -81,13 +96,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     #[inline]
     fn stream_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
-        if packet.decoded.payload_len != 0 {
-            self.core.fetch_ahead();
-        }
-        let Some(record) = self.core.records.get(stream.id) else {
-            return Admit::Take;
-        };
-        if record.flags.has(RecordFlags::NEW) {
+        if packet.begins {
             self.introduce(stream, packet);
         }
         let len = packet.decoded.payload_len;
@@ -96,7 +105,8 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
             && packet
                 .offset
                 .is_some_and(|offset| offset + i64::from(len) <= delivered as i64);
-        if !is_old && !self.core.watchful && !self.core.pressed {
+        let is_lone = !matches!(packet.decoded.key.protocol, TCP | UDP);
+        if !is_old && !is_lone && !self.core.need_packets && !self.attends() {
             return Admit::Take;
         }
         self.judge(stream, packet, is_old)
@@ -109,54 +119,39 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         }
     }
 
+    #[inline(always)]
+    fn follows(&self) -> bool {
+        self.core.need_packets
+    }
+
+    #[inline(always)]
+    fn next_packet(
+        &mut self,
+        stream: &Stream<'_>,
+        packet: &Decoded,
+        offset: u64,
+        frame: &[u8],
+        payload: &[u8],
+    ) {
+        let new = NewPacket::new(packet, frame, payload, Some(offset as i64));
+        if !self.core.note_simply(stream.id, &new, offset) {
+            self.note_packet(stream, &new, false);
+        }
+    }
+
     #[inline]
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let core = &mut *self.core;
         let Some(record) = core.records.get(stream.id) else {
             return;
         };
-        if record.flags.has(RecordFlags::DONE) {
-            return core.discard_bytes(stream.id, chunk.bytes.len() as u64);
+        let is_simple = record.flags.has(RecordFlags::SIMPLE)
+            && chunk.gap_before == 0
+            && stream.status != StreamStatus::Fin;
+        if is_simple && core.fill_simply(record.view.chunk, record.view.limit, chunk) {
+            return;
         }
-        let (more, flags, seen) = (record.more, record.flags, record.position);
-        let run = Run {
-            bytes: chunk.bytes,
-            offset: chunk.offset,
-            gap_before: chunk.gap_before,
-            time: chunk.time,
-            last: stream.status == StreamStatus::Fin,
-        };
-        let context = Context::of(stream);
-        if chunk.gap_before != 0
-            && let Some(record) = core.records.get_mut(stream.id)
-        {
-            record.errors.insert(StreamErrors::GAP);
-        }
-        if chunk.offset == 0
-            && !flags.has(RecordFlags::DATAGRAMS)
-            && !stream.is_handshake_complete()
-            && let Some(record) = core.records.get_mut(stream.id)
-        {
-            record.errors.insert(StreamErrors::INCOMPLETE_HANDSHAKE);
-        }
-        if flags.has(RecordFlags::FAST) {
-            // What began before anyone knew where, or waited for others: no copy was there before.
-            self.place(stream, run, seen, Origin::of(&run));
-            if !flags.has(RecordFlags::ORDERED) {
-                return;
-            }
-        }
-        let first = ViewAt::first(stream.id);
-        if more == NONE {
-            self.take(stream, first, context, run);
-        } else {
-            for leader in self.core.leaders(stream.id) {
-                self.take(stream, leader, context, run);
-            }
-        }
-        if self.core.is_done(stream.id) {
-            self.finish_direction(stream, run.offset + run.bytes.len() as u64);
-        }
+        self.remarkable_data(stream, chunk);
     }
 
     fn stream_closed(&mut self, stream: &Stream<'_>) {
@@ -210,6 +205,57 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 }
 
 impl<E: Events + ?Sized> Hook<'_, E> {
+    /// Bytes in order that are not simply some more in a chunk under way.
+    #[inline(never)]
+    fn remarkable_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let core = &mut *self.core;
+        let Some(record) = core.records.get(stream.id) else {
+            return;
+        };
+        if record.flags.has(RecordFlags::DONE) {
+            return core.discard_bytes(stream.id, chunk.bytes.len() as u64);
+        }
+        let (more, flags, seen) = (record.more, record.flags, record.position);
+        let run = Run {
+            bytes: chunk.bytes,
+            offset: chunk.offset,
+            gap_before: chunk.gap_before,
+            time: chunk.time,
+            last: stream.status == StreamStatus::Fin,
+        };
+        let context = Context::of(stream);
+        if chunk.gap_before != 0
+            && let Some(record) = core.records.get_mut(stream.id)
+        {
+            record.errors.insert(StreamErrors::GAP);
+        }
+        if chunk.offset == 0
+            && !flags.has(RecordFlags::DATAGRAMS)
+            && !stream.is_handshake_complete()
+            && let Some(record) = core.records.get_mut(stream.id)
+        {
+            record.errors.insert(StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        if flags.has(RecordFlags::FAST) {
+            // What began before anyone knew where, or waited for others: no copy was there before.
+            self.place(stream, run, seen, Origin::of(&run));
+            if !flags.has(RecordFlags::ORDERED) {
+                return;
+            }
+        }
+        let first = ViewAt::first(stream.id);
+        if more == NONE {
+            self.take(stream, first, context, run);
+        } else {
+            for leader in self.core.leaders(stream.id) {
+                self.take(stream, leader, context, run);
+            }
+        }
+        if self.core.is_done(stream.id) {
+            self.finish_direction(stream, run.offset + run.bytes.len() as u64);
+        }
+    }
+
     /// Gives bytes in order to the applications that share the parameters of `leader`.
     #[inline]
     fn take(&mut self, stream: &Stream<'_>, leader: ViewAt, context: Context<'_>, run: Run<'_>) {
@@ -360,7 +406,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             }
         }
         if core.need_packets && !flags.has(RecordFlags::DONE) {
-            self.note_packet(stream, packet);
+            self.note_packet(stream, &NewPacket::of(packet), packet.waiting);
         }
         let flags = self
             .core
@@ -378,9 +424,9 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     }
 
     /// Enters a packet beside the chunks under way.
-    fn note_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
+    #[inline(never)]
+    fn note_packet(&mut self, stream: &Stream<'_>, packet: &NewPacket<'_>, waiting: bool) {
         let id = stream.id;
-        let new = NewPacket::of(packet);
         let delivered = stream.bytes + stream.missing_bytes;
         let Some(record) = self.core.records.get(id) else {
             return;
@@ -396,10 +442,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 Mode::Fast if is_fast => seen,
                 _ => delivered,
             };
-            let is_next = !packet.waiting && packet.offset == Some(position as i64);
+            let is_next = !waiting && packet.offset == position as i64;
             let context = Context::of(stream);
             self.core
-                .note_packet(self.events, context, this, &new, position, is_next);
+                .note_packet(self.events, context, this, packet, position, is_next);
         }
     }
 
@@ -515,11 +561,19 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             self.core.discard(id, counts);
             return Admit::Refuse(Place::Cutoff);
         }
-        let list = self.core.need_packets.then(|| {
-            let mut list = PacketList::default();
-            list.push(&NewPacket::of(packet), Some(0));
-            list
-        });
+        let mut log = PacketLog::default();
+        if self.core.need_packets {
+            let new = NewPacket::of(packet);
+            let ceiling = self.core.ceiling_of(id);
+            let room = PacketLog::room_for(&new, true);
+            match self.core.buffers.get(room, ceiling) {
+                Some(block) => {
+                    log.block = block;
+                    log.push(&new, Some(0));
+                }
+                None => self.core.statistics.packets_lost += 1,
+            }
+        }
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.core.next_view(this);
@@ -527,11 +581,12 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 continue;
             };
             if !view.flags.has(ViewFlags::OVER) {
-                let mut source = Source::InPlace(packet.payload, None, list.as_ref());
+                let mut source = Source::InPlace(packet.payload, None, Some(&log));
                 self.core
                     .send_to(self.events, Context::of(stream), this, &mut source, info);
             }
         }
+        self.core.buffers.put(log.block);
         Admit::Consumed
     }
 

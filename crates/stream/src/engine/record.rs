@@ -4,6 +4,7 @@ use flowgauge_wire::Nanos;
 
 use super::chunk::{ChunkFlags, Content};
 use super::config::Mode;
+use super::packets::PacketLog;
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::StreamErrors;
@@ -66,6 +67,8 @@ impl RecordFlags {
     pub(super) const DATAGRAMS: u16 = 256;
     /// The handshake of its connection is known to be complete.
     pub(super) const ESTABLISHED: u16 = 512;
+    /// One application wants it, in mode WAIT, and what comes in order: nothing else is to be asked.
+    pub(super) const SIMPLE: u16 = 1024;
 
     #[inline(always)]
     pub(super) const fn has(self, bits: u16) -> bool {
@@ -200,6 +203,8 @@ pub(super) struct Pending {
     /// First bytes that the chunk before had, too.
     pub(super) repeated: u32,
     pub(super) gap_before: u64,
+    /// Where packets are wanted, too.
+    pub(super) packets: PacketLog,
     /// Capture time of its first byte.
     pub(super) since: Nanos,
     /// Whose it is; `NONE` when not in use.
@@ -214,6 +219,7 @@ impl Default for Pending {
     fn default() -> Pending {
         Pending {
             content: Content::default(),
+            packets: PacketLog::default(),
             start: 0,
             gap_before: 0,
             since: Nanos::ZERO,
@@ -258,5 +264,6 @@ mod tests {
     fn a_direction_takes_a_cache_line() {
         assert_eq!(size_of::<View>(), 40);
         assert_eq!(size_of::<Record>(), 64);
+        assert_eq!(size_of::<Pending>(), 128);
     }
 }

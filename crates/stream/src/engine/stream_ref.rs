@@ -556,7 +556,7 @@ impl Core {
 
     /// Notes what the views of a direction say together.
     pub(super) fn note_views(&mut self, id: u32) {
-        let (mut over, mut fast, mut ordered) = (true, false, false);
+        let (mut over, mut fast, mut ordered, mut simple) = (true, false, false, true);
         let record = self.records.get(id);
         let datagrams = record.is_some_and(|record| record.flags.has(RecordFlags::DATAGRAMS));
         for at in self.views_of(id) {
@@ -567,7 +567,9 @@ impl Core {
                 continue;
             }
             over = false;
-            match self.parameters(view.parameters).mode {
+            let mode = self.parameters(view.parameters).mode;
+            simple &= mode == Mode::Wait && self.is_alone(at);
+            match mode {
                 Mode::Fast if !datagrams => fast = true,
                 _ => ordered = true,
             }
@@ -576,11 +578,14 @@ impl Core {
             return;
         };
         let flags = &mut record.flags;
-        flags.clear(RecordFlags::DONE | RecordFlags::FAST | RecordFlags::ORDERED);
+        flags.clear(
+            RecordFlags::DONE | RecordFlags::FAST | RecordFlags::ORDERED | RecordFlags::SIMPLE,
+        );
         for (holds, bit) in [
             (over, RecordFlags::DONE),
             (fast, RecordFlags::FAST),
             (ordered, RecordFlags::ORDERED),
+            (simple && !over, RecordFlags::SIMPLE),
         ] {
             if holds {
                 flags.set(bit);
