@@ -14,7 +14,7 @@ const MEMORY_LIMIT_MB: i64 = 300;
 
 #[test]
 fn every_capture_ends_well() {
-    let Some(corpora) = support::corpora("all_captures") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let captures = support::files_below(&corpora, &is_capture);
@@ -42,7 +42,7 @@ fn every_capture_ends_well() {
 /// What libpcap must refuse is refused here too, with a message that says why.
 #[test]
 fn what_must_be_refused_is_refused() {
-    let Some(corpora) = support::corpora("all_captures refused") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let folder = corpora.join("libpcap/tests");

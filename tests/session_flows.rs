@@ -31,7 +31,7 @@ struct Session {
 
 #[test]
 fn counters_equal_arkimes() {
-    let Some(corpora) = support::corpora("session_flows arkime") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let exceptions = Exceptions::load("arkime_exceptions.tsv");
@@ -375,7 +375,7 @@ fn protocol_number(flow: &Flow) -> u64 {
 
 #[test]
 fn counters_equal_nfstreams() {
-    let Some(corpora) = support::corpora("session_flows nfstream") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let exceptions = Exceptions::load("nfstream_exceptions.tsv");

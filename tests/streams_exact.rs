@@ -162,7 +162,7 @@ fn number(record: &Value, name: &str) -> u64 {
 
 #[test]
 fn files_have_tcpflows_names_and_md5_sums() {
-    let Some(corpora) = support::corpora("streams_exact tcpflow") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let folder = corpora.join("tcpflow");
@@ -232,7 +232,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn streams_equal_pcapplusplus_texts() {
-    let Some(corpora) = support::corpora("streams_exact pcapplusplus") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let cases = pcapplusplus_cases(&corpora.join("pcapplusplus"));
@@ -390,7 +390,7 @@ fn is_interleaving(whole: &[u8], a: &[u8], b: &[u8]) -> bool {
 
 #[test]
 fn sides_equal_pcapplusplus_files() {
-    let Some(corpora) = support::corpora("streams_exact sides") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let folder = corpora.join("pcapplusplus/Tests/ExamplesTest");
@@ -434,7 +434,7 @@ fn tcpflow_name(endpoint: &str) -> Option<String> {
 /// A request in fragments, in several orders, is the request.
 #[test]
 fn a_fragmented_request_arrives_whole() {
-    let Some(corpora) = support::corpora("streams_exact fragments") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let folder = corpora.join("pcapplusplus");
@@ -485,7 +485,7 @@ fn tcp_payload(frame: &[u8]) -> Option<&[u8]> {
 
 #[test]
 fn the_same_packets_in_other_formats_are_the_same_flows() {
-    let Some(corpora) = support::corpora("streams_exact formats") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let folder = corpora.join("libtrace/test/traces");

@@ -233,7 +233,7 @@ fn is_of_stream(record: &Record) -> bool {
 
 #[test]
 fn stream_bytes_are_those_of_suricata_verify() {
-    let Some(corpora) = support::corpora("suricata_reassembly streams") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let mut compared = 0;
@@ -272,7 +272,7 @@ fn stream_bytes_are_those_of_suricata_verify() {
 
 #[test]
 fn holes_are_counted_as_by_suricata_verify() {
-    let Some(corpora) = support::corpora("suricata_reassembly holes") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let mut compared = 0;
@@ -294,7 +294,7 @@ fn holes_are_counted_as_by_suricata_verify() {
 
 #[test]
 fn reassembled_packets_carry_what_suricata_verify_says() {
-    let Some(corpora) = support::corpora("suricata_reassembly packets") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let mut compared = 0;
@@ -337,7 +337,7 @@ fn reassembled_packets_carry_what_suricata_verify_says() {
 
 #[test]
 fn anomalies_of_fragments_are_noticed() {
-    let Some(corpora) = support::corpora("suricata_reassembly fragments") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let mut compared = 0;

@@ -28,7 +28,7 @@ type Counts = [u64; 4];
 #[test]
 fn conversations_equal_tsharks() {
     const TEST: &str = "tshark_flows";
-    let Some(corpora) = support::corpora(TEST) else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     if Command::new("tshark").arg("--version").output().is_err() {

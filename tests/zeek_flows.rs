@@ -33,7 +33,7 @@ struct Case {
 
 #[test]
 fn counters_equal_zeeks() {
-    let Some(corpora) = support::corpora("zeek_flows") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let exceptions = Exceptions::load("zeek_exceptions.tsv");
@@ -54,7 +54,7 @@ fn counters_equal_zeeks() {
 /// The comparison is worth something only if it notices one wrong packet.
 #[test]
 fn a_changed_counter_is_noticed() {
-    let Some(corpora) = support::corpora("zeek_flows_mutation") else {
+    let Some(corpora) = support::corpora() else {
         return;
     };
     let exceptions = Exceptions::load("zeek_exceptions.tsv");

@@ -14,27 +14,18 @@ pub(crate) mod flows;
 pub(crate) mod records;
 pub(crate) mod shell;
 
+#[path = "../shared/corpora.rs"]
+mod corpora;
+
+#[allow(unused_imports, reason = "some tests compare with no captures")]
+pub(crate) use corpora::corpora;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The folder of third-party captures: `FLOWGAUGE_CORPORA`, or `../shared/corpora` beside the
-/// repository. Where it is absent `test` is reported as skipped.
-pub(crate) fn corpora(test: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("FLOWGAUGE_CORPORA")
-        .map_or_else(|| root().join("../shared/corpora"), PathBuf::from);
-    if folder.join("zeek").is_dir() {
-        return Some(folder.canonicalize().unwrap_or(folder));
-    }
-    skip(
-        test,
-        &format!("no corpora at {} (set FLOWGAUGE_CORPORA)", folder.display()),
-    );
-    None
 }
 
 /// Reports a test as skipped in the form the test runner counts.

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use corpora::corpora;
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::{Filter, open};
 use flowgauge_sys::libpcap;
@@ -123,12 +127,6 @@ geneve 0xb and tcp
 udp port 4789
 ip[16] >= 224 and udp[0:2] = udp[2:2]";
 
-fn corpora() -> Option<PathBuf> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
-    let folder = std::env::var_os("FLOWGAUGE_CORPORA").map_or(default, PathBuf::from);
-    folder.is_dir().then_some(folder)
-}
-
 fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -151,10 +149,7 @@ fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
 fn expressions_select_what_libpcap_selects() {
     let expressions: Vec<&str> = EXPRESSIONS.lines().collect();
     assert!(expressions.len() >= 100);
-    let Some(folder) = corpora() else {
-        eprintln!("skipped: no corpora (FLOWGAUGE_CORPORA)");
-        return;
-    };
+    let Some(folder) = corpora() else { return };
     let mut paths = Vec::new();
     captures(&folder, &mut paths);
     let mut filters: HashMap<LinkType, Vec<Filter>> = HashMap::new();

@@ -16,6 +16,10 @@ pub mod tcp;
 #[doc(hidden)]
 pub mod fuzz;
 
+#[cfg(test)]
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
+
 pub use defragment::{
     DefragmentConfig, DefragmentStatistics, Defragmenter, Fragment, GivenUp, Incomplete, Outcome,
 };

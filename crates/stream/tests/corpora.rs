@@ -2,36 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use corpora::corpora;
 use flowgauge_stream::{ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream};
 use flowgauge_wire::{Batch, DecodeFlags, DecodedBatch};
-
-/// The corpora, or `None` (said so) where they are not there.
-fn corpora() -> Option<PathBuf> {
-    let folder = std::env::var_os("FLOWGAUGE_CORPORA").map_or_else(
-        || {
-            PathBuf::from(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../../shared/corpora"
-            ))
-        },
-        PathBuf::from,
-    );
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    // Past the test harness, which keeps what a passing test prints.
-    let test = std::thread::current().name().unwrap_or("stream").to_owned();
-    let _ = writeln!(
-        std::io::stderr(),
-        "SKIPPED {test} no corpora at {}",
-        folder.display()
-    );
-    None
-}
 
 /// Everything a capture's streams and datagrams came to.
 #[derive(Default)]

@@ -1,11 +1,14 @@
 //! What the tests of files share.
 #![allow(dead_code, unreachable_pub)]
 
-use std::io::Write as _;
-use std::path::PathBuf;
+#[path = "../../../../tests/shared/corpora.rs"]
+mod corpora;
 
 use flowgauge_capture::{Error, Interface, PacketSource};
 use flowgauge_wire::{Ledger, PacketDescriptor};
+
+#[allow(unused_imports, reason = "some tests compare with no captures")]
+pub(crate) use corpora::corpora;
 
 /// A packet taken out of its batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,31 +68,4 @@ pub fn read(source: &mut dyn PacketSource) -> Everything {
     all.interfaces = source.interfaces().to_vec();
     all.ledger = source.ledger();
     all
-}
-
-/// The folder of third-party captures, if it is there.
-pub fn corpora() -> Option<PathBuf> {
-    let folder = std::env::var_os("FLOWGAUGE_CORPORA").map_or_else(
-        || {
-            PathBuf::from(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../../shared/corpora"
-            ))
-        },
-        PathBuf::from,
-    );
-    if !folder.is_dir() {
-        // Past the test harness, which keeps what a passing test prints.
-        let test = std::thread::current()
-            .name()
-            .unwrap_or("capture")
-            .to_owned();
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED {test} no corpora at {}",
-            folder.display()
-        );
-        return None;
-    }
-    Some(folder)
 }

@@ -1,9 +1,11 @@
 //! A capture file's flows, with no more than these tests need: classic pcap, no defragmentation.
 #![allow(dead_code, clippy::print_stdout)]
 
+#[path = "../../../../tests/shared/corpora.rs"]
+mod corpora;
+
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flowgauge_flow::{EndReason, FlowConfig, FlowRecord, FlowTracker};
 use flowgauge_wire::decode::{Decoder, hash_batch};
@@ -11,24 +13,8 @@ use flowgauge_wire::{
     Batch, DecodeFlags, Decoded, DecodedBatch, HashSeed, LinkType, Nanos, PacketDescriptor,
 };
 
-/// The corpora's folder, where there is one.
-pub(crate) fn corpora() -> Option<PathBuf> {
-    let path = std::env::var_os("FLOWGAUGE_CORPORA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora"),
-        PathBuf::from,
-    );
-    let found = path.join("README.md").exists();
-    if !found {
-        // Past the test harness, which keeps what a passing test prints.
-        let test = std::thread::current().name().unwrap_or("flow").to_owned();
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED {test} no corpora at {}",
-            path.display()
-        );
-    }
-    found.then_some(path)
-}
+#[allow(unused_imports, reason = "some tests compare with no captures")]
+pub(crate) use corpora::corpora;
 
 /// One finished flow, owned.
 #[derive(Clone, Debug)]

@@ -1,33 +1,20 @@
 //! A minimal reader of pcap and pcapng files, so that these tests need no other crate's.
 #![allow(dead_code, clippy::unwrap_used)]
 
+#[path = "../../../../tests/shared/corpora.rs"]
+mod corpora;
+
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Decoder, LinkType, PacketDescriptor};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+#[allow(unused_imports, reason = "some tests compare with no captures")]
+pub(crate) use corpora::corpora;
 
 /// One packet of a capture.
 pub(crate) struct Packet {
     pub(crate) link: LinkType,
     pub(crate) wire_len: u32,
     pub(crate) bytes: Vec<u8>,
-}
-
-/// The folder of shared captures, or `None` (and a line that says so) where it is absent.
-pub(crate) fn corpora() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = std::env::var_os("FLOWGAUGE_CORPORA")
-        .map_or_else(|| root.join("../shared/corpora"), PathBuf::from);
-    if path.is_dir() {
-        return Some(path);
-    }
-    // Past the test harness, which keeps what a passing test prints.
-    let test = std::thread::current().name().unwrap_or("wire").to_owned();
-    let _ = writeln!(
-        std::io::stderr(),
-        "SKIPPED {test} no corpora at {}",
-        path.display()
-    );
-    None
 }
 
 /// Every capture file below `folder`.
