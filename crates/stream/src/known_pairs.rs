@@ -1,0 +1,255 @@
+//! Which senders are known to compute checksums, each by the receiver it sent a right one to.
+//!
+//! Packets are divided among shards by the pair of their addresses, so what is known of a pair is known
+//! to the one shard that needs it, and results do not depend on the number of shards. What is known of
+//! a sender alone would be known to some shards earlier than to others.
+//!
+//! Pairs stand in a table of 64-bit fingerprints, and the last few thousand in a small one before it
+//! that answers for nearly all packets. New pairs wait until there are some, so that their places come
+//! from memory meanwhile. When a table is full it becomes the old one, whose pairs are still known, and
+//! the old one is forgotten.
+
+use core::hash::BuildHasher;
+
+use flowgauge_sys::prefetch::prefetch;
+use flowgauge_wire::{Decoded, Direction, FoldedState};
+
+/// Pairs seen lately; one of two that collide is looked up in the tables.
+const RECENT: usize = 1 << 13;
+/// New pairs that wait for their place.
+const WAITING: usize = 32;
+/// The most pairs in a table, and the fewest it is made for.
+const MOST: usize = 1 << 19;
+const FEWEST: usize = 1 << 10;
+
+/// Pairs of sender and receiver, with a protocol, of whom a right checksum was seen.
+#[derive(Debug)]
+pub(crate) struct KnownPairs {
+    /// Secret.
+    key: [u64; 4],
+    recent: Box<[u64; RECENT]>,
+    waiting: Vec<u64>,
+    young: Table,
+    old: Table,
+    /// The most pairs in a table.
+    limit: usize,
+}
+
+impl KnownPairs {
+    /// Bytes for each flow that [`KnownPairs::new`] is told of: a table has a pair for every other
+    /// one, and is half empty when it has just grown.
+    pub(crate) const BYTES_PER_FLOW: u64 = 32;
+
+    /// Knows nobody yet. What it remembers is bounded by the number of flows at once.
+    pub(crate) fn new(max_flows: u32) -> KnownPairs {
+        KnownPairs {
+            key: [0, 1, 2, 3].map(|number: u64| FoldedState::default().hash_one(number)),
+            recent: Box::new([0; RECENT]),
+            waiting: Vec::with_capacity(WAITING),
+            young: Table::default(),
+            old: Table::default(),
+            limit: (max_flows as usize / 2).clamp(FEWEST, MOST),
+        }
+    }
+
+    /// Whether the packet's sender has sent its receiver a right checksum in this protocol.
+    pub(crate) fn knows(&mut self, packet: &Decoded) -> bool {
+        let print = self.print(packet);
+        if self.recent[place(print)] == print {
+            return true;
+        }
+        self.settle();
+        self.young.has(print) || self.old.has(print)
+    }
+
+    /// The packet's checksum is right.
+    #[inline]
+    pub(crate) fn note(&mut self, packet: &Decoded) {
+        let print = self.print(packet);
+        let recent = &mut self.recent[place(print)];
+        // A line that is read only is not written back.
+        if *recent != print {
+            *recent = print;
+            self.enter(print);
+        }
+    }
+
+    fn enter(&mut self, print: u64) {
+        if self.waiting.len() >= WAITING {
+            self.settle();
+        }
+        self.young.fetch(print);
+        self.waiting.push(print);
+    }
+
+    /// Gives those that wait their places.
+    fn settle(&mut self) {
+        for index in 0..self.waiting.len() {
+            if self.young.len >= self.limit {
+                self.old = core::mem::take(&mut self.young);
+                self.recent.fill(0);
+            }
+            self.young.insert(self.waiting[index]);
+        }
+        self.waiting.clear();
+    }
+
+    /// A number that nobody can choose to be another pair's, never 0.
+    #[inline]
+    fn print(&self, packet: &Decoded) -> u64 {
+        let key = &packet.key;
+        let (from, to) = match packet.direction {
+            Direction::LowToHigh => (&key.low.0, &key.high.0),
+            Direction::HighToLow => (&key.high.0, &key.low.0),
+        };
+        let (from, to) = (u128::from_le_bytes(*from), u128::from_le_bytes(*to));
+        let [one, two, three, four] = self.key;
+        let protocol = u64::from(key.protocol);
+        let print = if key.version == 4 {
+            // The last four bytes of the mapped form.
+            let pair = (from >> 96) as u64 | (to >> 64) as u64 & !0xffff_ffff;
+            fold(pair ^ one, two ^ protocol)
+        } else {
+            let from = fold(from as u64 ^ one, (from >> 64) as u64 ^ two);
+            let to = fold(to as u64 ^ three, (to >> 64) as u64 ^ four);
+            fold(from ^ three, to ^ four ^ protocol)
+        };
+        print | 1
+    }
+}
+
+/// Every bit of the result depends on all bits of both.
+#[inline]
+fn fold(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[inline]
+fn place(print: u64) -> usize {
+    (print >> 32) as usize & (RECENT - 1)
+}
+
+/// Fingerprints, each at its place or behind those it meets there; 0 where there is none.
+#[derive(Debug, Default)]
+struct Table {
+    /// A power of two, or none; at most half of them are in use.
+    slots: Box<[u64]>,
+    len: usize,
+}
+
+impl Table {
+    fn has(&self, print: u64) -> bool {
+        let Some(mask) = self.slots.len().checked_sub(1) else {
+            return false;
+        };
+        let mut at = slot(print) & mask;
+        while self.slots[at] != 0 {
+            if self.slots[at] == print {
+                return true;
+            }
+            at = (at + 1) & mask;
+        }
+        false
+    }
+
+    #[inline]
+    fn fetch(&self, print: u64) {
+        if let Some(mask) = self.slots.len().checked_sub(1) {
+            prefetch(&self.slots[slot(print) & mask]);
+        }
+    }
+
+    fn insert(&mut self, print: u64) {
+        if 2 * (self.len + 1) > self.slots.len() {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = slot(print) & mask;
+        while self.slots[at] != print {
+            if self.slots[at] == 0 {
+                self.slots[at] = print;
+                self.len += 1;
+                return;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (2 * self.slots.len()).max(2 * FEWEST);
+        let before = core::mem::replace(&mut self.slots, vec![0; size].into());
+        self.len = 0;
+        for print in before {
+            if print != 0 {
+                self.insert(print);
+            }
+        }
+    }
+}
+
+/// Bits that [`place`] does not use.
+#[inline]
+fn slot(print: u64) -> usize {
+    ((print >> 1) ^ (print >> 45)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_wire::Address;
+
+    use super::*;
+
+    fn packet(from: u32, to: u32) -> Decoded {
+        let mut packet = Decoded::default();
+        packet.key.version = 4;
+        packet.key.protocol = 6;
+        packet.key.low = Address::v4(from.to_be_bytes());
+        packet.key.high = Address::v4(to.to_be_bytes());
+        packet.direction = Direction::LowToHigh;
+        packet
+    }
+
+    #[test]
+    fn a_pair_is_known_in_its_direction_and_protocol() {
+        let mut known = KnownPairs::new(1000);
+        let good = packet(1, 2);
+        assert!(!known.knows(&good));
+        known.note(&good);
+        assert!(known.knows(&good));
+        let back = Decoded {
+            direction: Direction::HighToLow,
+            ..good
+        };
+        assert!(!known.knows(&back));
+        let mut other = good;
+        other.key.protocol = 17;
+        assert!(!known.knows(&other));
+        let mut sixth = good;
+        sixth.key.version = 6;
+        assert!(!known.knows(&sixth));
+        known.note(&sixth);
+        assert!(known.knows(&sixth));
+    }
+
+    #[test]
+    fn many_are_known_until_there_are_too_many() {
+        let mut known = KnownPairs::new(200_000);
+        for from in 0..100_000 {
+            known.note(&packet(from, 7));
+        }
+        assert!((0..100_000).all(|from| known.knows(&packet(from, 7))));
+        assert!((100_000..200_000).all(|from| !known.knows(&packet(from, 7))));
+        for from in 100_000..300_000 {
+            known.note(&packet(from, 7));
+        }
+        let known_of = |known: &mut KnownPairs, range: core::ops::Range<u32>| {
+            range.filter(|&from| known.knows(&packet(from, 7))).count()
+        };
+        assert_eq!(known_of(&mut known, 0..100_000), 0);
+        assert_eq!(known_of(&mut known, 100_000..300_000), 200_000);
+        let slots = known.young.slots.len() + known.old.slots.len();
+        assert!(slots as u64 * 8 <= 200_000 * KnownPairs::BYTES_PER_FLOW);
+    }
+}
