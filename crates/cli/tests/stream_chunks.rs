@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -285,4 +285,59 @@ fn a_time_machine_rotates_and_filters_and_keeps_the_beginnings() {
     let expected = list(&[&["streams", "-r", trace()][..], &cut, &["tcp"]].concat());
     assert!(!expected.is_empty());
     assert_eq!(kept, expected);
+}
+
+/// Figure 8 of the paper, in bytes: nearly all of them lie behind the first 10 KB of their stream.
+#[test]
+fn ten_kilobytes_of_each_stream_are_less_than_a_tenth_of_elephants() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("elephants");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let name = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (trace, kept) = (name("trace.pcap"), name("kept.pcap"));
+    let generate = ["generate", "elephants", "--scale", "0.01", "-q", "-w"];
+    assert!(run(&[&generate[..], &[&trace]].concat()).status.success());
+    // By stream: how many bytes of it are delivered, and their hash.
+    let streams = |path: &str, options: &[&str]| -> BTreeMap<String, (u64, String)> {
+        let output = run(&[
+            &["streams", "-r", path, "--hash", "--json", "-q"][..],
+            options,
+        ]
+        .concat());
+        assert!(output.status.success(), "{output:?}");
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let records = lines.lines().map(|line| {
+            let record: Value = serde_json::from_str(line).unwrap();
+            let ends = ["src_ip", "src_port", "dst_ip", "dst_port", "proto"];
+            let stream = ends.map(|end| record[end].to_string()).join(" ");
+            let hash = record["sha256"].to_string();
+            (stream, (record["bytes"].as_u64().unwrap(), hash))
+        });
+        records.collect()
+    };
+    let all = streams(&trace, &["--list"]);
+    let cut = streams(&trace, &["--cutoff", "10k"]);
+    assert!(all.len() > 40);
+    assert_eq!(all.len(), cut.len());
+    for (stream, (bytes, hash)) in &all {
+        assert_eq!(cut[stream].0, (*bytes).min(10 << 10), "{stream}");
+        assert!(*bytes > 10 << 10 || cut[stream].1 == *hash, "{stream}");
+    }
+    let sum = |streams: &BTreeMap<String, (u64, String)>| -> u64 {
+        streams.values().map(|(bytes, _)| bytes).sum()
+    };
+    assert!(10 * sum(&cut) < sum(&all), "{} of {}", sum(&cut), sum(&all));
+    // A time machine has the same beginnings, in less than a tenth of the file.
+    let capture = [
+        "capture", "-r", &trace, "--cutoff", "10k", "-q", "-w", &kept,
+    ];
+    assert!(run(&capture).status.success());
+    assert_eq!(streams(&kept, &["--cutoff", "10k"]), cut);
+    let size = |path: &str| std::fs::metadata(path).unwrap().len();
+    assert!(
+        10 * size(&kept) < size(&trace),
+        "{} of {}",
+        size(&kept),
+        size(&trace)
+    );
 }
