@@ -18,6 +18,8 @@ pub(crate) struct Flow {
     pub end: f64,
     pub duration: f64,
     pub fragments: u64,
+    /// TCP flags seen in either direction, as letters.
+    pub tcp_flags: String,
     pub state: String,
     pub history: String,
     pub community_id: String,
@@ -61,6 +63,7 @@ impl Flow {
             end: seconds(&text(line, "end")),
             duration: line["duration"].as_f64().unwrap_or(0.0),
             fragments: line["fragments"].as_u64().unwrap_or(0),
+            tcp_flags: text(line, "src_tcp_flags") + &text(line, "dst_tcp_flags"),
             state: text(line, "state"),
             history: text(line, "history"),
             community_id: text(line, "community_id"),

@@ -69,6 +69,10 @@ impl<S: PacketSource> PacketSource for Limit<S> {
         self.inner.interfaces()
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes()
+    }
+
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.inner.ledger();
         ledger.received -= self.unwanted;
@@ -116,6 +120,10 @@ impl<S: PacketSource> PacketSource for SnapLen<S> {
 
     fn interfaces(&self) -> &[Interface] {
         self.inner.interfaces()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.inner.notes()
     }
 
     fn ledger(&mut self) -> Ledger {

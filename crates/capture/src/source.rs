@@ -36,6 +36,11 @@ pub trait PacketSource {
     /// Packets received, delivered and refused so far. Always balanced after a batch.
     fn ledger(&mut self) -> Ledger;
 
+    /// What a user should know of the input beside its packets and errors, so far: a line each.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A handle to the memory of the last batch, which stays as it is while the handle is held; what
     /// it holds begins where [`Batch::memory`] does. `None` where memory is only lent, as that of a
     /// kernel's ring is.
@@ -55,6 +60,10 @@ impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
 
     fn ledger(&mut self) -> Ledger {
         (**self).ledger()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        (**self).notes()
     }
 
     fn share(&mut self) -> Option<SharedMemory> {

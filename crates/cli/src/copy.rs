@@ -110,6 +110,7 @@ pub(crate) fn copy(
     let mut outcome = Outcome {
         ledger: state.ledger(),
         errors: state.errors,
+        notes: sources.iter().flat_map(|source| source.notes()).collect(),
         ..Outcome::default()
     };
     let sink = state.sink.packets();

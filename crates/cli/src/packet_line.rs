@@ -3,12 +3,23 @@
 use std::fmt::Write as _;
 
 use flowgauge_record::PacketRow;
+use flowgauge_record::link::LinkHeader;
 use flowgauge_record::text::{TimeWriter, harmless, protocol_name, tcp_flag_letters};
 use flowgauge_wire::DecodeFlags;
+use flowgauge_wire::checksum::ChecksumVerdict;
+
+/// What a line says beside the usual.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Detail {
+    /// The link-layer header.
+    pub(crate) link: bool,
+    /// More of the IP and transport headers.
+    pub(crate) verbose: bool,
+}
 
 /// Appends `2026-11-21 00:09:38.123456 192.0.2.1.50956 > 192.0.2.7.80: tcp SA seq 1 ack 2 win 512
-/// len 0`, without a line feed; with `link` the Ethernet header before the addresses.
-pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, link: bool) {
+/// len 0`, without a line feed.
+pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, detail: Detail) {
     let (packet, decoded) = (row.packet, row.decoded);
     let mut times = TimeWriter::default();
     let text_of_time = times.format(packet.time);
@@ -19,20 +30,22 @@ pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, link: bool) {
     if let Some(name) = row.interface {
         line.extend(name.chars().map(harmless).chain([' ']));
     }
-    let ethernet = row.ethernet();
-    if link && let Some(header) = ethernet {
-        let _ = write!(
-            line,
-            "{} > {}, ethertype {}, length {}: ",
-            header.source,
-            header.destination,
-            header.ether_type_name(),
-            packet.wire_len
-        );
+    let header = row.link();
+    if detail.link
+        && let Some(header) = &header
+    {
+        write_link(line, header, packet.wire_len);
+        line.push_str(": ");
     }
     let vlans = usize::from(decoded.vlan_count).min(decoded.vlan.len());
     for vlan in &decoded.vlan[..vlans] {
         let _ = write!(line, "vlan {vlan} ");
+    }
+    for entry in row.mpls() {
+        let _ = write!(line, "mpls {} ", entry.label);
+        if detail.verbose {
+            let _ = write!(line, "(tc {}, ttl {}) ", entry.traffic_class, entry.ttl);
+        }
     }
     if let Some(tunnel) = row.tunnel {
         let source = tunnel.source.to_ip(tunnel.version);
@@ -45,18 +58,19 @@ pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, link: bool) {
     }
     if decoded.has_ip() {
         write_ip(line, row);
-    } else if let Some(arp) = ethernet.and_then(|header| header.arp()) {
+        if detail.verbose {
+            write_details(line, row);
+        }
+    } else if let Some(arp) = header.and_then(|header| header.arp()) {
         let _ = write!(line, "ARP, {arp}, length {}", packet.wire_len);
         return;
-    } else if let Some(header) = ethernet {
-        let _ = write!(
-            line,
-            "{} > {}, ethertype {}, length {}",
-            header.source,
-            header.destination,
-            header.ether_type_name(),
-            packet.wire_len
-        );
+    } else if let Some(header) = header {
+        // With -e it stands there already.
+        if detail.link {
+            line.push_str("no IP");
+        } else {
+            write_link(line, &header, packet.wire_len);
+        }
     } else {
         let _ = write!(
             line,
@@ -69,13 +83,72 @@ pub(crate) fn write_line(line: &mut String, row: &PacketRow<'_>, link: bool) {
     }
 }
 
+/// `02:00:00:00:00:01 > 02:00:00:00:00:02, ethertype ipv4, length 60`; cooked
+/// `out 02:00:00:00:00:01 ifindex 2, ...`.
+fn write_link(line: &mut String, header: &LinkHeader<'_>, wire_len: u32) {
+    let mut words = Vec::new();
+    words.extend(header.way.map(|way| way.name().to_owned()));
+    words.extend(header.source.map(|mac| mac.to_string()));
+    words.extend(header.destination.map(|mac| format!("> {mac}")));
+    words.extend(
+        header
+            .interface_index
+            .map(|index| format!("ifindex {index}")),
+    );
+    let _ = write!(
+        line,
+        "{}, ethertype {}, length {wire_len}",
+        words.join(" "),
+        header.ether_type_name()
+    );
+}
+
+/// ` (tos 0x0, ttl 64, id 7, DF, ip length 60, checksum 0x1234 good; mss 1460,sackOK)`.
+fn write_details(line: &mut String, row: &PacketRow<'_>) {
+    let decoded = row.decoded;
+    line.push_str(" (");
+    let ip = row.ip();
+    if let Some(ip) = ip {
+        let _ = write!(line, "tos 0x{:x}, ", ip.tos);
+    }
+    let _ = write!(line, "ttl {}", decoded.ttl);
+    if let Some(ip) = ip {
+        if let Some(id) = ip.id {
+            let _ = write!(line, ", id {id}");
+        }
+        if let Some(label) = ip.flow_label.filter(|&label| label > 0) {
+            let _ = write!(line, ", flow label 0x{label:05x}");
+        }
+        if let Some(flags) = ip.flags() {
+            let _ = write!(line, ", {flags}");
+        }
+        if ip.options {
+            line.push_str(", IP options");
+        }
+    }
+    let _ = write!(line, ", ip length {}", decoded.ip_len);
+    if let Some(checksum) = row.transport_checksum() {
+        let verdict = match row.checksum {
+            ChecksumVerdict::Good => "good",
+            ChecksumVerdict::Bad => "bad",
+            ChecksumVerdict::Unknown => "not verified",
+        };
+        let _ = write!(line, ", checksum 0x{checksum:04x} {verdict}");
+    }
+    let options = row.tcp_options();
+    if !options.is_empty() {
+        let _ = write!(line, "; {options}");
+    }
+    line.push(')');
+}
+
 fn write_ip(line: &mut String, row: &PacketRow<'_>) {
     let decoded = row.decoded;
     let version = decoded.key.version;
     let (source, destination) = (decoded.source(), decoded.destination());
     let transport = decoded.flags.contains(DecodeFlags::TRANSPORT);
     let is_icmp = matches!(decoded.key.protocol, 1 | 58);
-    let with_ports = transport && !is_icmp;
+    let with_ports = row.has_ports() && !is_icmp;
     let _ = write!(line, "{}", source.0.to_ip(version));
     if with_ports {
         let _ = write!(line, ".{}", source.1);

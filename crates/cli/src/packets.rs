@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::failure::{self, Failure};
 use crate::input;
 use crate::options::PacketsOptions;
-use crate::packet_line::{write_hex_dump, write_line};
+use crate::packet_line::{Detail, write_hex_dump, write_line};
 use crate::say::say;
 use crate::sinks;
 use crate::summary::{self, Outcome};
@@ -61,6 +61,7 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
             }
         }
         outcome.ledger.merge(&source.ledger());
+        outcome.notes.extend(source.notes());
     }
     outcome.elapsed = started.elapsed();
     let written = printer.finish();
@@ -74,7 +75,7 @@ struct Printer {
     decoded: DecodedBatch,
     number: u64,
     hex: bool,
-    link: bool,
+    detail: Detail,
     target: Target,
     text: Vec<u8>,
 }
@@ -113,7 +114,10 @@ impl Printer {
             decoded: DecodedBatch::new(),
             number: 0,
             hex: options.hex,
-            link: options.link,
+            detail: Detail {
+                link: options.link,
+                verbose: options.verbose > 0,
+            },
             target,
             text: Vec::new(),
         })
@@ -130,7 +134,7 @@ impl Printer {
         {
             self.number += 1;
             let bytes = batch.bytes(index);
-            mark_bad_checksum(bytes, packet.flags, decoded);
+            let checksum = mark_bad_checksum(bytes, packet.flags, decoded);
             self.text.clear();
             if self.hex && matches!(self.target, Target::Records(_)) {
                 write_hex_bytes(&mut self.text, bytes);
@@ -142,6 +146,7 @@ impl Printer {
                     .get(usize::from(packet.interface))
                     .and_then(Option::as_deref),
                 decoded,
+                checksum,
                 frame: bytes,
                 tunnel: usize::from(decoded.tunnel)
                     .checked_sub(1)
@@ -153,7 +158,7 @@ impl Printer {
             match &mut self.target {
                 Target::Records(writer) => writer.write(&row),
                 Target::Lines { lines, .. } => {
-                    write_line(lines, &row, self.link);
+                    write_line(lines, &row, self.detail);
                     let _ = writeln!(lines);
                     if self.hex {
                         write_hex_dump(lines, bytes);
@@ -207,13 +212,18 @@ impl Printer {
 
 /// Verifies the transport checksum; nothing is refused here, only told. One that the sender has not
 /// computed yet, by what the kernel says or by what Linux leaves in the field, is not wrong.
-fn mark_bad_checksum(bytes: &[u8], given: PacketFlags, decoded: &mut Decoded) {
+fn mark_bad_checksum(bytes: &[u8], given: PacketFlags, decoded: &mut Decoded) -> ChecksumVerdict {
     let settled = PacketFlags::CHECKSUM_NOT_READY.with(PacketFlags::CHECKSUM_VALID);
-    if given.0 & settled.0 == 0
-        && verify_transport(bytes, decoded) == ChecksumVerdict::Bad
-        && !is_partial(bytes, decoded)
-    {
-        decoded.flags.insert(DecodeFlags::BAD_CHECKSUM);
+    if given.0 & settled.0 != 0 {
+        return ChecksumVerdict::Unknown;
+    }
+    match verify_transport(bytes, decoded) {
+        ChecksumVerdict::Bad if is_partial(bytes, decoded) => ChecksumVerdict::Unknown,
+        ChecksumVerdict::Bad => {
+            decoded.flags.insert(DecodeFlags::BAD_CHECKSUM);
+            ChecksumVerdict::Bad
+        }
+        verdict => verdict,
     }
 }
 

@@ -246,6 +246,7 @@ impl Run {
                     let reading = reader?.join()?;
                     outcome.ledger.merge(&reading.ledger);
                     outcome.errors.extend(reading.errors);
+                    outcome.notes.extend(reading.notes);
                 }
                 parts.into_iter().collect()
             });
@@ -257,13 +258,14 @@ impl Run {
         for part in parts {
             outcome.ledger.merge(&part.ledger);
             outcome.errors.extend(part.errors);
+            outcome.notes.extend(part.notes);
             findings.merge(part.findings);
             outcome.statistics.extend(part.statistics);
             if let Some(streams) = &part.streams {
                 capture::add(outcome.streams.get_or_insert_default(), streams);
             }
         }
-        outcome.notes = findings.notes();
+        outcome.notes.extend(findings.notes());
         Ok((outcome, consumers))
     }
 }
@@ -314,6 +316,7 @@ impl Writers {
 struct Part {
     ledger: Ledger,
     errors: Vec<flowgauge_capture::Error>,
+    notes: Vec<String>,
     findings: Findings,
     statistics: Vec<String>,
     streams: Option<EngineStatistics>,
@@ -392,6 +395,7 @@ fn work<C: Consumer, P: Pipeline<C>>(
         writer.flush();
     }
     part.ledger = pipeline.ledger(source.ledger());
+    part.notes = source.notes();
     part.findings = Findings::of(pipeline.shard());
     part.statistics = engine::statistics(pipeline.shard());
     part.streams = pipeline.streams();

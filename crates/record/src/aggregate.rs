@@ -562,16 +562,17 @@ impl FieldVisitor for Collector<'_> {
     fn duration(&mut self, _field: &'static Field, value: Nanos) {
         self.value(tag::DURATION, &value.0.to_be_bytes(), value.0);
     }
-    fn list(&mut self, _field: &'static Field, values: &[u16]) {
+    fn list<N: Copy + Into<u64>>(&mut self, _field: &'static Field, values: &[N]) {
         let Some(action) = self.actions.next() else {
             return;
         };
         for &(slot, _) in &action.keys {
             let mut bytes = [0; 16];
             let mut len = 0;
-            for (place, value) in bytes.chunks_exact_mut(2).zip(values) {
-                place.copy_from_slice(&value.to_be_bytes());
-                len += 2;
+            for (place, &value) in bytes.chunks_exact_mut(4).zip(values) {
+                let value: u64 = value.into();
+                place.copy_from_slice(&(value as u32).to_be_bytes());
+                len += 4;
             }
             self.push(slot, tag::LIST, &bytes[..len]);
         }
@@ -664,10 +665,8 @@ fn visit_key<V: FieldVisitor>(visitor: &mut V, field: &'static Field, tag: u8, b
             }
         }
         tag::LIST => {
-            let list: Vec<u16> = bytes
-                .chunks_exact(2)
-                .map(|pair| u16::from(pair[0]) << 8 | u16::from(pair[1]))
-                .collect();
+            let (values, _) = bytes.as_chunks::<4>();
+            let list: Vec<u32> = values.iter().copied().map(u32::from_be_bytes).collect();
             visitor.list(field, &list);
         }
         _ => visitor.null(field),

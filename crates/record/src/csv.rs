@@ -137,7 +137,7 @@ impl FieldVisitor for CsvVisitor<'_> {
         write_duration(self.out, value);
     }
 
-    fn list(&mut self, _field: &'static Field, values: &[u16]) {
+    fn list<N: Copy + Into<u64>>(&mut self, _field: &'static Field, values: &[N]) {
         self.next();
         let quoted = values.len() > 1;
         if quoted {
@@ -148,7 +148,7 @@ impl FieldVisitor for CsvVisitor<'_> {
             if n > 0 {
                 self.out.push(b',');
             }
-            write_unsigned(self.out, u64::from(value));
+            write_unsigned(self.out, value.into());
         }
         self.out.push(b']');
         if quoted {

@@ -345,8 +345,11 @@ mod tests {
             let (seconds, nanos) = (value.0 / 1_000_000_000, value.0 % 1_000_000_000);
             self.put(field, &format!("{seconds}.{nanos:09}"));
         }
-        fn list(&mut self, field: &'static Field, values: &[u16]) {
-            let values: Vec<String> = values.iter().map(u16::to_string).collect();
+        fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
+            let values: Vec<String> = values
+                .iter()
+                .map(|&value| value.into().to_string())
+                .collect();
             self.put(field, &format!("[{}]", values.join(",")));
         }
         fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {

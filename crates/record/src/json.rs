@@ -124,14 +124,14 @@ impl FieldVisitor for JsonVisitor<'_> {
     }
 
     #[inline(always)]
-    fn list(&mut self, field: &'static Field, values: &[u16]) {
+    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
         self.key(field);
         self.text.put_all(b"[");
         for (n, &value) in values.iter().enumerate() {
             if n > 0 {
                 self.text.put_all(b",");
             }
-            self.text.put_unsigned(u64::from(value));
+            self.text.put_unsigned(value.into());
         }
         self.text.put_all(b"]");
     }
@@ -214,7 +214,7 @@ mod tests {
         fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
             visitor.text(&SAMPLE.text, self.0);
             visitor.unsigned(&SAMPLE.number, 42);
-            visitor.list(&SAMPLE.list, &[1, 4095]);
+            visitor.list(&SAMPLE.list, &[1u16, 4095]);
             let inner = Sample("inner", false);
             visitor.object(&SAMPLE.inner, self.1.then_some(&inner));
             visitor.float(&SAMPLE.ratio, f64::NAN);

@@ -155,8 +155,8 @@ pub trait FieldVisitor {
     fn time(&mut self, field: &'static Field, value: Nanos);
     /// A span of time.
     fn duration(&mut self, field: &'static Field, value: Nanos);
-    /// A list of whole numbers.
-    fn list(&mut self, field: &'static Field, values: &[u16]);
+    /// A list of whole numbers below 2^32.
+    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]);
     /// A record inside the record.
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>);
 }

@@ -116,13 +116,13 @@ impl FieldVisitor for CellVisitor<'_> {
         });
     }
 
-    fn list(&mut self, field: &'static Field, values: &[u16]) {
+    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
         self.cell(field, |visitor| {
             for (n, &value) in values.iter().enumerate() {
                 if n > 0 {
                     visitor.out.push(b'.');
                 }
-                write_unsigned(visitor.out, u64::from(value));
+                write_unsigned(visitor.out, value.into());
             }
         });
     }

@@ -75,6 +75,10 @@ impl<S: PacketSource> PacketSource for Beginnings<S> {
         self.source.interfaces()
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.source.notes()
+    }
+
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
         ledger.refuse(Place::Cutoff, self.refused, self.refused_bytes);

@@ -84,6 +84,8 @@ pub struct Reading {
     pub ledger: Ledger,
     /// What was damaged; the rest was read.
     pub errors: Vec<Error>,
+    /// What the source notes ([`PacketSource::notes`]).
+    pub notes: Vec<String>,
     /// Packets sent to shards.
     pub sent: u64,
 }
@@ -167,6 +169,7 @@ impl<S: PacketSource> Distributor<S> {
         Reading {
             ledger,
             errors,
+            notes: self.source.notes(),
             sent,
         }
     }

@@ -21,6 +21,8 @@ impl LinkType {
     pub const C_HDLC: LinkType = LinkType(104);
     /// IEEE 802.11 without radio header.
     pub const IEEE802_11: LinkType = LinkType(105);
+    /// Frame relay.
+    pub const FRAME_RELAY: LinkType = LinkType(107);
     /// OpenBSD loopback: address family in network byte order.
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked capture v1.

@@ -14,6 +14,8 @@ use crate::source::Interface;
 const RECORD_BYTES: usize = 16;
 /// Bit of the type that says that extension headers follow, and of each that says that another does.
 const MORE_HEADERS: u8 = 0x80;
+/// The type of records with metadata of the capture (provenance).
+const METADATA: u8 = 27;
 /// `LINKTYPE_ERF`: packets that keep their record header, for types without a link type of their own.
 const LINK_ERF: u16 = 197;
 
@@ -24,6 +26,8 @@ pub(crate) struct Erf {
     /// Index + 1 of the interface for each of the card's four ports and each kind of link.
     known: Vec<(u8, LinkType, u16)>,
     added: bool,
+    /// Records that hold no packet but say something of the capture.
+    metadata: u64,
 }
 
 /// A record taken apart.
@@ -37,6 +41,8 @@ struct Record {
     port: u8,
     /// `None` for padding and metadata.
     link: Option<LinkType>,
+    /// Whether it says something of the capture rather than holding a packet.
+    is_metadata: bool,
 }
 
 impl Erf {
@@ -135,7 +141,7 @@ impl Record {
             1 | 5 | 10 | 15 | 17 | 19 => Some(LinkType::PPP_HDLC),
             22 => Some(LinkType::IPV4),
             23 => Some(LinkType::IPV6),
-            13 | 14 | 27 | 48 => None,
+            13 | 14 | METADATA | 48 => None,
             _ => Some(LinkType(LINK_ERF)),
         };
         let wire_len = u32::from(Big::u16(header, 14));
@@ -156,6 +162,7 @@ impl Record {
             wire_len: wire_len.max(captured_len as u32),
             port: header[9] & 3,
             link,
+            is_metadata: kind == METADATA,
         })
     }
 }
@@ -193,6 +200,7 @@ impl Format for Erf {
                     ..PacketDescriptor::default()
                 });
             }
+            self.metadata += u64::from(record.is_metadata);
             let end = at + record.length;
             memory.passed(at, end);
             at = end;
@@ -205,5 +213,15 @@ impl Format for Erf {
 
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces
+    }
+
+    fn passed_over(&self) -> Option<String> {
+        match self.metadata {
+            0 => None,
+            1 => Some("1 metadata record (ERF type 27) was passed over".to_owned()),
+            count => Some(format!(
+                "{count} metadata records (ERF type 27) were passed over"
+            )),
+        }
     }
 }

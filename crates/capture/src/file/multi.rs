@@ -79,6 +79,8 @@ pub struct MultiSource {
     given: Option<(usize, usize)>,
     interfaces: Vec<Interface>,
     errors: Vec<Error>,
+    /// Notes of files that are done.
+    notes: Vec<String>,
     ledger: Ledger,
 }
 
@@ -117,6 +119,7 @@ impl MultiSource {
             given: None,
             interfaces: Vec::new(),
             errors: Vec::new(),
+            notes: Vec::new(),
             ledger: Ledger::default(),
         };
         let buffer = READ_BYTES * FULL_BUFFERS.min(paths.len()) / paths.len().max(1);
@@ -157,7 +160,10 @@ impl MultiSource {
         loop {
             match active.source.load() {
                 Ok(true) => {}
-                Ok(false) => return None,
+                Ok(false) => {
+                    self.notes.extend(active.source.notes());
+                    return None;
+                }
                 Err(error) => {
                     self.errors.push(error);
                     return None;
@@ -312,6 +318,11 @@ impl PacketSource for MultiSource {
 
     fn ledger(&mut self) -> Ledger {
         self.ledger.clone()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let under_way = self.active.iter().flat_map(|active| active.source.notes());
+        self.notes.iter().cloned().chain(under_way).collect()
     }
 
     fn share(&mut self) -> Option<SharedMemory> {

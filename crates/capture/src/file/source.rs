@@ -28,6 +28,11 @@ pub(crate) trait Format: Send {
 
     /// The interfaces described so far.
     fn interfaces(&self) -> &[Interface];
+
+    /// What was passed over and should be told, if anything: "3 records were ...".
+    fn passed_over(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The bytes that a format finds packets in.
@@ -247,6 +252,15 @@ impl<F: Format> PacketSource for FileSource<F> {
 
     fn ledger(&mut self) -> Ledger {
         self.ledger.clone()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let passed_over = self.format.passed_over();
+        let path = self.input.path().display();
+        passed_over
+            .map(|text| format!("{path}: {text}"))
+            .into_iter()
+            .collect()
     }
 
     fn share(&mut self) -> Option<SharedMemory> {

@@ -101,6 +101,10 @@ impl<S: PacketSource> PacketSource for Filtered<S> {
         self.source.interfaces()
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.source.notes()
+    }
+
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
         ledger.refuse(Place::Filter, self.refused, self.refused_bytes);

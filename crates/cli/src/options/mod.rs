@@ -223,6 +223,9 @@ pub(crate) struct PacketsOptions {
     /// Print the link layer, too: Ethernet addresses and what the frame carries
     #[arg(short = 'e', long = "link")]
     pub(crate) link: bool,
+    /// Print more of each header: TTL, identification, type of service, checksum, TCP options
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     /// Print the bytes of each packet, too, in hexadecimal and ASCII
     #[arg(short = 'X', long = "hex")]
     pub(crate) hex: bool,

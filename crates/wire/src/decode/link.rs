@@ -1,7 +1,7 @@
 //! Link types other than Ethernet that begin a frame.
 
 use super::walk::{Next, Walk};
-use super::{ethernet, ppp, wireless};
+use super::{ethernet, frame_relay, ppp, wireless};
 use crate::decoded::Problem;
 use crate::link::LinkType;
 
@@ -27,6 +27,7 @@ pub(super) fn link(walk: &mut Walk<'_, '_>, link: LinkType) -> Option<Next> {
             ppp::ppp_hdlc(walk)
         }
         LinkType::C_HDLC => ppp::cisco_hdlc(walk),
+        LinkType::FRAME_RELAY => frame_relay::frame_relay(walk),
         LinkType::IEEE802_11 => wireless::frame(walk, false),
         LinkType::IEEE802_11_RADIOTAP => wireless::radiotap(walk),
         LinkType::NFLOG => nflog(walk),

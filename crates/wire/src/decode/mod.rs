@@ -18,6 +18,7 @@
 mod ethernet;
 mod fast;
 mod fragment;
+mod frame_relay;
 mod fuzz;
 mod ipv4;
 mod ipv6;
