@@ -1,7 +1,7 @@
 //! The components of stacks.
 //!
 //! A file per component: its description ([`ComponentInfo`]), and what it does. A new one is a file
-//! with a `pub(crate) static INFO` and a line in [`COMPONENTS`]; listings, help, checks and the
+//! with a `pub(crate) static INFO` and a line in the list below; listings, help, checks and the
 //! command line know it from then on.
 //!
 //! Names are those of the Pandora paper where it has one; functions of MAPI's library are aliases
