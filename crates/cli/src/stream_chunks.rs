@@ -283,6 +283,8 @@ impl ChunkWriter {
         } = stream.identity();
         let state = if stream.is_cut() {
             "cutoff"
+        } else if stream.is_halted() {
+            "strict"
         } else {
             stream.status().name()
         };

@@ -23,6 +23,7 @@ fields! {
     malformed Unsigned Packets "MALFORMED" 3 "discarded because headers or checksums are wrong";
     filter Unsigned Packets "FILTER" 3 "discarded by a filter in user space";
     sink Unsigned Packets "SINK" 4 "dropped because a sink could not take them";
+    strict Unsigned Packets "STRICT" 4 "discarded by mode strict: behind missing bytes, or without a handshake";
 }
 
 /// A [`Ledger`] as a record.
@@ -49,6 +50,7 @@ impl Record for LedgerRow<'_> {
                 Place::Malformed => &LEDGER.malformed,
                 Place::Filter => &LEDGER.filter,
                 Place::Sink => &LEDGER.sink,
+                Place::Strict => &LEDGER.strict,
             };
             visitor.unsigned(field, ledger.at(place));
         }

@@ -18,7 +18,7 @@ fields! {
     bytes Unsigned Bytes "BYTES" 1 "bytes delivered in order";
     missing_bytes Unsigned Bytes "MISSING" 2 "bytes known to be missing from the capture";
     gaps Unsigned None "GAPS" 4 "number of holes those bytes are in";
-    state Text None "STATE" 5 "how the stream ended: fin, rst, timeout, end_of_input, evicted, or cutoff where it was cut before";
+    state Text None "STATE" 5 "how the stream ended: fin, rst, timeout, end_of_input, evicted, cutoff where it was cut before, or strict where mode strict stopped";
     flow_id Hex None "" 0 "the same in every record about the flow";
     offset Unsigned Bytes "OFFSET" 1 exact "where in the stream a hole begins, earlier holes counted (with --gaps)";
     size Unsigned Bytes "SIZE" 1 exact "bytes missing there (with --gaps)";

@@ -260,6 +260,8 @@ impl<'a> StreamHandle<'a> {
         missing_at_end: u64;
         /// Whether the application's cutoff was reached.
         is_cut: bool;
+        /// Whether mode STRICT stopped: bytes are missing, or the handshake was not seen.
+        is_halted: bool;
         /// Whether the application discarded it.
         is_discarded: bool;
         /// What was wrong with it so far.

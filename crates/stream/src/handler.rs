@@ -1,7 +1,7 @@
 //! What a user of the engine implements.
 
 use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow};
-use flowgauge_reassembly::{Half, OverlapPolicy};
+use flowgauge_reassembly::{Half, OverlapPolicy, Reassembler};
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Direction, Nanos, Place, TcpFlags};
 
 /// How a stream stands or ended.
@@ -194,9 +194,19 @@ pub struct StreamPacket<'a> {
     pub flow: PacketFlow,
     /// Its direction and the opposite one.
     pub(crate) halves: [&'a Half; 2],
+    pub(crate) reassembler: &'a Reassembler,
 }
 
 impl StreamPacket<'_> {
+    /// Whether all of its payload waits already, in another segment or several: a copy.
+    pub fn is_waiting_copy(&self) -> bool {
+        self.waiting
+            && self.payload.len() == self.decoded.payload_len as usize
+            && self
+                .reassembler
+                .holds(self.halves[0], self.seq(), self.payload)
+    }
+
     /// How many bytes from the first of its payload the stream ends (negative: before it), once its
     /// FIN was seen (RFC 9293, section 3.10.7.4) and nothing beyond it was acknowledged.
     pub fn stream_ends_after(&self) -> Option<i64> {
@@ -229,7 +239,7 @@ pub enum Admit {
     /// ledger instead of as delivered, and its payload is missing in the stream. Sequence numbers,
     /// acknowledgements and FINs are followed as ever.
     ///
-    /// With [`Place::Cutoff`] nothing of this direction is wanted any more: what waits is
+    /// With [`Place::Cutoff`] and [`Place::Strict`] nothing of this direction is wanted any more: what waits is
     /// forgotten, and nothing delivered from here on, whatever is answered later
     /// ([`Shard::abandon`](crate::Shard::abandon)).
     Refuse(Place),
@@ -308,6 +318,9 @@ pub trait Handler {
     fn stream_packet(&mut self, _stream: &Stream<'_>, _packet: &StreamPacket<'_>) -> Admit {
         Admit::Take
     }
+
+    /// A segment of the stream has other bytes than one that waits for the same place.
+    fn stream_conflict(&mut self, _stream: u32) {}
 
     /// How many bytes of a budget that reassembly shares
     /// ([`Shard::set_budget`](crate::Shard::set_budget)) may be in use while segments of a stream wait; without one

@@ -49,6 +49,7 @@ impl Streams {
             begins: !is_known,
             flow,
             halves: [&side.half, &peer.half],
+            reassembler: &self.reassembler,
         };
         match handler.stream_packet(&side.progress.stream(id, tracked), &offered) {
             Admit::Take => self.payload(pass, packet, flow, handler),
@@ -56,7 +57,7 @@ impl Streams {
             Admit::Refuse(place) => {
                 let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
                 ledger.refuse(place, frames, bytes);
-                if place == Place::Cutoff {
+                if matches!(place, Place::Cutoff | Place::Strict) {
                     self.abandon(id);
                     return self.consumed(pass, packet, flow, handler);
                 }

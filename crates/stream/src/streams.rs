@@ -693,6 +693,7 @@ impl Streams {
         }
         self.reassembler
             .set_ceiling(handler.waiting_ceiling(Some(id)));
+        let conflicts = self.reassembler.conflicts();
         self.work_on(
             id,
             time,
@@ -702,6 +703,9 @@ impl Streams {
                 reassembler.segment(id, half, peer, &segment, out);
             },
         );
+        if self.reassembler.conflicts() != conflicts {
+            handler.stream_conflict(id);
+        }
     }
 
     /// The packet's sender has acknowledged something while segments of its peer wait.

@@ -25,11 +25,14 @@ pub enum Place {
     Filter = 8,
     /// Dropped because a sink could not take it.
     Sink = 9,
+    /// Discarded because its stream is put in order strictly: bytes before it are missing, or its
+    /// connection's handshake was not seen.
+    Strict = 10,
 }
 
 impl Place {
     /// All places, in order.
-    pub const ALL: [Place; 10] = [
+    pub const ALL: [Place; 11] = [
         Place::Nic,
         Place::KernelRing,
         Place::KernelFilter,
@@ -40,6 +43,7 @@ impl Place {
         Place::Malformed,
         Place::Filter,
         Place::Sink,
+        Place::Strict,
     ];
 
     /// Name in reports and records.
@@ -55,6 +59,7 @@ impl Place {
             Place::Malformed => "malformed",
             Place::Filter => "filter",
             Place::Sink => "sink",
+            Place::Strict => "strict",
         }
     }
 

@@ -39,6 +39,9 @@ pub(super) struct Queue {
 const NEAR: usize = 8;
 /// Pieces walked over before another finger is set.
 const SPAN: usize = 32;
+/// Pieces looked at to find out whether a segment is a copy. It is taken for new where that is too
+/// few.
+const STEPS: usize = 128;
 /// Room for so many fingers is kept when a queue is not in use any more.
 const KEPT_FINGERS: usize = 64;
 
@@ -157,6 +160,54 @@ impl Queue {
         }
         statistics.conflicts += u64::from(conflict);
         Ok(())
+    }
+
+    /// Whether these bytes are all there already, from `seq` on.
+    pub(super) fn holds(&self, pool: &Pool, seq: u32, bytes: &[u8]) -> bool {
+        let begins_before = |index: u32| {
+            pool.piece(index)
+                .is_some_and(|piece| distance(piece.seq, seq) >= 0)
+        };
+        let mut at = match self.fingers.partition_point(|&index| begins_before(index)) {
+            0 => self.head,
+            after => self.fingers[after - 1],
+        };
+        if begins_before(self.near) {
+            let is_nearer = |piece: &Piece| distance(piece.seq, seq);
+            let far = pool.piece(at).map_or(i32::MAX, is_nearer);
+            if pool
+                .piece(self.near)
+                .is_some_and(|piece| is_nearer(piece) < far)
+            {
+                at = self.near;
+            }
+        }
+        let (mut next, mut rest) = (seq, bytes);
+        let mut steps = 0;
+        while let Some(piece) = pool.piece(at) {
+            steps += 1;
+            if steps > STEPS {
+                return false;
+            }
+            if distance(next, piece.end()) > 0 {
+                if distance(piece.seq, next) < 0 || !piece.captured {
+                    return false;
+                }
+                let have = pool.bytes(at);
+                let have = have.get(piece.offset_of(next)..).unwrap_or(&[]);
+                let len = have.len().min(rest.len());
+                if have[..len] != rest[..len] {
+                    return false;
+                }
+                rest = &rest[len..];
+                if rest.is_empty() {
+                    return true;
+                }
+                next = piece.end();
+            }
+            at = piece.next;
+        }
+        false
     }
 
     /// Takes the head off.

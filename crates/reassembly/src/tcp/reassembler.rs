@@ -268,6 +268,21 @@ impl Reassembler {
         queue.map_or(0, |queue| queue.bytes)
     }
 
+    /// Whether all of these bytes of a direction, from `seq` on, wait already.
+    pub fn holds(&self, half: &Half, seq: u32, bytes: &[u8]) -> bool {
+        if !half.is_queued() || bytes.is_empty() {
+            return false;
+        }
+        let queue = self.queues.get(half.queue as usize);
+        queue.is_some_and(|queue| queue.holds(&self.pool, seq, bytes))
+    }
+
+    /// Segments so far that conflicted with waiting ones.
+    #[inline]
+    pub fn conflicts(&self) -> u64 {
+        self.statistics.conflicts
+    }
+
     /// The next direction with waiting segments in turn, of those in use: a caller that visits a
     /// few of them per batch, and calls [`Reassembler::advance`] for each, gives up holes of
     /// streams that fell silent.

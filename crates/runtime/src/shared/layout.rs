@@ -55,7 +55,8 @@ impl Body {
         out.u8(self.kind as u8).u8(stream.status as u8);
         out.u8(stream.errors.0).u8(stream.priority);
         out.u8(stream.mode as u8).u8(stream.from_initiator.into());
-        out.u8(stream.is_cut.into()).u8(stream.is_discarded.into());
+        let over = u8::from(stream.is_cut) | u8::from(stream.is_halted) << 1;
+        out.u8(over).u8(stream.is_discarded.into());
         out.u64(stream.uid).u64(stream.opposite_uid);
         let identity = &stream.identity;
         out.u64(identity.flow_id).u64(identity.start.0);
@@ -104,7 +105,12 @@ impl Body {
         let priority = rest.u8()?;
         let mode = decode_mode(rest.u8()?)?;
         let from_initiator = rest.flag()?;
-        let (is_cut, is_discarded) = (rest.flag()?, rest.flag()?);
+        let over = rest.u8()?;
+        if over > 3 {
+            return None;
+        }
+        let (is_cut, is_halted) = (over & 1 != 0, over & 2 != 0);
+        let is_discarded = rest.flag()?;
         let (uid, opposite_uid) = (rest.u64()?, rest.u64()?);
         let (flow_id, start) = (rest.u64()?, Nanos(rest.u64()?));
         let source = (Address(rest.array()?), rest.u16()?);
@@ -149,6 +155,7 @@ impl Body {
             status,
             missing_at_end,
             is_cut,
+            is_halted,
             is_discarded,
             errors,
             cutoff,
@@ -371,6 +378,7 @@ pub(super) mod tests {
             status: StreamStatus::Evicted,
             missing_at_end: 77,
             is_cut: true,
+            is_halted: true,
             is_discarded: false,
             errors: StreamErrors(5),
             cutoff: Cutoff(12_345),

@@ -12,7 +12,7 @@ use flowgauge_wire::Nanos;
 use super::buffers::Buffers;
 use super::chunk::{ChunkFlags, ChunkInfo, Content, DataChunk, Source};
 use super::config::{ApplicationId, MAX_APPLICATIONS};
-use super::core::Core;
+use super::core::{Core, Timer};
 use super::events::Events;
 use super::packets::{NewPacket, PacketLog};
 use super::record::{Parameters, Pending, RecordFlags, ViewAt, ViewFlags};
@@ -66,7 +66,7 @@ impl Core {
         while !run.bytes.is_empty() {
             match self.append_turn(events, context, leader, run) {
                 Some(rest) => run = rest,
-                None => return,
+                None => return self.discard_rest(leader, run.bytes.len() as u64),
             }
         }
         if run.last {
@@ -88,6 +88,12 @@ impl Core {
         };
         let mut run = run;
         let mut members = self.members(leader.record, place);
+        for member in &mut members {
+            // Their packets are known not to be wanted.
+            if member.is_some_and(|at| self.is_over(at)) {
+                *member = None;
+            }
+        }
         loop {
             // The first that still shares and wants more.
             let leads = |at: &ViewAt| {
@@ -112,6 +118,11 @@ impl Core {
                 {
                     *member = None;
                     self.append(events, context, at, run);
+                } else if let Some(at) = *member
+                    && self.is_over(at)
+                {
+                    *member = None;
+                    self.discard_rest(at, run.bytes.len() as u64);
                 }
             }
             if is_over {
@@ -158,10 +169,12 @@ impl Core {
                     ChunkFlags(0)
                 };
                 self.send_in_place(events, context, leader, &run, len, flags);
-                run = run.after(len);
-            } else if self.begin_chunk(events, context, leader, &run, wanted) {
+                return Some(run.after(len));
+            }
+            let stance = self.stance(leader);
+            if self.begin_chunk(events, context, leader, &run, wanted) {
                 run.gap_before = 0;
-            } else {
+            } else if self.stance(leader) == stance {
                 // No memory: the bytes go out where they are.
                 self.send_in_place(events, context, leader, &run, wanted, ChunkFlags::EARLY);
                 run = run.after(wanted);
@@ -172,6 +185,15 @@ impl Core {
             self.send_pending(events, context, leader, ChunkFlags(0));
             return Some(run);
         }
+        let end = self.pending.get(chunk)?.end();
+        if end != run.offset {
+            // It was in another mode when this was begun.
+            if end > run.offset {
+                return Some(run.skip(end - run.offset));
+            }
+            run.gap_before = run.offset - end;
+            return Some(run);
+        }
         let taken = self.fill(chunk, &run, wanted);
         run = run.after(taken);
         let (is_full, end) = match self.pending.get(chunk) {
@@ -180,10 +202,18 @@ impl Core {
         };
         if is_full || end == stop {
             self.send_pending(events, context, leader, ChunkFlags(0));
-        } else if taken == 0 && !self.grow(events, context, leader, wanted) {
-            self.send_pending(events, context, leader, ChunkFlags::EARLY);
+        } else if taken == 0 {
+            let stance = self.stance(leader);
+            if !self.grow(events, context, leader, wanted) && self.stance(leader) == stance {
+                self.send_pending(events, context, leader, ChunkFlags::EARLY);
+            }
         }
         Some(run)
+    }
+
+    fn is_over(&self, at: ViewAt) -> bool {
+        self.view(at)
+            .is_none_or(|view| view.flags.has(ViewFlags::OVER))
     }
 
     /// The views of a direction with these parameters.
@@ -337,10 +367,13 @@ impl Core {
             false => 0,
         };
         let size = (len + more).max(least);
+        let stance = self.stance(leader);
         let Some(block) = self.memory(events, context, size, leader.record) else {
             return false;
         };
-        let Some(pending) = self.pending.get_mut(chunk) else {
+        // (Another chunk may be there by now.)
+        let is_same = self.stance(leader) == stance;
+        let Some(pending) = self.pending.get_mut(chunk).filter(|_| is_same) else {
             self.buffers.put(block);
             return false;
         };
@@ -443,9 +476,14 @@ impl Core {
             0 => Buffers::size(wanted, target),
             _ => target,
         };
+        let stance = self.stance(leader);
         let Some(bytes) = self.memory(events, context, size, leader.record) else {
             return false;
         };
+        if self.stance(leader) != stance {
+            self.buffers.put(bytes);
+            return false;
+        }
         self.open_chunk(
             leader,
             Pending {
@@ -505,6 +543,16 @@ impl Core {
             .find(|timer| timer.parameters == place)
         {
             timer.chunks.push_back((chunk, generation, since));
+            if timer.chunks.len() > timer.compact_at {
+                // Most of what was entered was delivered long ago.
+                let pending = &self.pending;
+                timer.chunks.retain(|&(chunk, generation, _)| {
+                    pending.get(chunk).is_some_and(|pending| {
+                        pending.stream != NONE && pending.generation == generation
+                    })
+                });
+                timer.compact_at = (2 * timer.chunks.len()).max(Timer::FEW);
+            }
         }
     }
 
@@ -520,6 +568,7 @@ impl Core {
         let (len, more) = (buffer.len(), new.bytes.len());
         let fits = len > pending.repeated as usize
             && len + more < (pending.target as usize).min(buffer.capacity() + 1)
+            && pending.start + len as u64 == new.offset
             && new.offset + (more as u64) < limit;
         if fits {
             buffer.extend(new.bytes);
@@ -569,10 +618,12 @@ impl Core {
             return false;
         }
         let size = Buffers::size((len + more).min(target), target);
+        let stance = self.stance(leader);
         let Some(mut buffer) = self.memory(events, context, size, leader.record) else {
             return false;
         };
-        let Some(pending) = self.pending.get_mut(chunk) else {
+        let is_same = self.stance(leader) == stance;
+        let Some(pending) = self.pending.get_mut(chunk).filter(|_| is_same) else {
             self.buffers.put(buffer);
             return false;
         };
@@ -583,6 +634,18 @@ impl Core {
         self.partial -= old.capacity() as u64;
         self.buffers.put(old);
         true
+    }
+
+    /// What somebody may have changed about a view while others had events: memory is found by sending
+    /// them their chunks.
+    pub(super) fn stance(&self, at: ViewAt) -> Option<(u64, u32, u32, u16, u16)> {
+        let view = self.view(at)?;
+        let generation = match self.pending.get(view.chunk) {
+            Some(pending) if view.chunk != NONE => pending.generation,
+            _ => 0,
+        };
+        let flags = view.flags.0 & !ViewFlags::BUSY;
+        Some((view.limit, view.chunk, generation, view.parameters, flags))
     }
 
     /// A buffer, as far as the stream's priority lets it have one; under pressure partial chunks of
@@ -738,6 +801,7 @@ impl Core {
                     .with(pending.hole_flag()),
                 time: pending.time,
             };
+            let generation = pending.generation;
             let content = core::mem::take(&mut pending.content);
             let packets = core::mem::take(&mut pending.packets);
             let mut source = Source::InPlace(
@@ -746,12 +810,20 @@ impl Core {
                 Some(&packets),
             );
             self.send_to(events, context, at, &mut source, info);
+            let is_mine = self.view(at).is_some_and(|view| view.chunk == chunk);
             match self.pending.get_mut(chunk) {
-                Some(pending) if pending.stream == at.record => {
+                // (Another chunk may be there by now.)
+                Some(pending)
+                    if pending.stream == at.record
+                        && (is_mine || pending.generation == generation) =>
+                {
                     pending.content = content;
                     pending.packets = packets;
                 }
-                _ => self.recycle(content, packets),
+                _ => {
+                    self.partial -= (content.bytes.capacity() + packets.block.capacity()) as u64;
+                    self.recycle(content, packets);
+                }
             }
         }
         self.leave_chunk(at);
@@ -800,6 +872,12 @@ impl Core {
         let cut = info.offset.saturating_add(len) >= view.limit;
         let len = len.min(view.limit.saturating_sub(info.offset)) as u32;
         let mut info = info;
+        info.repeated = info.repeated.min(len);
+        if info.flags.contains(ChunkFlags::HOLE)
+            && source.holes().first().is_none_or(|hole| hole.start >= len)
+        {
+            info.flags = ChunkFlags(info.flags.0 & !ChunkFlags::HOLE.0);
+        }
         if cut {
             info.flags = info.flags.with(ChunkFlags::CUTOFF);
         }
@@ -833,7 +911,8 @@ impl Core {
             self.lent = Some(chunk.budget);
             self.look_at_memory();
             if chunk.is_lost {
-                self.drop_bytes(at, u64::from(len.saturating_sub(info.repeated)));
+                let all = source.received_from(info.repeated);
+                self.drop_bytes(at, all - source.received_from(len));
             }
             let ended = self.stopwatch.as_mut().map(|stopwatch| stopwatch.now());
             if let Some(view) = self.view_mut(at) {
@@ -843,10 +922,17 @@ impl Core {
                 }
             }
         }
+        if (len as usize) < source.bytes().len() {
+            self.discard_rest(at, source.received_from(len));
+        }
         // The application may just have raised it.
         let end = info.offset + u64::from(len);
         if cut && self.view(at).is_some_and(|view| view.limit <= end) {
             self.cut(at);
+        } else if (len as usize) < source.bytes().len()
+            && let Some(view) = self.view_mut(at)
+        {
+            view.flags.set(ViewFlags::CLIPPED);
         }
     }
 
@@ -861,7 +947,7 @@ impl Core {
             };
             if view.flags.has(ViewFlags::KEEP) {
                 view.flags.clear(ViewFlags::KEEP);
-                if !view.flags.has(ViewFlags::OVER) {
+                if !view.flags.has(ViewFlags::OVER | ViewFlags::CLIPPED) {
                     self.keep_on(this, &mut source, info);
                 }
             }
@@ -905,15 +991,32 @@ impl Core {
         else {
             return;
         };
-        let Some(mut bytes) = self.buffers.get(target, self.ceiling_of(at.record)) else {
-            return;
+        let content = match source {
+            // It goes on where it is: kept again and again it is not copied again and again.
+            Source::Buffer(content, _) if self.is_alone(at) => {
+                let mut content = core::mem::take(content);
+                if let Some(holes) = &mut content.holes {
+                    holes.pieces.clear();
+                }
+                content
+            }
+            _ => {
+                let Some(mut bytes) = self.buffers.get(target, self.ceiling_of(at.record)) else {
+                    return;
+                };
+                bytes.extend(source.bytes());
+                let mut content = Content {
+                    bytes,
+                    ..Content::default()
+                };
+                if !self.take_over_holes(&mut content, source.holes(), 0, at.record) {
+                    return self.recycle(content, PacketLog::default());
+                }
+                content
+            }
         };
-        bytes.extend(source.bytes());
         let pending = Pending {
-            content: Content {
-                bytes,
-                ..Content::default()
-            },
+            content,
             start: info.offset,
             gap_before: info.gap_before,
             since: info.time,
@@ -933,7 +1036,12 @@ impl Core {
         };
         let parameters = self.parameters(view.parameters);
         let ends = info.flags.contains(ChunkFlags::LAST) || view.flags.has(ViewFlags::OVER);
-        if parameters.overlap_bytes == 0 || view.chunk != NONE || ends {
+        let is_clipped = view.flags.has(ViewFlags::CLIPPED);
+        if is_clipped && let Some(view) = self.view_mut(leader) {
+            view.flags.clear(ViewFlags::CLIPPED);
+        }
+        let has_chunk = self.view(leader).is_none_or(|view| view.chunk != NONE);
+        if parameters.overlap_bytes == 0 || has_chunk || ends || is_clipped {
             return;
         }
         let all = source.bytes();
@@ -944,6 +1052,13 @@ impl Core {
             return;
         };
         bytes.extend(repeated);
+        let mut content = Content {
+            bytes,
+            ..Content::default()
+        };
+        if !self.take_over_holes(&mut content, source.holes(), from as u32, leader.record) {
+            return self.recycle(content, PacketLog::default());
+        }
         self.open_chunk(
             leader,
             Pending {
@@ -952,13 +1067,36 @@ impl Core {
                 time: info.time,
                 repeated: repeated.len() as u32,
                 target: parameters.chunk_bytes,
-                content: Content {
-                    bytes,
-                    ..Content::default()
-                },
+                content,
                 ..Pending::default()
             },
         );
+    }
+
+    /// What is repeated of a chunk, from `from` on, has the holes it had there. False when there is no
+    /// memory for them.
+    fn take_over_holes(
+        &mut self,
+        content: &mut Content,
+        holes: &[core::ops::Range<u32>],
+        from: u32,
+        record: u32,
+    ) -> bool {
+        let runs: Vec<_> = holes
+            .iter()
+            .filter(|hole| hole.end > from)
+            .map(|hole| hole.start.saturating_sub(from)..hole.end - from)
+            .collect();
+        if runs.is_empty() {
+            return true;
+        }
+        content.holes.get_or_insert_default().runs = runs;
+        let more = content.charge_holes();
+        let is_charged = self.budget.charge(more, self.ceiling_of(record));
+        if !is_charged {
+            content.uncharge_holes(more);
+        }
+        is_charged
     }
 
     /// A view goes its own way, with parameters `place`: its share of a partial chunk becomes a
@@ -1113,7 +1251,12 @@ impl Core {
     /// Counts new bytes of a chunk that an application had no memory for.
     #[cold]
     fn drop_bytes(&mut self, at: ViewAt, bytes: u64) {
-        self.drop(at.record, Counts { packets: 0, bytes });
+        self.statistics.lost_bytes += bytes;
+        if self.is_alone(at) {
+            self.drop(at.record, Counts { packets: 0, bytes });
+        } else if let Some(own) = self.own_loss_mut(at) {
+            own.dropped_bytes += bytes;
+        }
     }
 
     /// Whether nobody wants more of a direction.

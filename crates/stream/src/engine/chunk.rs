@@ -93,6 +93,28 @@ impl Content {
         self.holes.as_ref().map_or(&[], |holes| &holes.runs)
     }
 
+    /// Whether bytes that belong at `at` differ from those that are there.
+    pub(super) fn differs(&self, at: i64, new: &[u8]) -> bool {
+        let have = self.bytes.as_slice();
+        let (from, to) = (at.max(0), (at + new.len() as i64).min(have.len() as i64));
+        if from >= to {
+            return false;
+        }
+        let part = |bytes: &[u8], from: i64, to: i64| bytes[from as usize..to as usize].to_vec();
+        if self.holes().is_empty() {
+            return have[from as usize..to as usize]
+                != new[(from - at) as usize..(to - at) as usize];
+        }
+        let (mine, theirs) = (part(have, from, to), part(new, from - at, to - at));
+        let is_hole = |at: u32| self.holes().iter().any(|hole| hole.contains(&at));
+        (mine.iter().zip(&theirs).zip(from as u32..)).any(|((a, b), at)| a != b && !is_hole(at))
+    }
+
+    /// How many bytes there are from `from` on, holes not counted.
+    pub(super) fn received_from(&self, from: u32) -> u64 {
+        received_from(self.bytes.as_slice(), self.holes(), from)
+    }
+
     /// What is charged for the account of holes.
     #[inline]
     pub(super) fn holes_memory(&self) -> u64 {
@@ -208,12 +230,17 @@ impl Source<'_> {
         }
     }
 
-    fn holes(&self) -> &[Range<u32>] {
+    pub(super) fn holes(&self) -> &[Range<u32>] {
         match self {
             Source::InPlace(_, holes, _) => holes.map_or(&[], |holes| &holes.runs),
             Source::Buffer(content, _) => content.holes(),
             Source::Taken(storage) => storage.content.holes(),
         }
+    }
+
+    /// How many bytes there are from `from` on, holes not counted.
+    pub(super) fn received_from(&self, from: u32) -> u64 {
+        received_from(self.bytes(), self.holes(), from)
     }
 
     #[inline]
@@ -371,6 +398,13 @@ impl Storage {
         self.budget.release(less);
         self.charged -= less;
     }
+}
+
+/// How many of `bytes` from `from` on are in no hole.
+fn received_from(bytes: &[u8], holes: &[Range<u32>], from: u32) -> u64 {
+    let behind = |hole: &Range<u32>| hole.end.saturating_sub(hole.start.max(from));
+    let missing = u64::from(holes.iter().map(behind).sum::<u32>());
+    (bytes.len() as u64).saturating_sub(u64::from(from) + missing)
 }
 
 /// The holes before `len`.

@@ -14,13 +14,15 @@ use super::events::Stopwatch;
 use super::offload::{NoOffload, Offload};
 use super::policies::HostPolicies;
 use super::record::{
-    Extra, Loss, Parameters, Pending, Record, RecordFlags, View, ViewAt, ViewFlags,
+    Extra, Loss, OwnLoss, Parameters, Pending, Record, RecordFlags, View, ViewAt, ViewFlags,
 };
 use super::slab::{NONE, Slab, Table};
 use super::statistics::{Counts, EngineStatistics};
 
 /// Packets that what is kept for a stream is fetched ahead.
 pub(super) const AHEAD: usize = 16;
+/// So many parameter sets are kept, whether or not anybody has them.
+const FEW_SETS: usize = 1024;
 /// Packets that the place in a chunk is fetched ahead.
 const NEXT: usize = 6;
 
@@ -32,6 +34,10 @@ pub(super) struct Core {
     pub(super) applications: Vec<Option<Application>>,
     parameters: Vec<Parameters>,
     parameter_places: HashMap<Parameters, u16>,
+    /// Places that nobody uses any more.
+    free_parameters: Vec<u16>,
+    /// With so many sets in use those that nobody has any more are looked for.
+    sweep_at: usize,
     pub(super) records: Table<Record>,
     pub(super) views: Slab<Extra>,
     losses: Slab<Loss>,
@@ -69,6 +75,7 @@ pub(super) struct Core {
     pub(super) trailing_gap: (u32, u64),
     pub(super) statistics: EngineStatistics,
     pub(super) offload: Box<dyn Offload>,
+    pub(super) has_offload: bool,
     pub(super) stopwatch: Option<Box<dyn Stopwatch>>,
     /// To be done when the shard is free.
     pub(super) deferred: Vec<Deferred>,
@@ -88,6 +95,13 @@ pub(super) struct Timer {
     pub(super) timeout: Nanos,
     /// Chunk, its generation, its beginning.
     pub(super) chunks: VecDeque<(u32, u32, Nanos)>,
+    /// With more entries those of chunks that were delivered go.
+    pub(super) compact_at: usize,
+}
+
+impl Timer {
+    /// So many entries cost nothing worth talking of.
+    pub(super) const FEW: usize = 256;
 }
 
 /// What only the shard can do.
@@ -106,6 +120,8 @@ impl Core {
             applications: Vec::new(),
             parameters: Vec::new(),
             parameter_places: HashMap::new(),
+            free_parameters: Vec::new(),
+            sweep_at: FEW_SETS,
             records: Table::new(directions),
             views: Slab::new(directions),
             losses: Slab::new(directions),
@@ -131,6 +147,7 @@ impl Core {
             pressed: false,
             statistics: EngineStatistics::default(),
             offload: Box::new(NoOffload),
+            has_offload: false,
             stopwatch: None,
             deferred: Vec::new(),
         }
@@ -158,10 +175,25 @@ impl Core {
         Some(ApplicationId(at as u8))
     }
 
-    /// Forgets an application; what streams still have of it is the caller's business.
+    /// Forgets an application, and what streams have of it.
     pub(super) fn remove(&mut self, application: ApplicationId) {
         if let Some(place) = self.applications.get_mut(usize::from(application.0)) {
             *place = None;
+        }
+        for id in 0..self.records.bound() {
+            let Some(at) = self.live_view(id, application) else {
+                continue;
+            };
+            self.leave_chunk(at);
+            if let Some(view) = self.view_mut(at) {
+                // Another application may get its number.
+                view.application = u8::MAX;
+                view.flags.set(ViewFlags::OVER | ViewFlags::DISCARDED);
+            }
+            self.note_views(id);
+            if self.is_done(id) {
+                self.deferred.push(Deferred::Abandon(id));
+            }
         }
         self.note_applications();
     }
@@ -181,17 +213,70 @@ impl Core {
         if let Some(&found) = self.parameter_places.get(&parameters) {
             return Some(found);
         }
-        let place = u16::try_from(self.parameters.len()).ok()?;
-        self.parameters.push(parameters);
+        let place = match self.free_parameters.pop() {
+            Some(place) => {
+                self.parameters[usize::from(place)] = parameters;
+                place
+            }
+            None => {
+                let Ok(place) = u16::try_from(self.parameters.len()) else {
+                    self.statistics.parameters_refused += 1;
+                    return None;
+                };
+                self.parameters.push(parameters);
+                place
+            }
+        };
         self.parameter_places.insert(parameters, place);
         if let Some(timeout) = parameters.flush_timeout {
             self.timers.push(Timer {
                 parameters: place,
                 timeout,
                 chunks: VecDeque::new(),
+                compact_at: Timer::FEW,
             });
         }
         Some(place)
+    }
+
+    /// Forgets parameter sets that nobody has any more, where there are many. (Not in the midst of a
+    /// packet: places are remembered on the way.)
+    #[inline]
+    pub(super) fn tidy_parameters(&mut self) {
+        if self.parameter_places.len() >= self.sweep_at {
+            self.sweep_parameters();
+        }
+    }
+
+    #[cold]
+    fn sweep_parameters(&mut self) {
+        let mut used = vec![false; self.parameters.len()];
+        for application in self.applications.iter().flatten() {
+            used[usize::from(application.parameters)] = true;
+        }
+        for id in 0..self.records.bound() {
+            let is_live = |record: &Record| record.flags.has(RecordFlags::LIVE);
+            if !self.records.get(id).is_some_and(is_live) {
+                continue;
+            }
+            for view in self.views_of(id).filter_map(|at| self.view(at)) {
+                used[usize::from(view.parameters)] = true;
+            }
+        }
+        let free = &mut self.free_parameters;
+        self.parameter_places.retain(|_, place| {
+            let keep = used[usize::from(*place)];
+            if !keep {
+                free.push(*place);
+            }
+            keep
+        });
+        let places = &self.parameter_places;
+        let parameters = &self.parameters;
+        self.timers.retain(|timer| {
+            places.get(&parameters[usize::from(timer.parameters)]) == Some(&timer.parameters)
+        });
+        self.sweep_at = (2 * self.parameter_places.len()).clamp(FEW_SETS, usize::from(u16::MAX));
     }
 
     #[inline(always)]
@@ -277,6 +362,22 @@ impl Core {
         self.losses.get_mut(record.loss)
     }
 
+    /// What an application alone has lost of a direction.
+    pub(super) fn own_loss(&self, at: ViewAt) -> OwnLoss {
+        match self.views.get(at.extra) {
+            Some(extra) if at.extra != NONE => extra.own,
+            _ => self.loss(at.record).own,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn own_loss_mut(&mut self, at: ViewAt) -> Option<&mut OwnLoss> {
+        if at.extra == NONE {
+            return Some(&mut self.loss_mut(at.record)?.own);
+        }
+        Some(&mut self.views.get_mut(at.extra)?.own)
+    }
+
     pub(super) fn forget_loss(&mut self, id: u32) {
         if let Some(record) = self.records.get_mut(id)
             && record.loss != NONE
@@ -300,6 +401,37 @@ impl Core {
         if let Some(loss) = self.loss_mut(id) {
             loss.dropped += counts;
         }
+    }
+
+    /// Adds what a backend kept away to the counters of its flows; of one that has ended only to the
+    /// totals.
+    #[inline]
+    pub(super) fn merge_offload(&mut self) {
+        if self.has_offload {
+            self.poll_offload();
+        }
+    }
+
+    #[cold]
+    fn poll_offload(&mut self) {
+        let mut offload = core::mem::replace(&mut self.offload, Box::new(NoOffload));
+        offload.poll(&mut |uid, counters| {
+            let first = self.find(uid);
+            for (direction, counts) in counters.discarded.into_iter().enumerate() {
+                if counts == Counts::default() {
+                    continue;
+                }
+                self.statistics.all += counts;
+                self.statistics.discarded += counts;
+                let loss = first.and_then(|id| self.loss_mut(id | direction as u32));
+                if let Some(loss) = loss {
+                    loss.discarded += counts;
+                    loss.elsewhere += counts;
+                    loss.elsewhere_last = loss.elsewhere_last.max(counters.last);
+                }
+            }
+        });
+        self.offload = offload;
     }
 
     /// A stream has this priority. It is in use from then on: memory is kept for the next stream

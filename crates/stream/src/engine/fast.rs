@@ -23,7 +23,7 @@ use super::assemble::Run;
 use super::chunk::{ChunkFlags, Content, Holes, Piece};
 use super::core::Core;
 use super::events::Events;
-use super::record::{Pending, ViewAt};
+use super::record::{Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamErrors};
 
@@ -72,7 +72,8 @@ impl Core {
     }
 
     /// Takes a segment wherever it belongs, for those who share the parameters of `leader`. `seen`
-    /// is the position behind the farthest byte so far. Returns how many bytes were new.
+    /// is the position behind the farthest byte so far. Returns how many bytes were new, and how many of
+    /// the rest nobody wants.
     pub(super) fn place<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -81,15 +82,22 @@ impl Core {
         run: Run<'_>,
         seen: u64,
         origin: Origin,
-    ) -> u64 {
+    ) -> (u64, u64) {
         let (mut run, mut leader, mut seen) = (run, leader, seen);
         let mut new = 0;
         // Each turn takes or skips bytes, sends the chunk or begins one.
         while !run.bytes.is_empty() {
             let Some(view) = self.view(leader) else {
-                return new;
+                return (new, 0);
             };
             let (chunk, place) = (view.chunk, view.parameters);
+            if view.flags.has(ViewFlags::OVER) {
+                match self.heir(leader, place) {
+                    Some(heir) => leader = heir,
+                    None => return (new, run.bytes.len() as u64),
+                }
+                continue;
+            }
             if run.offset >= view.limit && chunk != NONE {
                 // It will not be filled any more.
                 self.send_pending(events, context, leader, ChunkFlags::CUTOFF);
@@ -98,7 +106,7 @@ impl Core {
             if run.offset >= view.limit && self.stop(leader, run.offset).is_none() {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return new,
+                    None => return (new, run.bytes.len() as u64),
                 }
                 continue;
             }
@@ -118,7 +126,7 @@ impl Core {
                     let Some(stop) = self.stop(leader, run.offset) else {
                         match self.heir(leader, place) {
                             Some(heir) => leader = heir,
-                            None => return new,
+                            None => return (new, run.bytes.len() as u64),
                         }
                         continue;
                     };
@@ -128,25 +136,34 @@ impl Core {
                     new += rest.offset - before;
                     seen = rest.offset;
                     run = rest;
-                } else if !self.leave_room(events, context, leader, &run, seen) {
+                    continue;
+                }
+                let stance = self.stance(leader);
+                if !self.leave_room(events, context, leader, &run, seen) {
+                    if self.stance(leader) != stance {
+                        continue;
+                    }
                     run.gap_before = gap;
                     let Some(stop) = self.stop(leader, run.offset) else {
                         match self.heir(leader, place) {
                             Some(heir) => leader = heir,
-                            None => return new,
+                            None => return (new, run.bytes.len() as u64),
                         }
                         continue;
                     };
                     let wanted = run.bytes.len().min((stop - run.offset) as usize);
                     self.send_in_place(events, context, leader, &run, wanted, ChunkFlags::EARLY);
-                    return new + wanted as u64;
+                    new += wanted as u64;
+                    seen = run.offset + wanted as u64;
+                    run = run.skip(wanted as u64);
                 }
                 continue;
             };
             let (start, end) = (pending.start, pending.end());
             let bound = start + u64::from(pending.target);
-            if run.offset < start {
-                run = run.skip(start - run.offset);
+            let first_new = start + u64::from(pending.repeated);
+            if run.offset < first_new {
+                run = run.skip(first_new - run.offset);
                 continue;
             }
             if run.offset >= bound || pending.content.pieces() >= PIECES {
@@ -157,7 +174,7 @@ impl Core {
             let Some(stop) = self.stop(leader, run.offset) else {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return new,
+                    None => return (new, run.bytes.len() as u64),
                 }
                 continue;
             };
@@ -165,13 +182,17 @@ impl Core {
             let wanted = run.bytes.len().min(room as usize);
             let upto = run.offset + wanted as u64;
             let missing = upto.saturating_sub(end) as usize;
-            if missing != 0
-                && !self.has_room(chunk, missing)
-                && !self.grow(events, context, leader, missing)
-            {
-                self.send_pending(events, context, leader, ChunkFlags::EARLY);
-                seen = end;
-                continue;
+            if missing != 0 && !self.has_room(chunk, missing) {
+                let stance = self.stance(leader);
+                let has_grown = self.grow(events, context, leader, missing);
+                if self.stance(leader) != stance {
+                    continue;
+                }
+                if !has_grown {
+                    self.send_pending(events, context, leader, ChunkFlags::EARLY);
+                    seen = end;
+                    continue;
+                }
             }
             if run.offset > end {
                 self.note_gap(leader.record);
@@ -180,7 +201,7 @@ impl Core {
             run = run.skip(wanted as u64);
             let can_wait = self.charge_holes(leader.record, chunk);
             let Some(pending) = self.pending.get(chunk) else {
-                return new;
+                return (new, 0);
             };
             if !can_wait {
                 seen = pending.end();
@@ -196,7 +217,7 @@ impl Core {
         if run.last {
             self.send_pending(events, context, leader, ChunkFlags::LAST);
         }
-        new
+        (new, 0)
     }
 
     /// Takes bytes that are next and for which no chunk is under way. Returns what is left.
@@ -217,14 +238,16 @@ impl Core {
             0 => wanted,
             _ => wanted.min(target),
         };
-        if target != 0
-            && wanted < target
-            && wanted == run.bytes.len()
-            && self.begin_chunk(events, context, leader, &run, wanted)
-        {
-            let chunk = self.view(leader).map_or(NONE, |view| view.chunk);
-            self.write(chunk, &run, wanted, origin);
-            return run.skip(wanted as u64);
+        if target != 0 && wanted < target && wanted == run.bytes.len() {
+            let stance = self.stance(leader);
+            if self.begin_chunk(events, context, leader, &run, wanted) {
+                let chunk = self.view(leader).map_or(NONE, |view| view.chunk);
+                self.write(chunk, &run, wanted, origin);
+                return run.skip(wanted as u64);
+            }
+            if self.stance(leader) != stance {
+                return run;
+            }
         }
         self.send_in_place(events, context, leader, &run, len, ChunkFlags(0));
         run.skip(len as u64)

@@ -45,6 +45,13 @@
 //! ends once, for all: where only some wait for a hole, the flags of the others' last chunk may name
 //! their flush timeout instead of the end.)
 //!
+//! # Counters
+//! Of every packet and byte: *all* = *captured* + *dropped* + *discarded*, per stream and in total
+//! ([`StreamStatistics`]). Dropped: refused by priority, or in a chunk that an application found no memory
+//! for. Discarded: beyond a cutoff, of a discarded stream, copies, and what mode STRICT does not let through: where it
+//! stops ([`StreamRef::is_halted`]) its hole is [`StreamRef::missing_at_end`], and what follows has the
+//! ledger's place `strict`. Of several applications each has its own; the totals count what none got.
+//!
 //! # Deliberately absent
 //! Threads, clocks, I/O: time comes with packets, a [`Stopwatch`] with whoever has one.
 
@@ -131,6 +138,7 @@ impl Engine {
     /// Takes an application out: it gets no more streams, and nothing more of those it has.
     pub fn remove(&mut self, application: ApplicationId) {
         self.core.remove(application);
+        self.catch_up();
     }
 
     /// Takes an application out as if the input had ended for it alone: it gets what its streams have
@@ -162,7 +170,6 @@ impl Engine {
             stream.discard();
         }
         self.remove(application);
-        self.catch_up();
     }
 
     /// Measures the time that data events take from now on.
@@ -173,6 +180,7 @@ impl Engine {
     /// Sends verdicts to `offload` from now on.
     pub fn set_offload(&mut self, offload: impl Offload + 'static) {
         self.core.offload = Box::new(offload);
+        self.core.has_offload = true;
     }
 
     /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
@@ -184,11 +192,13 @@ impl Engine {
         };
         self.shard.process(batch, &mut hook);
         self.core.flush_old(events, self.shard.tracker());
+        self.core.merge_offload();
         self.catch_up();
     }
 
     /// The input is over: ends all streams.
     pub fn finish<E: Events + ?Sized>(&mut self, events: &mut E) {
+        self.core.merge_offload();
         let mut hook = Hook {
             core: &mut self.core,
             events,
@@ -242,6 +252,7 @@ impl Engine {
 
     /// Does what had to wait until the shard was free.
     fn catch_up(&mut self) {
+        self.core.tidy_parameters();
         for deferred in self.core.deferred.drain(..) {
             match deferred {
                 Deferred::Abandon(id) => {

@@ -47,7 +47,8 @@ pub trait Offload: Send {
     /// Takes a verdict. It is a hint: the engine copes with packets that come all the same.
     fn verdict(&mut self, flow: &OffloadFlow, verdict: Verdict);
 
-    /// Gives counters since the last call to `merge`, by [`OffloadFlow::uid`].
+    /// Gives counters since the last call to `merge`, by [`OffloadFlow::uid`]. Asked after every batch; what
+    /// is told of a flow after its [`Verdict::Forget`] only counts in the totals.
     fn poll(&mut self, merge: &mut dyn FnMut(u64, OffloadCounters));
 }
 

@@ -1,5 +1,6 @@
 //! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
 
+use flowgauge_flow::PacketFlowFlags;
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::{
     Batch, DecodeFlags, Decoded, DecodedBatch, Direction, LinkType, PacketDescriptor, Place,
@@ -106,10 +107,17 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
                 .offset
                 .is_some_and(|offset| offset + i64::from(len) <= delivered as i64);
         let is_lone = !matches!(packet.decoded.key.protocol, TCP | UDP);
-        if !is_old && !is_lone && !self.core.need_packets && !self.attends() {
+        let is_usual = packet.expected
+            && !(packet.waiting && len != 0)
+            && !packet.decoded.tcp_flags.contains(TcpFlags::RST);
+        if !is_old && is_usual && !is_lone && !self.core.need_packets && !self.attends() {
             return Admit::Take;
         }
         self.judge(stream, packet, is_old)
+    }
+
+    fn stream_conflict(&mut self, stream: u32) {
+        self.core.note_error(stream, StreamErrors::OVERLAP_CONFLICT);
     }
 
     fn waiting_ceiling(&self, stream: Option<u32>) -> u64 {
@@ -190,6 +198,9 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
                     continue;
                 };
                 let application = ApplicationId(view.application);
+                if application.0 == u8::MAX {
+                    continue;
+                }
                 let mut stream = StreamRef {
                     core: self.core,
                     context,
@@ -238,7 +249,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         }
         if flags.has(RecordFlags::FAST) {
             // What began before anyone knew where, or waited for others: no copy was there before.
-            self.place(stream, run, seen, Origin::of(&run));
+            // (Of a stream that was in another mode before, what was delivered is known, too.)
+            let seen = seen.max(run.offset - run.gap_before);
+            let (_, rest) = self.place(stream, run, seen, Origin::of(&run));
+            self.core.discard_bytes(stream.id, rest);
             if !flags.has(RecordFlags::ORDERED) {
                 return;
             }
@@ -252,7 +266,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             }
         }
         if self.core.is_done(stream.id) {
-            self.finish_direction(stream, run.offset + run.bytes.len() as u64);
+            self.finish_direction(stream);
         }
     }
 
@@ -264,15 +278,24 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             return;
         };
         let place = view.parameters;
+        let is_ahead = view.flags.has(ViewFlags::AHEAD);
         let mode = core.parameters(place).mode;
         if mode == Mode::Fast && core.is_fast(leader.record) {
+            return;
+        }
+        let run = match is_ahead {
+            true => core.skip_old(leader, run),
+            false => run,
+        };
+        if run.bytes.is_empty() {
             return;
         }
         if mode == Mode::Strict && !core.strictly_goes_on(stream, run.gap_before) {
             // Whoever goes its own way in the event has come to the end, too.
             let members = core.members(leader.record, place);
             core.send_pending(self.events, context, leader, ChunkFlags(0));
-            return core.end_views(leader.record, &members);
+            core.halt(leader.record, &members, &run);
+            return;
         }
         core.append(self.events, context, leader, run);
     }
@@ -368,7 +391,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 self.events.created(application, &mut stream);
             }
             if self.core.is_done(id) {
-                self.finish_direction(&Stream { id, ..*stream }, 0);
+                self.finish_direction(&Stream { id, ..*stream });
             }
         }
     }
@@ -393,12 +416,19 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if decoded.key.protocol != TCP && decoded.key.protocol != UDP {
             return self.lone_packet(stream, packet);
         }
-        let is_control = decoded.key.protocol == TCP && decoded.tcp_flags.intersects(CONTROL);
+        let is_tcp = decoded.key.protocol == TCP;
+        let is_control = is_tcp && decoded.tcp_flags.intersects(CONTROL);
+        let is_false_reset = is_tcp
+            && decoded.tcp_flags.contains(TcpFlags::RST)
+            && !packet.flow.flags.contains(PacketFlowFlags::RST_VALID);
+        if is_false_reset || !packet.expected {
+            core.note_error(stream.id, StreamErrors::INVALID_SEQUENCE);
+        }
         let has_payload = decoded.payload_len != 0;
         if has_payload && !is_control {
             if flags.has(RecordFlags::DONE) {
                 core.discard(stream.id, counts);
-                return Admit::Refuse(Place::Cutoff);
+                return Admit::Refuse(flags.done_place());
             }
             if core.pressed && !core.is_admitted(stream.id, packet) {
                 core.drop(stream.id, counts);
@@ -416,9 +446,16 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if has_payload && flags.has(RecordFlags::FAST) {
             return self.fast_segment(stream, packet, counts);
         }
-        if is_old && !is_control {
+        if is_old {
+            self.core.compare(stream.id, packet);
+        }
+        let is_copy = is_old || has_payload && packet.is_waiting_copy();
+        if is_copy && !is_control {
             self.core.discard(stream.id, counts);
             return Admit::Refuse(Place::Duplicate);
+        }
+        if has_payload && !is_control {
+            self.core.discard_for_some(stream.id, counts);
         }
         Admit::Take
     }
@@ -492,7 +529,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             end: offset + i64::from(decoded.payload_len),
             policy: packet.overlap_policy(),
         };
-        let new = self.place(stream, run, seen, origin);
+        if offset == 0 && !stream.is_handshake_complete() {
+            self.core.note_error(id, StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        let (new, rest) = self.place(stream, run, seen, origin);
         if let Some(len) = ends_after {
             self.send_complete(stream, (offset + len).max(0) as u64);
         }
@@ -500,20 +540,37 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             return Admit::Take;
         }
         if new == 0 && !decoded.tcp_flags.intersects(CONTROL) && !packet.payload.is_empty() {
-            if self.core.is_done(id) {
-                self.core.discard(id, counts);
-                return Admit::Refuse(Place::Cutoff);
-            }
             self.core.discard(id, counts);
-            return Admit::Refuse(Place::Duplicate);
+            let flags = self
+                .core
+                .records
+                .get(id)
+                .map_or(flags, |record| record.flags);
+            return Admit::Refuse(match flags.has(RecordFlags::DONE) {
+                true => flags.done_place(),
+                false => Place::Duplicate,
+            });
         }
+        self.core.discard_bytes(id, rest);
         Admit::Consumed
     }
 
-    /// Gives a segment to all in mode FAST, of whom none has seen a byte at or behind `seen`.
-    fn place(&mut self, stream: &Stream<'_>, run: Run<'_>, seen: u64, origin: Origin) -> u64 {
+    /// Gives a segment to all in mode FAST, of whom none has seen a byte at or behind `seen`. Returns
+    /// how many bytes were new, and how many of the rest a lone application did not want.
+    fn place(
+        &mut self,
+        stream: &Stream<'_>,
+        run: Run<'_>,
+        seen: u64,
+        origin: Origin,
+    ) -> (u64, u64) {
         let id = stream.id;
-        let mut new = 0;
+        let (mut new, mut unwanted) = (0, 0);
+        // Before anybody leaves the mode in the midst of it.
+        let end = run.offset + run.bytes.len() as u64;
+        if let Some(record) = self.core.records.get_mut(id) {
+            record.position = record.position.max(end);
+        }
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.core.next_view(this);
@@ -523,20 +580,20 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 .is_some_and(|view| self.core.parameters(view.parameters).mode == Mode::Fast);
             if is_fast && self.core.is_leader(this) {
                 let context = Context::of(stream);
-                let taken = self
+                let (taken, rest) = self
                     .core
                     .place(self.events, context, this, run, seen, origin);
                 new = new.max(taken);
+                unwanted = rest;
             }
         }
-        let end = run.offset + run.bytes.len() as u64;
-        if let Some(record) = self.core.records.get_mut(id) {
-            record.position = record.position.max(end);
-        }
         if self.core.is_done(id) {
-            self.finish_direction(stream, end);
+            self.finish_direction(stream);
         }
-        new
+        match self.core.is_alone(ViewAt::first(id)) {
+            true => (new, unwanted),
+            false => (new, 0),
+        }
     }
 
     /// A packet of a protocol without streams: an event of its own.
@@ -590,20 +647,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         Admit::Consumed
     }
 
-    /// Nobody wants more of a direction, which has got to `end`.
+    /// Nobody wants more of a direction.
     #[cold]
-    fn finish_direction(&mut self, stream: &Stream<'_>, end: u64) {
+    fn finish_direction(&mut self, stream: &Stream<'_>) {
         let id = stream.id;
-        let limit = self
-            .core
-            .views_of(id)
-            .filter_map(|at| self.core.view(at))
-            .filter(|view| view.flags.has(ViewFlags::CUT))
-            .map(|view| view.limit)
-            .max();
-        if let Some(limit) = limit {
-            self.core.discard_bytes(id, end.saturating_sub(limit));
-        }
         self.core.deferred.push(Deferred::Abandon(id));
         let opposite_is_done = self.core.is_done(id ^ 1);
         let verdict = match (opposite_is_done, id & 1) {
@@ -725,7 +772,10 @@ impl Core {
             }
             return ViewAt::first(id);
         };
-        let extra = self.views.insert(Extra { view, next: NONE });
+        let extra = self.views.insert(Extra {
+            view,
+            ..Extra::default()
+        });
         if last.extra == NONE {
             if let Some(record) = self.records.get_mut(id) {
                 record.more = extra;
@@ -771,6 +821,66 @@ impl Core {
             .is_some_and(|record| record.flags.has(RecordFlags::FAST))
     }
 
+    pub(super) fn note_error(&mut self, id: u32, error: StreamErrors) {
+        if let Some(record) = self.records.get_mut(id) {
+            record.errors.insert(error);
+        }
+    }
+
+    /// A packet is not wanted by those for whom the direction is over, while others want it.
+    #[inline]
+    fn discard_for_some(&mut self, id: u32, counts: Counts) {
+        let is_shared = |record: &Record| record.more != NONE;
+        if self.records.get(id).is_some_and(is_shared) {
+            let mut at = Some(ViewAt::first(id));
+            while let Some(this) = at {
+                at = self.next_view(this);
+                if self
+                    .view(this)
+                    .is_some_and(|view| view.flags.has(ViewFlags::OVER))
+                {
+                    self.discard_for(this, counts);
+                }
+            }
+        }
+    }
+
+    /// An application wants no more of what came for it.
+    #[cold]
+    pub(super) fn discard_rest(&mut self, at: ViewAt, bytes: u64) {
+        if self.is_alone(at) {
+            self.discard_bytes(at.record, bytes);
+        } else {
+            self.discard_for(at, Counts { packets: 0, bytes });
+        }
+    }
+
+    fn discard_for(&mut self, at: ViewAt, counts: Counts) {
+        if let Some(own) = self.own_loss_mut(at) {
+            own.discarded += counts;
+        }
+    }
+
+    /// Compares a copy with what is still there of the first one, in a chunk under way.
+    #[cold]
+    fn compare(&mut self, id: u32, packet: &StreamPacket<'_>) {
+        let Some(offset) = packet.offset else {
+            return;
+        };
+        let differs = self.views_of(id).any(|at| {
+            let chunk = self.view(at).map_or(NONE, |view| view.chunk);
+            let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) else {
+                return false;
+            };
+            pending
+                .content
+                .differs(offset - pending.start as i64, packet.payload)
+        });
+        if differs {
+            self.note_error(id, StreamErrors::OVERLAP_CONFLICT);
+        }
+    }
+
     /// Whether a packet is kept while memory is short.
     fn is_admitted(&self, id: u32, packet: &StreamPacket<'_>) -> bool {
         let offset = packet.offset.unwrap_or(0).max(0) as u64;
@@ -801,12 +911,44 @@ impl Core {
         true
     }
 
-    /// Nothing more is delivered to these views of a direction.
-    fn end_views(&mut self, record: u32, members: &[Option<ViewAt>]) {
+    /// What is new of a run to a view that was in mode FAST before.
+    #[cold]
+    fn skip_old<'r>(&mut self, at: ViewAt, run: Run<'r>) -> Run<'r> {
+        let ahead = self.loss(at.record).ahead;
+        if run.offset < ahead {
+            return run.skip(ahead - run.offset);
+        }
+        if let Some(view) = self.view_mut(at) {
+            view.flags.clear(ViewFlags::AHEAD);
+        }
+        run
+    }
+
+    /// Mode STRICT stops before a run for those of these views that are still in it.
+    fn halt(&mut self, record: u32, members: &[Option<ViewAt>], run: &Run<'_>) {
+        let gap = run.gap_before;
+        let mut halted = false;
         for &at in members.iter().flatten() {
-            if let Some(view) = self.view_mut(at) {
-                view.flags.set(ViewFlags::OVER);
+            if self.mode_of(at) != Mode::Strict {
+                continue;
             }
+            self.leave_chunk(at);
+            if let Some(view) = self.view_mut(at)
+                && !view.flags.has(ViewFlags::OVER)
+            {
+                view.flags.set(ViewFlags::OVER | ViewFlags::HALTED);
+                halted = true;
+                self.discard_rest(at, run.bytes.len() as u64);
+            }
+        }
+        if halted && gap == 0 {
+            self.note_error(record, StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        if halted
+            && gap != 0
+            && let Some(loss) = self.loss_mut(record)
+        {
+            loss.halted_at = gap;
         }
         self.note_views(record);
     }

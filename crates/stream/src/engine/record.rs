@@ -1,6 +1,6 @@
 //! What is kept per direction: a cache line, in memory parallel to the flow table.
 
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Nanos, Place};
 
 use super::chunk::{ChunkFlags, Content};
 use super::config::Mode;
@@ -69,10 +69,20 @@ impl RecordFlags {
     pub(super) const ESTABLISHED: u16 = 512;
     /// One application wants it, in mode WAIT, and what comes in order: nothing else is to be asked.
     pub(super) const SIMPLE: u16 = 1024;
+    /// It is done because mode STRICT stopped.
+    pub(super) const HALTED: u16 = 2048;
 
     #[inline(always)]
     pub(super) const fn has(self, bits: u16) -> bool {
         self.0 & bits != 0
+    }
+
+    /// Where its packets end once it is done.
+    pub(super) const fn done_place(self) -> Place {
+        match self.has(RecordFlags::HALTED) {
+            true => Place::Strict,
+            false => Place::Cutoff,
+        }
     }
 
     #[inline(always)]
@@ -139,6 +149,12 @@ impl ViewFlags {
     pub(super) const BUSY: u16 = 16;
     /// It shares the chunk that is being sent with another that leads it.
     pub(super) const GOT: u16 = 32;
+    /// Nothing more is delivered because mode STRICT stopped.
+    pub(super) const HALTED: u16 = 64;
+    /// It did not get all of the chunk that is being sent, and wants more nevertheless.
+    pub(super) const CLIPPED: u16 = 128;
+    /// It left mode FAST: bytes before [`Loss::ahead`] are old to it, whoever else waits for them.
+    pub(super) const AHEAD: u16 = 256;
 
     #[inline(always)]
     pub(super) const fn has(self, bits: u16) -> bool {
@@ -159,6 +175,7 @@ impl ViewFlags {
 /// A further application's view of a direction.
 #[derive(Clone, Debug)]
 pub(super) struct Extra {
+    pub(super) own: OwnLoss,
     pub(super) view: View,
     pub(super) next: u32,
 }
@@ -166,6 +183,7 @@ pub(super) struct Extra {
 impl Default for Extra {
     fn default() -> Extra {
         Extra {
+            own: OwnLoss::default(),
             view: View::default(),
             next: NONE,
         }
@@ -234,14 +252,27 @@ impl Default for Pending {
     }
 }
 
+/// What one application has lost of a direction, or did not want, while others got it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnLoss {
+    pub(super) dropped_bytes: u64,
+    pub(super) discarded: Counts,
+}
+
 /// What was lost of a direction or not wanted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Loss {
+    /// Of its first application.
+    pub(super) own: OwnLoss,
     pub(super) dropped: Counts,
     pub(super) discarded: Counts,
     /// What a backend kept away: in `discarded`, too, but unknown to the flow table.
     pub(super) elsewhere: Counts,
     pub(super) elsewhere_last: Nanos,
+    /// Bytes missing where mode STRICT stopped.
+    pub(super) halted_at: u64,
+    /// How far a view had got in mode FAST when it left it.
+    pub(super) ahead: u64,
 }
 
 /// What decides how a stream is cut into chunks. Views of a direction whose sets are equal share its

@@ -47,7 +47,8 @@ impl AddAssign for Counts {
     }
 }
 
-/// What became of a stream's packets. *Dropped* were wanted and lost to overload; *discarded* were
+/// What became of a stream's packets, for one application: what it alone did not want or lost counts,
+/// too. *Dropped* were wanted and lost to overload; *discarded* were
 /// not wanted (cutoff, filter, duplicate).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatistics {
@@ -94,8 +95,14 @@ pub struct EngineStatistics {
     pub in_place: u64,
     /// Of the data events, those sent early for want of memory.
     pub flushed_early: u64,
+    /// Bytes of chunks for which there was no memory when an application wanted to take them
+    /// ([`DataChunk::take`](super::DataChunk::take)), counted for each application. In `dropped`, too, where no
+    /// other has the stream.
+    pub lost_bytes: u64,
     /// Packets whose record found no memory.
     pub packets_lost: u64,
+    /// Parameters of single streams that could not be changed: with 65,536 different sets in use.
+    pub parameters_refused: u64,
     /// Bytes of the memory budget in use.
     pub memory: u64,
     /// The most that was in use at once.

@@ -6,7 +6,7 @@ use flowgauge_wire::{Address, Direction, FlowKey};
 use super::command::{Command, Parameter};
 use super::config::{ApplicationId, Cutoff, MAX_APPLICATIONS, Mode};
 use super::core::{Core, Deferred, flow_of};
-use super::record::{Parameters, RecordFlags, ViewAt, ViewFlags};
+use super::record::{OwnLoss, Parameters, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::{Counts, StreamStatistics};
 use crate::handler::{Stream, StreamFlow, StreamIdentity, StreamStatus};
@@ -183,7 +183,11 @@ impl StreamRef<'_> {
     /// In [`Events::terminated`](super::Events::terminated): bytes known to be missing at the end of
     /// the stream (the receiver acknowledged them, or a FIN or cut packets say that there were
     /// more), after the last chunk. Zero in other events, and where nobody wanted them: beyond a cutoff.
+    /// Where mode STRICT stopped ([`StreamRef::is_halted`]): the bytes missing there, from then on.
     pub fn missing_at_end(&self) -> u64 {
+        if self.is_halted() {
+            return self.core.loss(self.at.record).halted_at;
+        }
         match self.core.trailing_gap {
             (id, bytes) if id == self.at.record && !self.is_cut() && !self.is_discarded() => bytes,
             _ => 0,
@@ -193,6 +197,12 @@ impl StreamRef<'_> {
     /// Whether the application's cutoff was reached.
     pub fn is_cut(&self) -> bool {
         self.view(|view| view.flags.has(ViewFlags::CUT))
+    }
+
+    /// Whether mode STRICT stopped: bytes are missing ([`StreamRef::missing_at_end`] says how many), or
+    /// the handshake was not seen. What comes behind is discarded.
+    pub fn is_halted(&self) -> bool {
+        self.view(|view| view.flags.has(ViewFlags::HALTED))
     }
 
     /// Whether the application discarded it.
@@ -266,6 +276,7 @@ impl StreamRef<'_> {
             status: self.status(),
             missing_at_end: self.missing_at_end(),
             is_cut: self.is_cut(),
+            is_halted: self.is_halted(),
             is_discarded: self.is_discarded(),
             errors: self.errors(),
             cutoff: self.cutoff(),
@@ -315,11 +326,25 @@ impl StreamRef<'_> {
 
     fn statistics_of(&self, id: u32) -> StreamStatistics {
         let loss = self.core.loss(id);
+        let application = self.view(|view| view.application);
+        let own = self.core.views_of(id).find(|&at| {
+            let view = self.core.view(at);
+            view.is_some_and(|view| view.application == application)
+        });
+        let own = own.map_or_else(OwnLoss::default, |at| self.core.own_loss(at));
         let mut statistics = self.context.statistics(id);
         statistics.all += loss.elsewhere;
         statistics.end = statistics.end.max(loss.elsewhere_last);
         statistics.dropped = loss.dropped;
-        statistics.discarded = loss.discarded;
+        statistics.dropped.bytes += own.dropped_bytes;
+        statistics.dropped.bytes = statistics.dropped.bytes.min(statistics.all.bytes);
+        // What waited when the application lost interest may have been nobody's in the end.
+        let left = statistics.all.without(statistics.dropped);
+        let discarded = loss.discarded + own.discarded;
+        statistics.discarded = Counts {
+            packets: discarded.packets.min(left.packets),
+            bytes: discarded.bytes.min(left.bytes),
+        };
         statistics
     }
 
@@ -360,6 +385,8 @@ pub struct StreamSnapshot {
     pub missing_at_end: u64,
     /// Whether the cutoff was reached.
     pub is_cut: bool,
+    /// Whether mode STRICT stopped, see [`StreamRef::is_halted`].
+    pub is_halted: bool,
     /// Whether the application discarded it.
     pub is_discarded: bool,
     /// What was wrong with it.
@@ -414,6 +441,7 @@ impl Core {
                 self.use_priority(priority);
             }
             Command::Discard => {
+                self.discard_chunk(at);
                 if let Some(view) = self.view_mut(at) {
                     view.flags.set(ViewFlags::OVER | ViewFlags::DISCARDED);
                 }
@@ -431,6 +459,15 @@ impl Core {
                     view.processing += time;
                 }
             }
+        }
+    }
+
+    /// What is in the chunk under way of a view will not be delivered.
+    fn discard_chunk(&mut self, at: ViewAt) {
+        let chunk = self.view(at).map_or(NONE, |view| view.chunk);
+        if let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) {
+            let bytes = pending.content.received_from(pending.repeated);
+            self.discard_rest(at, bytes);
         }
     }
 
@@ -485,9 +522,25 @@ impl Core {
         let Some(place) = self.own_place(at, changed) else {
             return;
         };
+        let left_fast = self
+            .view(at)
+            .is_some_and(|view| self.parameters(view.parameters).mode == Mode::Fast)
+            && changed.mode != Mode::Fast;
         self.split_chunk(at, place);
         if let Some(view) = self.view_mut(at) {
             view.parameters = place;
+        }
+        let ahead = self
+            .records
+            .get(at.record)
+            .map_or(0, |record| record.position);
+        if left_fast && ahead != 0 {
+            if let Some(loss) = self.loss_mut(at.record) {
+                loss.ahead = loss.ahead.max(ahead);
+            }
+            if let Some(view) = self.view_mut(at) {
+                view.flags.set(ViewFlags::AHEAD);
+            }
         }
     }
 
@@ -557,13 +610,19 @@ impl Core {
     /// Notes what the views of a direction say together.
     pub(super) fn note_views(&mut self, id: u32) {
         let (mut over, mut fast, mut ordered, mut simple) = (true, false, false, true);
+        let (mut halted, mut unwanted) = (false, false);
         let record = self.records.get(id);
         let datagrams = record.is_some_and(|record| record.flags.has(RecordFlags::DATAGRAMS));
         for at in self.views_of(id) {
             let Some(view) = self.view(at) else {
                 continue;
             };
-            if view.application == u8::MAX || view.flags.has(ViewFlags::OVER) {
+            if view.application == u8::MAX {
+                continue;
+            }
+            if view.flags.has(ViewFlags::OVER) {
+                halted |= view.flags.has(ViewFlags::HALTED);
+                unwanted |= !view.flags.has(ViewFlags::HALTED);
                 continue;
             }
             over = false;
@@ -579,10 +638,15 @@ impl Core {
         };
         let flags = &mut record.flags;
         flags.clear(
-            RecordFlags::DONE | RecordFlags::FAST | RecordFlags::ORDERED | RecordFlags::SIMPLE,
+            RecordFlags::DONE
+                | RecordFlags::FAST
+                | RecordFlags::ORDERED
+                | RecordFlags::SIMPLE
+                | RecordFlags::HALTED,
         );
         for (holds, bit) in [
             (over, RecordFlags::DONE),
+            (over && halted && !unwanted, RecordFlags::HALTED),
             (fast, RecordFlags::FAST),
             (ordered, RecordFlags::ORDERED),
             (simple && !over, RecordFlags::SIMPLE),
@@ -591,6 +655,6 @@ impl Core {
                 flags.set(bit);
             }
         }
-        self.watchful |= over || fast;
+        self.watchful |= over || fast || halted || unwanted;
     }
 }
