@@ -19,9 +19,8 @@ impl Component for Identity {
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         // It looks at each packet, as others do.
         if let Items::Packets(packets) = items {
-            for (_, packet) in packets.iter() {
-                self.seen = self.seen.wrapping_add(packet.hash);
-            }
+            let hashes = packets.iter().map(|(_, packet)| packet.hash);
+            self.seen = hashes.fold(self.seen, u64::wrapping_add);
         }
     }
 }

@@ -75,7 +75,7 @@ pub use options::LABEL_OPTION;
 pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
 pub use program::{Inner, Node, NodeId, Program, Stack};
 pub use registry::{Registry, near};
-pub use selection::Selection;
+pub use selection::{Selected, Selection};
 pub use settings::{OptionInfo, Setting, Settings};
 pub use source::{FileId, Position, Sources, Span};
 pub use value::{OptionKind, OptionValue};

@@ -99,16 +99,12 @@ impl Selection {
 
     /// Their numbers, in order.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
-        let words = self.words;
-        (0..WORDS).flat_map(move |index| {
-            let mut word = words[index];
-            core::iter::from_fn(move || {
-                let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
-                word &= word - 1;
-                Some(index * 64 + bit)
-            })
-        })
+    pub fn iter(&self) -> Selected {
+        Selected {
+            word: self.words[0],
+            base: 0,
+            words: self.words,
+        }
     }
 
     fn combine(self, other: Selection, f: impl Fn(u64, u64) -> u64) -> Selection {
@@ -117,6 +113,53 @@ impl Selection {
             *mine = f(*mine, theirs);
         }
         Selection { words }
+    }
+}
+
+/// The numbers of selected packets.
+#[derive(Clone, Debug)]
+pub struct Selected {
+    /// What is left of the word under way.
+    word: u64,
+    /// The number of its first packet.
+    base: usize,
+    words: [u64; WORDS],
+}
+
+impl Iterator for Selected {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        while self.word == 0 {
+            self.base += 64;
+            self.word = *self.words.get(self.base / 64)?;
+        }
+        let bit = self.word.trailing_zeros() as usize;
+        self.word &= self.word - 1;
+        Some(self.base + bit)
+    }
+
+    /// Without a search for the next one where all of a word are selected.
+    #[inline]
+    fn fold<B, F: FnMut(B, usize) -> B>(self, init: B, mut f: F) -> B {
+        let mut sum = init;
+        for (base, mut word) in (self.base..)
+            .step_by(64)
+            .zip(core::iter::once(self.word).chain(self.words.into_iter().skip(self.base / 64 + 1)))
+        {
+            if word == u64::MAX {
+                for index in base..base + 64 {
+                    sum = f(sum, index);
+                }
+                continue;
+            }
+            while word != 0 {
+                sum = f(sum, base + word.trailing_zeros() as usize);
+                word &= word - 1;
+            }
+        }
+        sum
     }
 }
 
@@ -157,6 +200,14 @@ mod tests {
             prop_assert_eq!(all(a.without(b)), &one - &other);
             prop_assert_eq!(a.len(), one.len());
             prop_assert_eq!(a.is_empty(), one.is_empty());
+            let mut folded = Vec::new();
+            a.iter().for_each(|index| folded.push(index));
+            prop_assert_eq!(&folded, &one.iter().copied().collect::<Vec<_>>());
+            let mut rest = Vec::new();
+            let mut some = a.or(Selection::first(70)).iter();
+            rest.extend(some.by_ref().take(67));
+            some.for_each(|index| rest.push(index));
+            prop_assert_eq!(rest, a.or(Selection::first(70)).iter().collect::<Vec<_>>());
             prop_assert!(one.iter().all(|&index| a.contains(index)));
             let mut less = a;
             less.remove(out);
