@@ -284,7 +284,6 @@ fn last_file(folder: &Path, variant: Variant, client: bool) -> Option<PathBuf> {
 
 /// RFC 7413: a server that knows the client takes the data with the SYN and acknowledges them.
 #[test]
-#[ignore = "mode strict gives the direction up when data come before the handshake is complete"]
 fn strict_mode_delivers_data_on_the_syn() {
     let corpus = corpus();
     let path = corpus.save(&support::scratch("reassembly_cases_syn"));

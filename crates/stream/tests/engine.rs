@@ -613,3 +613,49 @@ fn memory_is_flushed_before_anything_is_dropped() {
         statistics.memory_high
     );
 }
+
+#[test]
+fn packets_of_other_protocols_are_events_in_every_mode() {
+    #[derive(Default)]
+    struct Lone(Vec<(Vec<u8>, usize)>);
+    impl Events for Lone {
+        fn data(&mut self, _: ApplicationId, _: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
+            assert!(chunk.flags().contains(ChunkFlags::PACKET));
+            self.0.push((chunk.bytes().to_vec(), chunk.packets().len()));
+        }
+    }
+    for (mode, need_packets) in [
+        (Mode::Wait, false),
+        (Mode::Wait, true),
+        (Mode::Fast, false),
+        (Mode::Strict, true),
+    ] {
+        let mut engine = Engine::new(EngineConfig {
+            shard: shard(),
+            need_packets,
+            ..EngineConfig::default()
+        });
+        engine.add(ApplicationConfig {
+            mode,
+            ..ApplicationConfig::default()
+        });
+        // A protocol for experiments (RFC 3692).
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 24, 0, 0, 0, 0, 64, 253, 0, 0]);
+        frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        frame.extend(b"lone");
+        let packet = PacketDescriptor {
+            time: Nanos::from_millis(1),
+            captured_len: frame.len() as u32,
+            wire_len: frame.len() as u32,
+            link: LinkType::ETHERNET,
+            ..PacketDescriptor::default()
+        };
+        let mut lone = Lone::default();
+        engine.process(&Batch::new(&frame, &[packet, packet]), &mut lone);
+        engine.finish(&mut lone);
+        let expected = (b"lone".to_vec(), usize::from(need_packets));
+        assert_eq!(lone.0, [expected.clone(), expected], "{mode:?}");
+        assert_eq!(engine.budget().used(), 0);
+    }
+}

@@ -871,6 +871,8 @@ impl Core {
         };
         let cut = info.offset.saturating_add(len) >= view.limit;
         let len = len.min(view.limit.saturating_sub(info.offset)) as u32;
+        // What is repeated was delivered before.
+        let old = info.repeated;
         let mut info = info;
         info.repeated = info.repeated.min(len);
         if info.flags.contains(ChunkFlags::HOLE)
@@ -923,7 +925,7 @@ impl Core {
             }
         }
         if (len as usize) < source.bytes().len() {
-            self.discard_rest(at, source.received_from(len));
+            self.discard_rest(at, source.received_from(len.max(old)));
         }
         // The application may just have raised it.
         let end = info.offset + u64::from(len);
@@ -1139,6 +1141,7 @@ impl Core {
             ..Pending::default()
         };
         let len = pending.content.bytes.len();
+        let new = pending.content.received_from(pending.repeated);
         let holes = pending.content.holes.clone();
         let ceiling = self.ceiling_of(at.record);
         let buffer = self.buffers.get(len.max(copy.target as usize), ceiling);
@@ -1147,16 +1150,18 @@ impl Core {
             view.parameters = place;
         }
         // Without memory for it, the beginning of this chunk is lost to the application.
-        if let (Some(mut bytes), Some(pending)) = (buffer, self.pending.get(chunk)) {
-            bytes.extend(pending.content.bytes.as_slice());
-            let mut content = Content { bytes, holes };
-            let more = content.charge_holes();
-            if !self.budget.charge(more, ceiling) {
-                content.uncharge_holes(more);
-                return self.recycle(content, PacketLog::default());
-            }
-            self.open_chunk(at, Pending { content, ..copy });
+        let (Some(mut bytes), Some(pending)) = (buffer, self.pending.get(chunk)) else {
+            return self.drop_bytes(at, new);
+        };
+        bytes.extend(pending.content.bytes.as_slice());
+        let mut content = Content { bytes, holes };
+        let more = content.charge_holes();
+        if !self.budget.charge(more, ceiling) {
+            content.uncharge_holes(more);
+            self.drop_bytes(at, new);
+            return self.recycle(content, PacketLog::default());
         }
+        self.open_chunk(at, Pending { content, ..copy });
     }
 
     /// A view wants no more of its chunk; the last one out frees it.

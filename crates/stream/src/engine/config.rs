@@ -54,8 +54,8 @@ pub enum Mode {
     /// A chunk leaves room for a hole and fills it until it is delivered; nothing is ever waited
     /// for, holes are flagged.
     Fast = 1,
-    /// Only correctly sequenced data of established connections; after a hole that never fills
-    /// nothing more.
+    /// Only correctly sequenced data of established connections, and those on a SYN (TCP Fast Open);
+    /// after a hole that never fills nothing more.
     Strict = 2,
 }
 

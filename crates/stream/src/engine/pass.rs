@@ -27,6 +27,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Packets with these are never cut off nor dropped.
 const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
+/// Data may come before the handshake is complete.
+const FAST_OPEN: u16 = RecordFlags::SYN_DATA | RecordFlags::SYN_DATA_TAKEN;
 
 /// The engine during a batch.
 pub(super) struct Hook<'a, E: ?Sized> {
@@ -107,9 +109,10 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
                 .offset
                 .is_some_and(|offset| offset + i64::from(len) <= delivered as i64);
         let is_lone = !matches!(packet.decoded.key.protocol, TCP | UDP);
-        let is_usual = packet.expected
-            && !(packet.waiting && len != 0)
-            && !packet.decoded.tcp_flags.contains(TcpFlags::RST);
+        let flags = packet.decoded.tcp_flags;
+        let is_odd = flags.contains(TcpFlags::RST)
+            || len != 0 && (packet.waiting || flags.contains(TcpFlags::SYN));
+        let is_usual = packet.expected && !is_odd;
         if !is_old && is_usual && !is_lone && !self.core.need_packets && !self.attends() {
             return Admit::Take;
         }
@@ -184,6 +187,9 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         if trailing_gap != 0 && !record.flags.has(RecordFlags::DONE) {
             record.errors.insert(StreamErrors::GAP);
         }
+        if record.flags.has(FAST_OPEN) && !stream.is_handshake_complete() {
+            record.errors.insert(StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
         let is_wanted = !record.flags.has(RecordFlags::UNWANTED | RecordFlags::NEW);
         if record.flags.has(RecordFlags::TOLD) && id & 1 == 1 || !is_wanted {
             self.tell(stream, Verdict::Forget);
@@ -241,7 +247,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             record.errors.insert(StreamErrors::GAP);
         }
         if chunk.offset == 0
-            && !flags.has(RecordFlags::DATAGRAMS)
+            && !flags.has(RecordFlags::DATAGRAMS | FAST_OPEN)
             && !stream.is_handshake_complete()
             && let Some(record) = core.records.get_mut(stream.id)
         {
@@ -290,7 +296,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if run.bytes.is_empty() {
             return;
         }
-        if mode == Mode::Strict && !core.strictly_goes_on(stream, run.gap_before) {
+        if mode == Mode::Strict && !core.strictly_goes_on(stream, &run) {
             // Whoever goes its own way in the event has come to the end, too.
             let members = core.members(leader.record, place);
             core.send_pending(self.events, context, leader, ChunkFlags(0));
@@ -424,6 +430,9 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if is_false_reset || !packet.expected {
             core.note_error(stream.id, StreamErrors::INVALID_SEQUENCE);
         }
+        if is_tcp && decoded.tcp_flags.contains(TcpFlags::SYN) {
+            core.note_syn(stream.id, packet);
+        }
         let has_payload = decoded.payload_len != 0;
         if has_payload && !is_control {
             if flags.has(RecordFlags::DONE) {
@@ -468,7 +477,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let Some(record) = self.core.records.get(id) else {
             return;
         };
-        let (is_fast, seen) = (record.flags.has(RecordFlags::FAST), record.position);
+        // (Of a stream that was in another mode before, what was delivered is known, too.)
+        let (is_fast, seen) = (
+            record.flags.has(RecordFlags::FAST),
+            record.position.max(delivered),
+        );
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.core.next_view(this);
@@ -529,7 +542,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             end: offset + i64::from(decoded.payload_len),
             policy: packet.overlap_policy(),
         };
-        if offset == 0 && !stream.is_handshake_complete() {
+        if offset == 0 && !flags.has(FAST_OPEN) && !stream.is_handshake_complete() {
             self.core.note_error(id, StreamErrors::INCOMPLETE_HANDSHAKE);
         }
         let (new, rest) = self.place(stream, run, seen, origin);
@@ -893,9 +906,27 @@ impl Core {
         self.watermarks.judge(used, priority, offset) == Sentence::Keep
     }
 
+    /// Notes data on a SYN, and the SYN-ACK that takes them (RFC 7413).
+    #[cold]
+    fn note_syn(&mut self, id: u32, packet: &StreamPacket<'_>) {
+        let is_taken = packet.decoded.tcp_flags.contains(TcpFlags::ACK)
+            && (self.records.get(id ^ 1))
+                .is_some_and(|record| record.flags.has(RecordFlags::SYN_DATA))
+            && (packet.halves[1].distance_to(packet.decoded.ack)).is_some_and(|ahead| ahead >= 0);
+        let has_data = packet.decoded.payload_len != 0;
+        let Some(record) = self.records.get_mut(id) else {
+            return;
+        };
+        if is_taken {
+            record.flags.set(RecordFlags::SYN_DATA_TAKEN);
+        } else if has_data && !packet.decoded.tcp_flags.contains(TcpFlags::ACK) {
+            record.flags.set(RecordFlags::SYN_DATA);
+        }
+    }
+
     /// Whether STRICT has bytes of this stream delivered.
-    fn strictly_goes_on(&mut self, stream: &Stream<'_>, gap_before: u64) -> bool {
-        if gap_before != 0 {
+    fn strictly_goes_on(&mut self, stream: &Stream<'_>, run: &Run<'_>) -> bool {
+        if run.gap_before != 0 {
             return false;
         }
         let Some(record) = self.records.get_mut(stream.id) else {
@@ -904,7 +935,9 @@ impl Core {
         let known = RecordFlags::DATAGRAMS | RecordFlags::ESTABLISHED;
         if !record.flags.has(known) {
             if !stream.is_handshake_complete() {
-                return false;
+                // A server that knows the client takes the data on its SYN, and may answer at once.
+                return record.flags.has(RecordFlags::SYN_DATA_TAKEN)
+                    || record.flags.has(RecordFlags::SYN_DATA) && run.offset == 0;
             }
             record.flags.set(RecordFlags::ESTABLISHED);
         }

@@ -71,6 +71,10 @@ impl RecordFlags {
     pub(super) const SIMPLE: u16 = 1024;
     /// It is done because mode STRICT stopped.
     pub(super) const HALTED: u16 = 2048;
+    /// Its SYN has data: TCP Fast Open.
+    pub(super) const SYN_DATA: u16 = 4096;
+    /// It answers a SYN with data, which it acknowledges: its data may follow at once.
+    pub(super) const SYN_DATA_TAKEN: u16 = 8192;
 
     #[inline(always)]
     pub(super) const fn has(self, bits: u16) -> bool {

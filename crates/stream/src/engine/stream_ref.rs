@@ -337,8 +337,8 @@ impl StreamRef<'_> {
         statistics.end = statistics.end.max(loss.elsewhere_last);
         statistics.dropped = loss.dropped;
         statistics.dropped.bytes += own.dropped_bytes;
-        statistics.dropped.bytes = statistics.dropped.bytes.min(statistics.all.bytes);
-        // What waited when the application lost interest may have been nobody's in the end.
+        // Of several applications one may have been counted a packet that waited when it was no longer
+        // wanted, and its bytes again when nobody wanted the rest.
         let left = statistics.all.without(statistics.dropped);
         let discarded = loss.discarded + own.discarded;
         statistics.discarded = Counts {
