@@ -1,14 +1,14 @@
 //! `output`: writes what comes, and lets it through.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use flowgauge_capture::sink::Rotation;
 use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, SinkOptions};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet, Packets,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings,
+    Parallel, ResultInfo, ResultValue, SettingError, Settings, StreamChunk,
 };
 use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
 
@@ -81,8 +81,17 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         }
         nanos => nanos.map(|nanos| nanos / 1_000_000_000),
     };
+    let path = settings.text("file").unwrap_or_default();
+    for option in ["rotate_size", "rotate_time", "rotate_files"] {
+        if path == "-" && settings.setting(option).is_some() {
+            return Err(
+                SettingError::of(option, "standard output cannot be rotated")
+                    .with_hint("give it a file"),
+            );
+        }
+    }
     Ok(Box::new(ToFile {
-        path: settings.text("file").unwrap_or_default().to_owned(),
+        path: path.to_owned(),
         rotation: Rotation {
             bytes: settings.size("rotate_size"),
             seconds,
@@ -97,10 +106,32 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     }))
 }
 
-fn failure(error: Error) -> Failure {
-    Failure {
-        hint: error.hint(),
-        message: error.to_string(),
+/// Why it writes no more.
+enum Stop {
+    /// The reader of standard output went away.
+    NotWanted,
+    Failed(Failure),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        match &error {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+                Stop::NotWanted
+            }
+            _ => Stop::Failed(Failure {
+                hint: error.hint(),
+                message: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// An error with a file that is no capture.
+fn with(path: &str, error: io::Error) -> Stop {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Stop::NotWanted,
+        _ => Stop::Failed(Failure::new(format!("{path}: {error}"))),
     }
 }
 
@@ -113,14 +144,14 @@ impl ToFile {
         }
     }
 
-    fn packets(&mut self, packets: &Packets<'_>) -> Result<(), Failure> {
+    fn packets(&mut self, packets: &Packets<'_>) -> Result<(), Stop> {
         if let Sink::None = self.sink {
             let options = SinkOptions {
                 format: self.format(),
                 rotation: self.rotation,
                 ..SinkOptions::default()
             };
-            let sink = FileSink::create(&self.path, options).map_err(failure)?;
+            let sink = FileSink::create(&self.path, options).map_err(Stop::from)?;
             self.sink = Sink::Packets(Box::new(sink));
         }
         let before = self.interfaces.len();
@@ -140,11 +171,10 @@ impl ToFile {
             return Err(self.mixed());
         };
         if self.interfaces.len() != before {
-            sink.set_interfaces(&self.interfaces).map_err(failure)?;
+            sink.set_interfaces(&self.interfaces).map_err(Stop::from)?;
         }
         let batch = Batch::new(packets.batch.memory, &self.chosen);
-        sink.write(&batch).map_err(failure)?;
-        self.written += self.chosen.len() as u64;
+        sink.write(&batch).map_err(Stop::from)?;
         Ok(())
     }
 
@@ -160,14 +190,13 @@ impl ToFile {
         index as u16
     }
 
-    fn chunks(&mut self, chunks: &[flowgauge_stack::StreamChunk<'_>]) -> Result<(), Failure> {
-        let in_file = |path: &str, error: std::io::Error| Failure::new(format!("{path}: {error}"));
+    fn chunks(&mut self, chunks: &[StreamChunk<'_>]) -> Result<(), Stop> {
         if let Sink::None = self.sink {
             let target: Box<dyn Write + Send> = if self.path == "-" {
-                Box::new(std::io::stdout())
+                Box::new(io::stdout())
             } else {
                 let file = File::create(&self.path);
-                Box::new(file.map_err(|error| in_file(&self.path, error))?)
+                Box::new(file.map_err(|error| with(&self.path, error))?)
             };
             self.sink = Sink::Bytes(BufWriter::new(target));
         }
@@ -176,17 +205,17 @@ impl ToFile {
         };
         for chunk in chunks {
             let result = writer.write_all(chunk.bytes);
-            result.map_err(|error| in_file(&self.path, error))?;
+            result.map_err(|error| with(&self.path, error))?;
             self.written += 1;
         }
         Ok(())
     }
 
-    fn mixed(&self) -> Failure {
-        Failure {
+    fn mixed(&self) -> Stop {
+        Stop::Failed(Failure {
             message: format!("{}: packets and chunks in one file", self.path),
             hint: Some("write them to a file each".to_owned()),
-        }
+        })
     }
 }
 
@@ -201,7 +230,10 @@ impl Component for ToFile {
             Ok(_) => Ok(()),
             Err(error) => Err(Failure {
                 message: format!("{}: {error}", self.path),
-                hint: Some("is there such a folder, and may it be written to?".to_owned()),
+                hint: Some(match error.kind() {
+                    io::ErrorKind::IsADirectory => "give the name of a file in it".to_owned(),
+                    _ => "is there such a folder, and may it be written to?".to_owned(),
+                }),
             }),
         }
     }
@@ -212,32 +244,43 @@ impl Component for ToFile {
             Items::Chunks(chunks) => self.chunks(chunks),
             _ => Ok(()),
         };
-        if let Err(failure) = result {
-            out.fail(failure);
-        }
+        stop(result, out);
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
         let result = match core::mem::replace(&mut self.sink, Sink::None) {
             Sink::None => self.nothing_came(),
-            Sink::Packets(mut sink) => sink.close().map(|_| ()).map_err(failure),
-            Sink::Bytes(mut writer) => writer
-                .flush()
-                .map_err(|error| Failure::new(format!("{}: {error}", self.path))),
+            Sink::Packets(mut sink) => {
+                let closed = sink.close();
+                self.written = sink.written().packets;
+                closed.map(|_| ()).map_err(Stop::from)
+            }
+            Sink::Bytes(mut writer) => writer.flush().map_err(|error| with(&self.path, error)),
         };
-        if let Err(failure) = result {
-            out.fail(failure);
-        }
+        stop(result, out);
     }
 
     fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.written))
+        let written = match &self.sink {
+            Sink::Packets(sink) => sink.written().packets,
+            _ => self.written,
+        };
+        Some(ResultValue::Sum(written))
+    }
+}
+
+/// Ends the stack if there was a reason to.
+fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
+    match result {
+        Ok(()) => {}
+        Err(Stop::NotWanted) => out.end(),
+        Err(Stop::Failed(failure)) => out.fail(failure),
     }
 }
 
 impl ToFile {
     /// A capture without packets is a capture, too.
-    fn nothing_came(&self) -> Result<(), Failure> {
+    fn nothing_came(&self) -> Result<(), Stop> {
         if self.rotation.seconds.is_some() || self.path == "-" {
             return Ok(());
         }
@@ -245,9 +288,9 @@ impl ToFile {
             format: self.format(),
             ..SinkOptions::default()
         };
-        let mut sink = FileSink::create(&self.path, options).map_err(failure)?;
+        let mut sink = FileSink::create(&self.path, options).map_err(Stop::from)?;
         sink.set_interfaces(&[Interface::default()])
-            .map_err(failure)?;
-        sink.close().map(|_| ()).map_err(failure)
+            .map_err(Stop::from)?;
+        sink.close().map(|_| ()).map_err(Stop::from)
     }
 }

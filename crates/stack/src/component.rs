@@ -234,6 +234,10 @@ pub trait Outlet {
 
     /// The component cannot go on: a full disk, a peer that went away. The stack ends with the batch.
     fn fail(&mut self, failure: Failure);
+
+    /// Nobody wants what the component gives any more: the stack ends with the batch, and nothing is
+    /// wrong.
+    fn end(&mut self);
 }
 
 /// Why a component cannot begin, or go on.

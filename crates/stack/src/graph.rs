@@ -38,6 +38,8 @@ pub struct Graph {
     /// The component at work, to name it should it fail.
     current: NodeId,
     failure: Option<ComponentFailure>,
+    /// With the batch.
+    is_ending: bool,
     is_over: bool,
 }
 
@@ -111,6 +113,7 @@ impl Graph {
             now: Nanos(0),
             current: stack.entry,
             failure: None,
+            is_ending: false,
             is_over: false,
         })
     }
@@ -164,6 +167,11 @@ impl Graph {
         self.guarded(|graph| graph.finish_row(graph.entry))
     }
 
+    /// Whether the stack does nothing any more: a component failed, or nobody wants its results.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// A component's result.
     pub fn result(&self, id: NodeId) -> Option<ResultValue> {
         self.nodes.get(id.index())?.component.as_ref()?.result()
@@ -188,6 +196,7 @@ impl Graph {
                 text.unwrap_or_else(|| "it panicked".to_owned()),
             ));
         }
+        self.is_over |= self.is_ending;
         match self.failure.take() {
             None => Ok(()),
             Some(failure) => {
@@ -422,5 +431,9 @@ impl Outlet for Exit<'_> {
 
     fn fail(&mut self, failure: Failure) {
         self.graph.fail(failure);
+    }
+
+    fn end(&mut self) {
+        self.graph.is_ending = true;
     }
 }

@@ -100,13 +100,20 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
         failure::of_writer(writer)
     });
     outcome.conclude(common)?;
-    stacks.conclude()?;
-    written
+    stacks.conclude().and(written)
 }
 
 /// A stack may not write over what it reads.
 fn refuse_overwriting(options: &RunOptions, stacks: &[Stack]) -> Result<(), Failure> {
-    files(stacks).try_for_each(|file| input::refuse_overwriting(&options.input, Path::new(file)))
+    files(stacks).try_for_each(|file| {
+        let refused = input::refuse_overwriting(&options.input, Path::new(file));
+        refused.map_err(|failure| match failure {
+            Failure::Usage { what, .. } => {
+                Failure::usage(what, "give the component's option file another name")
+            }
+            other => other,
+        })
+    })
 }
 
 /// Whether a component writes to a file.
@@ -133,7 +140,7 @@ struct Stacks<'a> {
     decoded: DecodedBatch,
     clock: CaptureClock,
     seed: HashSeed,
-    failures: Vec<(Option<&'a str>, ComponentFailure)>,
+    failed: usize,
     alive: usize,
 }
 
@@ -160,7 +167,7 @@ impl<'a> Stacks<'a> {
             decoded: DecodedBatch::new(),
             clock: CaptureClock::default(),
             seed,
-            failures: Vec::new(),
+            failed: 0,
         })
     }
 
@@ -180,10 +187,14 @@ impl<'a> Stacks<'a> {
             self.clock.trusted(now);
         }
         for (stack, graph) in &mut self.running {
+            if graph.is_over() {
+                continue;
+            }
             let result = graph.process(batch, &self.decoded, self.clock.now());
+            self.alive -= usize::from(graph.is_over());
             if let Err(failure) = result {
-                self.alive -= 1;
-                self.failures.push((stack.name.as_deref(), failure));
+                self.failed += 1;
+                say_failure(stack, &failure);
             }
         }
     }
@@ -191,7 +202,8 @@ impl<'a> Stacks<'a> {
     fn finish(&mut self) {
         for (stack, graph) in &mut self.running {
             if let Err(failure) = graph.finish() {
-                self.failures.push((stack.name.as_deref(), failure));
+                self.failed += 1;
+                say_failure(stack, &failure);
             }
         }
     }
@@ -233,18 +245,25 @@ impl<'a> Stacks<'a> {
         lines
     }
 
-    /// Says which stacks failed.
+    /// Whether all stacks came to their end; those that did not were named when they failed.
     fn conclude(&self) -> Result<(), Failure> {
-        let Some((last, others)) = self.failures.split_last() else {
-            return Ok(());
-        };
-        let name =
-            |stack: Option<&str>| stack.map_or(String::new(), |name| format!("stack {name}: "));
-        for (stack, failure) in others {
-            say!("flowgauge: error: {}{failure}", name(*stack));
+        match (self.failed, self.running.len()) {
+            (0, _) => Ok(()),
+            (_, 1) => Err(Failure::run("the stack failed", None)),
+            (failed, all) => Err(Failure::run(
+                format!("{failed} of {all} stacks failed"),
+                None,
+            )),
         }
-        let (stack, failure) = last;
-        let what = format!("{}{failure}", name(*stack));
-        Err(Failure::run(what, failure.failure.hint.clone()))
+    }
+}
+
+/// A component failed: the others of the run go on, so it is said at once.
+fn say_failure(stack: &Stack, failure: &ComponentFailure) {
+    let name = stack.name.as_ref();
+    let name = name.map_or(String::new(), |name| format!("stack {name}: "));
+    say!("flowgauge: error: {name}{failure}");
+    if let Some(hint) = &failure.failure.hint {
+        say!("hint: {hint}");
     }
 }

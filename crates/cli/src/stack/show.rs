@@ -33,11 +33,13 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
 fn tree(text: &mut String, stack: &Stack) {
     let name = stack.name.as_deref().unwrap_or("stack");
     let cores = match stack.parallel() {
-        (Parallel::Anyhow, _) => "any number of cores".to_owned(),
-        (Parallel::ByFlow, _) => "any number of cores, connections kept together".to_owned(),
+        (Parallel::Anyhow, _) => "could run on any number of cores".to_owned(),
+        (Parallel::ByFlow, _) => {
+            "could run on any number of cores, connections kept together".to_owned()
+        }
         (Parallel::Never(because), node) => {
             let label = node.map_or("", |node| &stack.node(node).label);
-            format!("one core, because of {label}: {because}")
+            format!("runs on one core, because of {label}: {because}")
         }
     };
     let _ = writeln!(text, "{name}: {cores}");
