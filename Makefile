@@ -19,6 +19,7 @@ help:
 	@echo 'make fuzz     coverage-guided fuzzing (FUZZ_SECONDS per target, default 60)'
 
 demo:
+	@echo 'building; the first time takes some minutes'
 	@$(SETUP) build
 	@$(CARGO) run --quiet --package xtask -- demo
 

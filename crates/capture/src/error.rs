@@ -94,11 +94,46 @@ impl Error {
                     .to_owned(),
             ),
             Error::Damaged { .. } => Some("what was readable was processed".to_owned()),
-            Error::Filter { .. } => {
-                Some("the syntax is in the manual page pcap-filter(7)".to_owned())
-            }
+            Error::Filter { expression, .. } => Some(filter_hint(expression)),
             Error::Sink { hint, .. } | Error::Interface { hint, .. } => Some(hint.clone()),
         }
+    }
+}
+
+/// What those who write such a filter most likely meant.
+fn filter_hint(expression: &str) -> String {
+    const MANUAL: &str = "the syntax is in the manual page pcap-filter(7)";
+    const LAYERS: [&str; 10] = [
+        "tcp", "udp", "ip", "ipv6", "icmp", "eth", "frame", "http", "dns", "tls",
+    ];
+    let words: Vec<&str> = expression
+        .split(|one: char| one.is_whitespace() || "()!&|=<>".contains(one))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let is_field = |word: &&str| {
+        let layer = word.split_once('.').map(|(layer, _)| layer);
+        layer.is_some_and(|layer| LAYERS.contains(&layer))
+    };
+    if let Some(field) = words.iter().find(|word| is_field(word)) {
+        return format!(
+            "{field} is a display filter's; capture filters are written as tcp port 80 or host \
+             192.0.2.1, see pcap-filter(7)"
+        );
+    }
+    let is_name = |word: &&str| {
+        word.contains('.')
+            && word.chars().any(|one| one.is_ascii_alphabetic())
+            && !word.contains(':')
+    };
+    let named = words
+        .windows(2)
+        .filter(|pair| matches!(pair, ["host" | "src" | "dst" | "net", _]))
+        .find_map(|pair| pair.last().copied().filter(|word| is_name(word)));
+    match named {
+        Some(name) => {
+            format!("names are never looked up: write the address of {name} instead")
+        }
+        None => MANUAL.to_owned(),
     }
 }
 
@@ -125,11 +160,17 @@ impl fmt::Display for Error {
                 reason,
                 ..
             } => {
-                write!(
-                    f,
-                    "{} is damaged at byte {offset}: {reason}",
-                    path.display()
-                )
+                let path = path.display();
+                let name = path.to_string();
+                let compressed = [".gz", ".zst", ".zstd"]
+                    .iter()
+                    .any(|end| name.ends_with(end));
+                let of = if compressed {
+                    " of the uncompressed data"
+                } else {
+                    ""
+                };
+                write!(f, "{path} is damaged at byte {offset}{of}: {reason}")
             }
             Error::Filter { expression, reason } => {
                 write!(f, "bad filter \"{expression}\": {reason}")

@@ -425,6 +425,41 @@ fn ring_keeps_the_recent_past_and_preserves_it() {
     assert_eq!(recent.last(), sent.last());
 }
 
+/// On a quiet live link the last packet may be far older than the trigger, and none may follow.
+#[test]
+fn a_live_trigger_counts_from_its_own_time() {
+    let second = 1_000_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let limits = RingLimits {
+        files: Some(4),
+        after: Nanos(5 * second),
+        ..RingLimits::default()
+    };
+    let path = folder.path().join("ring.pcap");
+    let mut ring = RingSink::create(&path, limits, SinkOptions::default()).unwrap();
+    let idle = |ring: &mut RingSink, at: u64| {
+        let mut batch = Batch::new(&[], &[]);
+        batch.now = Some(Nanos(at * second));
+        ring.write(&batch).unwrap();
+    };
+    give(&mut ring, &packets(3, 60, 1000 * second, second)).unwrap();
+    // A minute of silence, then the trigger.
+    ring.trigger_at(Nanos(1060 * second)).unwrap();
+    let after = packets(2, 60, 1062 * second, second);
+    give(&mut ring, &after).unwrap();
+    idle(&mut ring, 1065);
+    assert!(ring.is_triggered());
+    assert!(ring.take_preserved().is_empty());
+    idle(&mut ring, 1066);
+    assert!(!ring.is_triggered());
+    let joined = ring.take_preserved();
+    assert_eq!(joined.len(), 1);
+    assert_eq!(read_path(&joined[0]).packets, after);
+    give(&mut ring, &packets(1, 60, 1067 * second, second)).unwrap();
+    ring.close().unwrap();
+    assert!(ring.take_preserved().is_empty());
+}
+
 #[test]
 fn a_full_disk_is_reported_and_counted() {
     if !Path::new("/dev/full").exists() {
@@ -446,6 +481,17 @@ fn a_full_disk_is_reported_and_counted() {
     sink.close().unwrap();
     assert_eq!(sink.written().packets, 0);
     assert_eq!(sink.written().wire_bytes, 0);
+    // What is in a compressor's buffer is not in the file.
+    for compression in [Compression::Gzip, Compression::Zstd] {
+        let options = SinkOptions {
+            compression,
+            ..SinkOptions::default()
+        };
+        let mut sink = FileSink::create("/dev/full", options).unwrap();
+        give(&mut sink, &packets(5, 60, 0, 1)).unwrap();
+        sink.close().unwrap_err();
+        assert_eq!(sink.written().packets, 0, "{compression:?}");
+    }
 }
 
 #[test]

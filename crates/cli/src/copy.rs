@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_capture::sink::Written;
 use flowgauge_capture::{Error, FileSink, Interface, PacketSink, PacketSource, RingSink};
-use flowgauge_wire::{Batch, Ledger, PacketDescriptor, Place};
+use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor, Place};
 
 use crate::control::Control;
 use crate::failure::Failure;
@@ -42,12 +42,20 @@ impl Sink {
         }
     }
 
-    /// SIGUSR2: preserves what a ring holds, and hands the buffer of a file to the system.
-    fn trigger(&mut self) -> Result<(), Error> {
+    /// SIGUSR2: preserves what a ring holds, and hands the buffer of a file to the system. Live,
+    /// `--ring-after` counts from now; in what is read, from the last packet.
+    fn trigger(&mut self, live: bool) -> Result<(), Error> {
         let Sink::Ring(ring) = self else {
             return self.packets().flush();
         };
-        say_preserved(&ring.trigger()?);
+        let preserved = if live {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = since.map_or(0, |since| since.as_nanos() as u64);
+            ring.trigger_at(Nanos(now))?
+        } else {
+            ring.trigger()?
+        };
+        say_preserved(&preserved);
         Ok(())
     }
 
@@ -63,6 +71,10 @@ impl Sink {
 }
 
 fn say_preserved(files: &[PathBuf]) {
+    if files.is_empty() {
+        say!("preserved: nothing yet, the ring is empty");
+        return;
+    }
     let names: Vec<String> = files
         .iter()
         .map(|path| path.display().to_string())
@@ -228,7 +240,7 @@ impl<'s> Shared<'s> {
     fn answer_signals(&self, number: usize, source: &mut Source, unwanted: Amount) {
         if self.control.trigger_wanted() {
             let mut state = self.lock();
-            if let Err(error) = state.sink.trigger() {
+            if let Err(error) = state.sink.trigger(self.live) {
                 state.failure.get_or_insert(error);
             }
         }

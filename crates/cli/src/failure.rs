@@ -58,9 +58,18 @@ impl Failure {
 
     /// A source, sink or filter that could not be opened.
     pub(crate) fn opening(error: &flowgauge_capture::Error) -> Failure {
+        let hint = match error {
+            // Its header is not even whole.
+            flowgauge_capture::Error::Damaged { .. } => Some(
+                "nothing of it could be read; the capturing program was probably stopped before \
+                 it wrote a packet"
+                    .to_owned(),
+            ),
+            _ => error.hint(),
+        };
         Failure::Usage {
             what: error.to_string(),
-            hint: error.hint(),
+            hint,
         }
     }
 
@@ -149,6 +158,21 @@ fn without_tips(message: &str) -> String {
     kept
 }
 
+/// What to write for an option of tcpdump that `packets` has otherwise.
+fn tcpdump_hint(text: &str) -> Option<&'static str> {
+    if !text.contains("Usage: flowgauge packets") {
+        return None;
+    }
+    let (_, rest) = text.split_once("unexpected argument '")?;
+    match rest.split_once('\'')?.0 {
+        "-A" | "-x" => Some("-X prints the bytes of each packet in hexadecimal and ASCII"),
+        "-t" => {
+            Some("lines always begin with the time; --json and --csv have it as a field of its own")
+        }
+        _ => None,
+    }
+}
+
 /// Prints what is wrong with the arguments (or the help that was asked for).
 pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
@@ -170,6 +194,9 @@ pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
         _ => {
             let text = without_tips(&error.render().to_string());
             say::part(format_args!("flowgauge: {text}"));
+            if let Some(hint) = tcpdump_hint(&text) {
+                say!("hint: {hint}");
+            }
             ExitCode::from(EXIT_USAGE)
         }
     }

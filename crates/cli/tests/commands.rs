@@ -512,6 +512,43 @@ fn a_signal_preserves_the_ring() {
     assert_eq!(packets, truth["packets"].as_u64().unwrap());
 }
 
+/// Where no more can be written, the ledger agrees with the file, compressed or not.
+#[test]
+fn a_file_that_cannot_grow_holds_what_is_delivered() {
+    let folder = Folder::new("cannot-grow");
+    let (trace, truth) = folder.trace();
+    let packets = truth["packets"].as_u64().unwrap();
+    for name in ["x.pcap", "x.pcap.gz", "x.pcap.zst"] {
+        let file = folder.file(name);
+        let whole = run(&["capture", "-r", text(&trace), "-w", text(&file)]);
+        assert_eq!(whole.status.code(), Some(0), "{}", stderr(&whole));
+        // Two thirds of what is needed, in blocks of 512 bytes.
+        let blocks = fs::metadata(&file).unwrap().len() * 2 / 3 / 512;
+        let output = Command::new("sh")
+            .args([
+                "-c",
+                "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"",
+                "sh",
+            ])
+            .arg(blocks.to_string())
+            .arg(env!("CARGO_BIN_EXE_flowgauge"))
+            .args(["capture", "-r", text(&trace), "-w", text(&file)])
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+        let number = |word: &str| -> u64 {
+            let before = said.split(word).next().unwrap();
+            let digits = before.trim_end().rsplit(' ').next().unwrap();
+            digits.parse().unwrap_or_else(|_| panic!("{word}: {said}"))
+        };
+        let delivered = number(" delivered");
+        assert!(delivered < packets, "{name}: {said}");
+        let read = run(&["packets", "-r", text(&file)]);
+        assert_eq!(json_lines(&read).len() as u64, delivered, "{name}: {said}");
+    }
+}
+
 /// A capture of raw IPv4 packets (link type 228), a second apart.
 fn write_ipv4(path: &Path, packets: &[Vec<u8>]) {
     let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,7 +1,7 @@
 //! A file that is written record by record, compressed on the way if wanted.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -67,6 +67,17 @@ enum Target {
     Closed,
 }
 
+impl Target {
+    /// What a compressor writes to.
+    fn compressed(&mut self) -> Option<&mut Raw> {
+        match self {
+            Target::Gzip(encoder) => Some(encoder.get_mut()),
+            Target::Zstd(encoder) => Some(encoder.get_mut()),
+            Target::Plain(_) | Target::Closed => None,
+        }
+    }
+}
+
 /// Collects records and writes them whole.
 pub(crate) struct Output {
     path: PathBuf,
@@ -76,6 +87,8 @@ pub(crate) struct Output {
     ends: Vec<End>,
     /// Bytes handed to the target before `buffer`.
     flushed: u64,
+    /// Bytes of a compressed file in which everything before `buffer` is.
+    compressed: u64,
     packets: u64,
     wire_bytes: u64,
 }
@@ -110,6 +123,7 @@ impl Output {
             buffer: Vec::with_capacity(BUFFER_BYTES + (64 << 10)),
             ends: Vec::with_capacity(4096),
             flushed: 0,
+            compressed: 0,
             packets: 0,
             wire_bytes: 0,
         })
@@ -153,9 +167,8 @@ impl Output {
         self.write_buffer()?;
         let result = match &mut self.target {
             Target::Plain(raw) => raw.flush(),
-            Target::Gzip(encoder) => encoder.flush(),
-            Target::Zstd(encoder) => encoder.flush(),
-            Target::Closed => Ok(()),
+            // What was compressed has been handed on.
+            Target::Gzip(_) | Target::Zstd(_) | Target::Closed => Ok(()),
         };
         result.map_err(|source| io_error("write", &self.path, source))
     }
@@ -165,6 +178,7 @@ impl Output {
         self.write_buffer()?;
         let result = match std::mem::replace(&mut self.target, Target::Closed) {
             Target::Plain(mut raw) => raw.flush(),
+            // Without its trailer the file holds all packets nevertheless.
             Target::Gzip(encoder) => encoder.finish().and_then(|mut raw| raw.flush()),
             Target::Zstd(encoder) => encoder.finish().and_then(|mut raw| raw.flush()),
             Target::Closed => Ok(()),
@@ -179,10 +193,14 @@ impl Output {
             self.buffer.clear();
             return Ok(());
         }
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        // A compressor keeps what it likes; only after its flush the packets are in the file.
         let result = match &mut self.target {
             Target::Plain(raw) => write_counted(raw, &self.buffer),
-            Target::Gzip(encoder) => write_counted(encoder, &self.buffer),
-            Target::Zstd(encoder) => write_counted(encoder, &self.buffer),
+            Target::Gzip(encoder) => write_compressed(encoder, &self.buffer),
+            Target::Zstd(encoder) => write_compressed(encoder, &self.buffer),
             Target::Closed => Ok(()),
         };
         if let Err((done, source)) = result {
@@ -190,6 +208,9 @@ impl Output {
             return Err(io_error("write", &self.path, source));
         }
         self.flushed += self.buffer.len() as u64;
+        if let Some(Raw::File(file)) = self.target.compressed() {
+            self.compressed = file.stream_position().unwrap_or(self.compressed);
+        }
         self.buffer.clear();
         self.ends.clear();
         Ok(())
@@ -204,13 +225,21 @@ impl Output {
             None => 0,
         };
         self.forget(whole);
+        // A pipe cannot be cut; then there is nothing more to be done.
         if let Target::Plain(Raw::File(file)) = &self.target {
-            // A pipe cannot be cut; then there is nothing more to be done.
             let _ = file.set_len(self.flushed + kept);
         }
         self.flushed += kept;
         self.buffer.clear();
+        let cut = match self.target.compressed() {
+            Some(Raw::File(file)) => file.try_clone().ok(),
+            _ => None,
+        };
+        // A compressor that goes writes what it has left: the file is cut after that.
         self.target = Target::Closed;
+        if let Some(file) = cut {
+            let _ = file.set_len(self.compressed);
+        }
     }
 
     /// Takes the packets in the buffer, but the first `kept`, out of the counts.
@@ -234,6 +263,12 @@ fn write_counted(target: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io
         }
     }
     Ok(())
+}
+
+/// Compresses everything and hands it on; after an error nothing of it counts as written.
+fn write_compressed(target: &mut impl Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+    let result = target.write_all(bytes).and_then(|()| target.flush());
+    result.map_err(|source| (0, source))
 }
 
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {

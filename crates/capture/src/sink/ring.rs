@@ -94,16 +94,26 @@ impl RingSink {
         })
     }
 
-    /// Preserves what the ring holds and what comes until `after` has passed on the capture clock.
-    /// Triggered again meanwhile, it only goes on longer. Returns the files preserved at once.
+    /// Preserves what the ring holds and what comes until `after` has passed on the capture clock
+    /// since the last packet: for captures that are read. Triggered again meanwhile, it only goes on
+    /// longer. Returns the files preserved at once.
     ///
     /// # Errors
     /// [`Error::Io`] when a file cannot be finished or renamed.
     pub fn trigger(&mut self) -> Result<Vec<PathBuf>, Error> {
+        self.trigger_at(self.now)
+    }
+
+    /// As [`RingSink::trigger`], but counts from `time`, the capture clock of a live source: on a
+    /// quiet link the last packet may be old.
+    ///
+    /// # Errors
+    /// As [`RingSink::trigger`].
+    pub fn trigger_at(&mut self, time: Nanos) -> Result<Vec<PathBuf>, Error> {
         if self.until.is_none() {
             self.triggers += 1;
         }
-        self.until = Some(self.now + self.limits.after);
+        self.until = Some(self.now.max(time) + self.limits.after);
         self.finish_current()?;
         self.preserve()
     }
@@ -116,6 +126,15 @@ impl RingSink {
     /// Whether packets are being preserved.
     pub fn is_triggered(&self) -> bool {
         self.until.is_some()
+    }
+
+    /// Packets are no longer preserved; those that were are.
+    fn end_trigger(&mut self) -> Result<(), Error> {
+        self.finish_current()?;
+        let joined = self.preserve()?;
+        self.joined.extend(joined);
+        self.until = None;
+        Ok(())
     }
 
     fn preserve(&mut self) -> Result<Vec<PathBuf>, Error> {
@@ -230,15 +249,13 @@ impl PacketSink for RingSink {
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), Error> {
         for (index, packet) in batch.packets.iter().enumerate() {
             self.now = self.now.max(packet.time);
-            let ended = self.until.is_some_and(|until| self.now > until);
-            if ended || self.is_current_full() {
+            if self.until.is_some_and(|until| self.now > until) {
+                self.end_trigger()?;
+            } else if self.is_current_full() {
                 self.finish_current()?;
                 if self.until.is_some() {
                     let joined = self.preserve()?;
                     self.joined.extend(joined);
-                }
-                if ended {
-                    self.until = None;
                 }
             }
             if self.current.is_none() {
@@ -248,6 +265,12 @@ impl PacketSink for RingSink {
             if let Some(segment) = &mut self.current {
                 segment.write(packet, batch.bytes(index), &self.interfaces)?;
             }
+        }
+        // On a quiet link no packet says that the time is over.
+        if let (Some(now), Some(until)) = (batch.now, self.until)
+            && now > until
+        {
+            self.end_trigger()?;
         }
         if self.options.unbuffered {
             return self.flush();

@@ -229,6 +229,9 @@ pub(crate) struct PacketsOptions {
     /// Print the bytes of each packet, too, in hexadecimal and ASCII
     #[arg(short = 'X', long = "hex")]
     pub(crate) hex: bool,
+    /// Accepted as other tools have it: live, each batch is written at once
+    #[arg(short = 'l', hide = true)]
+    pub(crate) line_buffered: bool,
 }
 
 /// `doctor`
