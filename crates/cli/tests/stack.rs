@@ -54,7 +54,10 @@ fn one_stack_fails_and_is_named_though_the_input_is_damaged_too() {
         messages.contains("error: stack full: the component output failed: "),
         "{messages}"
     );
-    assert!(messages.contains("cut.pcap is damaged at byte"), "{messages}");
+    assert!(
+        messages.contains("cut.pcap is damaged at byte"),
+        "{messages}"
+    );
     let results = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = results
         .lines()
