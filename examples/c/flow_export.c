@@ -6,10 +6,13 @@
  *   flow_export trace.pcap
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <scap.h>
+
+static scap_t *sc;
 
 static void export_flow(const stream_t *sd)
 {
@@ -29,9 +32,15 @@ static void stream_close(stream_t *sd)
         export_flow(sd);
 }
 
+/* Ctrl-C ends the capture; what it has found until then is told as at its end. */
+static void on_signal(int number)
+{
+    (void)number;
+    scap_stop_capture(sc);
+}
+
 int main(int argc, char **argv)
 {
-    scap_t *sc;
     int failed;
 
     if (argc != 2) {
@@ -45,6 +54,8 @@ int main(int argc, char **argv)
     }
     scap_set_cutoff(sc, 0);
     scap_dispatch_termination(sc, stream_close);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

@@ -8,10 +8,13 @@
  * and the bytes of the stream itself.
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <scap.h>
+
+static scap_t *sc;
 
 /* What is counted for a stream. */
 struct counts {
@@ -63,9 +66,15 @@ static void stream_close(stream_t *sd)
     sd->user_state = NULL;
 }
 
+/* Ctrl-C ends the capture; what it has found until then is told as at its end. */
+static void on_signal(int number)
+{
+    (void)number;
+    scap_stop_capture(sc);
+}
+
 int main(int argc, char **argv)
 {
-    scap_t *sc;
     int failed;
 
     if (argc != 2) {
@@ -80,6 +89,8 @@ int main(int argc, char **argv)
     scap_set_filter(sc, "tcp or udp");
     scap_dispatch_data(sc, stream_process);
     scap_dispatch_termination(sc, stream_close);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

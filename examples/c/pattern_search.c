@@ -9,11 +9,14 @@
  * is kept in the stream's user_state, so nothing has to be allocated for streams.
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <scap.h>
+
+static scap_t *sc;
 
 /* State 0 is the start. next[256 * state + byte] is where a byte leads. */
 struct automaton {
@@ -127,9 +130,15 @@ static void stream_process(stream_t *sd)
     search(sd, &patterns, sd->data, sd->len, match_found);
 }
 
+/* Ctrl-C ends the capture; what it has found until then is told as at its end. */
+static void on_signal(int number)
+{
+    (void)number;
+    scap_stop_capture(sc);
+}
+
 int main(int argc, char **argv)
 {
-    scap_t *sc;
     int failed;
 
     if (argc < 3) {
@@ -143,6 +152,8 @@ int main(int argc, char **argv)
         return 2;
     }
     scap_dispatch_data(sc, stream_process);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

@@ -10,6 +10,7 @@
  * searched over and over.
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,13 @@ static void stream_close(stream_t *sd)
     }
 }
 
+/* Ctrl-C ends the capture; what it has found until then is told as at its end. */
+static void on_signal(int number)
+{
+    (void)number;
+    scap_stop_capture(sc);
+}
+
 int main(int argc, char **argv)
 {
     scap_stats_t stats;
@@ -101,6 +109,8 @@ int main(int argc, char **argv)
     scap_set_parameter(sc, SCAP_BASE_THRESHOLD, 50);
     scap_dispatch_data(sc, stream_process);
     scap_dispatch_termination(sc, stream_close);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

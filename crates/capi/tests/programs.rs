@@ -220,3 +220,35 @@ fn a_signal_handler_stops_a_capture() {
     let ran = run(limited(&program).arg(&capture));
     assert_success(&ran);
 }
+
+/// An example that is interrupted while it captures prints what it has found until then.
+#[test]
+fn an_interrupted_example_loses_nothing() {
+    const TEST: &str = "an_interrupted_example_loses_nothing";
+    if !has("gcc", TEST) || !has("bash", TEST) || !has("unshare", TEST) {
+        return;
+    }
+    let mut probe = limited("unshare");
+    let probed = run(probe.args(["-n", "ip", "link", "add", "eth0", "type", "veth"]));
+    if !probed.status.success() {
+        return skip(
+            TEST,
+            "no network namespace with an interface can be made here",
+        );
+    }
+    let folder = scratch("interrupted");
+    for name in ["flow_export", "packets"] {
+        let program = folder.join(name);
+        let source = support::examples().join(format!("{name}.c"));
+        compile("gcc", &OPTIONS, &source, &program);
+        let mut command = limited("unshare");
+        let ran = run(command
+            .arg("-n")
+            .arg(here().join("tests/c/interrupt.sh"))
+            .arg(&program));
+        assert_success(&ran);
+        let said = text(&ran.stdout);
+        let streams = said.lines().filter(|line| line.contains(" 9999 17 "));
+        assert!(streams.count() > 100, "{name}: {said}");
+    }
+}
