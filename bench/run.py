@@ -50,7 +50,7 @@ def main():
         results.append(measure_trace(trace, path, flowgauge, options))
     if not results:
         sys.exit("bench: no trace could be made; is `flowgauge generate` built?")
-    text = document(results, flowgauge, options)
+    text = document(results, flowgauge, options).replace(os.path.expanduser("~") + "/", "~/")
     print(text)
     if options.write:
         with open(options.write, "w") as file:
