@@ -1,7 +1,8 @@
 //! `icmpscan`: ICMP messages.
 
-use flowgauge_stack::{Component, ComponentInfo, ItemType, Items, Outlet, Output};
-use flowgauge_wire::DecodeFlags;
+use flowgauge_stack::{ComponentInfo, ItemType, Output};
+
+use crate::scan::scan;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "icmpscan",
@@ -9,23 +10,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "lets ICMP and ICMPv6 messages through whose header was captured",
     help: "Fragments are none: they come through once they were put together (ipreass).",
     output: Output::Of(ItemType::Datagram),
-    make: |_| Ok(Box::new(Scan)),
+    make: |_| Ok(scan(&[1, 58])),
     ..crate::OF_PACKETS
 };
-
-struct Scan;
-
-impl Component for Scan {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            let decoded = packets.decoded;
-            packets.selected.retain(|index| {
-                decoded.packets.get(index).is_some_and(|packet| {
-                    matches!(packet.key.protocol, 1 | 58)
-                        && packet.flags.contains(DecodeFlags::TRANSPORT)
-                        && !packet.flags.contains(DecodeFlags::FRAGMENT)
-                })
-            });
-        }
-    }
-}

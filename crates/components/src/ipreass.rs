@@ -7,7 +7,7 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, LinkType, Nanos,
-    PacketDescriptor, fragment_info, hash_batch,
+    PacketDescriptor, hash_batch,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -79,29 +79,7 @@ impl Reassembly {
 
     /// Takes a fragment; returns its sums if it completed its datagram.
     fn insert(&mut self, bytes: &[u8], packet: &Decoded) -> Option<(u16, u32)> {
-        let start = usize::from(packet.ip_offset);
-        let info = fragment_info(bytes, start)?;
-        let header = bytes.get(start..start + usize::from(info.header_len));
-        let data_start = (info.data_offset as usize).min(bytes.len());
-        let data_end = (data_start + info.data_len as usize).min(bytes.len());
-        let fragment = Fragment {
-            version: info.version,
-            source: packet.source().0,
-            destination: packet.destination().0,
-            protocol: info.protocol,
-            id: info.id,
-            context: packet.key.context,
-            offset: info.offset,
-            more: info.more,
-            header: header.unwrap_or(&[]),
-            next_header_at: info.next_header_at,
-            data: &bytes[data_start..data_end],
-            data_len: info.data_len,
-            time: packet.time,
-            wire_len: packet.wire_len,
-            ip_len: packet.ip_len,
-            frames: packet.frames,
-        };
+        let fragment = Fragment::of(bytes, packet)?;
         match self.defragmenter.insert(&fragment, (), &mut self.datagram) {
             Outcome::Complete(totals) => {
                 let frames = totals.frames.min(u32::from(u16::MAX)) as u16;

@@ -23,6 +23,7 @@ mod ipreass;
 mod keyed;
 mod output;
 mod sample;
+mod scan;
 mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;

@@ -274,10 +274,7 @@ impl Graph {
             }
             left = left.without(selected);
             packets.selected = packets.selected.without(selected);
-            let Inner::Branches(firsts) = &self.nodes[id.index()].inner else {
-                return;
-            };
-            let first = firsts.get(branch).copied();
+            let first = self.branch(id, branch);
             let mut items = Items::Packets(Packets {
                 selected,
                 ..*packets
@@ -286,6 +283,14 @@ impl Graph {
             if let Items::Packets(out) = items {
                 packets.selected = packets.selected.or(out.selected);
             }
+        }
+    }
+
+    /// The first component of a branch of a switch.
+    fn branch(&self, id: NodeId, number: usize) -> Option<NodeId> {
+        match &self.nodes[id.index()].inner {
+            Inner::Branches(firsts) => firsts.get(number).copied(),
+            Inner::Nothing | Inner::PerKey(_) => None,
         }
     }
 
@@ -332,14 +337,11 @@ impl Graph {
         while let Some(id) = at {
             // What is before it may still give it something, so it comes after.
             self.with(id, |component, exit| component.close(key, exit));
-            match self.nodes[id.index()].inner.clone() {
-                Inner::Nothing => {}
-                Inner::PerKey(_) => self.collect(id),
-                Inner::Branches(firsts) => {
-                    for first in firsts {
-                        self.close_row(first, key);
-                    }
-                }
+            self.collect(id);
+            let mut branch = 0;
+            while let Some(first) = self.branch(id, branch) {
+                self.close_row(first, key);
+                branch += 1;
             }
             at = self.nodes[id.index()].next;
         }
@@ -358,18 +360,15 @@ impl Graph {
     fn finish_row(&mut self, first: NodeId) {
         let mut at = Some(first);
         while let Some(id) = at {
-            match self.nodes[id.index()].inner.clone() {
-                Inner::Nothing => {}
-                Inner::PerKey(first) => {
-                    self.with(id, |component, _| component.end_all());
-                    self.collect(id);
-                    self.finish_row(first);
-                }
-                Inner::Branches(firsts) => {
-                    for first in firsts {
-                        self.finish_row(first);
-                    }
-                }
+            if let Inner::PerKey(first) = self.nodes[id.index()].inner {
+                self.with(id, |component, _| component.end_all());
+                self.collect(id);
+                self.finish_row(first);
+            }
+            let mut branch = 0;
+            while let Some(first) = self.branch(id, branch) {
+                self.finish_row(first);
+                branch += 1;
             }
             self.with(id, |component, exit| component.finish(exit));
             at = self.nodes[id.index()].next;

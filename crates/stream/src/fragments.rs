@@ -6,7 +6,6 @@ use flowgauge_reassembly::{
 };
 use flowgauge_wire::{
     Batch, DatagramOrigin, DecodeFlags, Decoded, DecodedBatch, Decoder, Nanos, TcpFlags,
-    fragment_info,
 };
 
 use crate::checksums::Checksums;
@@ -156,31 +155,10 @@ impl Fragments {
     }
 
     fn insert(&mut self, bytes: &[u8], packet: &Decoded, wire_len: u64) -> Outcome {
-        let Some(info) = fragment_info(bytes, usize::from(packet.ip_offset)) else {
+        let Some(mut fragment) = Fragment::of(bytes, packet) else {
             return Outcome::Refused;
         };
-        let header_start = usize::from(packet.ip_offset);
-        let header = bytes.get(header_start..header_start + usize::from(info.header_len));
-        let data_start = (info.data_offset as usize).min(bytes.len());
-        let data_end = (data_start + info.data_len as usize).min(bytes.len());
-        let fragment = Fragment {
-            version: info.version,
-            source: packet.source().0,
-            destination: packet.destination().0,
-            protocol: info.protocol,
-            id: info.id,
-            context: packet.key.context,
-            offset: info.offset,
-            more: info.more,
-            header: header.unwrap_or(&[]),
-            next_header_at: info.next_header_at,
-            data: &bytes[data_start..data_end],
-            data_len: info.data_len,
-            time: packet.time,
-            wire_len: wire_len.min(u64::from(u32::MAX)) as u32,
-            ip_len: packet.ip_len,
-            frames: packet.frames,
-        };
+        fragment.wire_len = wire_len.min(u64::from(u32::MAX)) as u32;
         self.defragmenter
             .insert(&fragment, *packet, &mut self.datagram)
     }

@@ -21,7 +21,7 @@ mod pieces;
 use core::hash::{Hash, Hasher};
 use std::collections::{HashMap, VecDeque};
 
-use flowgauge_wire::{Address, FoldedState, Nanos};
+use flowgauge_wire::{Address, Decoded, FoldedState, Nanos, fragment_info};
 
 use crate::policy::OverlapPolicy;
 use datagram::{Added, Datagram, Store};
@@ -93,6 +93,36 @@ pub struct Fragment<'a> {
     pub ip_len: u32,
     /// Frames this stands for (more than one when it was itself reassembled).
     pub frames: u16,
+}
+
+impl<'a> Fragment<'a> {
+    /// The fragment that a decoded packet is; `bytes` are those that its offsets refer to
+    /// ([`flowgauge_wire::DecodedBatch::bytes`]). `None` where its headers cannot be read.
+    pub fn of(bytes: &'a [u8], packet: &Decoded) -> Option<Fragment<'a>> {
+        let start = usize::from(packet.ip_offset);
+        let info = fragment_info(bytes, start)?;
+        let header = bytes.get(start..start + usize::from(info.header_len));
+        let data_start = (info.data_offset as usize).min(bytes.len());
+        let data_end = (data_start + info.data_len as usize).min(bytes.len());
+        Some(Fragment {
+            version: info.version,
+            source: packet.source().0,
+            destination: packet.destination().0,
+            protocol: info.protocol,
+            id: info.id,
+            context: packet.key.context,
+            offset: info.offset,
+            more: info.more,
+            header: header.unwrap_or(&[]),
+            next_header_at: info.next_header_at,
+            data: &bytes[data_start..data_end],
+            data_len: info.data_len,
+            time: packet.time,
+            wire_len: packet.wire_len,
+            ip_len: packet.ip_len,
+            frames: packet.frames,
+        })
+    }
 }
 
 /// Sums over the fragments of one datagram.
