@@ -9,6 +9,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A datagram that was put together from fragments counts once.",
     input: Input::Any,
     is_end: true,
+    decodes: true,
     result: Some(ResultInfo {
         summary: "items so far",
         unit: "items",

@@ -8,6 +8,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     input: Input::Any,
     output: Output::Nothing,
     is_end: true,
+    decodes: true,
     make: |_| Ok(Box::new(Discard)),
     ..crate::OF_PACKETS
 };

@@ -3,7 +3,7 @@
 use flowgauge_reassembly::{DefragmentConfig, Defragmenter, Fragment, Outcome};
 use flowgauge_stack::{
     Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Packets,
-    Parallel, ResultInfo, ResultValue, Selection, Settings,
+    Parallel, ResultInfo, ResultValue, Settings,
 };
 use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, LinkType, Nanos,
@@ -54,8 +54,9 @@ struct Reassembly {
 struct Done {
     memory: Vec<u8>,
     packets: Vec<PacketDescriptor>,
-    /// Frames, their bytes, and the key of each.
-    origins: Vec<(u16, u32, u32)>,
+    /// Frames, their bytes, the key of each, and the place of its last fragment.
+    sums: Vec<(u16, u32, u32)>,
+    origins: Vec<u16>,
     decoded: DecodedBatch,
 }
 
@@ -95,7 +96,7 @@ impl Reassembly {
     }
 
     /// Keeps the datagram that the fragment `last` completed.
-    fn keep(&mut self, packets: &Packets<'_>, last: &Decoded, key: u32, origin: (u16, u32)) {
+    fn keep(&mut self, packets: &Packets<'_>, last: &Decoded, key: u32, sums: (u16, u32)) {
         let descriptor = packets.batch.packets.get(usize::from(last.index));
         let Some(mut descriptor) = descriptor.copied() else {
             return;
@@ -124,7 +125,8 @@ impl Reassembly {
         self.done.memory.extend_from_slice(link_header);
         self.done.memory.extend_from_slice(&self.datagram);
         self.done.packets.push(descriptor);
-        self.done.origins.push((origin.0, origin.1, key));
+        self.done.sums.push((sums.0, sums.1, key));
+        self.done.origins.push(last.index);
     }
 
     /// Gives on what was completed.
@@ -135,13 +137,14 @@ impl Reassembly {
         let Done {
             memory,
             packets: descriptors,
+            sums,
             origins,
             decoded,
         } = &mut self.done;
         let batch = Batch::new(memory, descriptors);
         self.decoder.decode_batch(&batch, decoded);
         let mut keys = [0; BATCH_SIZE];
-        for (index, (frames, wire_len, key)) in origins.drain(..).enumerate() {
+        for (index, (frames, wire_len, key)) in sums.drain(..).enumerate() {
             keys[index] = key;
             if let Some(packet) = decoded.packets.get_mut(index) {
                 packet.frames = frames;
@@ -150,13 +153,12 @@ impl Reassembly {
         }
         hash_batch(packets.seed, &mut decoded.packets);
         out.emit(Items::Packets(Packets {
-            batch: &batch,
-            decoded,
-            selected: Selection::first(decoded.packets.len()),
             keys: &keys,
-            seed: packets.seed,
+            origins,
+            ..Packets::new(&batch, decoded, packets.seed)
         }));
         self.done.memory.clear();
+        self.done.origins.clear();
         self.done.packets.clear();
     }
 }
@@ -173,8 +175,8 @@ impl Component for Reassembly {
             }
             packets.selected.remove(index);
             self.defragmenter.expire(packet.time);
-            if let Some(origin) = self.insert(all.bytes(packet), packet) {
-                self.keep(&all, packet, all.key(index), origin);
+            if let Some(sums) = self.insert(all.bytes(packet), packet) {
+                self.keep(&all, packet, all.key(index), sums);
             }
         }
         self.given_up += self.defragmenter.take_incomplete().count() as u64;

@@ -89,6 +89,10 @@ where
         self.table.outer(key)
     }
 
+    fn end_key(&mut self, key: u32) {
+        self.table.end(key);
+    }
+
     fn close(&mut self, key: u32, _: &mut dyn Outlet) {
         self.table.end_outer(key);
     }

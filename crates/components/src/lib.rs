@@ -75,6 +75,8 @@ const OF_PACKETS: ComponentInfo = ComponentInfo {
     options: &[],
     result: None,
     parallel: Parallel::Anyhow,
+    decodes: false,
+    effects: false,
     make: |_| {
         Err(SettingError {
             option: None,

@@ -53,6 +53,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         unit: "items",
     }),
     parallel: Parallel::Never("it writes one file"),
+    effects: true,
     make,
     ..crate::OF_PACKETS
 };

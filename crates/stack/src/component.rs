@@ -8,6 +8,8 @@
 //! remembers things keeps them per number ([`PerKey`]). A number is reused, but only after
 //! [`Component::close`] was called for it.
 
+use core::time::Duration;
+
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, HashSeed, Nanos};
 
 use crate::items::ItemType;
@@ -39,6 +41,13 @@ pub struct ComponentInfo {
     pub result: Option<ResultInfo>,
     /// How it can run on several cores.
     pub parallel: Parallel,
+    /// It takes frames as they are: it looks at [`Packets::batch`] alone, or at none of the packets,
+    /// and [`Packets::decoded`] may be empty. Where all that packets come to is so, they are not
+    /// decoded.
+    pub decodes: bool,
+    /// It reads or writes something outside of the stack: a file, a socket. Two equal ones are then
+    /// two; of others that begin several stacks in the same way there is one.
+    pub effects: bool,
     /// Makes one. Opens nothing: what is outside is opened when the stack starts.
     pub make: fn(&Settings) -> Result<Box<dyn Component>, SettingError>,
 }
@@ -136,6 +145,18 @@ impl SettingError {
     }
 }
 
+/// What [`Component::receive`] came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Items were given to the outlet, or the time went on: the capture clock of what comes stands
+    /// here now.
+    Until(Nanos),
+    /// Nothing came within the wait.
+    Nothing,
+    /// Nothing will come any more.
+    End,
+}
+
 /// Packets of one batch, on their way through a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Packets<'a> {
@@ -143,17 +164,33 @@ pub struct Packets<'a> {
     pub batch: &'a Batch<'a>,
     /// Their headers.
     pub decoded: &'a DecodedBatch,
-    /// Which of [`DecodedBatch::packets`] are meant. A component that lets only some through takes
-    /// the others out.
+    /// Which of [`Batch::packets`] are meant; the same place in [`DecodedBatch::packets`] has the
+    /// headers. A component that lets only some through takes the others out.
     pub selected: Selection,
     /// The key of each packet in the innermost demultiplexer, by its place in
     /// [`DecodedBatch::packets`]; 0 outside of all demultiplexers.
     pub keys: &'a [u32],
+    /// Of packets that a component made: from which place in the batch of the source each comes, by
+    /// its place here. Empty: these are the source's. What several cores made is put in order by it.
+    pub origins: &'a [u16],
     /// What [`Decoded::hash`] is computed with.
     pub seed: HashSeed,
 }
 
 impl<'a> Packets<'a> {
+    /// All packets of a batch, outside of all demultiplexers. Where `decoded` is empty they are not
+    /// decoded, and for components that do it themselves ([`ComponentInfo::decodes`]).
+    pub fn new(batch: &'a Batch<'a>, decoded: &'a DecodedBatch, seed: HashSeed) -> Packets<'a> {
+        Packets {
+            batch,
+            decoded,
+            selected: Selection::first(batch.len()),
+            keys: &[],
+            origins: &[],
+            seed,
+        }
+    }
+
     /// The selected ones: place, headers.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (usize, &'a Decoded)> + use<'a> {
@@ -238,6 +275,10 @@ pub trait Outlet {
     /// Nobody wants what the component gives any more: the stack ends with the batch, and nothing is
     /// wrong.
     fn end(&mut self);
+
+    /// The key of the innermost demultiplexer is finished, as a connection that has closed: it ends
+    /// behind the items under way, as if by timeout. One outside of all demultiplexers is ignored.
+    fn end_key(&mut self, _key: u32) {}
 }
 
 /// Why a component cannot begin, or go on.
@@ -273,7 +314,16 @@ pub trait Component: Send {
         Ok(())
     }
 
-    /// Takes items.
+    /// Of a source ([`Input::Nothing`]): waits at most `wait` for items, gives what there is to
+    /// `out`, and says how far the capture clock has come. It is called again and again, on a thread
+    /// of its stack's own, until it says [`Received::End`] or the run is to end; then
+    /// [`Component::finish`] follows. Keep to `wait`: a run that is to end waits for it. Packets are
+    /// decoded and hashed by it, with [`HashSeed::FIXED`] ([`Packets::new`]).
+    fn receive(&mut self, _out: &mut dyn Outlet, _wait: Duration) -> Received {
+        Received::End
+    }
+
+    /// Takes items. Not called of a source.
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet);
 
     /// Of a switch: says for each selected packet to which branch it goes. What is put into none of
@@ -295,6 +345,9 @@ pub trait Component: Send {
     fn outer(&self, _key: u32) -> u32 {
         0
     }
+
+    /// Of a demultiplexer: a component inside says that a key is finished ([`Outlet::end_key`]).
+    fn end_key(&mut self, _key: u32) {}
 
     /// Of a demultiplexer: the input is over, all keys end.
     fn end_all(&mut self) {}

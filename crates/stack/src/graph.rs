@@ -17,12 +17,13 @@
 //! ```
 
 use core::panic::AssertUnwindSafe;
+use core::time::Duration;
 use std::panic::catch_unwind;
 
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos};
 
 use crate::component::{
-    Component, Failure, Items, Outlet, Packets, ResultValue, SettingError, StreamChunk,
+    Component, Failure, Items, Outlet, Packets, Received, ResultValue, SettingError, StreamChunk,
 };
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
@@ -146,17 +147,28 @@ impl Graph {
     ) -> Result<(), ComponentFailure> {
         self.guarded(|graph| {
             graph.now = graph.now.max(now);
-            let selected = Selection::first(decoded.packets.len());
-            let mut items = Items::Packets(Packets {
-                batch,
-                decoded,
-                selected,
-                keys: &[],
-                seed: graph.seed,
-            });
+            let mut items = Items::Packets(Packets::new(batch, decoded, graph.seed));
             graph.row(Some(graph.entry), &mut items);
             graph.tick();
         })
+    }
+
+    /// Lets the source that the stack begins with take what there is, or wait for it, and the capture
+    /// clock go on as far as it says.
+    ///
+    /// # Errors
+    /// A component failed or panicked. The stack does nothing any more.
+    pub fn receive(&mut self, wait: Duration) -> Result<Received, ComponentFailure> {
+        let mut received = Received::End;
+        self.guarded(|graph| {
+            let given = graph.with(graph.entry, |source, exit| source.receive(exit, wait));
+            received = given.unwrap_or(Received::End);
+            if let Received::Until(now) = received {
+                graph.now = graph.now.max(now);
+                graph.tick();
+            }
+        })?;
+        Ok(received)
     }
 
     /// The input is over: what components keep comes out.
@@ -434,5 +446,16 @@ impl Outlet for Exit<'_> {
 
     fn end(&mut self) {
         self.graph.is_ending = true;
+    }
+
+    fn end_key(&mut self, key: u32) {
+        let mut around = self.graph.nodes[self.id.index()].parent;
+        while let Some(id) = around {
+            let node = &mut self.graph.nodes[id.index()];
+            if let (Inner::PerKey(_), Some(demux)) = (&node.inner, &mut node.component) {
+                return demux.end_key(key);
+            }
+            around = node.parent;
+        }
     }
 }

@@ -33,6 +33,8 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     options: &[],
     result: None,
     parallel: Parallel::Anyhow,
+    decodes: false,
+    effects: false,
     make: nothing,
 };
 

@@ -1,11 +1,13 @@
 //! A stack that runs: what reaches which component, with which key, and when keys end.
 
+use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
 use flowgauge_stack::{
     Branches, Component, ComponentInfo, ComponentKind, Graph, Input, ItemType, Items, KeyTable,
-    OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Registry, ResultInfo,
-    ResultValue, Selection, SettingError, Settings, Sources, Stack, StreamChunk, check, parse,
+    OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Received, Registry,
+    ResultInfo, ResultValue, Selection, SettingError, Settings, Sources, Stack, StreamChunk, check,
+    parse,
 };
 use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
@@ -124,6 +126,10 @@ impl Component for Divide {
         self.table.outer(key)
     }
 
+    fn end_key(&mut self, key: u32) {
+        self.table.end(key);
+    }
+
     fn close(&mut self, key: u32, _: &mut dyn Outlet) {
         self.table.end_outer(key);
     }
@@ -147,6 +153,9 @@ impl Component for Join {
             self.0.of(key).push_str(&format!("+{port}"));
             if port > 999 {
                 self.close(key, out);
+            }
+            if port > 9_999 {
+                out.end_key(key);
             }
         }
         packets.selected = Selection::NONE;
@@ -183,6 +192,33 @@ impl Component for Count {
     }
 }
 
+/// Gives chunks: one, then nothing, then two, then no more.
+#[derive(Default)]
+struct Source(u64);
+
+impl Component for Source {
+    fn receive(&mut self, out: &mut dyn Outlet, wait: Duration) -> Received {
+        assert_eq!(wait, Duration::from_millis(7));
+        self.0 += 1;
+        let chunk = StreamChunk {
+            key: 0,
+            bytes: b"so",
+            offset: self.0,
+            gap_before: 0,
+            time: Nanos(self.0),
+        };
+        match self.0 {
+            1 => out.emit(Items::Chunks(&[chunk])),
+            2 => return Received::Nothing,
+            3 => out.emit(Items::Chunks(&[chunk, chunk])),
+            _ => return Received::End,
+        }
+        Received::Until(Nanos(self.0))
+    }
+
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+}
+
 fn number(settings: &Settings) -> u16 {
     settings.integer("n").map_or(1, |n| n as u16)
 }
@@ -209,6 +245,8 @@ const PROBE: ComponentInfo = ComponentInfo {
     options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],
     result: None,
     parallel: Parallel::Anyhow,
+    decodes: false,
+    effects: false,
     make: |settings| {
         Ok(Box::new(Probe(
             settings.text("name").unwrap_or("").to_owned(),
@@ -216,7 +254,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     },
 };
 
-static COMPONENTS: [ComponentInfo; 6] = [
+static COMPONENTS: [ComponentInfo; 7] = [
     PROBE,
     ComponentInfo {
         name: "multiple",
@@ -250,6 +288,14 @@ static COMPONENTS: [ComponentInfo; 6] = [
         output: Output::Of(ItemType::Chunk),
         options: &[],
         make: |_| Ok(Box::<Join>::default()),
+        ..PROBE
+    },
+    ComponentInfo {
+        name: "source",
+        input: Input::Nothing,
+        output: Output::Of(ItemType::Chunk),
+        options: &[],
+        make: |_| Ok(Box::<Source>::default()),
         ..PROBE
     },
     ComponentInfo {
@@ -402,6 +448,39 @@ fn inner_keys_belong_to_outer_keys_and_end_with_them() {
         all.iter().filter(|line| line.contains("close")).count(),
         4 + 3
     );
+}
+
+#[test]
+fn a_component_ends_the_key_that_it_works_on() {
+    let mut graph = graph("divide { 10 } < join probe { ek.in } > probe { ek.out }");
+    feed(&mut graph, 1, &[11, 10_001]).expect("nothing fails");
+    assert_eq!(
+        seen("ek."),
+        ["in: +10001/1", "out: +10001/0", "in: close 1"]
+    );
+    // The first is still there, the second begins anew.
+    feed(&mut graph, 2, &[1_001, 10_002, 12]).expect("nothing fails");
+    graph.finish().expect("nothing fails");
+    let all = seen("ek.");
+    assert!(all.contains(&"out: +10002/0".to_owned()), "{all:?}");
+    assert!(all.contains(&"out: +11+12/0".to_owned()), "{all:?}");
+}
+
+#[test]
+fn a_source_gives_its_stack_items_until_it_ends() {
+    let mut graph = graph("source probe { so.out }");
+    let mut received = Vec::new();
+    while received.last() != Some(&Received::End) {
+        let wait = Duration::from_millis(7);
+        received.push(graph.receive(wait).expect("nothing fails"));
+    }
+    graph.finish().expect("nothing fails");
+    let until = |time| Received::Until(Nanos(time));
+    assert_eq!(
+        received,
+        [until(1), Received::Nothing, until(3), Received::End]
+    );
+    assert_eq!(seen("so."), ["out: so/0", "out: so/0 so/0", "out: finish"]);
 }
 
 #[test]
