@@ -99,3 +99,66 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert!(!text(&output).contains("error"), "{}", text(&output));
     fs::remove_dir_all(&folder).expect("it can go");
 }
+
+#[test]
+fn flow_records_of_a_stack_are_those_of_the_command() {
+    let folder = folder("flows");
+    let run = |arguments: &[&str]| {
+        let output = flowgauge(&folder)
+            .args(arguments)
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{}", text(&output));
+        String::from_utf8(output.stdout).expect("records are text")
+    };
+    let file = ["-r", "small.pcap"];
+    for (stack, command) in [
+        ("flows - output", &["flows", "--json"][..]),
+        (
+            "flows { tcp_timeout = 1ms, max_flows = 100 } - output { format = csv }",
+            &[
+                "flows",
+                "--csv",
+                "--idle-timeout",
+                "tcp=0.001",
+                "--max-flows",
+                "100",
+            ],
+        ),
+        (
+            "filter { \"dst port 7000 or src port 7000\" } - flows - output",
+            &["flows", "--json", "port", "7000"],
+        ),
+    ] {
+        let of_stack = run(&["stack", "run", "-e", stack, file[0], file[1]]);
+        let split = command.len() - usize::from(command.contains(&"port")) * 2;
+        let (options, filter) = command.split_at(split);
+        let of_command = run(&[options, &file, filter].concat());
+        assert!(of_command.lines().count() > 100, "{stack}");
+        assert_eq!(of_stack, of_command, "{stack}");
+    }
+    // Nothing came: the file is there, and is no capture.
+    run(&[
+        "stack",
+        "run",
+        "-e",
+        "filter { \"port 1\" } - flows - output { none.json }",
+        "-r",
+        "small.pcap",
+    ]);
+    assert_eq!(
+        fs::read(folder.join("none.json")).expect("it was made"),
+        b""
+    );
+    let output = flowgauge(&folder)
+        .args(["stack", "check", "-e", "ipcnxdemux < flows > output"])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output);
+    assert!(
+        said.contains("flows cannot stand within ipcnxdemux: it has one table of all flows"),
+        "{said}"
+    );
+    fs::remove_dir_all(&folder).expect("it can go");
+}

@@ -11,7 +11,9 @@
 mod bytes;
 mod count;
 mod discard;
+mod engine;
 mod filter;
+mod flows;
 mod gap;
 mod icmpscan;
 mod identity;
@@ -35,7 +37,7 @@ use flowgauge_stack::{
 };
 
 /// All components.
-static COMPONENTS: [&ComponentInfo; 19] = [
+static COMPONENTS: [&ComponentInfo; 20] = [
     &identity::INFO,
     &discard::INFO,
     &output::INFO,
@@ -55,6 +57,7 @@ static COMPONENTS: [&ComponentInfo; 19] = [
     &tcpcnxdemux::INFO,
     &tcpdirdemux::INFO,
     &tcpportdemux::INFO,
+    &flows::INFO,
 ];
 
 /// The components by name.
@@ -72,6 +75,7 @@ const OF_PACKETS: ComponentInfo = ComponentInfo {
     input: Input::Of(&[ItemType::Packet]),
     output: Output::Same,
     is_end: false,
+    outside: None,
     options: &[],
     result: None,
     parallel: Parallel::Anyhow,

@@ -6,9 +6,11 @@ use std::path::Path;
 
 use flowgauge_capture::sink::Rotation;
 use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, SinkOptions};
+use flowgauge_record::{Format, Output, OutputError, RecordWriter, Schema};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet, Packets,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings, StreamChunk,
+    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Packets, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    StreamChunk,
 };
 use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
 
@@ -18,7 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "writes what it gets to a file, and lets it through",
     help: "Packets are written as a capture file, in pcapng where the file's name ends in .pcapng, \
            else in pcap; .gz and .zst compress. Chunks of streams are written one after the other as \
-           they are.",
+           they are. Records are written as JSON lines, or as CSV where the file's name ends in .csv.",
     input: Input::Any,
     is_end: true,
     options: &[
@@ -28,6 +30,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "where to write; - is standard output",
         )
         .or("-"),
+        OptionInfo::new(
+            "format",
+            OptionKind::Choice(&["json", "csv", "table"]),
+            "how records are written; where it is not said, the name of the file says it",
+        ),
         OptionInfo::new(
             "rotate_size",
             OptionKind::Size,
@@ -60,6 +67,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 struct ToFile {
     path: String,
+    /// What comes, as far as it is known beforehand.
+    input: Option<Port>,
+    format: Format,
     rotation: Rotation,
     sink: Sink,
     /// Link types of the packets so far, in the order in which they came.
@@ -73,6 +83,7 @@ enum Sink {
     None,
     Packets(Box<FileSink>),
     Bytes(BufWriter<Box<dyn Write + Send>>),
+    Records(Box<RecordWriter>, Schema),
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
@@ -91,8 +102,26 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             );
         }
     }
+    let are_packets =
+        !matches!(settings.input(), Some(Port::Items(item)) if !item.is_a(ItemType::Packet));
+    for option in ["rotate_size", "rotate_time", "rotate_files"] {
+        if !are_packets && settings.setting(option).is_some() {
+            return Err(SettingError::of(
+                option,
+                "only files of packets are rotated",
+            ));
+        }
+    }
+    let format = match settings.text("format") {
+        Some("csv") => Format::Csv,
+        Some("table") => Format::Table,
+        None if path.ends_with(".csv") => Format::Csv,
+        _ => Format::Json,
+    };
     Ok(Box::new(ToFile {
         path: path.to_owned(),
+        input: settings.input(),
+        format,
         rotation: Rotation {
             bytes: settings.size("rotate_size"),
             seconds,
@@ -136,8 +165,17 @@ fn with(path: &str, error: io::Error) -> Stop {
     }
 }
 
+/// A record that could not be written.
+fn of_writer(path: &str, error: OutputError) -> Stop {
+    match error {
+        OutputError::Closed => Stop::NotWanted,
+        OutputError::Io(error) => with(path, error),
+        error => Stop::Failed(Failure::new(format!("{path}: {error}"))),
+    }
+}
+
 impl ToFile {
-    fn format(&self) -> FileFormat {
+    fn file_format(&self) -> FileFormat {
         let name = self.path.trim_end_matches(".gz").trim_end_matches(".zst");
         match Path::new(name).extension() {
             Some(ending) if ending.eq_ignore_ascii_case("pcapng") => FileFormat::PcapNg,
@@ -148,7 +186,7 @@ impl ToFile {
     fn packets(&mut self, packets: &Packets<'_>) -> Result<(), Stop> {
         if let Sink::None = self.sink {
             let options = SinkOptions {
-                format: self.format(),
+                format: self.file_format(),
                 rotation: self.rotation,
                 ..SinkOptions::default()
             };
@@ -193,13 +231,7 @@ impl ToFile {
 
     fn chunks(&mut self, chunks: &[StreamChunk<'_>]) -> Result<(), Stop> {
         if let Sink::None = self.sink {
-            let target: Box<dyn Write + Send> = if self.path == "-" {
-                Box::new(io::stdout())
-            } else {
-                let file = File::create(&self.path);
-                Box::new(file.map_err(|error| with(&self.path, error))?)
-            };
-            self.sink = Sink::Bytes(BufWriter::new(target));
+            self.sink = Sink::Bytes(BufWriter::new(self.target()?));
         }
         let Sink::Bytes(writer) = &mut self.sink else {
             return Err(self.mixed());
@@ -212,9 +244,47 @@ impl ToFile {
         Ok(())
     }
 
+    /// What is written to where it is no capture.
+    fn target(&self) -> Result<Box<dyn Write + Send>, Stop> {
+        if self.path == "-" {
+            return Ok(Box::new(io::stdout()));
+        }
+        let file = File::create(&self.path);
+        Ok(Box::new(file.map_err(|error| with(&self.path, error))?))
+    }
+
+    fn records(&mut self, records: &[RecordItem<'_>]) -> Result<(), Stop> {
+        for item in records {
+            let schema = item.record.schema();
+            if let Sink::None = self.sink {
+                let output = Output::new(self.target()?, self.format, schema, None);
+                let writer = RecordWriter::new(output, self.format, schema);
+                self.sink = Sink::Records(Box::new(writer), schema);
+            }
+            let Sink::Records(writer, first) = &mut self.sink else {
+                return Err(self.mixed());
+            };
+            if self.format != Format::Json && *first != schema {
+                return Err(Stop::Failed(Failure {
+                    message: format!(
+                        "{}: records of several kinds, and only JSON has names in each line",
+                        self.path
+                    ),
+                    hint: Some("set format to json, or write them to a file each".to_owned()),
+                }));
+            }
+            writer.write_any(item.record);
+            self.written += 1;
+            if writer.has_failed() {
+                return writer.check().map_err(|error| of_writer(&self.path, error));
+            }
+        }
+        Ok(())
+    }
+
     fn mixed(&self) -> Stop {
         Stop::Failed(Failure {
-            message: format!("{}: packets and chunks in one file", self.path),
+            message: format!("{}: items of several types in one file", self.path),
             hint: Some("write them to a file each".to_owned()),
         })
     }
@@ -243,6 +313,7 @@ impl Component for ToFile {
         let result = match items {
             Items::Packets(packets) => self.packets(packets),
             Items::Chunks(chunks) => self.chunks(chunks),
+            Items::Records(records) => self.records(records),
             _ => Ok(()),
         };
         stop(result, out);
@@ -257,6 +328,10 @@ impl Component for ToFile {
                 closed.map(|_| ()).map_err(Stop::from)
             }
             Sink::Bytes(mut writer) => writer.flush().map_err(|error| with(&self.path, error)),
+            Sink::Records(mut writer, _) => {
+                writer.flush();
+                writer.check().map_err(|error| of_writer(&self.path, error))
+            }
         };
         stop(result, out);
     }
@@ -285,8 +360,16 @@ impl ToFile {
         if self.rotation.seconds.is_some() || self.path == "-" {
             return Ok(());
         }
+        if !matches!(
+            self.input,
+            None | Some(Port::Items(
+                ItemType::Packet | ItemType::Datagram | ItemType::Segment
+            ))
+        ) {
+            return self.target().map(|_| ());
+        }
         let options = SinkOptions {
-            format: self.format(),
+            format: self.file_format(),
             ..SinkOptions::default()
         };
         let mut sink = FileSink::create(&self.path, options).map_err(Stop::from)?;

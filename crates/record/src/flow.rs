@@ -3,7 +3,8 @@
 use flowgauge_flow::{FlowRecord, FlowSide};
 use flowgauge_wire::{CommunityId, FlowKey, Tunnel, community_id_hash};
 
-use crate::schema::{Field, FieldVisitor, Record, fields};
+use crate::any::KnownRecord;
+use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 use crate::text::{protocol_name, tcp_flag_bytes};
 
 fields! {
@@ -126,6 +127,12 @@ impl Record for FlowRow<'_> {
         }
         visitor.hex(&FLOW.flow_id, flow.flow_id);
         visitor.symbol(&FLOW.end_reason, flow.end_reason.name().as_bytes());
+    }
+}
+
+impl KnownRecord for FlowRow<'_> {
+    fn schema(&self) -> Schema {
+        FLOW_SCHEMA
     }
 }
 

@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+pub mod any;
 pub mod check;
 pub mod csv;
 mod cursor;
@@ -52,6 +53,7 @@ pub mod text;
 pub mod totals;
 
 pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
+pub use any::{AnyRecord, KnownRecord, OwnedRecord};
 pub use encoder::{Encoder, Format};
 pub use flow::FlowRow;
 pub use ledger::LedgerRow;

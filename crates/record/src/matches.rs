@@ -3,7 +3,8 @@
 use flowgauge_stream::StreamIdentity;
 use flowgauge_wire::Nanos;
 
-use crate::schema::{FieldVisitor, Record, fields};
+use crate::any::KnownRecord;
+use crate::schema::{FieldVisitor, Record, Schema, fields};
 use crate::text::protocol_name;
 
 fields! {
@@ -102,6 +103,12 @@ impl Record for MatchRow<'_> {
         }
         visitor.text(&MATCH.pattern, self.pattern.text);
         visitor.hex(&MATCH.flow_id, identity.flow_id);
+    }
+}
+
+impl KnownRecord for MatchRow<'_> {
+    fn schema(&self) -> Schema {
+        MATCH_SCHEMA
     }
 }
 

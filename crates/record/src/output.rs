@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use crate::any::AnyRecord;
 use crate::encoder::{Encoder, Format};
 use crate::schema::{Record, Schema};
 use crate::table::TableLayout;
@@ -165,6 +166,18 @@ impl RecordWriter {
             return;
         }
         self.encoder.encode(record, &mut self.buffer);
+        self.records += 1;
+        if self.buffer.len() >= BUFFER {
+            self.drain();
+        }
+    }
+
+    /// Writes a record of a kind that is known only now.
+    pub fn write_any(&mut self, record: &dyn AnyRecord) {
+        if self.failure.is_some() {
+            return;
+        }
+        record.encode(&mut self.encoder, &mut self.buffer);
         self.records += 1;
         if self.buffer.len() >= BUFFER {
             self.drain();

@@ -8,6 +8,7 @@ use flowgauge_wire::{
     fragment_info,
 };
 
+use crate::any::KnownRecord;
 use crate::flow::TunnelRow;
 use crate::link::{LinkHeader, MplsLabel};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
@@ -242,6 +243,15 @@ pub const fn problem_text(problem: Problem) -> &'static str {
         Problem::BadTransport => "bad transport header",
         Problem::TooDeep => "too many tunnels",
         _ => "not decoded",
+    }
+}
+
+impl KnownRecord for PacketRow<'_> {
+    fn schema(&self) -> Schema {
+        match self.bytes {
+            Some(_) => PACKET_BYTES_SCHEMA,
+            None => PACKET_SCHEMA,
+        }
     }
 }
 

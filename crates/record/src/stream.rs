@@ -4,6 +4,7 @@ use flowgauge_stream::engine::StreamStatistics;
 use flowgauge_stream::{Stream, StreamIdentity};
 use flowgauge_wire::Address;
 
+use crate::any::KnownRecord;
 use crate::schema::{FieldVisitor, Record, Schema, fields};
 use crate::text::protocol_name;
 
@@ -220,6 +221,24 @@ impl Record for StreamRow<'_> {
         }
         if let Some(digest) = self.sha256 {
             visitor.symbol(&STREAM.sha256, digest.as_bytes());
+        }
+    }
+}
+
+impl KnownRecord for StreamRow<'_> {
+    fn schema(&self) -> Schema {
+        match (
+            self.with_gaps,
+            self.counters.is_some(),
+            self.sha256.is_some(),
+        ) {
+            (false, false, false) => STREAM_SCHEMA,
+            (false, false, true) => STREAM_HASH_SCHEMA,
+            // Nothing gives records of streams with counters and of gaps at once.
+            (_, true, false) => STREAM_COUNTERS_SCHEMA,
+            (_, true, true) => STREAM_COUNTERS_HASH_SCHEMA,
+            (true, false, false) => STREAM_GAPS_SCHEMA,
+            (true, false, true) => STREAM_GAPS_HASH_SCHEMA,
         }
     }
 }

@@ -309,6 +309,12 @@ impl<'a> Checker<'a> {
             Some(info) => complete(info, name.span, given, &mut self.diagnostics),
             None => (None, Settings::default()),
         };
+        if let Some(because) = info.and_then(|info| info.outside)
+            && let Some(around) = demultiplexer(place, building)
+        {
+            let message = format!("{} cannot stand within {around}: {because}", name.text);
+            self.error(name.span, message);
+        }
         let input = self.input(node, info, place);
         let id = NodeId(building.drafts.len() as u32);
         building.drafts.push(Draft {
@@ -773,7 +779,7 @@ impl Draft {
         Some(Node {
             info: self.info?,
             label,
-            settings: self.settings,
+            settings: self.settings.with_input(self.input?),
             references,
             input: self.input?,
             output: self.output?,
@@ -783,6 +789,19 @@ impl Draft {
             span: self.span,
         })
     }
+}
+
+/// The innermost demultiplexer around a place.
+fn demultiplexer(place: Place, building: &Building) -> Option<&str> {
+    let draft = |id: &NodeId| &building.drafts[id.index()];
+    core::iter::successors(place.parent, |id| draft(id).parent)
+        .map(|id| draft(&id))
+        .find(|draft| {
+            draft
+                .info
+                .is_some_and(|info| info.kind == ComponentKind::Demux)
+        })
+        .map(|draft| draft.name.as_str())
 }
 
 /// What comes out where two rows meet.

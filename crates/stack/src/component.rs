@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use flowgauge_record::AnyRecord;
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, HashSeed, Nanos};
 
 use crate::items::ItemType;
@@ -35,6 +36,8 @@ pub struct ComponentInfo {
     pub output: Output,
     /// Whether a stack may end with it: it writes, keeps or counts what it gets.
     pub is_end: bool,
+    /// Why it must stand outside of demultiplexers; `None`: it need not.
+    pub outside: Option<&'static str>,
     /// Its options.
     pub options: &'static [OptionInfo],
     /// What of it can be read while it runs.
@@ -228,6 +231,27 @@ pub struct StreamChunk<'a> {
     pub time: Nanos,
 }
 
+/// A record on its way through a stack. What it is made of is borrowed: a component that keeps it
+/// makes an [`flowgauge_record::OwnedRecord`] of it.
+#[derive(Clone, Copy)]
+pub struct RecordItem<'a> {
+    /// Its key in the innermost demultiplexer.
+    pub key: u32,
+    /// Capture time at which it came to be.
+    pub time: Nanos,
+    /// The record.
+    pub record: &'a dyn AnyRecord,
+}
+
+impl core::fmt::Debug for RecordItem<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RecordItem")
+            .field("key", &self.key)
+            .field("time", &self.time)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Items that go from one component to the next.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -236,6 +260,8 @@ pub enum Items<'a> {
     Packets(Packets<'a>),
     /// Chunks of streams.
     Chunks(&'a [StreamChunk<'a>]),
+    /// Records: messages, transactions, flows.
+    Records(&'a [RecordItem<'a>]),
 }
 
 impl Items<'_> {
@@ -244,6 +270,7 @@ impl Items<'_> {
         match self {
             Items::Packets(packets) => packets.selected.len(),
             Items::Chunks(chunks) => chunks.len(),
+            Items::Records(records) => records.len(),
         }
     }
 
@@ -252,6 +279,7 @@ impl Items<'_> {
         match self {
             Items::Packets(packets) => packets.selected = Selection::NONE,
             Items::Chunks(chunks) => *chunks = &[],
+            Items::Records(records) => *records = &[],
         }
     }
 
@@ -260,6 +288,7 @@ impl Items<'_> {
         match self {
             Items::Packets(packets) => packets.selected.is_empty(),
             Items::Chunks(chunks) => chunks.is_empty(),
+            Items::Records(records) => records.is_empty(),
         }
     }
 }

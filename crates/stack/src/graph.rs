@@ -23,7 +23,8 @@ use std::panic::catch_unwind;
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos};
 
 use crate::component::{
-    Component, Failure, Items, Outlet, Packets, Received, ResultValue, SettingError, StreamChunk,
+    Component, Failure, Items, Outlet, Packets, Received, RecordItem, ResultValue, SettingError,
+    StreamChunk,
 };
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
@@ -411,6 +412,12 @@ impl Graph {
                 for chunk in chunks {
                     let key = outer_of(&self.nodes, parent, chunk.key);
                     self.leave(parent, Items::Chunks(&[StreamChunk { key, ..*chunk }]));
+                }
+            }
+            Items::Records(records) => {
+                for record in records {
+                    let key = outer_of(&self.nodes, parent, record.key);
+                    self.leave(parent, Items::Records(&[RecordItem { key, ..*record }]));
                 }
             }
         }

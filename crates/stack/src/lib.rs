@@ -63,7 +63,8 @@ mod value;
 pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,
-    Packets, Parallel, PerKey, Received, ResultInfo, ResultValue, SettingError, StreamChunk,
+    Packets, Parallel, PerKey, Received, RecordItem, ResultInfo, ResultValue, SettingError,
+    StreamChunk,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use format::{format, format_line};

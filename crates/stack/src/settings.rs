@@ -1,5 +1,6 @@
 //! The options of one component, read and completed with defaults.
 
+use crate::items::Port;
 use crate::source::Span;
 use crate::value::{OptionKind, OptionValue};
 
@@ -66,12 +67,30 @@ pub struct Setting {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     settings: Vec<Setting>,
+    input: Option<Port>,
 }
 
 impl Settings {
     /// From what was read.
     pub fn new(settings: Vec<Setting>) -> Settings {
-        Settings { settings }
+        Settings {
+            settings,
+            input: None,
+        }
+    }
+
+    /// With what comes into the component.
+    #[must_use]
+    pub fn with_input(self, input: Port) -> Settings {
+        Settings {
+            input: Some(input),
+            ..self
+        }
+    }
+
+    /// What comes into the component: the checker knows it.
+    pub fn input(&self) -> Option<Port> {
+        self.input
     }
 
     /// The setting of an option, given or by default.

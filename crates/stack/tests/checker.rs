@@ -30,6 +30,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     input: Input::Of(&[ItemType::Packet]),
     output: Output::Same,
     is_end: false,
+    outside: None,
     options: &[],
     result: None,
     parallel: Parallel::Anyhow,

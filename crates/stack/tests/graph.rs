@@ -242,6 +242,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     input: Input::Any,
     output: Output::Same,
     is_end: true,
+    outside: None,
     options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],
     result: None,
     parallel: Parallel::Anyhow,

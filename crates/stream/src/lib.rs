@@ -38,6 +38,7 @@ pub mod handler;
 mod known_pairs;
 mod packets;
 mod shard;
+mod shares;
 pub mod statistics;
 mod streams;
 
@@ -45,4 +46,5 @@ pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
 pub use handler::{Admit, Chunk, Handler, Stream, StreamIdentity, StreamPacket, StreamStatus};
 pub use shard::Shard;
+pub use shares::{Needs, Shares};
 pub use statistics::ShardStatistics;

@@ -1,0 +1,135 @@
+//! `flows`: a record of each flow, when it ends.
+
+use flowgauge_flow::FlowRecord;
+use flowgauge_record::FlowRow;
+use flowgauge_stack::{
+    Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Parallel,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_stream::{Handler, Shard};
+use flowgauge_wire::{Batch, Nanos};
+
+use crate::engine::{self, Chosen};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "flows",
+    aliases: &["flow_report"],
+    summary: "gives a record of each flow when it ends",
+    help: "The records are those of the command flows: counters of both directions, state, history, \
+           handshake time. It puts fragments together and verifies checksums itself.",
+    output: Output::Of(ItemType::Flow),
+    outside: Some("it has one table of all flows"),
+    options: &[
+        engine::CHECKSUMS,
+        engine::MEMORY,
+        engine::MAX_FLOWS,
+        engine::TCP_IDLE,
+        engine::UDP_IDLE,
+        engine::OTHER_IDLE,
+        OptionInfo::new(
+            "active_timeout",
+            OptionKind::Duration,
+            "write a record of a flow that goes on every so often",
+        ),
+        OptionInfo::new(
+            "community_id_seed",
+            OptionKind::Integer {
+                min: 0,
+                max: 65_535,
+            },
+            "seed of the Community ID",
+        )
+        .or("0"),
+    ],
+    result: Some(ResultInfo {
+        summary: "flow records given on",
+        unit: "records",
+    }),
+    parallel: Parallel::ByFlow,
+    make,
+    ..crate::OF_PACKETS
+};
+
+struct Flows {
+    shard: Box<Shard>,
+    chosen: Chosen,
+    seed: u16,
+    records: u64,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let mut config = engine::configuration(settings)?;
+    config.flow.active = settings.duration("active_timeout").map(Nanos);
+    Ok(Box::new(Flows {
+        shard: Box::new(Shard::new(config)),
+        chosen: Chosen::default(),
+        seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
+        records: 0,
+    }))
+}
+
+/// Gives records to what follows.
+struct Give<'a> {
+    out: &'a mut dyn Outlet,
+    seed: u16,
+    records: &'a mut u64,
+}
+
+impl Handler for Give<'_> {
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        *self.records += 1;
+        let row = FlowRow::new(record, self.seed);
+        self.out.emit(Items::Records(&[RecordItem {
+            key: 0,
+            time: record.end,
+            record: &row,
+        }]));
+    }
+}
+
+impl Flows {
+    fn with(
+        &mut self,
+        out: &mut dyn Outlet,
+        work: impl FnOnce(&mut Shard, &mut Chosen, &mut Give<'_>),
+    ) {
+        let mut give = Give {
+            out,
+            seed: self.seed,
+            records: &mut self.records,
+        };
+        work(&mut self.shard, &mut self.chosen, &mut give);
+    }
+}
+
+impl Component for Flows {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            self.with(out, |shard, chosen, give| {
+                shard.process(&chosen.of(packets), give);
+            });
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        // Where its packets have brought the clock already there is nothing to do.
+        if self.shard.tracker().clock() < now {
+            let mut idle = Batch::new(&[], &[]);
+            idle.now = Some(now);
+            self.with(out, |shard, _, give| shard.process(&idle, give));
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        self.with(out, |shard, _, give| shard.finish(give));
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.records))
+    }
+}
