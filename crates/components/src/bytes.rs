@@ -20,10 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
          transport carries",
     )
     .or("wire")],
-    result: Some(ResultInfo {
-        summary: "bytes so far",
-        unit: "bytes",
-    }),
+    result: Some(ResultInfo::number("bytes so far", "bytes")),
     make: |settings| {
         let of = match settings.text("of") {
             Some("captured") => Of::Captured,

@@ -10,10 +10,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     input: Input::Any,
     is_end: true,
     decodes: true,
-    result: Some(ResultInfo {
-        summary: "items so far",
-        unit: "items",
-    }),
+    result: Some(ResultInfo::number("items so far", "items")),
     make: |_| Ok(Box::new(Count(0))),
     ..crate::OF_PACKETS
 };

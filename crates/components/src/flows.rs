@@ -41,10 +41,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("0"),
     ],
-    result: Some(ResultInfo {
-        summary: "flow records given on",
-        unit: "records",
-    }),
+    result: Some(ResultInfo::number("flow records given on", "records")),
     parallel: Parallel::ByFlow,
     make,
     ..crate::OF_PACKETS

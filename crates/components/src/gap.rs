@@ -1,6 +1,8 @@
 //! `gap`: the time between packets.
 
-use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue};
+use flowgauge_stack::{
+    Component, ComponentInfo, Items, Outlet, PacketValues, Parallel, ResultInfo, ResultValue,
+};
 use flowgauge_wire::Nanos;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -8,10 +10,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "measures the time from the packet before to the last",
     help: "0 before there were two packets, and where time went backwards.",
     is_end: true,
-    result: Some(ResultInfo {
-        summary: "time between the last two packets",
-        unit: "ns",
-    }),
+    result: Some(ResultInfo::per_packet(
+        "time between the last two packets",
+        "ns",
+    )),
     parallel: Parallel::Never("packets on other cores lie between"),
     make: |_| Ok(Box::<Gap>::default()),
     ..crate::OF_PACKETS
@@ -21,20 +23,27 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 struct Gap {
     last: Option<Nanos>,
     gap: u64,
+    values: PacketValues,
 }
 
 impl Component for Gap {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            for (_, packet) in packets.iter() {
+            self.values.begin(packets, out);
+            for (index, packet) in packets.iter() {
                 let before = self.last.replace(packet.time).unwrap_or(packet.time);
                 self.gap = packet.time.0.saturating_sub(before.0);
+                self.values.set(index, self.gap);
             }
         }
     }
 
     fn result(&self) -> Option<ResultValue> {
         Some(ResultValue::Last(self.gap))
+    }
+
+    fn values(&self) -> Option<&PacketValues> {
+        Some(&self.values)
     }
 
     fn reset(&mut self) {

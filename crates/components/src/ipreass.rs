@@ -32,10 +32,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("64M"),
     ],
-    result: Some(ResultInfo {
-        summary: "datagrams of which not all fragments came",
-        unit: "datagrams",
-    }),
+    result: Some(ResultInfo::number(
+        "datagrams of which not all fragments came",
+        "datagrams",
+    )),
     parallel: Parallel::ByFlow,
     make: |settings| Ok(Box::new(Reassembly::new(settings))),
     ..crate::OF_PACKETS

@@ -55,10 +55,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "how many files there are; with rotate_size the oldest is written over",
         ),
     ],
-    result: Some(ResultInfo {
-        summary: "items written",
-        unit: "items",
-    }),
+    result: Some(ResultInfo::number("items written", "items")),
     parallel: Parallel::Never("it writes one file"),
     effects: true,
     make,

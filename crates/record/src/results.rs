@@ -1,6 +1,12 @@
 //! Records about the results of components.
 
-use crate::schema::{FieldVisitor, Record, fields};
+use core::cmp::Ordering;
+use core::fmt;
+use core::net::IpAddr;
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::schema::{Field, FieldKind, FieldVisitor, JsonKey, Record, Unit, fields};
 
 fields! {
     /// Fields of a [`ResultRow`].
@@ -8,11 +14,12 @@ fields! {
     stack Text None "STACK" 3 "name of the stack, if it has one";
     component Text None "COMPONENT" 1 "label of the component in its stack";
     result Text None "RESULT" 2 "what it is";
-    value Unsigned None "VALUE" 1 "the value";
+    value Unsigned None "VALUE" 1 "the value; null where the result is a table";
     unit Text None "UNIT" 1 "its unit";
+    row Object None "ROW" 1 "a row of a table; null where the result is a number";
 }
 
-/// What a component of a stack has found.
+/// What a component of a stack has found: a number, or a row of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultRow<'a> {
     /// The stack's name.
@@ -22,9 +29,11 @@ pub struct ResultRow<'a> {
     /// What the result is.
     pub result: &'a str,
     /// Its value.
-    pub value: u64,
+    pub value: Value<'a>,
     /// Its unit.
     pub unit: &'a str,
+    /// A row of a table.
+    pub row: Option<TableRow<'a>>,
 }
 
 impl Record for ResultRow<'_> {
@@ -35,8 +44,304 @@ impl Record for ResultRow<'_> {
         }
         visitor.text(&RESULT.component, self.component);
         visitor.text(&RESULT.result, self.result);
-        visitor.unsigned(&RESULT.value, self.value);
+        self.value.visit(&RESULT.value, visitor);
         visitor.text(&RESULT.unit, self.unit);
+        visitor.object(&RESULT.row, self.row.as_ref());
+    }
+}
+
+impl fmt::Display for ResultRow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.row {
+            Some(row) => write!(f, "{}: {row}, {}", self.component, self.result),
+            None => {
+                let value = self.value.0;
+                write!(
+                    f,
+                    "{}: {value} {}, {}",
+                    self.component, self.unit, self.result
+                )
+            }
+        }
+    }
+}
+
+/// A value in a table of results.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Cell {
+    /// Nothing is known.
+    None,
+    /// A whole number.
+    Unsigned(u64),
+    /// A whole number that may be less than 0.
+    Signed(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// Text.
+    Text(String),
+    /// An IP address.
+    Address(IpAddr),
+    /// A point in time.
+    Time(Nanos),
+}
+
+/// A [`Cell`], borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a>(pub &'a Cell);
+
+impl Value<'_> {
+    fn visit<V: FieldVisitor>(self, field: &'static Field, visitor: &mut V) {
+        match self.0 {
+            Cell::None => visitor.null(field),
+            Cell::Unsigned(value) => visitor.unsigned(field, *value),
+            Cell::Signed(value) => match u64::try_from(*value) {
+                Ok(value) => visitor.unsigned(field, value),
+                Err(_) => visitor.float(field, *value as f64),
+            },
+            Cell::Float(value) => visitor.float(field, *value),
+            Cell::Text(value) => visitor.text(field, value),
+            Cell::Address(IpAddr::V4(value)) => {
+                visitor.address(field, Address::v4(value.octets()), 4);
+            }
+            Cell::Address(IpAddr::V6(value)) => visitor.address(field, Address(value.octets()), 6),
+            Cell::Time(value) => visitor.time(field, *value),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::None => f.write_str("-"),
+            Cell::Unsigned(value) => value.fmt(f),
+            Cell::Signed(value) => value.fmt(f),
+            Cell::Float(value) => value.fmt(f),
+            Cell::Text(value) => value.fmt(f),
+            Cell::Address(value) => value.fmt(f),
+            Cell::Time(value) => {
+                let (seconds, nanos) = (value.0 / 1_000_000_000, value.0 % 1_000_000_000);
+                write!(f, "{seconds}.{nanos:09}")
+            }
+        }
+    }
+}
+
+impl Cell {
+    /// As a number with a fraction, where it is a number.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Cell::Unsigned(value) => Some(*value as f64),
+            Cell::Signed(value) => Some(*value as f64),
+            Cell::Float(value) => Some(*value),
+            Cell::Time(value) => Some(value.0 as f64 / 1e9),
+            Cell::None | Cell::Text(_) | Cell::Address(_) => None,
+        }
+    }
+
+    fn compare(&self, other: &Cell) -> Ordering {
+        match (self, other) {
+            (Cell::Unsigned(mine), Cell::Unsigned(theirs)) => mine.cmp(theirs),
+            (Cell::Signed(mine), Cell::Signed(theirs)) => mine.cmp(theirs),
+            (Cell::Text(mine), Cell::Text(theirs)) => mine.cmp(theirs),
+            (Cell::Address(mine), Cell::Address(theirs)) => mine.cmp(theirs),
+            (Cell::Time(mine), Cell::Time(theirs)) => mine.cmp(theirs),
+            (mine, theirs) => match (mine.number(), theirs.number()) {
+                (Some(mine), Some(theirs)) => mine.total_cmp(&theirs),
+                (mine, theirs) => mine.is_some().cmp(&theirs.is_some()),
+            },
+        }
+    }
+
+    fn add(&mut self, other: &Cell) {
+        *self = match (&*self, other) {
+            (Cell::Unsigned(mine), Cell::Unsigned(theirs)) => {
+                Cell::Unsigned(mine.saturating_add(*theirs))
+            }
+            (Cell::Signed(mine), Cell::Signed(theirs)) => {
+                Cell::Signed(mine.saturating_add(*theirs))
+            }
+            (mine, theirs) => match (mine.number(), theirs.number()) {
+                (Some(mine), Some(theirs)) => Cell::Float(mine + theirs),
+                (None, _) => other.clone(),
+                (_, None) => return,
+            },
+        };
+    }
+
+    fn is_none(&self) -> bool {
+        *self == Cell::None
+    }
+}
+
+/// What becomes of two rows' values where tables of several cores meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// Rows with equal keys are one.
+    Key,
+    /// They are added.
+    Sum,
+    /// The smaller one stays.
+    Min,
+    /// The larger one stays.
+    Max,
+}
+
+/// A column of a table of results.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TableColumn {
+    /// Its name, what it holds and means.
+    pub field: Field,
+    /// What becomes of it where rows meet.
+    pub merge: Merge,
+}
+
+impl TableColumn {
+    /// A column.
+    pub const fn new(
+        name: &'static str,
+        kind: FieldKind,
+        merge: Merge,
+        help: &'static str,
+    ) -> TableColumn {
+        TableColumn {
+            field: Field {
+                name,
+                json_key: JsonKey::new(name),
+                kind,
+                unit: Unit::None,
+                column: crate::schema::Column {
+                    heading: name,
+                    rank: 1,
+                    exact: true,
+                },
+                help,
+            },
+            merge,
+        }
+    }
+}
+
+/// A result that is more than a number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// What is in it.
+    pub columns: &'static [TableColumn],
+    /// Its rows, a cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+    /// By which column it is sorted, the largest first; `None`: by its keys, and without keys as
+    /// rows came.
+    pub largest_of: Option<usize>,
+    /// More rows than this are cut off.
+    pub max_rows: usize,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new(columns: &'static [TableColumn], max_rows: usize) -> Table {
+        Table {
+            columns,
+            rows: Vec::new(),
+            largest_of: None,
+            max_rows,
+        }
+    }
+
+    /// Its rows as records.
+    pub fn iter(&self) -> impl Iterator<Item = TableRow<'_>> {
+        self.rows.iter().map(|cells| TableRow {
+            columns: self.columns,
+            cells,
+        })
+    }
+
+    /// Takes in the table of the same component on another core.
+    pub fn merge(&mut self, other: &Table) {
+        self.rows.extend_from_slice(&other.rows);
+        let columns = self.columns;
+        let has_key = columns.iter().any(|column| column.merge == Merge::Key);
+        // Without keys rows are events, unless there is one row only, of sums.
+        if has_key || self.max_rows == 1 {
+            self.rows.sort_by(|a, b| compare_keys(columns, a, b));
+            self.rows.dedup_by(|later, earlier| {
+                let is_same = compare_keys(columns, earlier, later) == Ordering::Equal;
+                if is_same {
+                    join(columns, earlier, later);
+                }
+                is_same
+            });
+        }
+        self.arrange();
+    }
+
+    /// Sorts and cuts off rows as it says.
+    pub fn arrange(&mut self) {
+        if let Some(column) = self.largest_of {
+            self.rows.sort_by(|a, b| {
+                let (a, b) = (a.get(column), b.get(column));
+                b.unwrap_or(&Cell::None).compare(a.unwrap_or(&Cell::None))
+            });
+        }
+        self.rows.truncate(self.max_rows);
+    }
+}
+
+fn compare_keys(columns: &[TableColumn], a: &[Cell], b: &[Cell]) -> Ordering {
+    let cells = columns.iter().zip(a.iter().zip(b));
+    let keys = cells.filter(|(column, _)| column.merge == Merge::Key);
+    keys.map(|(_, (a, b))| a.compare(b))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}
+
+fn join(columns: &[TableColumn], mine: &mut [Cell], theirs: &[Cell]) {
+    for (column, (mine, theirs)) in columns.iter().zip(mine.iter_mut().zip(theirs)) {
+        let takes_theirs = match column.merge {
+            Merge::Key => false,
+            Merge::Sum => {
+                mine.add(theirs);
+                false
+            }
+            Merge::Min => mine.is_none() || (!theirs.is_none() && theirs.compare(mine).is_lt()),
+            Merge::Max => mine.is_none() || (!theirs.is_none() && theirs.compare(mine).is_gt()),
+        };
+        if takes_theirs {
+            *mine = theirs.clone();
+        }
+    }
+}
+
+/// One row of a [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub struct TableRow<'a> {
+    columns: &'static [TableColumn],
+    cells: &'a [Cell],
+}
+
+impl TableRow<'_> {
+    /// The value of a column.
+    pub fn cell(&self, name: &str) -> Option<&Cell> {
+        let mut columns = self.columns.iter();
+        let index = columns.position(|column| column.field.name == name)?;
+        self.cells.get(index)
+    }
+}
+
+impl fmt::Display for TableRow<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (column, cell)) in self.columns.iter().zip(self.cells).enumerate() {
+            let separator = if number == 0 { "" } else { " " };
+            write!(f, "{separator}{}={cell}", column.field.name)?;
+        }
+        Ok(())
+    }
+}
+
+impl Record for TableRow<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        for (column, cell) in self.columns.iter().zip(self.cells) {
+            Value(cell).visit(&column.field, visitor);
+        }
     }
 }
 
@@ -45,21 +350,96 @@ mod tests {
     use super::*;
     use crate::encoder::{Encoder, Format};
 
+    fn text(row: &ResultRow<'_>, format: Format) -> String {
+        let mut text = Vec::new();
+        Encoder::new(format).encode(row, &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
     #[test]
     fn a_result_has_a_place_and_a_unit() {
-        let row = ResultRow {
+        let mut row = ResultRow {
             stack: None,
             component: "count(1)",
             result: "items so far",
-            value: 7,
+            value: Value(&Cell::Unsigned(7)),
             unit: "items",
+            row: None,
         };
-        let mut text = Vec::new();
-        Encoder::new(Format::Json).encode(&row, &mut text);
         assert_eq!(
-            String::from_utf8(text).unwrap(),
+            text(&row, Format::Json),
             "{\"stack\":null,\"component\":\"count(1)\",\"result\":\"items so far\",\"value\":7,\
-             \"unit\":\"items\"}\n"
+             \"unit\":\"items\",\"row\":null}\n"
+        );
+        row.value = Value(&Cell::Signed(-7));
+        assert!(text(&row, Format::Json).contains("\"value\":-7"));
+    }
+
+    static COLUMNS: [TableColumn; 4] = [
+        TableColumn::new("host", FieldKind::Address, Merge::Key, "who"),
+        TableColumn::new("packets", FieldKind::Unsigned, Merge::Sum, "how many"),
+        TableColumn::new("least", FieldKind::Unsigned, Merge::Min, "smallest"),
+        TableColumn::new("most", FieldKind::Unsigned, Merge::Max, "largest"),
+    ];
+
+    fn row(host: u8, packets: u64, least: Cell, most: Cell) -> Vec<Cell> {
+        let host = Cell::Address(IpAddr::from([192, 0, 2, host]));
+        vec![host, Cell::Unsigned(packets), least, most]
+    }
+
+    #[test]
+    fn tables_of_two_cores_are_one() {
+        let of = |rows| Table {
+            rows,
+            largest_of: Some(1),
+            ..Table::new(&COLUMNS, 2)
+        };
+        let three = Cell::Unsigned(3);
+        let mut mine = of(vec![
+            row(1, 5, three.clone(), three.clone()),
+            row(2, 4, Cell::None, Cell::None),
+        ]);
+        let theirs = of(vec![
+            row(2, 3, three.clone(), Cell::Unsigned(9)),
+            row(3, 1, Cell::None, Cell::None),
+            row(1, 1, Cell::Unsigned(2), Cell::Unsigned(2)),
+        ]);
+        mine.merge(&theirs);
+        assert_eq!(
+            mine.rows,
+            [
+                row(2, 7, three.clone(), Cell::Unsigned(9)),
+                row(1, 6, Cell::Unsigned(2), three),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_of_a_table_is_an_object() {
+        let table = Table {
+            rows: vec![row(1, 5, Cell::None, Cell::Float(2.5))],
+            ..Table::new(&COLUMNS, 10)
+        };
+        let row = ResultRow {
+            stack: None,
+            component: "top",
+            result: "the most",
+            value: Value(&Cell::None),
+            unit: "rows",
+            row: table.iter().next(),
+        };
+        let json = text(&row, Format::Json);
+        assert!(
+            json.ends_with(
+                "\"value\":null,\"unit\":\"rows\",\
+                 \"row\":{\"host\":\"192.0.2.1\",\"packets\":5,\"least\":null,\"most\":2.5}}\n"
+            ),
+            "{json}"
+        );
+        let cells = text(&row, Format::Table);
+        assert!(
+            cells.contains("host=192.0.2.1 packets=5 least=- most=2.500"),
+            "{cells}"
         );
     }
 }

@@ -127,8 +127,95 @@ impl FieldVisitor for CellVisitor<'_> {
         });
     }
 
-    fn object<R: Record>(&mut self, field: &'static Field, _value: Option<&R>) {
-        self.cell(field, |_| {});
+    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
+        self.cell(field, |visitor| {
+            let Some(value) = value else {
+                return;
+            };
+            // Its cells end with separators, of which none may be inside a cell.
+            let start = visitor.out.len();
+            value.visit(&mut PairVisitor(CellVisitor {
+                out: visitor.out,
+                time: visitor.time,
+            }));
+            if visitor.out.len() > start {
+                visitor.out.pop();
+            }
+            for byte in visitor.out.iter_mut().skip(start) {
+                if *byte == SEPARATOR {
+                    *byte = b' ';
+                }
+            }
+        });
+    }
+}
+
+/// Cells of an object as `name=value`.
+struct PairVisitor<'a>(CellVisitor<'a>);
+
+impl PairVisitor<'_> {
+    fn name(&mut self, field: &'static Field) {
+        if field.column.rank > 0 {
+            self.0.out.extend_from_slice(field.name.as_bytes());
+            self.0.out.push(b'=');
+        }
+    }
+}
+
+impl FieldVisitor for PairVisitor<'_> {
+    fn null(&mut self, field: &'static Field) {
+        self.name(field);
+        self.0.null(field);
+    }
+
+    fn unsigned(&mut self, field: &'static Field, value: u64) {
+        self.name(field);
+        self.0.unsigned(field, value);
+    }
+
+    fn float(&mut self, field: &'static Field, value: f64) {
+        self.name(field);
+        self.0.float(field, value);
+    }
+
+    fn text(&mut self, field: &'static Field, value: &str) {
+        self.name(field);
+        self.0.text(field, value);
+    }
+
+    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
+        self.name(field);
+        self.0.symbol(field, value);
+    }
+
+    fn hex(&mut self, field: &'static Field, value: u64) {
+        self.name(field);
+        self.0.hex(field, value);
+    }
+
+    fn address(&mut self, field: &'static Field, value: Address, version: u8) {
+        self.name(field);
+        self.0.address(field, value, version);
+    }
+
+    fn time(&mut self, field: &'static Field, value: Nanos) {
+        self.name(field);
+        self.0.time(field, value);
+    }
+
+    fn duration(&mut self, field: &'static Field, value: Nanos) {
+        self.name(field);
+        self.0.duration(field, value);
+    }
+
+    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
+        self.name(field);
+        self.0.list(field, values);
+    }
+
+    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
+        self.name(field);
+        self.0.object(field, value);
     }
 }
 

@@ -671,43 +671,66 @@ impl<'a> Checker<'a> {
         labels: &[String],
     ) -> Vec<Vec<(&'static str, NodeId)>> {
         let mut all = Vec::with_capacity(building.drafts.len());
-        for draft in &building.drafts {
+        for (own, draft) in building.drafts.iter().enumerate() {
             let mut references = Vec::new();
             for setting in draft.settings.iter() {
-                if setting.option.kind != OptionKind::Reference {
+                let (kind, option) = (setting.option.kind, setting.option.name);
+                if !kind.is_reference() {
                     continue;
                 }
-                let option = setting.option.name;
                 let text = draft.settings.text(option).unwrap_or_default();
                 let span = setting.span.unwrap_or(draft.span);
-                let found = labels
-                    .iter()
-                    .position(|label| label.eq_ignore_ascii_case(text));
-                let Some(index) = found else {
-                    let names = near(text, labels.iter().map(String::as_str));
-                    let hint = match names.as_slice() {
-                        [] => format!(
-                            "give it a name: {{ {} = {text} }}",
-                            crate::options::LABEL_OPTION
-                        ),
-                        names => format!("did you mean {}?", names.join(" or ")),
-                    };
-                    self.error_with_hint(
-                        span,
-                        format!("{option}: there is no component {text}"),
-                        hint,
-                    );
-                    continue;
+                let several = |c: char| c.is_whitespace() || c == ',';
+                let names: Vec<&str> = match kind {
+                    OptionKind::References => text.split(several).collect(),
+                    _ => vec![text],
                 };
-                let target = &building.drafts[index];
-                if target.info.is_some_and(|info| info.result.is_none()) {
-                    self.error(span, format!("{option}: {text} has no result"));
+                for name in names.into_iter().filter(|name| !name.is_empty()) {
+                    let place = (option, kind, span);
+                    let found = self.reference(name, place, own, building, labels);
+                    references.extend(found.map(|id| (option, id)));
                 }
-                references.push((option, NodeId(index as u32)));
             }
             all.push(references);
         }
         all
+    }
+
+    /// The component that an option names.
+    fn reference(
+        &mut self,
+        name: &str,
+        (option, kind, span): (&str, OptionKind, Span),
+        own: usize,
+        building: &Building,
+        labels: &[String],
+    ) -> Option<NodeId> {
+        let mut found = labels.iter();
+        let found = found.position(|label| label.eq_ignore_ascii_case(name));
+        let Some(index) = found else {
+            let names = near(name, labels.iter().map(String::as_str));
+            let hint = match names.as_slice() {
+                [] => format!(
+                    "give it a name: {{ {} = {name} }}",
+                    crate::options::LABEL_OPTION
+                ),
+                names => format!("did you mean {}?", names.join(" or ")),
+            };
+            let message = format!("{option}: there is no component {name}");
+            self.error_with_hint(span, message, hint);
+            return None;
+        };
+        let result = building.drafts[index].info.map(|info| info.result);
+        match result {
+            _ if index == own => self.error(span, format!("{option}: {name} is this component")),
+            Some(None) => self.error(span, format!("{option}: {name} has no result")),
+            Some(Some(result)) if kind == OptionKind::Measure && !result.columns.is_empty() => {
+                let message = format!("{option}: the result of {name} is a table, not a number");
+                self.error(span, message);
+            }
+            _ => {}
+        }
+        Some(NodeId(index as u32))
     }
 
     fn nothing_to_run(&mut self, document: &Document) {

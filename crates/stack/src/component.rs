@@ -11,11 +11,13 @@
 use core::time::Duration;
 
 use flowgauge_record::AnyRecord;
+use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, HashSeed, Nanos};
 
 use crate::items::ItemType;
 use crate::selection::Selection;
 use crate::settings::{OptionInfo, Settings};
+use crate::values::PacketValues;
 
 /// All that is known of a component without running it.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +108,38 @@ pub struct ResultInfo {
     pub summary: &'static str,
     /// Its unit, as "packets".
     pub unit: &'static str,
+    /// The columns of a table; none: it is a number.
+    pub columns: &'static [TableColumn],
+    /// Whether each packet has a value of its own ([`Component::values`]).
+    pub is_per_packet: bool,
+}
+
+impl ResultInfo {
+    /// A number.
+    pub const fn number(summary: &'static str, unit: &'static str) -> ResultInfo {
+        ResultInfo {
+            summary,
+            unit,
+            columns: &[],
+            is_per_packet: false,
+        }
+    }
+
+    /// A number that each packet has.
+    pub const fn per_packet(summary: &'static str, unit: &'static str) -> ResultInfo {
+        ResultInfo {
+            is_per_packet: true,
+            ..ResultInfo::number(summary, unit)
+        }
+    }
+
+    /// A table.
+    pub const fn table(summary: &'static str, columns: &'static [TableColumn]) -> ResultInfo {
+        ResultInfo {
+            columns,
+            ..ResultInfo::number(summary, "rows")
+        }
+    }
 }
 
 /// How a component can run on several cores.
@@ -308,6 +342,27 @@ pub trait Outlet {
     /// The key of the innermost demultiplexer is finished, as a connection that has closed: it ends
     /// behind the items under way, as if by timeout. One outside of all demultiplexers is ignored.
     fn end_key(&mut self, _key: u32) {}
+
+    /// The result, as it is now, of the component that an option names ([`crate::OptionKind::Reference`]).
+    fn result(&self, _option: &str) -> Option<ResultValue> {
+        None
+    }
+
+    /// The results of all components that an option names ([`crate::OptionKind::References`]), with
+    /// their labels.
+    fn results(&self, _option: &str) -> Vec<(String, ResultValue)> {
+        Vec::new()
+    }
+
+    /// What the component that an option names has found for each packet of the batch at work.
+    fn values(&self, _option: &str) -> Option<&PacketValues> {
+        None
+    }
+
+    /// The number of the batch at work: [`PacketValues::begin`] wants it.
+    fn batch(&self) -> u64 {
+        0
+    }
 }
 
 /// Why a component cannot begin, or go on.
@@ -393,11 +448,22 @@ pub trait Component: Send {
     /// The capture clock, after each batch, where [`Component::has_timer`] says so.
     fn tick(&mut self, _now: Nanos, _out: &mut dyn Outlet) {}
 
+    /// The time of the next [`Component::tick`] that matters: it comes when all packets before that time
+    /// have gone through the stack, and none of those after it. Of components with a timer only.
+    fn deadline(&self) -> Option<Nanos> {
+        None
+    }
+
     /// The input is over: gives out what is kept outside of keys.
     fn finish(&mut self, _out: &mut dyn Outlet) {}
 
     /// Its result, where it has one.
     fn result(&self) -> Option<ResultValue> {
+        None
+    }
+
+    /// What it has found for each packet of the last batch, where it does.
+    fn values(&self) -> Option<&PacketValues> {
         None
     }
 
@@ -413,6 +479,10 @@ pub enum ResultValue {
     Sum(u64),
     /// The last of something; that of the other core is taken.
     Last(u64),
+    /// A difference; those of several cores are added.
+    Difference(i64),
+    /// More than a number; rows are joined as their columns say.
+    Table(Table),
 }
 
 impl ResultValue {
@@ -422,7 +492,29 @@ impl ResultValue {
             (ResultValue::Sum(mine), ResultValue::Sum(theirs)) => {
                 *mine = mine.saturating_add(*theirs);
             }
+            (ResultValue::Difference(mine), ResultValue::Difference(theirs)) => {
+                *mine = mine.saturating_add(*theirs);
+            }
+            (ResultValue::Table(mine), ResultValue::Table(theirs)) => mine.merge(theirs),
             _ => *self = other.clone(),
+        }
+    }
+
+    /// A number as a whole number; `None` of a table.
+    pub fn number(&self) -> Option<i128> {
+        match self {
+            ResultValue::Sum(value) | ResultValue::Last(value) => Some(i128::from(*value)),
+            ResultValue::Difference(value) => Some(i128::from(*value)),
+            ResultValue::Table(_) => None,
+        }
+    }
+
+    /// A number as the value of a field; [`Cell::None`] of a table.
+    pub fn cell(&self) -> Cell {
+        match self {
+            ResultValue::Sum(value) | ResultValue::Last(value) => Cell::Unsigned(*value),
+            ResultValue::Difference(value) => Cell::Signed(*value),
+            ResultValue::Table(_) => Cell::None,
         }
     }
 }
@@ -431,6 +523,8 @@ impl core::fmt::Display for ResultValue {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             ResultValue::Sum(value) | ResultValue::Last(value) => value.fmt(f),
+            ResultValue::Difference(value) => value.fmt(f),
+            ResultValue::Table(table) => write!(f, "{} rows", table.rows.len()),
         }
     }
 }

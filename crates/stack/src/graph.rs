@@ -26,8 +26,10 @@ use crate::component::{
     Component, Failure, Items, Outlet, Packets, Received, RecordItem, ResultValue, SettingError,
     StreamChunk,
 };
+use crate::deadline::first_after;
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
+use crate::values::PacketValues;
 
 /// Running components.
 pub struct Graph {
@@ -37,6 +39,8 @@ pub struct Graph {
     timed: Vec<NodeId>,
     seed: HashSeed,
     now: Nanos,
+    /// Counts batches, and parts of them.
+    batch: u64,
     /// The component at work, to name it should it fail.
     current: NodeId,
     failure: Option<ComponentFailure>,
@@ -51,6 +55,8 @@ struct Running {
     inner: Inner,
     next: Option<NodeId>,
     parent: Option<NodeId>,
+    /// Whose results its options name.
+    references: Vec<(&'static str, NodeId)>,
     label: String,
     passed: Passed,
 }
@@ -103,6 +109,7 @@ impl Graph {
                 inner: node.inner.clone(),
                 next: node.next,
                 parent: node.parent,
+                references: node.references.clone(),
                 label: node.label.clone(),
                 passed: Passed::default(),
             });
@@ -113,6 +120,7 @@ impl Graph {
             timed,
             seed,
             now: Nanos(0),
+            batch: 0,
             current: stack.entry,
             failure: None,
             is_ending: false,
@@ -147,9 +155,19 @@ impl Graph {
         now: Nanos,
     ) -> Result<(), ComponentFailure> {
         self.guarded(|graph| {
-            graph.now = graph.now.max(now);
-            let mut items = Items::Packets(Packets::new(batch, decoded, graph.seed));
-            graph.row(Some(graph.entry), &mut items);
+            let end = graph.now.max(now);
+            let all = Selection::first(batch.len());
+            let mut done = 0;
+            // A component that looks at the clock in the middle of the batch gets it in parts.
+            while let Some((next, time)) = graph.cut(batch, done, end) {
+                let part = Selection::first(next).without(Selection::first(done));
+                graph.part(batch, decoded, part);
+                graph.now = graph.now.max(time);
+                graph.tick();
+                done = next;
+            }
+            graph.now = end;
+            graph.part(batch, decoded, all.without(Selection::first(done)));
             graph.tick();
         })
     }
@@ -170,6 +188,27 @@ impl Graph {
             }
         })?;
         Ok(received)
+    }
+
+    /// The next packet, from `start` on, before which a component looks at the clock, and its time.
+    fn cut(&self, batch: &Batch<'_>, start: usize, now: Nanos) -> Option<(usize, Nanos)> {
+        let timed = self.timed.iter().map(|id| &self.nodes[id.index()]);
+        let deadlines = timed.filter_map(|node| node.component.as_ref()?.deadline());
+        let deadline = deadlines.min().filter(|deadline| *deadline <= now)?;
+        first_after(batch.packets, start, deadline, now).filter(|(index, time)| {
+            // It came at the deadline already: the part must have packets, or the clock go on.
+            *index > start || *time > self.now
+        })
+    }
+
+    /// Takes some packets of a batch through the stack.
+    fn part(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch, selected: Selection) {
+        self.batch += 1;
+        let mut items = Items::Packets(Packets {
+            selected,
+            ..Packets::new(batch, decoded, self.seed)
+        });
+        self.row(Some(self.entry), &mut items);
     }
 
     /// The input is over: what components keep comes out.
@@ -442,6 +481,16 @@ struct Exit<'a> {
     id: NodeId,
 }
 
+impl Exit<'_> {
+    /// The component that an option names.
+    fn named(&self, option: &str) -> Option<&dyn Component> {
+        let nodes = &self.graph.nodes;
+        let mut references = nodes[self.id.index()].references.iter();
+        let (_, id) = references.find(|(name, _)| *name == option)?;
+        nodes.get(id.index())?.component.as_deref()
+    }
+}
+
 impl Outlet for Exit<'_> {
     fn emit(&mut self, items: Items<'_>) {
         self.graph.leave(self.id, items);
@@ -464,5 +513,27 @@ impl Outlet for Exit<'_> {
             }
             around = node.parent;
         }
+    }
+
+    fn result(&self, option: &str) -> Option<ResultValue> {
+        self.named(option)?.result()
+    }
+
+    fn results(&self, option: &str) -> Vec<(String, ResultValue)> {
+        let nodes = &self.graph.nodes;
+        let references = nodes[self.id.index()].references.iter();
+        let named = references.filter(|(name, _)| *name == option);
+        let nodes = named.filter_map(|(_, id)| nodes.get(id.index()));
+        nodes
+            .filter_map(|node| Some((node.label.clone(), node.component.as_ref()?.result()?)))
+            .collect()
+    }
+
+    fn values(&self, option: &str) -> Option<&PacketValues> {
+        self.named(option)?.values()
+    }
+
+    fn batch(&self) -> u64 {
+        self.graph.batch
     }
 }

@@ -44,6 +44,7 @@
 mod check;
 mod component;
 mod cursor;
+mod deadline;
 mod diagnostic;
 mod format;
 mod graph;
@@ -59,6 +60,7 @@ mod settings;
 mod source;
 pub mod syntax;
 mod value;
+mod values;
 
 pub use check::{Checked, check};
 pub use component::{
@@ -67,6 +69,8 @@ pub use component::{
     StreamChunk,
 };
 pub use diagnostic::{Diagnostic, Severity};
+pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
+pub use flowgauge_record::schema::FieldKind;
 pub use format::{format, format_line};
 pub use graph::{ComponentFailure, Graph, Passed};
 pub use include::{MAX_FILES, ReadInclude, parse_all};
@@ -80,3 +84,4 @@ pub use selection::{Selected, Selection};
 pub use settings::{OptionInfo, Setting, Settings};
 pub use source::{FileId, Position, Sources, Span};
 pub use value::{OptionKind, OptionValue};
+pub use values::PacketValues;

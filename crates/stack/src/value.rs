@@ -38,11 +38,23 @@ pub enum OptionKind {
     OutputFile,
     /// A packet filter as tcpdump's.
     Filter,
-    /// Another component, by its label or as `name(k)`.
+    /// Another component that has a result, by its label or as `name(k)`.
     Reference,
+    /// Several of them, separated by blanks or commas.
+    References,
+    /// Another component whose result is a number.
+    Measure,
 }
 
 impl OptionKind {
+    /// Whether it names components.
+    pub const fn is_reference(self) -> bool {
+        matches!(
+            self,
+            OptionKind::Reference | OptionKind::References | OptionKind::Measure
+        )
+    }
+
     /// In listings: what to write.
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +68,8 @@ impl OptionKind {
             OptionKind::Branch => "branch",
             OptionKind::InputFile | OptionKind::OutputFile => "file",
             OptionKind::Filter => "filter",
-            OptionKind::Reference => "component",
+            OptionKind::Reference | OptionKind::Measure => "component",
+            OptionKind::References => "components",
         }
     }
 
@@ -99,8 +112,11 @@ impl OptionKind {
                 let number = scaled(text, &[])?;
                 within(number, 0, 255).map(OptionValue::Integer)
             }
-            OptionKind::InputFile | OptionKind::OutputFile | OptionKind::Reference
-                if text.is_empty() =>
+            OptionKind::InputFile | OptionKind::OutputFile if text.is_empty() => {
+                Err("is empty".to_owned())
+            }
+            OptionKind::Reference | OptionKind::Measure | OptionKind::References
+                if text.trim().is_empty() =>
             {
                 Err("is empty".to_owned())
             }
@@ -108,7 +124,9 @@ impl OptionKind {
             | OptionKind::InputFile
             | OptionKind::OutputFile
             | OptionKind::Filter
-            | OptionKind::Reference => Ok(OptionValue::Text(text.to_owned())),
+            | OptionKind::Reference
+            | OptionKind::Measure
+            | OptionKind::References => Ok(OptionValue::Text(text.to_owned())),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The checker, over components that exist only here: what it builds, and what it says.
 
 use flowgauge_stack::{
-    Branches, Component, ComponentInfo, ComponentKind, Diagnostic, Inner, Input, ItemType, Items,
-    OptionInfo, OptionKind, Outlet, Output, Parallel, Program, Registry, ResultInfo, SettingError,
-    Settings, Sources, check, parse,
+    Branches, Component, ComponentInfo, ComponentKind, Diagnostic, FieldKind, Inner, Input,
+    ItemType, Items, Merge, OptionInfo, OptionKind, Outlet, Output, Parallel, Program, Registry,
+    ResultInfo, SettingError, Settings, Sources, TableColumn, check, parse,
 };
 
 struct Nothing;
@@ -44,7 +44,14 @@ const PORT: OptionKind = OptionKind::Integer {
     max: 65_535,
 };
 
-static COMPONENTS: [ComponentInfo; 13] = [
+static COLUMNS: [TableColumn; 1] = [TableColumn::new(
+    "packets",
+    FieldKind::Unsigned,
+    Merge::Sum,
+    "how many",
+)];
+
+static COMPONENTS: [ComponentInfo; 15] = [
     ComponentInfo {
         name: "discard",
         input: Input::Any,
@@ -64,10 +71,7 @@ static COMPONENTS: [ComponentInfo; 13] = [
         name: "count",
         aliases: &["pkt_counter"],
         is_end: true,
-        result: Some(ResultInfo {
-            summary: "packets",
-            unit: "packets",
-        }),
+        result: Some(ResultInfo::number("packets", "packets")),
         ..SIMPLE
     },
     ComponentInfo {
@@ -138,9 +142,24 @@ static COMPONENTS: [ComponentInfo; 13] = [
     ComponentInfo {
         name: "bucket",
         options: &[
-            OptionInfo::new("of", OptionKind::Reference, "whose result").required(),
+            OptionInfo::new("of", OptionKind::Measure, "whose result").required(),
             OptionInfo::new("interval", OptionKind::Duration, "how often").or("1s"),
         ],
+        is_end: true,
+        ..SIMPLE
+    },
+    ComponentInfo {
+        name: "top",
+        result: Some(ResultInfo::table("the most", &COLUMNS)),
+        ..SIMPLE
+    },
+    ComponentInfo {
+        name: "save",
+        options: &[OptionInfo::new(
+            "of",
+            OptionKind::References,
+            "whose results",
+        )],
         is_end: true,
         ..SIMPLE
     },

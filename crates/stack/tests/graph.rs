@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use flowgauge_stack::{
     Branches, Component, ComponentInfo, ComponentKind, Graph, Input, ItemType, Items, KeyTable,
-    OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Received, Registry,
-    ResultInfo, ResultValue, Selection, SettingError, Settings, Sources, Stack, StreamChunk, check,
-    parse,
+    OptionInfo, OptionKind, Outlet, Output, PacketValues, Packets, Parallel, PerKey, Received,
+    Registry, ResultInfo, ResultValue, Selection, SettingError, Settings, Sources, Stack,
+    StreamChunk, check, parse,
 };
 use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
@@ -176,12 +176,16 @@ impl Component for Join {
 
 /// Counts packets, and panics at port 13.
 #[derive(Default)]
-struct Count(u64);
+struct Count(u64, PacketValues);
 
 impl Component for Count {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         self.0 += items.len() as u64;
         if let Items::Packets(packets) = items {
+            self.1.begin(packets, out);
+            for (index, _) in packets.iter() {
+                self.1.set(index, u64::from(port(packets, index)) * 10);
+            }
             let unlucky = packets.iter().any(|(index, _)| port(packets, index) == 13);
             assert!(!unlucky, "thirteen");
         }
@@ -189,6 +193,10 @@ impl Component for Count {
 
     fn result(&self) -> Option<ResultValue> {
         Some(ResultValue::Sum(self.0))
+    }
+
+    fn values(&self) -> Option<&PacketValues> {
+        Some(&self.1)
     }
 }
 
@@ -255,7 +263,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     },
 };
 
-static COMPONENTS: [ComponentInfo; 7] = [
+static COMPONENTS: [ComponentInfo; 8] = [
     PROBE,
     ComponentInfo {
         name: "multiple",
@@ -302,14 +310,49 @@ static COMPONENTS: [ComponentInfo; 7] = [
     ComponentInfo {
         name: "count",
         options: &[],
-        result: Some(ResultInfo {
-            summary: "packets",
-            unit: "packets",
-        }),
+        result: Some(ResultInfo::number("packets", "packets")),
         make: |_| Ok(Box::<Count>::default()),
         ..PROBE
     },
+    ComponentInfo {
+        name: "every",
+        options: &[OptionInfo::new("of", OptionKind::Measure, "whose")],
+        make: |_| Ok(Box::new(Every { next: 0 })),
+        ..PROBE
+    },
 ];
+
+/// Writes down a component's result every ten nanoseconds, and what the packets of a batch gave.
+struct Every {
+    next: u64,
+}
+
+impl Component for Every {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let (Items::Packets(packets), Some(values)) = (items, out.values("of")) else {
+            return;
+        };
+        let values: Vec<u64> = values.of(packets, out).map(|(_, value)| value).collect();
+        see("every", format!("{values:?}"));
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        Some(Nanos(self.next))
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        if now.0 < self.next {
+            return;
+        }
+        self.next = (now.0 / 10 + 1) * 10;
+        let result = out.result("of").expect("it has one");
+        see("every", format!("{}: {result}", now.0));
+    }
+}
 
 fn stack(text: &str) -> Stack {
     let mut sources = Sources::default();
@@ -336,9 +379,15 @@ fn graph(text: &str) -> Graph {
 
 /// A batch of datagrams from these ports.
 fn feed(graph: &mut Graph, now: u64, ports: &[u16]) -> Result<(), String> {
+    let packets: Vec<(u64, u16)> = ports.iter().map(|port| (now, *port)).collect();
+    feed_at(graph, now, &packets)
+}
+
+/// A batch of datagrams that came at these times from these ports.
+fn feed_at(graph: &mut Graph, now: u64, datagrams: &[(u64, u16)]) -> Result<(), String> {
     let mut memory = Vec::new();
     let mut packets = Vec::new();
-    for port in ports {
+    for (time, port) in datagrams {
         let offset = memory.len() as u32;
         memory.extend([
             0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
@@ -346,7 +395,7 @@ fn feed(graph: &mut Graph, now: u64, ports: &[u16]) -> Result<(), String> {
         memory.extend(port.to_be_bytes());
         memory.extend([0, 53, 0, 8, 0, 0]);
         packets.push(PacketDescriptor {
-            time: Nanos(now),
+            time: Nanos(*time),
             offset,
             captured_len: 28,
             wire_len: 28,
@@ -498,6 +547,36 @@ fn results_and_counts_can_be_read_while_it_runs() {
     assert_eq!(
         (graph.passed(first).items, graph.passed(first).batches),
         (5, 2)
+    );
+}
+
+#[test]
+fn a_result_is_read_when_all_packets_before_the_time_have_come_and_none_after() {
+    let mut graph = graph("count multiple { 2 } every { count }");
+    // 200 is a jump that the clock does not believe, 27 comes late.
+    let packets = [
+        (12, 1),
+        (15, 2),
+        (19, 4),
+        (20, 6),
+        (31, 8),
+        (200, 3),
+        (27, 2),
+        (33, 5),
+    ];
+    feed_at(&mut graph, 33, &packets).expect("nothing fails");
+    feed_at(&mut graph, 60, &[]).expect("nothing fails");
+    assert_eq!(
+        seen("every"),
+        [
+            ": 12: 0",
+            ": [20, 40]",
+            ": 20: 3",
+            ": [60]",
+            ": 31: 4",
+            ": [80, 20]",
+            ": 60: 8"
+        ]
     );
 }
 

@@ -100,7 +100,14 @@ fn page(text: &mut String, info: &ComponentInfo) {
     }
     let _ = writeln!(text, "\ntakes: {}\ngives: {}", input(info), output(info));
     if let Some(result) = info.result {
-        let _ = writeln!(text, "result: {} ({})", result.summary, result.unit);
+        let each = match result.is_per_packet {
+            true => "; each packet has its own",
+            false => "",
+        };
+        let _ = writeln!(text, "result: {} ({}{each})", result.summary, result.unit);
+        for column in result.columns {
+            let _ = writeln!(text, "  {}: {}", column.field.name, column.field.help);
+        }
     }
     let _ = writeln!(text, "on several cores: {}", parallel(info));
     let _ = writeln!(text, "\noptions:");
@@ -164,6 +171,11 @@ fn object(info: &ComponentInfo) -> Value {
         "result": info.result.map(|result| json!({
             "summary": result.summary,
             "unit": result.unit,
+            "per_packet": result.is_per_packet,
+            "columns": result.columns.iter().map(|column| json!({
+                "name": column.field.name,
+                "help": column.field.help,
+            })).collect::<Vec<Value>>(),
         })),
         "parallel": parallel(info),
         "options": options,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use flowgauge_capture::PacketSource;
 use flowgauge_flow::CaptureClock;
 use flowgauge_record::RecordWriter;
-use flowgauge_record::results::{RESULT_SCHEMA, ResultRow};
+use flowgauge_record::results::{RESULT_SCHEMA, ResultRow, Value};
 use flowgauge_stack::{ComponentFailure, Graph, OptionKind, OptionValue, ResultValue, Stack};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{Batch, DecodedBatch, HashSeed, hash_batch};
@@ -87,13 +87,7 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
         Some(writer) => writer.write(row),
         // Standard output has what a component writes.
         None if common.quiet => {}
-        None => say!(
-            "{}: {} {}, {}",
-            row.component,
-            row.value,
-            row.unit,
-            row.result
-        ),
+        None => say!("{row}"),
     });
     let written = writer.as_mut().map_or(Ok(()), |writer| {
         writer.flush();
@@ -215,17 +209,24 @@ impl<'a> Stacks<'a> {
                 let (Some(info), Some(result)) = (node.info.result, graph.result(id)) else {
                     continue;
                 };
-                let value = match result {
-                    ResultValue::Sum(value) | ResultValue::Last(value) => value,
-                    _ => continue,
-                };
-                give(&ResultRow {
+                let cell = result.cell();
+                let row = ResultRow {
                     stack: stack.name.as_deref(),
                     component: &node.label,
                     result: info.summary,
-                    value,
+                    value: Value(&cell),
                     unit: info.unit,
-                });
+                    row: None,
+                };
+                match &result {
+                    ResultValue::Table(table) => table.iter().for_each(|cells| {
+                        give(&ResultRow {
+                            row: Some(cells),
+                            ..row
+                        });
+                    }),
+                    _ => give(&row),
+                }
             }
         }
     }

@@ -1,0 +1,65 @@
+//! A value for each packet of a batch.
+
+use core::ptr;
+
+use flowgauge_wire::BATCH_SIZE;
+
+use crate::component::{Outlet, Packets};
+use crate::selection::Selection;
+
+/// What a component has found for each packet of a batch, for components that come later.
+///
+/// It is of use while the same batch goes through the stack: packets that were put together from
+/// fragments since then have no values.
+#[derive(Clone, Debug)]
+pub struct PacketValues {
+    batch: u64,
+    /// Where the batch's packets are; a component may have made another batch.
+    packets: usize,
+    valid: Selection,
+    values: Box<[u64; BATCH_SIZE]>,
+}
+
+impl Default for PacketValues {
+    fn default() -> PacketValues {
+        PacketValues {
+            batch: 0,
+            packets: 0,
+            valid: Selection::NONE,
+            values: Box::new([0; BATCH_SIZE]),
+        }
+    }
+}
+
+impl PacketValues {
+    /// Forgets all values; those of `packets` come now.
+    pub fn begin(&mut self, packets: &Packets<'_>, out: &dyn Outlet) {
+        self.batch = out.batch();
+        self.packets = ptr::from_ref(packets.decoded).addr();
+        self.valid = Selection::NONE;
+    }
+
+    /// The value of the packet at a place.
+    #[inline]
+    pub fn set(&mut self, index: usize, value: u64) {
+        if let Some(slot) = self.values.get_mut(index) {
+            *slot = value;
+            self.valid.insert(index);
+        }
+    }
+
+    /// The values of those of `packets` that have one: place, value.
+    pub fn of<'a>(
+        &'a self,
+        packets: &Packets<'_>,
+        out: &dyn Outlet,
+    ) -> impl Iterator<Item = (usize, u64)> + use<'a> {
+        let is_same =
+            self.batch == out.batch() && self.packets == ptr::from_ref(packets.decoded).addr();
+        let selected = match is_same {
+            true => self.valid.and(packets.selected),
+            false => Selection::NONE,
+        };
+        selected.iter().map(|index| (index, self.values[index]))
+    }
+}
