@@ -11,6 +11,7 @@ mod failure;
 mod flows;
 mod generate;
 mod input;
+mod keys;
 mod matches;
 mod memory;
 mod options;
@@ -37,6 +38,7 @@ use flowgauge_sys::process;
 
 use crate::failure::Failure;
 use crate::options::{Cli, Command};
+use crate::say::say;
 
 /// What Rust's library says before it has no place in it.
 const NO_MEMORY: &str = "\
@@ -45,6 +47,7 @@ hint: --memory bounds what grows with the input, -B the kernel's rings; or allow
 ";
 
 fn main() -> ExitCode {
+    flowgauge_link::tell_notices(|line| say!("flowgauge: {line}"));
     process::explain_abort(NO_MEMORY, i32::from(failure::EXIT_FAILED));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -75,6 +78,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Report(options) => report::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Stack(options) => stack::run(options),
+        Command::Keys(options) => keys::run(options),
         Command::Doctor(options) => doctor::run(options),
         Command::ShareService(options) => share_service::run(options),
     }

@@ -5,6 +5,7 @@
 mod capture;
 mod chunks;
 mod generate;
+mod keys;
 mod matches;
 mod shared;
 mod stack;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use capture::{CaptureFormat, CaptureOptions};
 pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
+pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
 pub(crate) use shared::{ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions};
 pub(crate) use stack::{
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Generate(GenerateOptions),
     /// Run, check and show stacks of components: monitoring tasks in a few lines
     Stack(Box<StackOptions>),
+    /// Make and show the keys by which machines know each other
+    Keys(KeysOptions),
     /// Say what this machine can do and what to change where it cannot
     Doctor(DoctorOptions),
     /// Capture for the processes that share an interface: started by the first of them, with the
@@ -88,7 +92,7 @@ impl Command {
     /// Whether standard output is where results go.
     pub(crate) fn writes_standard_output(&self) -> bool {
         let write = match self {
-            Command::Doctor(_) => return true,
+            Command::Doctor(_) | Command::Keys(_) => return true,
             Command::ShareService(_) => return false,
             Command::Streams(options) if options.files_are_all() => return false,
             Command::Capture(options) if options.list_interfaces || options.dump_filter > 0 => {
@@ -114,7 +118,10 @@ impl Command {
                 StackCommand::Run(options) => (&options.input, &options.output.write),
                 _ => return None,
             },
-            Command::Generate(_) | Command::Doctor(_) | Command::ShareService(_) => return None,
+            Command::Generate(_)
+            | Command::Keys(_)
+            | Command::Doctor(_)
+            | Command::ShareService(_) => return None,
         };
         Some((input, output.as_deref()))
     }

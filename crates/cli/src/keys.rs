@@ -1,0 +1,135 @@
+//! `flowgauge keys`
+
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flowgauge_link::{Error, KeyFile, KeyFolder};
+use flowgauge_record::text::harmless;
+
+use crate::failure::{self, Failure};
+use crate::options::{KeysCommand, KeysOptions};
+use crate::say::say;
+use crate::sinks;
+
+/// A certificate that expires sooner is pointed out.
+const SOON: i64 = 30 * 86_400;
+
+/// Runs the command.
+///
+/// # Errors
+/// When keys are there already, or not there, or cannot be written.
+pub(crate) fn run(options: &KeysOptions) -> Result<(), Failure> {
+    match &options.command {
+        KeysCommand::Authority(options) => {
+            let folder = folder(options.keys.as_deref());
+            let made = folder.create_authority().map_err(|error| of_link(&error))?;
+            print(&folder, &[made])?;
+            say!(
+                "hint: flowgauge keys add NAME makes keys for a machine; authority.key stays here"
+            );
+            Ok(())
+        }
+        KeysCommand::Add(options) => {
+            let folder = folder(options.folder.keys.as_deref());
+            let made = folder.add(&options.name, &options.host, options.days);
+            let made = made.map_err(|error| of_link(&error))?;
+            print(&folder, &[made])?;
+            let name = &options.name;
+            say!("hint: that machine needs authority.crt, {name}.crt and {name}.key of the folder");
+            Ok(())
+        }
+        KeysCommand::Show(options) => {
+            let folder = folder(options.keys.as_deref());
+            let files = folder.list().map_err(|error| of_link(&error))?;
+            print(&folder, &files)
+        }
+    }
+}
+
+fn folder(path: Option<&std::path::Path>) -> KeyFolder {
+    path.map_or_else(KeyFolder::usual, KeyFolder::new)
+}
+
+/// A failure to start.
+pub(crate) fn of_link(error: &Error) -> Failure {
+    Failure::Usage {
+        what: error.to_string(),
+        hint: error.hint(),
+    }
+}
+
+/// A block of lines for each certificate.
+fn print(folder: &KeyFolder, files: &[KeyFile]) -> Result<(), Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |since| since.as_secs() as i64);
+    let mut text = format!("{}\n", folder.path().display());
+    for file in files {
+        let name = file.name.as_deref().unwrap_or("(authority)");
+        text += &format!("\n{name}\n");
+        text += &format!("  fingerprint  {}\n", file.fingerprint);
+        if !file.hosts.is_empty() {
+            text += &format!("  hosts        {}\n", file.hosts.join(", "));
+        }
+        let until = Date(file.validity.until);
+        text += &match file.validity.until - now {
+            left if left < 0 => format!("  valid        until {until}: it has expired\n"),
+            left if left < SOON => {
+                format!("  valid        until {until}: {} days\n", left / 86_400)
+            }
+            _ => format!("  valid        until {until}\n"),
+        };
+        let key = if file.has_key { "here" } else { "not here" };
+        text += &format!("  private key  {key}\n");
+    }
+    let text: String = text
+        .chars()
+        .map(|one| if one == '\n' { one } else { harmless(one) })
+        .collect();
+    let mut target = sinks::target(None)?;
+    let written = target
+        .write_all(text.as_bytes())
+        .and_then(|()| target.flush());
+    let written = written.map_err(|error| failure::of_output(error.into()));
+    written.or_else(|failure| failure.map_or(Ok(()), Err))
+}
+
+/// A day, of seconds since 1970.
+struct Date(i64);
+
+impl core::fmt::Display for Date {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // Days to a date of the Gregorian calendar, years beginning in March (H. Hinnant,
+        // chrono-compatible low-level date algorithms).
+        let days = self.0.div_euclid(86_400) + 719_468;
+        let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 {
+            march_month + 3
+        } else {
+            march_month - 9
+        };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        write!(f, "{year:04}-{month:02}-{day:02}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_795_310_625, "2026-11-22"),
+            (4_102_444_800, "2100-01-01"),
+        ] {
+            assert_eq!(Date(seconds).to_string(), date);
+        }
+    }
+}

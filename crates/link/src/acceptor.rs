@@ -1,0 +1,299 @@
+//! The end that others connect to: takes connections, finds out who it is, and bounds what strangers
+//! can make it do.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Refusal};
+use crate::frame::{Answer, Opening, VERSION};
+use crate::identity::Identity;
+use crate::notice::notice;
+use crate::secure::{self, Secured};
+
+/// Handshakes under way at once, in all and from one address.
+const MAX_HANDSHAKES: usize = 64;
+const MAX_HANDSHAKES_OF_ONE: usize = 16;
+/// Strangers are told of at most this often.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Threads of connections do not recurse.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Whom a listener takes, and how many.
+#[derive(Clone, Debug)]
+pub struct ListenerOptions {
+    /// Where: `192.0.2.1:2233`, `[::]:2233`; port 0: any that is free.
+    pub address: String,
+    /// Who may; empty: everybody whom the authority gave a certificate.
+    pub allowed: Vec<String>,
+    /// Connections at once, beside those that have not said yet who they are.
+    pub most_connections: usize,
+    /// A connection that has not said by then who it is and what it wants is closed.
+    pub handshake_timeout: Duration,
+    /// A connection that says nothing, or no whole frame, for so long is closed.
+    pub silence: Duration,
+    /// The longest frame.
+    pub max_frame: usize,
+    /// Of a listener for items: bytes of each sender that wait to be processed.
+    pub queue_bytes: usize,
+}
+
+impl ListenerOptions {
+    /// The usual, at an address.
+    pub fn new(address: impl Into<String>) -> ListenerOptions {
+        ListenerOptions {
+            address: address.into(),
+            allowed: Vec::new(),
+            most_connections: 256,
+            handshake_timeout: Duration::from_secs(10),
+            silence: Duration::from_secs(30),
+            max_frame: 4 << 20,
+            queue_bytes: 16 << 20,
+        }
+    }
+}
+
+/// What happens with connections that were let in.
+pub(crate) trait Service: Send + Sync + 'static {
+    /// What the other side has to ask for.
+    const NAME: &'static str;
+
+    /// Deals with a connection until it ends.
+    fn serve(&self, secured: Secured, opening: Opening, answer: Answer) -> Result<(), Error>;
+}
+
+pub(crate) struct Acceptor {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    identity: Identity,
+    options: ListenerOptions,
+    listener: [u8; 16],
+    is_stopped: AtomicBool,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    handshakes: usize,
+    handshakes_of: BTreeMap<IpAddr, usize>,
+    connections: usize,
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl Acceptor {
+    pub(crate) fn start<S: Service>(
+        identity: &Identity,
+        options: ListenerOptions,
+        service: Arc<S>,
+    ) -> Result<Acceptor, Error> {
+        let failed = |source| Error::Network {
+            action: "listen at",
+            address: options.address.clone(),
+            source,
+        };
+        let socket = TcpListener::bind(options.address.as_str()).map_err(failed)?;
+        let local = socket.local_addr().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            identity: identity.clone(),
+            listener: identity.random(),
+            is_stopped: AtomicBool::new(false),
+            counts: Mutex::new(Counts::default()),
+            options: options.clone(),
+        });
+        let accepting = shared.clone();
+        let thread = thread::Builder::new()
+            .name("link-accept".to_owned())
+            .spawn(move || accepting.accept(&socket, &service));
+        Ok(Acceptor {
+            shared,
+            local,
+            thread: Some(thread.map_err(failed)?),
+        })
+    }
+
+    pub(crate) fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        // The thread waits for a connection.
+        let mut target = self.local;
+        if target.ip().is_unspecified() {
+            target.set_ip(match target.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        if TcpStream::connect_timeout(&target, Duration::from_secs(1)).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept<S: Service>(self: &Arc<Self>, socket: &TcpListener, service: &Arc<S>) {
+        loop {
+            let accepted = socket.accept();
+            if self.is_stopped.load(Ordering::Acquire) {
+                return;
+            }
+            match accepted {
+                Ok((tcp, from)) => self.begin(tcp, from, service),
+                Err(error) => {
+                    self.tell(format_args!("cannot take a connection: {error}"));
+                    // Too many open files: the next attempt fails, too, until some are closed.
+                    thread::sleep(Duration::from_millis(50));
+                }
+            }
+        }
+    }
+
+    /// Gives a connection a thread, if there are not too many without a name.
+    fn begin<S: Service>(self: &Arc<Self>, tcp: TcpStream, from: SocketAddr, service: &Arc<S>) {
+        let mut counts = self.counts();
+        let of_one = counts.handshakes_of.get(&from.ip()).copied().unwrap_or(0);
+        if counts.handshakes >= MAX_HANDSHAKES || of_one >= MAX_HANDSHAKES_OF_ONE {
+            drop(counts);
+            self.tell(format_args!(
+                "{from}: closed: too many connections that do not say who they are"
+            ));
+            return;
+        }
+        counts.handshakes += 1;
+        *counts.handshakes_of.entry(from.ip()).or_insert(0) += 1;
+        drop(counts);
+        let (shared, service) = (self.clone(), service.clone());
+        let thread = thread::Builder::new()
+            .name("link-receive".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || shared.connection(tcp, from, &*service));
+        if let Err(error) = thread {
+            self.handshake_over(from);
+            self.tell(format_args!("{from}: no thread can be made: {error}"));
+        }
+    }
+
+    fn handshake_over(&self, from: SocketAddr) {
+        let mut counts = self.counts();
+        counts.handshakes -= 1;
+        if let Some(of_one) = counts.handshakes_of.get_mut(&from.ip()) {
+            *of_one -= 1;
+            if *of_one == 0 {
+                counts.handshakes_of.remove(&from.ip());
+            }
+        }
+    }
+
+    fn connection<S: Service>(&self, tcp: TcpStream, from: SocketAddr, service: &S) {
+        let entered = self.enter::<S>(tcp, from);
+        self.handshake_over(from);
+        let error = match entered {
+            Ok((secured, opening, answer)) => {
+                let closer = secured.writer.clone();
+                let result = service.serve(secured, opening, answer);
+                closer.close();
+                self.counts().connections -= 1;
+                // Who says it knows better what it means.
+                return drop(result);
+            }
+            Err(error) => error,
+        };
+        match error.hint() {
+            Some(hint) => self.tell(format_args!("refused: {error} ({hint})")),
+            None => self.tell(format_args!("refused: {error}")),
+        }
+    }
+
+    /// Who it is, what it wants, and whether it may.
+    fn enter<S: Service>(
+        &self,
+        tcp: TcpStream,
+        from: SocketAddr,
+    ) -> Result<(Secured, Opening, Answer), Error> {
+        let timeout = self.options.handshake_timeout;
+        let deadline = Instant::now() + timeout;
+        let mut secured = secure::accept(&self.identity, tcp, from, timeout)?;
+        let opening = Opening::read(&mut secured.reader, deadline)?;
+        let refusal = self.refusal::<S>(&secured, &opening);
+        let answer = Answer {
+            version: VERSION,
+            refusal,
+            listener: self.listener,
+            expected: None,
+            max_frame: self.options.max_frame as u32,
+        };
+        let Some((reason, detail)) = &answer.refusal else {
+            return Ok((secured, opening, answer));
+        };
+        let peer = secured.reader.peer();
+        let error = Error::Refused {
+            address: format!("{} ({})", peer.address, peer.name),
+            reason: *reason,
+            detail: detail.clone(),
+        };
+        // It may be gone already.
+        let _ = answer.write(&secured.writer);
+        secured.writer.close();
+        Err(error)
+    }
+
+    /// Why a connection is not wanted; else it counts from now on.
+    fn refusal<S: Service>(
+        &self,
+        secured: &Secured,
+        opening: &Opening,
+    ) -> Option<(Refusal, String)> {
+        let (from, to) = opening.versions;
+        if !(from..=to).contains(&VERSION) {
+            let detail = format!("{VERSION} here, {from} to {to} there");
+            return Some((Refusal::Version, detail));
+        }
+        if opening.service != S::NAME {
+            let detail = format!("{} here, not {}", S::NAME, opening.service);
+            return Some((Refusal::Service, detail));
+        }
+        let name = &secured.reader.peer().name;
+        if !self.options.allowed.is_empty() && !self.options.allowed.contains(name) {
+            return Some((Refusal::NotAllowed, name.clone()));
+        }
+        let mut counts = self.counts();
+        if counts.connections >= self.options.most_connections {
+            return Some((Refusal::Full, format!("{}", counts.connections)));
+        }
+        counts.connections += 1;
+        None
+    }
+
+    /// Says something of strangers, who may be many.
+    fn tell(&self, line: core::fmt::Arguments<'_>) {
+        let mut counts = self.counts();
+        if counts.told.is_some_and(|told| told.elapsed() < TELL_EVERY) {
+            counts.untold += 1;
+            return;
+        }
+        counts.told = Some(Instant::now());
+        let untold = core::mem::take(&mut counts.untold);
+        drop(counts);
+        if untold > 0 {
+            notice(format_args!("{untold} more connections were refused"));
+        }
+        notice(line);
+    }
+}

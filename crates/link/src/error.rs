@@ -1,0 +1,362 @@
+//! Why two ends do not come together, or came apart.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustls::{AlertDescription, CertificateError};
+
+/// Why a key cannot be used, a peer not be reached, or a connection ended. `Display` says what and
+/// where; [`Error::hint`] says what to do about it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file of keys could not be read or written.
+    File {
+        /// What was done: "read", "write", "create".
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file does not hold what it should: another format, damaged, readable by others.
+    Key {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A name, an address, a number that cannot be used. Likely a typing error.
+    Invalid {
+        /// What was given.
+        what: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What to write instead.
+        hint: &'static str,
+    },
+    /// The address cannot be listened at, or the peer not be reached.
+    Network {
+        /// What was done: "connect to", "listen at", "read from", "write to".
+        action: &'static str,
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The peers could not agree on keys. Likely certificates of two authorities, an expired one, or
+    /// no Flowgauge at the other end.
+    Security {
+        /// The peer's address.
+        address: String,
+        /// What TLS said.
+        source: rustls::Error,
+    },
+    /// The peer is who it says, and does not want this.
+    Refused {
+        /// The peer's address.
+        address: String,
+        /// Why.
+        reason: Refusal,
+        /// More of it, in the peer's words.
+        detail: String,
+    },
+    /// The peer said something that makes no sense here.
+    Protocol {
+        /// The peer's address.
+        address: String,
+        /// What.
+        reason: String,
+    },
+    /// The peer said nothing for too long.
+    Silent {
+        /// The peer's address.
+        address: String,
+        /// For how many seconds.
+        seconds: u64,
+    },
+    /// The peer closed the connection.
+    Closed {
+        /// The peer's address.
+        address: String,
+    },
+    /// Frames that the spool could not take.
+    TooLarge {
+        /// Bytes of the frame.
+        bytes: usize,
+        /// The most that are allowed.
+        most: usize,
+    },
+}
+
+/// Why a listener does not want a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It speaks other versions of the protocol.
+    Version,
+    /// It offers another service.
+    Service,
+    /// This name may not use it.
+    NotAllowed,
+    /// It has as many connections as it takes.
+    Full,
+    /// The session belongs to another name.
+    NotYours,
+    /// A reason that this version does not know.
+    Other,
+}
+
+impl Refusal {
+    /// As it is sent.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Refusal::Version => 1,
+            Refusal::Service => 2,
+            Refusal::NotAllowed => 3,
+            Refusal::Full => 4,
+            Refusal::NotYours => 5,
+            Refusal::Other => 255,
+        }
+    }
+
+    pub(crate) const fn of(code: u8) -> Refusal {
+        match code {
+            1 => Refusal::Version,
+            2 => Refusal::Service,
+            3 => Refusal::NotAllowed,
+            4 => Refusal::Full,
+            5 => Refusal::NotYours,
+            _ => Refusal::Other,
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Refusal::Version => "it speaks another version of the protocol",
+            Refusal::Service => "it offers another service",
+            Refusal::NotAllowed => "this name is not allowed",
+            Refusal::Full => "it has as many connections as it takes",
+            Refusal::NotYours => "the session belongs to another name",
+            Refusal::Other => "refused",
+        }
+    }
+}
+
+impl Error {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Error::File { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => "flowgauge keys makes keys; --keys names their folder",
+                io::ErrorKind::PermissionDenied => "keys belong to the user who runs the program",
+                io::ErrorKind::AlreadyExists => "keys are not written over; remove it first",
+                _ => return None,
+            },
+            Error::Key { hint, .. } => return Some(hint.clone()),
+            Error::Invalid { hint, .. } => hint,
+            Error::Network { source, .. } => match source.kind() {
+                io::ErrorKind::ConnectionRefused => "does the other side run, at this port?",
+                io::ErrorKind::AddrInUse => "another program listens there; choose another port",
+                io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                    "is the machine up, and does a firewall let the port through?"
+                }
+                _ => return None,
+            },
+            Error::Security { source, .. } => return security_hint(source),
+            Error::Refused { reason, .. } => match reason {
+                Refusal::Version => "use the same version of Flowgauge on both machines",
+                Refusal::Service => "inputs and agents listen at ports of their own",
+                Refusal::NotAllowed => {
+                    "its owner says who may: the option allow, or the agent's file"
+                }
+                Refusal::Full => "end others, or raise the limit of the listener",
+                Refusal::NotYours | Refusal::Other => return None,
+            },
+            Error::Protocol { .. } => "is it a Flowgauge of the same version?",
+            Error::Silent { .. } => "is the machine up, and the network?",
+            Error::Closed { .. } | Error::TooLarge { .. } => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    /// Whether it says no more than that the connection is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Error::Closed { .. })
+    }
+
+    /// That nothing was heard until a deadline is a silence.
+    pub(crate) fn or_silent(self, silence: Duration) -> Error {
+        match self {
+            Error::Network {
+                address, source, ..
+            } if source.kind() == io::ErrorKind::TimedOut => Error::Silent {
+                address,
+                seconds: silence.as_secs(),
+            },
+            other => other,
+        }
+    }
+
+    /// Whether another attempt is of no use until somebody changes something.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Error::File { .. } | Error::Key { .. } | Error::Invalid { .. } => true,
+            Error::Security { source, .. } => !matches!(
+                source,
+                rustls::Error::General(_) | rustls::Error::FailedToGetCurrentTime
+            ),
+            Error::Refused { reason, .. } => !matches!(reason, Refusal::Full),
+            _ => false,
+        }
+    }
+}
+
+fn security_hint(error: &rustls::Error) -> Option<String> {
+    use AlertDescription as Alert;
+    use CertificateError as Certificate;
+    let hint = match error {
+        rustls::Error::InvalidCertificate(reason) => match reason {
+            Certificate::UnknownIssuer | Certificate::BadSignature => {
+                "the other side's certificate is from another authority: both need the same \
+                 authority.crt"
+            }
+            Certificate::Expired | Certificate::ExpiredContext { .. } => {
+                "flowgauge keys add makes a new one; or is this machine's clock wrong?"
+            }
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+                "the clocks of the two machines differ: set them (NTP)"
+            }
+            Certificate::NotValidForName => return Some(NAME_HINT.to_owned()),
+            Certificate::NotValidForNameContext { presented, .. } => {
+                let names: Vec<String> = presented
+                    .iter()
+                    .filter_map(|name| name.split('"').nth(1))
+                    .map(str::to_owned)
+                    .collect();
+                return Some(match names.as_slice() {
+                    [] => NAME_HINT.to_owned(),
+                    names => format!("it is {}; {NAME_HINT}", names.join(", ")),
+                });
+            }
+            _ => return None,
+        },
+        rustls::Error::AlertReceived(alert) => match *alert {
+            Alert::UnknownCA | Alert::DecryptError => {
+                "the other side does not know this side's authority: both need the same \
+                 authority.crt"
+            }
+            Alert::CertificateExpired => {
+                "this side's certificate has expired (flowgauge keys show), or the other side's \
+                 clock is wrong"
+            }
+            Alert::CertificateRequired | Alert::NoCertificate => {
+                "the other side wants a certificate"
+            }
+            Alert::ProtocolVersion | Alert::NoApplicationProtocol => {
+                "use the same version of Flowgauge on both machines"
+            }
+            Alert::BadCertificate | Alert::CertificateUnknown => {
+                "the other side does not accept this side's certificate; do the clocks differ?"
+            }
+            _ => return None,
+        },
+        rustls::Error::InvalidMessage(_) | rustls::Error::PeerIncompatible(_) => {
+            "is there a Flowgauge at the other end, and nothing else?"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+const NAME_HINT: &str =
+    "write who is expected there as peer = NAME, or make its certificate with --host";
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Error::File {
+                action,
+                path,
+                source,
+            } => write!(f, "cannot {action} {}: {source}", path.display()),
+            Error::Key { path, reason, .. } => write!(f, "{}: {reason}", path.display()),
+            Error::Invalid { what, reason, .. } => write!(f, "\"{what}\" {reason}"),
+            Error::Network {
+                action,
+                address,
+                source,
+            } => write!(f, "cannot {action} {address}: {source}"),
+            Error::Security { address, source } => {
+                write!(f, "{address}: no secure connection: {}", cause(source))
+            }
+            Error::Refused {
+                address,
+                reason,
+                detail,
+            } => {
+                write!(f, "{address}: {}", reason.text())?;
+                match detail.as_str() {
+                    "" => Ok(()),
+                    detail => write!(f, ": {detail}"),
+                }
+            }
+            Error::Protocol { address, reason } => write!(f, "{address}: {reason}"),
+            Error::Silent { address, seconds } => {
+                write!(f, "{address}: nothing was heard for {seconds} s")
+            }
+            Error::Closed { address } => write!(f, "{address}: the connection was closed"),
+            Error::TooLarge { bytes, most } => {
+                write!(f, "a frame of {bytes} bytes; {most} are the most")
+            }
+        }
+    }
+}
+
+/// TLS' words for what goes wrong most often.
+fn cause(error: &rustls::Error) -> String {
+    use CertificateError as Certificate;
+    let text = match error {
+        rustls::Error::InvalidCertificate(reason) => match reason {
+            Certificate::UnknownIssuer | Certificate::BadSignature => {
+                "its certificate is from an authority that is not known here"
+            }
+            Certificate::Expired | Certificate::ExpiredContext { .. } => {
+                "its certificate has expired"
+            }
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+                "its certificate is not valid yet"
+            }
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+                "its certificate is for another name"
+            }
+            _ => return error.to_string(),
+        },
+        rustls::Error::AlertReceived(alert) => match *alert {
+            AlertDescription::UnknownCA | AlertDescription::DecryptError => {
+                "it does not know the authority of this side's certificate"
+            }
+            AlertDescription::CertificateExpired => "it says that this side's certificate expired",
+            AlertDescription::CertificateRequired | AlertDescription::NoCertificate => {
+                "it wants a certificate"
+            }
+            _ => return error.to_string(),
+        },
+        _ => return error.to_string(),
+    };
+    text.to_owned()
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::File { source, .. } | Error::Network { source, .. } => Some(source),
+            Error::Security { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

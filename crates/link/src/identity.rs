@@ -1,0 +1,477 @@
+//! Who is who: an authority, and certificates that it signs.
+//!
+//! A folder holds them. What an authority needs to make more certificates stays on one machine; a
+//! sensor gets `authority.crt` and the two files of its own name.
+//!
+//! ```text
+//! authority.crt   who is believed                     every machine
+//! authority.key   signs new certificates      0600    one machine
+//! NAME.crt        who NAME is                         the machine of NAME
+//! NAME.key        proves it                   0600    the machine of NAME
+//! ```
+//!
+//! Keys are ECDSA over P-256. A certificate's first DNS name is its holder's name; more names and
+//! addresses are where others reach it.
+
+use std::env;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use sha2::{Digest as _, Sha256};
+use time::{Duration, OffsetDateTime};
+
+use crate::certificate::{self, Validity};
+use crate::error::Error;
+
+const AUTHORITY: &str = "authority";
+/// How long an authority is believed.
+const AUTHORITY_DAYS: i64 = 3650;
+/// Clocks that are behind by less see no certificate of the future.
+const SKEW: Duration = Duration::hours(1);
+/// What is spoken inside TLS.
+const PROTOCOL: &[u8] = b"flowgauge";
+
+/// A folder of keys.
+#[derive(Clone, Debug)]
+pub struct KeyFolder {
+    path: PathBuf,
+}
+
+/// A certificate in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFile {
+    /// Its holder; `None`: it is the authority.
+    pub name: Option<String>,
+    /// Names and addresses it is valid for.
+    pub hosts: Vec<String>,
+    /// SHA-256 of the certificate.
+    pub fingerprint: String,
+    /// When it is valid.
+    pub validity: Validity,
+    /// Whether its private key is here, too.
+    pub has_key: bool,
+}
+
+impl KeyFolder {
+    /// A folder that may not exist yet.
+    pub fn new(path: impl Into<PathBuf>) -> KeyFolder {
+        KeyFolder { path: path.into() }
+    }
+
+    /// Where keys are if nothing else is said: `$FLOWGAUGE_KEYS`, else
+    /// `$XDG_CONFIG_HOME/flowgauge/keys`, else `~/.config/flowgauge/keys`.
+    pub fn usual() -> KeyFolder {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(path) = variable("FLOWGAUGE_KEYS") {
+            return KeyFolder::new(path);
+        }
+        let config = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| {
+            let home = variable("HOME")?;
+            Some(Path::new(&home).join(".config"))
+        });
+        KeyFolder::new(config.unwrap_or_default().join("flowgauge/keys"))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the folder, if it is not there, and an authority in it.
+    ///
+    /// # Errors
+    /// There is one already, or it cannot be written.
+    pub fn create_authority(&self) -> Result<KeyFile, Error> {
+        let created = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path);
+        created.map_err(|source| self.failed("create", &self.path, source))?;
+        let key = KeyPair::generate().map_err(|error| self.unusable(&self.path, &error))?;
+        let params = authority(&key, OffsetDateTime::now_utc());
+        let made = params.self_signed(&key);
+        let made = made.map_err(|error| self.unusable(&self.path, &error))?;
+        self.write(AUTHORITY, "key", &key.serialize_pem(), 0o600)?;
+        self.write(AUTHORITY, "crt", &made.pem(), 0o644)?;
+        self.describe(AUTHORITY)
+    }
+
+    /// Makes a key and a certificate for `name`, valid for `hosts` (names, addresses) too.
+    ///
+    /// # Errors
+    /// A name that cannot be one, no authority here, or the files are there already.
+    pub fn add(&self, name: &str, hosts: &[String], days: u32) -> Result<KeyFile, Error> {
+        self.add_between(name, hosts, OffsetDateTime::now_utc(), days)
+    }
+
+    pub(crate) fn add_between(
+        &self,
+        name: &str,
+        hosts: &[String],
+        from: OffsetDateTime,
+        days: u32,
+    ) -> Result<KeyFile, Error> {
+        check_name(name)?;
+        let path = self.file(AUTHORITY, "key");
+        let pem = self.read_secret(&path)?;
+        let signer = KeyPair::from_pem(&pem).map_err(|error| self.unusable(&path, &error))?;
+        let issuer = Issuer::new(authority(&signer, from), signer);
+        let mut names = vec![name.to_owned()];
+        names.extend(hosts.iter().cloned());
+        let params = CertificateParams::new(names).map_err(|error| Error::Invalid {
+            what: hosts.join(", "),
+            reason: format!("cannot stand in a certificate: {error}"),
+            hint: "hosts are names and addresses: --host sensor1.example.org --host 192.0.2.1",
+        });
+        let mut params = params?;
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = from - SKEW;
+        params.not_after = from + Duration::days(days.into());
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(|error| self.unusable(&self.path, &error))?;
+        let made = params.signed_by(&key, &issuer);
+        let made = made.map_err(|error| self.unusable(&self.path, &error))?;
+        self.write(name, "key", &key.serialize_pem(), 0o600)?;
+        self.write(name, "crt", &made.pem(), 0o644)?;
+        self.describe(name)
+    }
+
+    /// The certificates in the folder, the authority first.
+    ///
+    /// # Errors
+    /// The folder or one of the files cannot be read.
+    pub fn list(&self) -> Result<Vec<KeyFile>, Error> {
+        let mut names = self.names("crt")?;
+        names.sort_by_key(|name| (name != AUTHORITY, name.clone()));
+        names.iter().map(|name| self.describe(name)).collect()
+    }
+
+    /// Who this machine is: `name`, or the only one whose key is in the folder.
+    ///
+    /// # Errors
+    /// There is none, or more than one; a file is damaged, or a key can be read by others.
+    pub fn identity(&self, name: Option<&str>) -> Result<Identity, Error> {
+        let name = match name {
+            Some(name) => {
+                check_name(name)?;
+                name.to_owned()
+            }
+            None => self.only_name()?,
+        };
+        let path = self.file(AUTHORITY, "crt");
+        let root = self.certificate(&path)?;
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(root)
+            .map_err(|error| self.unusable(&path, &error))?;
+        let path = self.file(&name, "crt");
+        let chain = vec![self.certificate(&path)?];
+        let path = self.file(&name, "key");
+        let pem = self.read_secret(&path)?;
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
+        let key = key.map_err(|error| self.unusable(&path, &error))?;
+        Identity::new(name, roots, chain, &key).map_err(|error| self.unusable(&path, &error))
+    }
+
+    fn only_name(&self) -> Result<String, Error> {
+        let mut names = self.names("key")?;
+        names.retain(|name| name != AUTHORITY);
+        names.sort();
+        let (reason, hint) = match names.as_slice() {
+            [name] => return Ok(name.clone()),
+            [] => (
+                "there is no key in this folder".to_owned(),
+                "flowgauge keys add NAME makes one where the authority is".to_owned(),
+            ),
+            names => (
+                format!(
+                    "there are several keys in this folder: {}",
+                    names.join(", ")
+                ),
+                "say who this machine is: identity = NAME".to_owned(),
+            ),
+        };
+        Err(Error::Key {
+            path: self.path.clone(),
+            reason,
+            hint,
+        })
+    }
+
+    /// Names of files with this ending.
+    fn names(&self, ending: &str) -> Result<Vec<String>, Error> {
+        let entries = fs::read_dir(&self.path);
+        let entries = entries.map_err(|source| self.failed("read", &self.path, source))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|source| self.failed("read", &self.path, source))?;
+            let path = PathBuf::from(entry.file_name());
+            let stem = path.file_stem().and_then(|stem| stem.to_str());
+            match stem {
+                Some(stem) if path.extension().is_some_and(|found| found == ending) => {
+                    names.push(stem.to_owned());
+                }
+                _ => {}
+            }
+        }
+        Ok(names)
+    }
+
+    fn describe(&self, name: &str) -> Result<KeyFile, Error> {
+        let path = self.file(name, "crt");
+        let certificate = self.certificate(&path)?;
+        let read = certificate::validity(&certificate).zip(certificate::names(&certificate));
+        let (validity, mut names) = read.ok_or_else(|| damaged(&path))?;
+        if !names.is_empty() {
+            names.remove(0);
+        }
+        Ok(KeyFile {
+            name: (name != AUTHORITY).then(|| name.to_owned()),
+            hosts: names,
+            fingerprint: fingerprint(&certificate),
+            validity,
+            has_key: self.file(name, "key").exists(),
+        })
+    }
+
+    fn certificate(&self, path: &Path) -> Result<CertificateDer<'static>, Error> {
+        let pem = fs::read(path).map_err(|source| self.failed("read", path, source))?;
+        CertificateDer::from_pem_slice(&pem).map_err(|_| damaged(path))
+    }
+
+    /// A private key that nobody else can read.
+    fn read_secret(&self, path: &Path) -> Result<String, Error> {
+        let metadata = fs::metadata(path).map_err(|source| self.failed("read", path, source))?;
+        if metadata.mode() & 0o077 != 0 {
+            return Err(Error::Key {
+                path: path.to_owned(),
+                reason: "other users can read this private key".to_owned(),
+                hint: format!("chmod 600 {}", path.display()),
+            });
+        }
+        fs::read_to_string(path).map_err(|source| self.failed("read", path, source))
+    }
+
+    fn write(&self, name: &str, ending: &str, text: &str, mode: u32) -> Result<(), Error> {
+        let path = self.file(name, ending);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|source| self.failed("create", &path, source))
+    }
+
+    fn file(&self, name: &str, ending: &str) -> PathBuf {
+        self.path.join(format!("{name}.{ending}"))
+    }
+
+    fn failed(&self, action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::File {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    fn unusable(&self, path: &Path, error: &dyn core::fmt::Display) -> Error {
+        Error::Key {
+            path: path.to_owned(),
+            reason: format!("cannot be used: {error}"),
+            hint: "flowgauge keys makes keys".to_owned(),
+        }
+    }
+}
+
+fn damaged(path: &Path) -> Error {
+    Error::Key {
+        path: path.to_owned(),
+        reason: "is no certificate in PEM".to_owned(),
+        hint: "copy it again from where it was made".to_owned(),
+    }
+}
+
+/// The authority of a key. What it is called follows from the key, so that it can be made again of
+/// the key alone, to sign with.
+fn authority(key: &KeyPair, from: OffsetDateTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let digest = hexadecimal(&Sha256::digest(key.public_key_raw())[..4]);
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let name = format!("Flowgauge authority {digest}");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.not_before = from - SKEW;
+    params.not_after = from + Duration::days(AUTHORITY_DAYS);
+    params
+}
+
+/// Names are those of hosts: they stand in certificates and in file names.
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    let reason = if name == AUTHORITY {
+        "is the name of the authority's files"
+    } else if name.is_empty()
+        || name.len() > 63
+        || !name.chars().all(is_good)
+        || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        || !name.ends_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        "is no name for a machine"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Invalid {
+        what: name.to_owned(),
+        reason: reason.to_owned(),
+        hint: "names have small letters, digits, '-' and '.', 63 at most: sensor1",
+    })
+}
+
+/// SHA-256 of a certificate, in hexadecimal.
+pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+    hexadecimal(&Sha256::digest(certificate))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Who this machine is, and whom it believes. Cloning is cheap.
+#[derive(Clone)]
+pub struct Identity {
+    name: Arc<str>,
+    pub(crate) client: Arc<ClientConfig>,
+    pub(crate) server: Arc<ServerConfig>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Identity {
+    fn new(
+        name: String,
+        roots: RootCertStore,
+        chain: Vec<CertificateDer<'static>>,
+        key: &PrivateKeyDer<'_>,
+    ) -> Result<Identity, rustls::Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let roots = Arc::new(roots);
+        let versions = &[&rustls::version::TLS13];
+        let mut client = ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)?
+            .with_root_certificates(roots.clone())
+            .with_client_auth_cert(chain.clone(), key.clone_key())?;
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        client.resumption = rustls::client::Resumption::disabled();
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build();
+        let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+        let mut server = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key.clone_key())?;
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        server.send_tls13_tickets = 0;
+        Ok(Identity {
+            name: name.into(),
+            client: Arc::new(client),
+            server: Arc::new(server),
+            provider,
+        })
+    }
+
+    /// The name in its certificate.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Random bytes.
+    pub(crate) fn random(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        // What fails here has failed in every handshake before.
+        let _ = self.provider.secure_random.fill(&mut bytes);
+        bytes
+    }
+}
+
+impl core::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Identity").field(&self.name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_made_listed_and_kept_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyFolder::new(folder.path().join("keys"));
+        let missing = keys.identity(None).unwrap_err();
+        assert!(
+            missing.hint().unwrap().contains("flowgauge keys"),
+            "{missing}"
+        );
+        let authority = keys.create_authority().unwrap();
+        assert_eq!((authority.name, authority.has_key), (None, true));
+        let again = keys.create_authority().unwrap_err();
+        assert!(matches!(again, Error::File { .. }), "{again}");
+        let hosts = vec!["sensor1.example.org".to_owned(), "192.0.2.1".to_owned()];
+        let one = keys.add("sensor1", &hosts, 30).unwrap();
+        assert_eq!(one.hosts, hosts);
+        assert_eq!(one.fingerprint.len(), 64);
+        let days = (one.validity.until - one.validity.from) / 86_400;
+        assert_eq!(days, 30);
+        assert_eq!(keys.identity(None).unwrap().name(), "sensor1");
+        keys.add("sensor2", &[], 30).unwrap();
+        let several = keys.identity(None).unwrap_err().to_string();
+        assert!(several.contains("sensor1, sensor2"), "{several}");
+        let all = keys.list().unwrap();
+        let names: Vec<Option<&str>> = all.iter().map(|file| file.name.as_deref()).collect();
+        assert_eq!(names, [None, Some("sensor1"), Some("sensor2")]);
+        for file in ["authority.key", "sensor1.key", "sensor2.key"] {
+            let path = keys.path().join(file);
+            let mode = fs::metadata(&path).unwrap().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{file}");
+        }
+        let path = keys.path().join("sensor1.key");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let readable = keys.identity(Some("sensor1")).unwrap_err();
+        assert!(
+            readable.hint().unwrap().starts_with("chmod 600"),
+            "{readable}"
+        );
+    }
+
+    #[test]
+    fn names_cannot_leave_the_folder() {
+        let keys = KeyFolder::new("/nonexistent");
+        for name in ["", "../x", "a/b", "authority", "A", "x_y", "-x", ".."] {
+            let refused = keys.add(name, &[], 1).unwrap_err();
+            assert!(
+                matches!(refused, Error::Invalid { .. }),
+                "{name}: {refused}"
+            );
+        }
+    }
+}

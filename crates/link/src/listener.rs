@@ -1,0 +1,689 @@
+//! The end that receives items, from many senders.
+//!
+//! A *session* is one sender from its start to its end, over however many connections. Each has a
+//! queue of its own, bounded in bytes: one that is ahead of the others, or whose items nobody takes,
+//! is held up by TCP alone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::acceptor::{Acceptor, ListenerOptions, Service};
+use crate::error::{Error, Refusal};
+use crate::frame::{Answer, Frame, Opening};
+use crate::identity::Identity;
+use crate::notice::notice;
+use crate::secure::{Peer, Reader, Secured, Writer};
+use crate::sender::{BEAT, ITEMS_SERVICE};
+
+/// Sessions that are remembered after their end, so that one that did not hear of it can be told.
+const MOST_SESSIONS: usize = 4096;
+/// Announcements of one session, and their bytes: they are few and small.
+const MOST_ANNOUNCEMENTS: u32 = 65_536;
+const MOST_ANNOUNCED_BYTES: usize = 4 << 20;
+/// Acknowledgements are not sent more often.
+const ACKNOWLEDGEMENT_REST: Duration = Duration::from_millis(5);
+
+/// A session, by its number in a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u32);
+
+/// What senders do.
+#[derive(Debug)]
+pub enum Event {
+    /// A sender is here, or here again.
+    Joined {
+        /// Which.
+        session: SessionId,
+        /// Who.
+        peer: Peer,
+        /// Items that another listener had acknowledged: this one was started anew while the
+        /// session went on.
+        before: u64,
+    },
+    /// What later items refer to.
+    Announced {
+        /// Whose.
+        session: SessionId,
+        /// Numbered from 0, without holes.
+        number: u32,
+        /// What the sender gave.
+        payload: Vec<u8>,
+    },
+    /// Items.
+    Items(ReceivedItems),
+    /// No item that follows in the session is of a time before this one.
+    Time {
+        /// Whose.
+        session: SessionId,
+        /// The time.
+        watermark: u64,
+    },
+    /// The connection is gone. The sender may come back.
+    Left {
+        /// Whose.
+        session: SessionId,
+        /// Why.
+        error: Error,
+    },
+    /// All items of a session were received or are lost.
+    Ended(EndOfSession),
+}
+
+/// Items of a sender. They count as received when [`ReceivedItems::done`] is called: those that were
+/// not when this program ends are sent again to the next one.
+#[derive(Debug)]
+pub struct ReceivedItems {
+    /// Whose.
+    pub session: SessionId,
+    /// The number of the first.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+    /// Items right before these that the sender lost.
+    pub lost_before: u64,
+    /// None that follows is of a time before this one.
+    pub watermark: u64,
+    /// As the sender gave them.
+    pub payload: Vec<u8>,
+    receipt: Receipt,
+}
+
+impl ReceivedItems {
+    /// They were processed. The payload can be used on.
+    pub fn done(self) -> Vec<u8> {
+        self.receipt.give(self.first + u64::from(self.count), false);
+        self.payload
+    }
+}
+
+/// The end of a session; the sender hears of it when [`EndOfSession::done`] is called.
+#[derive(Debug)]
+pub struct EndOfSession {
+    /// Which.
+    pub session: SessionId,
+    /// Items that the sender had, lost ones counted.
+    pub total: u64,
+    /// Items at the end that the sender lost.
+    pub lost_before: u64,
+    receipt: Receipt,
+}
+
+impl EndOfSession {
+    /// It was taken note of.
+    pub fn done(self) {
+        self.receipt.give(self.total, true);
+    }
+}
+
+/// How the items of a session fared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounts {
+    /// Who sends.
+    pub name: String,
+    /// Items that another listener had acknowledged before this one was started.
+    pub before: u64,
+    /// Items that came.
+    pub received: u64,
+    /// Items that the sender lost.
+    pub lost: u64,
+    /// Items that came once more after a connection broke, and were left out.
+    pub repeated: u64,
+    /// Items that the sender was last known to have had, lost ones counted. If it never comes back,
+    /// the difference to `before + received + lost` went with it.
+    pub accepted: u64,
+    /// Whether it has said that there are no more.
+    pub has_ended: bool,
+    /// Whether there is a connection.
+    pub is_connected: bool,
+    /// Connections after the first.
+    pub reconnections: u64,
+}
+
+/// Takes items from many senders.
+pub struct Listener {
+    acceptor: Acceptor,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: ListenerOptions,
+    state: Mutex<State>,
+    /// Something for [`Listener::next`].
+    events: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: BTreeMap<SessionId, Session>,
+    by_name: BTreeMap<[u8; 16], SessionId>,
+    next_session: u32,
+    next_connection: u64,
+    /// The session that had its turn last.
+    turn: SessionId,
+    is_stopped: bool,
+}
+
+struct Session {
+    id: [u8; 16],
+    counts: SessionCounts,
+    expected: u64,
+    announced: u32,
+    announced_bytes: usize,
+    queue: VecDeque<Queued>,
+    /// Bytes in the queue, and of items that are being processed.
+    waiting_bytes: usize,
+    /// All before it were processed.
+    processed: u64,
+    is_end_processed: bool,
+    /// The connection whose frames count.
+    connection: Option<(u64, Writer)>,
+    room: Arc<Condvar>,
+    receipts: Arc<Condvar>,
+}
+
+/// An event that waits.
+enum Queued {
+    Ready(Event),
+    Time(u64),
+}
+
+/// Whom to tell that something was processed.
+struct Receipt {
+    shared: Arc<Shared>,
+    session: SessionId,
+    bytes: usize,
+}
+
+impl Receipt {
+    fn give(self, processed: u64, is_end: bool) {
+        let mut state = self.shared.lock();
+        if let Some(session) = state.sessions.get_mut(&self.session) {
+            session.processed = session.processed.max(processed);
+            session.is_end_processed |= is_end;
+            session.receipts.notify_all();
+        }
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if let Some(session) = state.sessions.get_mut(&self.session) {
+            session.waiting_bytes -= self.bytes;
+            session.room.notify_all();
+        }
+    }
+}
+
+impl core::fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Receipt").field(&self.bytes).finish()
+    }
+}
+
+impl Listener {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn bind(identity: &Identity, options: ListenerOptions) -> Result<Listener, Error> {
+        let shared = Arc::new(Shared {
+            options: options.clone(),
+            state: Mutex::new(State::default()),
+            events: Condvar::new(),
+        });
+        let service = Arc::new(Items(shared.clone()));
+        Ok(Listener {
+            acceptor: Acceptor::start(identity, options, service)?,
+            shared,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.acceptor.local_address()
+    }
+
+    /// The next of what senders do; each in turn. `None`: nothing happened for `wait`.
+    pub fn next(&self, wait: Duration) -> Option<Event> {
+        let deadline = Instant::now() + wait;
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(event) = state.next() {
+                return Some(event);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            state = Shared::wait(&self.shared.events, state, left);
+        }
+    }
+
+    /// How the items of all sessions fared.
+    pub fn counts(&self) -> Vec<(SessionId, SessionCounts)> {
+        let state = self.shared.lock();
+        let sessions = state.sessions.iter();
+        sessions
+            .map(|(id, session)| (*id, session.counts.clone()))
+            .collect()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.is_stopped = true;
+        let mut queues = Vec::new();
+        for session in state.sessions.values_mut() {
+            session.disconnect();
+            queues.push(core::mem::take(&mut session.queue));
+        }
+        // What is in them locks the state when it goes.
+        drop(state);
+        drop(queues);
+    }
+}
+
+impl core::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Listener")
+            .field("address", &self.local_address())
+            .field("counts", &self.counts())
+            .finish()
+    }
+}
+
+impl State {
+    fn next(&mut self) -> Option<Event> {
+        let after = SessionId(self.turn.0.wrapping_add(1));
+        let later = self.sessions.range(after..).map(|(id, _)| *id);
+        let earlier = self.sessions.range(..after).map(|(id, _)| *id);
+        let ids: Option<SessionId> = later
+            .chain(earlier)
+            .find(|id| !self.sessions[id].queue.is_empty());
+        let id = ids?;
+        self.turn = id;
+        match self.sessions.get_mut(&id)?.queue.pop_front()? {
+            Queued::Ready(event) => Some(event),
+            Queued::Time(watermark) => Some(Event::Time {
+                session: id,
+                watermark,
+            }),
+        }
+    }
+
+    /// Forgets the oldest sessions that are over.
+    fn make_room(&mut self) {
+        while self.sessions.len() >= MOST_SESSIONS {
+            let over = |session: &Session| session.connection.is_none() && session.queue.is_empty();
+            let oldest = self.sessions.iter().find(|(_, session)| over(session));
+            let Some((&id, _)) = oldest else {
+                return;
+            };
+            if let Some(session) = self.sessions.remove(&id) {
+                self.by_name.remove(&session.id);
+            }
+        }
+    }
+}
+
+impl Session {
+    fn disconnect(&mut self) {
+        if let Some((_, writer)) = self.connection.take() {
+            writer.abort();
+        }
+        self.counts.is_connected = false;
+        self.room.notify_all();
+        self.receipts.notify_all();
+    }
+
+    fn is_of(&self, connection: u64) -> bool {
+        self.connection
+            .as_ref()
+            .is_some_and(|(current, _)| *current == connection)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(
+        what: &Condvar,
+        state: MutexGuard<'a, State>,
+        most: Duration,
+    ) -> MutexGuard<'a, State> {
+        let waited = what.wait_timeout(state, most);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// The service of a [`Listener`].
+struct Items(Arc<Shared>);
+
+impl Service for Items {
+    const NAME: &'static str = ITEMS_SERVICE;
+
+    fn serve(&self, secured: Secured, opening: Opening, answer: Answer) -> Result<(), Error> {
+        let Secured { mut reader, writer } = secured;
+        let joined = self.join(&opening, writer.clone(), answer);
+        let (session, connection, answer) = joined;
+        let written = answer.write(&writer);
+        let Some(session) = session else {
+            return written;
+        };
+        if let Err(error) = written {
+            self.leave(session, connection, error);
+            return Ok(());
+        }
+        let (shared, acknowledging) = (self.0.clone(), writer.clone());
+        let thread = thread::Builder::new()
+            .name("link-acks".to_owned())
+            .spawn(move || Items(shared).acknowledge(session, connection, &acknowledging));
+        let error = match &thread {
+            Ok(_) => self.receive(session, connection, &mut reader),
+            Err(error) => Error::Network {
+                action: "start a thread for",
+                address: reader.peer().address.clone(),
+                source: error.kind().into(),
+            },
+        };
+        self.leave(session, connection, error);
+        if let Ok(thread) = thread {
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+}
+
+impl Items {
+    /// Finds the session or makes one; the answer says where it stands.
+    fn join(
+        &self,
+        opening: &Opening,
+        writer: Writer,
+        answer: Answer,
+    ) -> (Option<SessionId>, u64, Answer) {
+        let peer = writer.peer().clone();
+        let refuse = |reason, detail: &str| {
+            let refusal = Some((reason, detail.to_owned()));
+            (
+                None,
+                0,
+                Answer {
+                    refusal,
+                    ..answer.clone()
+                },
+            )
+        };
+        let mut state = self.0.lock();
+        if state.is_stopped {
+            return refuse(Refusal::Full, "it is stopping");
+        }
+        let connection = state.next_connection;
+        state.next_connection += 1;
+        let known = state.by_name.get(&opening.session).copied();
+        let id = known.unwrap_or_else(|| {
+            state.make_room();
+            let id = SessionId(state.next_session);
+            state.next_session += 1;
+            let session = Session {
+                id: opening.session,
+                counts: SessionCounts {
+                    name: peer.name.clone(),
+                    before: opening.acknowledged,
+                    accepted: opening.acknowledged,
+                    ..SessionCounts::default()
+                },
+                expected: opening.acknowledged,
+                announced: 0,
+                announced_bytes: 0,
+                queue: VecDeque::new(),
+                waiting_bytes: 0,
+                processed: opening.acknowledged,
+                is_end_processed: false,
+                connection: None,
+                room: Arc::new(Condvar::new()),
+                receipts: Arc::new(Condvar::new()),
+            };
+            state.sessions.insert(id, session);
+            state.by_name.insert(opening.session, id);
+            id
+        });
+        let Some(session) = state.sessions.get_mut(&id) else {
+            return refuse(Refusal::Other, "");
+        };
+        if session.counts.name != peer.name {
+            return refuse(Refusal::NotYours, "");
+        }
+        // A connection that is still there is one that the sender has given up.
+        session.disconnect();
+        session.counts.reconnections += u64::from(known.is_some());
+        session.counts.is_connected = true;
+        session.connection = Some((connection, writer));
+        let before = if known.is_some() {
+            0
+        } else {
+            opening.acknowledged
+        };
+        let again = if known.is_some() { " again" } else { "" };
+        notice(format_args!(
+            "{} ({}) sends{again}",
+            peer.name, peer.address
+        ));
+        if before > 0 {
+            notice(format_args!(
+                "{}: an earlier input had taken {before} items",
+                peer.name
+            ));
+        }
+        match session.queue.back() {
+            // Nobody has heard that it left.
+            Some(Queued::Ready(Event::Left { .. })) => drop(session.queue.pop_back()),
+            _ => session.queue.push_back(Queued::Ready(Event::Joined {
+                session: id,
+                peer,
+                before,
+            })),
+        }
+        let expected = known.map(|_| session.expected);
+        self.0.events.notify_all();
+        (Some(id), connection, Answer { expected, ..answer })
+    }
+
+    fn receive(&self, id: SessionId, connection: u64, reader: &mut Reader) -> Error {
+        let options = &self.0.options;
+        loop {
+            let deadline = Instant::now() + options.silence;
+            let taken = Frame::read(reader, options.max_frame, deadline)
+                .map_err(|error| error.or_silent(options.silence))
+                .and_then(|frame| self.take(id, connection, frame, reader.peer()));
+            if let Err(error) = taken {
+                return error;
+            }
+        }
+    }
+
+    /// Puts what a frame says into the queue, if there is room.
+    fn take(&self, id: SessionId, connection: u64, frame: Frame, peer: &Peer) -> Result<(), Error> {
+        let nonsense = |reason: &str| Error::Protocol {
+            address: peer.address.clone(),
+            reason: reason.to_owned(),
+        };
+        let mut state = self.0.lock();
+        let session = loop {
+            let session = state.sessions.get_mut(&id);
+            let Some(session) = session.filter(|session| session.is_of(connection)) else {
+                return Err(Error::Closed {
+                    address: peer.address.clone(),
+                });
+            };
+            if session.waiting_bytes < self.0.options.queue_bytes {
+                break session;
+            }
+            let room = session.room.clone();
+            state = Shared::wait(&room, state, BEAT);
+        };
+        match frame {
+            Frame::Items {
+                first,
+                count,
+                watermark,
+                payload,
+            } => {
+                let end = first + u64::from(count);
+                if end <= session.expected {
+                    session.counts.repeated += u64::from(count);
+                    return Ok(());
+                }
+                if first < session.expected || session.counts.has_ended {
+                    return Err(nonsense("its items are numbered wrongly"));
+                }
+                let lost_before = first - session.expected;
+                session.expected = end;
+                session.counts.lost += lost_before;
+                session.counts.received += u64::from(count);
+                session.counts.accepted = session.counts.accepted.max(end);
+                let bytes = payload.len() + size_of::<Queued>();
+                session.waiting_bytes += bytes;
+                let receipt = Receipt {
+                    shared: self.0.clone(),
+                    session: id,
+                    bytes,
+                };
+                session
+                    .queue
+                    .push_back(Queued::Ready(Event::Items(ReceivedItems {
+                        session: id,
+                        first,
+                        count,
+                        lost_before,
+                        watermark,
+                        payload,
+                        receipt,
+                    })));
+            }
+            Frame::Announcement { number, .. } if number < session.announced => return Ok(()),
+            Frame::Announcement { number, payload } => {
+                if number != session.announced || number >= MOST_ANNOUNCEMENTS {
+                    return Err(nonsense("its announcements are numbered wrongly"));
+                }
+                session.announced_bytes += payload.len();
+                if session.announced_bytes > MOST_ANNOUNCED_BYTES {
+                    return Err(nonsense("it announces too much"));
+                }
+                session.announced += 1;
+                session.queue.push_back(Queued::Ready(Event::Announced {
+                    session: id,
+                    number,
+                    payload,
+                }));
+            }
+            Frame::Time {
+                watermark,
+                accepted,
+            } => {
+                session.counts.accepted = session.counts.accepted.max(accepted);
+                match session.queue.back_mut() {
+                    Some(Queued::Time(last)) => *last = (*last).max(watermark),
+                    _ => session.queue.push_back(Queued::Time(watermark)),
+                }
+            }
+            Frame::End { total } => {
+                if total < session.expected {
+                    return Err(nonsense("it had sent more items than there were"));
+                }
+                if session.counts.has_ended {
+                    // It did not hear that this is known.
+                    session.receipts.notify_all();
+                    return Ok(());
+                }
+                let lost_before = total - session.expected;
+                session.expected = total;
+                session.counts.lost += lost_before;
+                session.counts.accepted = total;
+                session.counts.has_ended = true;
+                let receipt = Receipt {
+                    shared: self.0.clone(),
+                    session: id,
+                    bytes: 0,
+                };
+                session
+                    .queue
+                    .push_back(Queued::Ready(Event::Ended(EndOfSession {
+                        session: id,
+                        total,
+                        lost_before,
+                        receipt,
+                    })));
+            }
+            Frame::Acknowledgement { .. } | Frame::Message { .. } => {
+                return Err(nonsense("it sends what senders do not"));
+            }
+        }
+        self.0.events.notify_all();
+        Ok(())
+    }
+
+    /// Says what was processed, and that this end lives.
+    fn acknowledge(&self, id: SessionId, connection: u64, writer: &Writer) {
+        let mut said = None;
+        let mut last = Instant::now();
+        loop {
+            let mut state = self.0.lock();
+            let (processed, is_end) = loop {
+                let session = state.sessions.get(&id);
+                let Some(session) = session.filter(|session| session.is_of(connection)) else {
+                    return;
+                };
+                let now = (session.processed, session.is_end_processed);
+                if said != Some(now) || last.elapsed() >= BEAT {
+                    break now;
+                }
+                let receipts = session.receipts.clone();
+                let left = BEAT.saturating_sub(last.elapsed());
+                state = Shared::wait(&receipts, state, left);
+            };
+            drop(state);
+            let frame = if is_end {
+                Frame::End { total: processed }
+            } else {
+                Frame::Acknowledgement {
+                    expected: processed,
+                }
+            };
+            if frame.write(writer).is_err() {
+                // The half that reads hears of it, too.
+                writer.close();
+                return;
+            }
+            said = Some((processed, is_end));
+            last = Instant::now();
+            if !is_end {
+                thread::sleep(ACKNOWLEDGEMENT_REST);
+            }
+        }
+    }
+
+    fn leave(&self, id: SessionId, connection: u64, error: Error) {
+        let mut state = self.0.lock();
+        let is_stopped = state.is_stopped;
+        let session = state.sessions.get_mut(&id);
+        let Some(session) = session.filter(|session| session.is_of(connection)) else {
+            return;
+        };
+        session.disconnect();
+        if !session.counts.has_ended && !is_stopped {
+            notice(format_args!("{} left: {error}", session.counts.name));
+            session
+                .queue
+                .push_back(Queued::Ready(Event::Left { session: id, error }));
+        }
+        self.0.events.notify_all();
+    }
+}

@@ -1,0 +1,400 @@
+//! A TCP connection under TLS 1.3 with certificates on both sides, read by one thread and written by
+//! others.
+//!
+//! Reading from the socket and writing to it wait outside of the lock on the TLS state, so that a
+//! peer that does not read keeps nobody from hearing what it says.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+
+use crate::certificate;
+use crate::error::Error;
+use crate::identity::{Identity, fingerprint};
+
+/// Bytes read from a socket at once.
+const READ_BYTES: usize = 128 << 10;
+/// A write that makes no progress looks this often whether the connection was closed.
+const WRITE_LOOK: Duration = Duration::from_millis(250);
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The name in its certificate.
+    pub name: String,
+    /// SHA-256 of its certificate.
+    pub fingerprint: String,
+    /// Its address.
+    pub address: String,
+}
+
+/// Both halves of a connection.
+pub(crate) struct Secured {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+}
+
+/// What both halves share.
+struct Shared {
+    tls: Mutex<Connection>,
+    tcp: TcpStream,
+    /// Encrypted bytes on their way, in their order.
+    outgoing: Mutex<Vec<u8>>,
+    is_closed: AtomicBool,
+    peer: Peer,
+}
+
+/// The half that reads.
+pub(crate) struct Reader {
+    shared: Arc<Shared>,
+    raw: Vec<u8>,
+    /// What of `raw` TLS has not seen.
+    start: usize,
+    end: usize,
+}
+
+/// The half that writes; whoever has a clone can.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+}
+
+/// Connects to `address` and makes sure that `expected` (or the host in the address) is there.
+pub(crate) fn connect(
+    identity: &Identity,
+    address: &str,
+    expected: Option<&str>,
+    timeout: Duration,
+) -> Result<Secured, Error> {
+    let deadline = Instant::now() + timeout;
+    let host = host_of(address)?;
+    let name = ServerName::try_from(expected.unwrap_or(host).to_owned());
+    let name = name.map_err(|_| Error::Invalid {
+        what: expected.unwrap_or(host).to_owned(),
+        reason: "is no name of a machine".to_owned(),
+        hint: "peer = NAME, as in the other side's certificate",
+    })?;
+    let failed = |source| Error::Network {
+        action: "connect to",
+        address: address.to_owned(),
+        source,
+    };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut connected = None;
+    for target in address.to_socket_addrs().map_err(failed)? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match TcpStream::connect_timeout(&target, left.max(Duration::from_millis(1))) {
+            Ok(tcp) => {
+                connected = Some(tcp);
+                break;
+            }
+            Err(error) => last = error,
+        }
+    }
+    let tcp = connected.ok_or(last).map_err(failed)?;
+    let tls = ClientConnection::new(identity.client.clone(), name);
+    let tls = tls.map_err(|source| Error::Security {
+        address: address.to_owned(),
+        source,
+    })?;
+    secure(tcp, tls.into(), address.to_owned(), deadline)
+}
+
+/// Takes a connection that came in.
+pub(crate) fn accept(
+    identity: &Identity,
+    tcp: TcpStream,
+    from: SocketAddr,
+    timeout: Duration,
+) -> Result<Secured, Error> {
+    let address = from.to_string();
+    let tls = ServerConnection::new(identity.server.clone());
+    let tls = tls.map_err(|source| Error::Security {
+        address: address.clone(),
+        source,
+    })?;
+    secure(tcp, tls.into(), address, Instant::now() + timeout)
+}
+
+/// The host of "host:port".
+fn host_of(address: &str) -> Result<&str, Error> {
+    let split = address.rsplit_once(':');
+    let host = split.filter(|(_, port)| port.parse::<u16>().is_ok());
+    let host = host.map(|(host, _)| host.trim_start_matches('[').trim_end_matches(']'));
+    host.filter(|host| !host.is_empty())
+        .ok_or_else(|| Error::Invalid {
+            what: address.to_owned(),
+            reason: "is no address with a port".to_owned(),
+            hint: "write it as host:port, 192.0.2.1:2233 or [2001:db8::1]:2233",
+        })
+}
+
+fn secure(
+    tcp: TcpStream,
+    mut tls: Connection,
+    address: String,
+    deadline: Instant,
+) -> Result<Secured, Error> {
+    let prepared = tcp
+        .set_nodelay(true)
+        .and_then(|()| tcp.set_write_timeout(Some(WRITE_LOOK)));
+    prepared.map_err(|source| Error::Network {
+        action: "use the connection to",
+        address: address.clone(),
+        source,
+    })?;
+    // Frames are larger than what TLS would keep back.
+    tls.set_buffer_limit(None);
+    let mut patient = Patient {
+        tcp: &tcp,
+        deadline,
+    };
+    while tls.is_handshaking() {
+        if let Err(error) = tls.complete_io(&mut patient) {
+            // The reason, for the other side.
+            let _ = tls.write_tls(&mut patient);
+            return Err(failed(error, "read from", &address, deadline));
+        }
+    }
+    let certificate = tls.peer_certificates().and_then(<[_]>::first);
+    let named = certificate.and_then(|der| Some((certificate::holder(der)?, fingerprint(der))));
+    let Some((name, fingerprint)) = named else {
+        return Err(Error::Protocol {
+            address,
+            reason: "its certificate has no name".to_owned(),
+        });
+    };
+    let shared = Arc::new(Shared {
+        tls: Mutex::new(tls),
+        tcp,
+        outgoing: Mutex::new(Vec::new()),
+        is_closed: AtomicBool::new(false),
+        peer: Peer {
+            name,
+            fingerprint,
+            address,
+        },
+    });
+    Ok(Secured {
+        reader: Reader {
+            shared: shared.clone(),
+            raw: vec![0; READ_BYTES],
+            start: 0,
+            end: 0,
+        },
+        writer: Writer { shared },
+    })
+}
+
+/// A socket that is read and written until a point in time, however slowly the peer goes on.
+struct Patient<'a> {
+    tcp: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Patient<'_> {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(left)
+    }
+}
+
+impl io::Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.tcp.set_read_timeout(Some(self.left()?))?;
+        match self.tcp.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            read => read,
+        }
+    }
+}
+
+impl io::Write for Patient<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        loop {
+            self.left()?;
+            match self.tcp.write(buffer) {
+                Err(error) if is_again(&error) => {}
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn is_again(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}
+
+/// What an error of the socket, or of TLS inside it, means.
+fn failed(error: io::Error, action: &'static str, address: &str, deadline: Instant) -> Error {
+    let address = address.to_owned();
+    match error.kind() {
+        io::ErrorKind::TimedOut if Instant::now() >= deadline => Error::Network {
+            action,
+            address,
+            source: io::ErrorKind::TimedOut.into(),
+        },
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe => Error::Closed { address },
+        _ => match error.downcast::<rustls::Error>() {
+            Ok(source) => Error::Security { address, source },
+            Err(source) => Error::Network {
+                action,
+                address,
+                source,
+            },
+        },
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reader {
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.shared.peer
+    }
+
+    /// Fills `buffer`; takes no longer than until `deadline`.
+    pub(crate) fn read_exact(&mut self, buffer: &mut [u8], deadline: Instant) -> Result<(), Error> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let read = lock(&self.shared.tls).reader().read(&mut buffer[filled..]);
+            match read {
+                Ok(0) => return Err(self.closed()),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.feed(deadline)?,
+                Err(_) => return Err(self.closed()),
+            }
+        }
+        Ok(())
+    }
+
+    fn closed(&self) -> Error {
+        Error::Closed {
+            address: self.shared.peer.address.clone(),
+        }
+    }
+
+    /// Gives TLS what came, at least something.
+    fn feed(&mut self, deadline: Instant) -> Result<(), Error> {
+        let address = &self.shared.peer.address;
+        if self.start == self.end {
+            let mut patient = Patient {
+                tcp: &self.shared.tcp,
+                deadline,
+            };
+            let read = patient.read(&mut self.raw);
+            let count = read.map_err(|error| failed(error, "read from", address, deadline))?;
+            (self.start, self.end) = (0, count);
+            if count == 0 {
+                return Err(self.closed());
+            }
+        }
+        let mut rest = self.raw.get(self.start..self.end).unwrap_or_default();
+        let mut tls = lock(&self.shared.tls);
+        let taken = tls.read_tls(&mut rest);
+        taken.map_err(|error| failed(error, "read from", address, deadline))?;
+        self.start = self.end - rest.len();
+        match tls.process_new_packets() {
+            Ok(_) => Ok(()),
+            Err(source) => {
+                // The reason, for the other side.
+                let mut reason = Vec::new();
+                while tls.wants_write() && tls.write_tls(&mut reason).is_ok_and(|count| count > 0) {
+                }
+                drop(tls);
+                let _ = (&self.shared.tcp).write_all(&reason);
+                Err(Error::Security {
+                    address: address.clone(),
+                    source,
+                })
+            }
+        }
+    }
+}
+
+impl Writer {
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.shared.peer
+    }
+
+    /// Writes these one after the other. Waits as long as the peer lets it, until somebody closes
+    /// the connection.
+    pub(crate) fn write(&self, parts: &[&[u8]]) -> Result<(), Error> {
+        let mut outgoing = lock(&self.shared.outgoing);
+        outgoing.clear();
+        let failed = |error| failed(error, "write to", &self.shared.peer.address, Instant::now());
+        let mut tls = lock(&self.shared.tls);
+        for part in parts {
+            tls.writer().write_all(part).map_err(failed)?;
+        }
+        while tls.wants_write() {
+            tls.write_tls(&mut *outgoing).map_err(failed)?;
+        }
+        drop(tls);
+        self.drain(&outgoing, None).map_err(failed)
+    }
+
+    fn drain(&self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match (&self.shared.tcp).write(rest) {
+                Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(error) if is_again(&error) => {
+                    let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                    if is_late || self.shared.is_closed.load(Ordering::Acquire) {
+                        return Err(io::ErrorKind::BrokenPipe.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection, whoever reads or writes it.
+    pub(crate) fn close(&self) {
+        if self.shared.is_closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Somebody who is writing has not said all; then there is no farewell.
+        if let Ok(mut outgoing) = self.shared.outgoing.try_lock() {
+            outgoing.clear();
+            let mut tls = lock(&self.shared.tls);
+            tls.send_close_notify();
+            while tls.wants_write() && tls.write_tls(&mut *outgoing).is_ok_and(|count| count > 0) {}
+            drop(tls);
+            let _ = self.drain(&outgoing, Some(Instant::now() + FAREWELL));
+        }
+        let _ = self.shared.tcp.shutdown(Shutdown::Both);
+    }
+
+    /// Ends the connection without a farewell.
+    pub(crate) fn abort(&self) {
+        self.shared.is_closed.store(true, Ordering::Release);
+        let _ = self.shared.tcp.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,600 @@
+//! The end that sends items: numbered, spooled, acknowledged, over as many connections as it takes.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::frame::{Answer, Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
+use crate::identity::Identity;
+use crate::notice::notice;
+use crate::secure::{self, Reader, Secured, Writer};
+use crate::spool::{Pushed, SenderCounts, Spool, Spooled, WhenFull};
+
+/// What senders of items ask for.
+pub(crate) const ITEMS_SERVICE: &str = "items";
+/// Something is said at least this often, so that the other side knows that this one lives.
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
+/// Times are not sent sooner after whatever was sent before.
+const TIME_REST: Duration = Duration::from_millis(20);
+/// The longest frame of a listener to a sender.
+const MAX_REPLY: usize = 64;
+
+/// How a [`Sender`] sends.
+#[derive(Clone, Debug)]
+pub struct SenderOptions {
+    /// Where to: "host:port".
+    pub address: String,
+    /// Who is expected there; `None`: the host.
+    pub peer: Option<String>,
+    /// Bytes of frames that may wait for their acknowledgement.
+    pub spool_bytes: usize,
+    /// What to do when they do.
+    pub when_full: WhenFull,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// A peer that says nothing for so long is gone.
+    pub silence: Duration,
+    /// The wait after the first failed attempt; it doubles.
+    pub least_backoff: Duration,
+    /// The longest wait between attempts.
+    pub most_backoff: Duration,
+}
+
+impl SenderOptions {
+    /// The usual, to an address.
+    pub fn new(address: impl Into<String>) -> SenderOptions {
+        SenderOptions {
+            address: address.into(),
+            peer: None,
+            spool_bytes: 64 << 20,
+            when_full: WhenFull::Wait,
+            connect_timeout: Duration::from_secs(10),
+            silence: Duration::from_secs(30),
+            least_backoff: Duration::from_millis(100),
+            most_backoff: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in the spool, and will be delivered if the other side comes back.
+    Spooled,
+    /// The spool was full; it, or others before it, are lost. The other side will know.
+    Lost,
+}
+
+/// Sends frames of items to a [`crate::Listener`].
+pub struct Sender {
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Inner {
+    identity: Identity,
+    options: SenderOptions,
+    session: [u8; 16],
+    state: Mutex<State>,
+    /// Something to write, or to end.
+    work: Condvar,
+    /// Room in the spool, a connection, the end.
+    news: Condvar,
+}
+
+struct State {
+    spool: Spool,
+    announcements: Vec<Arc<Vec<u8>>>,
+    watermark: u64,
+    /// The time went on without items.
+    is_time_new: bool,
+    /// No more items come.
+    is_ending: bool,
+    /// The other side has acknowledged the end.
+    is_ended: bool,
+    /// Give up.
+    is_stopped: bool,
+    /// There was a connection.
+    was_connected: bool,
+    is_connected: bool,
+    /// The reading half of the connection failed.
+    broken: Option<Error>,
+    /// Why there is no connection.
+    trouble: Option<Arc<Error>>,
+    reconnections: u64,
+}
+
+impl Sender {
+    /// Begins to connect; does not wait for it.
+    ///
+    /// # Errors
+    /// The thread that writes cannot be made.
+    pub fn start(identity: &Identity, options: SenderOptions) -> Result<Sender, Error> {
+        let inner = Arc::new(Inner {
+            identity: identity.clone(),
+            session: identity.random(),
+            state: Mutex::new(State {
+                spool: Spool::new(options.spool_bytes),
+                announcements: Vec::new(),
+                watermark: 0,
+                is_time_new: false,
+                is_ending: false,
+                is_ended: false,
+                is_stopped: false,
+                was_connected: false,
+                is_connected: false,
+                broken: None,
+                trouble: None,
+                reconnections: 0,
+            }),
+            options,
+            work: Condvar::new(),
+            news: Condvar::new(),
+        });
+        let address = inner.options.address.clone();
+        let worker = inner.clone();
+        let thread = thread::Builder::new()
+            .name("link-send".to_owned())
+            .spawn(move || worker.run());
+        let thread = thread.map_err(|source| Error::Network {
+            action: "start a thread for",
+            address,
+            source,
+        })?;
+        Ok(Sender {
+            inner,
+            thread: Some(thread),
+        })
+    }
+
+    /// Waits until there was a connection, or an attempt failed for a reason that lasts, at most for
+    /// `wait`. False: nobody answered so far.
+    ///
+    /// # Errors
+    /// Why it can never connect, until somebody changes something.
+    pub fn wait_for_connection(&self, wait: Duration) -> Result<bool, Arc<Error>> {
+        let deadline = Instant::now() + wait;
+        let mut state = self.inner.lock();
+        loop {
+            if state.was_connected {
+                return Ok(true);
+            }
+            if let Some(trouble) = state.trouble.as_ref().filter(|error| error.is_lasting()) {
+                return Err(trouble.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            state = self.inner.wait(&self.inner.news, state, left);
+        }
+    }
+
+    /// Something that later items refer to: it is sent before them on each connection, once, and
+    /// never lost. Returns its number.
+    pub fn announce(&self, payload: Vec<u8>) -> u32 {
+        let mut state = self.inner.lock();
+        state.announcements.push(Arc::new(payload));
+        self.inner.work.notify_one();
+        state.announcements.len() as u32 - 1
+    }
+
+    /// Sends `count` items, encoded in `payload`; none that follows may be of a time before
+    /// `watermark`.
+    ///
+    /// # Errors
+    /// A payload that the spool can never hold. With [`WhenFull::Wait`], that the sender was stopped.
+    pub fn send(&self, payload: Vec<u8>, count: u32, watermark: u64) -> Result<Sent, Error> {
+        if count == 0 {
+            return Ok(Sent::Spooled);
+        }
+        let mut state = self.inner.lock();
+        let most = state.spool.most_bytes();
+        if payload.len() > most {
+            return Err(Error::TooLarge {
+                bytes: payload.len(),
+                most,
+            });
+        }
+        if self.inner.options.when_full == WhenFull::Wait {
+            while !state.spool.has_room(payload.len()) && !state.is_stopped {
+                state = self.inner.wait(&self.inner.news, state, BEAT);
+            }
+        }
+        state.watermark = state.watermark.max(watermark);
+        let watermark = state.watermark;
+        let when_full = self.inner.options.when_full;
+        let pushed = state.spool.push(payload, count, watermark, when_full);
+        self.inner.work.notify_one();
+        Ok(match pushed {
+            Pushed::Kept => Sent::Spooled,
+            Pushed::Lost => Sent::Lost,
+        })
+    }
+
+    /// No item that follows is of a time before `watermark`: what merges several senders need not
+    /// wait for this one.
+    pub fn time(&self, watermark: u64) {
+        let mut state = self.inner.lock();
+        if watermark > state.watermark {
+            state.watermark = watermark;
+            state.is_time_new = true;
+            self.inner.work.notify_one();
+        }
+    }
+
+    /// How the items fared so far.
+    pub fn counts(&self) -> SenderCounts {
+        self.inner.counts(&self.inner.lock())
+    }
+
+    /// Why there is no connection at the moment.
+    pub fn trouble(&self) -> Option<Arc<Error>> {
+        let state = self.inner.lock();
+        state.trouble.clone().filter(|_| !state.is_connected)
+    }
+
+    /// No more items come: waits until the other side has acknowledged all, at most for `wait`. What
+    /// is pending then is lost, and only this side knows.
+    pub fn finish(mut self, wait: Duration) -> SenderCounts {
+        let deadline = Instant::now() + wait;
+        let mut state = self.inner.lock();
+        state.is_ending = true;
+        self.inner.work.notify_one();
+        while !state.is_ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.inner.wait(&self.inner.news, state, left);
+        }
+        let counts = self.inner.counts(&state);
+        drop(state);
+        self.stop();
+        counts
+    }
+
+    fn stop(&mut self) {
+        self.inner.lock().is_stopped = true;
+        self.inner.work.notify_all();
+        self.inner.news.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It panics nowhere; if it did, that was said.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What there is to write.
+enum Work {
+    Announcement(u32, Arc<Vec<u8>>),
+    Items(Spooled),
+    Time(u64, u64),
+    End(u64),
+    Stop,
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(
+        &self,
+        what: &Condvar,
+        state: MutexGuard<'a, State>,
+        most: Duration,
+    ) -> MutexGuard<'a, State> {
+        let waited = what.wait_timeout(state, most);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn counts(&self, state: &State) -> SenderCounts {
+        SenderCounts {
+            reconnections: state.reconnections,
+            ..state.spool.counts()
+        }
+    }
+
+    /// Connects again and again until all is sent, or nobody wants it any more.
+    fn run(self: Arc<Self>) {
+        let mut backoff = self.options.least_backoff;
+        loop {
+            let error = match self.connect() {
+                Ok((secured, max_frame)) => {
+                    backoff = self.options.least_backoff;
+                    match self.serve(secured, max_frame) {
+                        None => return,
+                        Some(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            let mut state = self.lock();
+            if state.is_stopped {
+                return;
+            }
+            let is_new = state
+                .trouble
+                .as_ref()
+                .is_none_or(|before| before.to_string() != error.to_string());
+            if is_new {
+                notice(format_args!("{error}; trying again"));
+            }
+            state.trouble = Some(Arc::new(error));
+            self.news.notify_all();
+            // What connects at the same time again and again would fail together, too.
+            let spread = backoff.mul_f64(0.75 + f64::from(self.session[0]) / 512.0);
+            let until = Instant::now() + spread;
+            while !state.is_stopped {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                state = self.wait(&self.work, state, left);
+            }
+            if state.is_stopped {
+                return;
+            }
+            backoff = (backoff * 2).min(self.options.most_backoff);
+        }
+    }
+
+    /// A connection on which the two sides know where they stand.
+    fn connect(&self) -> Result<(Secured, usize), Error> {
+        let options = &self.options;
+        let deadline = Instant::now() + options.connect_timeout;
+        let peer = options.peer.as_deref();
+        let (address, timeout) = (&options.address, options.connect_timeout);
+        let mut secured = secure::connect(&self.identity, address, peer, timeout)?;
+        let opening = Opening {
+            versions: (VERSION, VERSION),
+            service: ITEMS_SERVICE.to_owned(),
+            session: self.session,
+            acknowledged: self.lock().spool.acknowledged(),
+        };
+        let written = opening.write(&secured.writer);
+        let answer = match Answer::read(&mut secured.reader, deadline) {
+            Ok(answer) => answer,
+            // Why the other side does not want to go on says more than that it does not read.
+            Err(error) => return Err(written.err().filter(|_| error.is_closed()).unwrap_or(error)),
+        };
+        if let Some((reason, detail)) = answer.refusal {
+            return Err(Error::Refused {
+                address: address.clone(),
+                reason,
+                detail,
+            });
+        }
+        let mut state = self.lock();
+        if !state.spool.resume(answer.expected) {
+            return Err(self.nonsense("it expects items that there were not yet"));
+        }
+        let peer = secured.reader.peer();
+        let what = if state.was_connected {
+            "again with"
+        } else {
+            "with"
+        };
+        notice(format_args!(
+            "connected {what} {} ({})",
+            peer.name, options.address
+        ));
+        state.reconnections += u64::from(state.was_connected);
+        state.was_connected = true;
+        state.is_connected = true;
+        state.trouble = None;
+        state.broken = None;
+        self.news.notify_all();
+        drop(state);
+        Ok((secured, answer.max_frame as usize))
+    }
+
+    fn nonsense(&self, reason: &str) -> Error {
+        Error::Protocol {
+            address: self.options.address.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// Writes what there is until the connection breaks; `None`: all is done.
+    fn serve(self: &Arc<Self>, secured: Secured, max_frame: usize) -> Option<Error> {
+        let Secured { reader, writer } = secured;
+        let (inner, closer) = (self.clone(), writer.clone());
+        let listening = thread::Builder::new()
+            .name("link-acks".to_owned())
+            .spawn(move || inner.listen(reader, &closer));
+        let result = match &listening {
+            Ok(_) => self.write(&writer, max_frame),
+            Err(error) => Err(self.nonsense(&format!("no thread can be made: {error}"))),
+        };
+        writer.close();
+        if let Ok(thread) = listening {
+            let _ = thread.join();
+        }
+        let mut state = self.lock();
+        state.is_connected = false;
+        state.spool.interrupt();
+        if state.is_ended || state.is_stopped {
+            return None;
+        }
+        let broken = state.broken.take();
+        // What was read says more than that nothing can be written.
+        broken.or(result.err())
+    }
+
+    fn write(&self, writer: &Writer, max_frame: usize) -> Result<(), Error> {
+        let mut announced = 0;
+        let mut has_ended = false;
+        let mut last = Instant::now();
+        loop {
+            let work = self.next_work(&mut announced, &mut has_ended, last)?;
+            last = Instant::now();
+            match work {
+                Work::Stop => return Ok(()),
+                Work::Announcement(number, payload) => {
+                    let payload = payload.to_vec();
+                    Frame::Announcement { number, payload }.write(writer)?;
+                }
+                Work::Items(items) => {
+                    let payload = items.payload.as_slice();
+                    let bytes = payload.len() + ITEMS_OVERHEAD;
+                    if bytes > max_frame {
+                        return Err(Error::TooLarge {
+                            bytes,
+                            most: max_frame,
+                        });
+                    }
+                    write_items(writer, items.first, items.count, items.watermark, payload)?;
+                }
+                Work::Time(watermark, accepted) => Frame::Time {
+                    watermark,
+                    accepted,
+                }
+                .write(writer)?,
+                Work::End(total) => Frame::End { total }.write(writer)?,
+            }
+        }
+    }
+
+    /// Waits for something to write.
+    fn next_work(
+        &self,
+        announced: &mut usize,
+        has_ended: &mut bool,
+        last: Instant,
+    ) -> Result<Work, Error> {
+        let mut state = self.lock();
+        loop {
+            if state.is_stopped || state.is_ended {
+                return Ok(Work::Stop);
+            }
+            if let Some(error) = state.broken.take() {
+                return Err(error);
+            }
+            if let Some(payload) = state.announcements.get(*announced) {
+                *announced += 1;
+                return Ok(Work::Announcement(*announced as u32 - 1, payload.clone()));
+            }
+            if let Some(items) = state.spool.next() {
+                return Ok(Work::Items(items));
+            }
+            if state.is_ending && !*has_ended {
+                *has_ended = true;
+                return Ok(Work::End(state.spool.total()));
+            }
+            let most = if state.is_time_new { TIME_REST } else { BEAT };
+            let left = most.saturating_sub(last.elapsed());
+            if left.is_zero() {
+                state.is_time_new = false;
+                return Ok(Work::Time(state.watermark, state.spool.total()));
+            }
+            state = self.wait(&self.work, state, left);
+        }
+    }
+
+    /// Reads what the other side acknowledges.
+    fn listen(&self, mut reader: Reader, writer: &Writer) {
+        let error = loop {
+            let deadline = Instant::now() + self.options.silence;
+            match Frame::read(&mut reader, MAX_REPLY, deadline) {
+                Ok(Frame::Acknowledgement { expected }) => {
+                    let mut state = self.lock();
+                    if !state.spool.acknowledge(expected) {
+                        break self.nonsense("it acknowledges items that there were not yet");
+                    }
+                    self.news.notify_all();
+                }
+                Ok(Frame::End { total }) => {
+                    let mut state = self.lock();
+                    if !state.is_ending || total != state.spool.total() {
+                        break self.nonsense("it speaks of an end that is none");
+                    }
+                    state.spool.acknowledge(total);
+                    state.is_ended = true;
+                    self.work.notify_all();
+                    self.news.notify_all();
+                    return;
+                }
+                Ok(_) => break self.nonsense("it sends what only senders do"),
+                Err(error) => break error.or_silent(self.options.silence),
+            }
+        };
+        writer.close();
+        let mut state = self.lock();
+        state.broken = Some(error);
+        self.work.notify_all();
+        self.news.notify_all();
+    }
+}
+
+impl core::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Sender")
+            .field("address", &self.inner.options.address)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+
+    use super::*;
+    use crate::acceptor::ListenerOptions;
+    use crate::identity::KeyFolder;
+    use crate::listener::Listener;
+
+    #[test]
+    fn certificates_of_the_past_and_the_future_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyFolder::new(folder.path());
+        keys.create_authority().unwrap();
+        let now = OffsetDateTime::now_utc();
+        let day = time::Duration::days(1);
+        let hosts = ["127.0.0.1".to_owned()];
+        let mut identities = Vec::new();
+        for (name, from) in [("good", now), ("old", now - day * 9), ("new", now + day)] {
+            keys.add_between(name, &hosts, from, 5).unwrap();
+            identities.push(keys.identity(Some(name)).unwrap());
+        }
+        let attempt = |listener: &Identity, sender: &Identity| {
+            let listener = Listener::bind(listener, ListenerOptions::new("127.0.0.1:0")).unwrap();
+            let options = SenderOptions::new(listener.local_address().to_string());
+            let sender = Sender::start(sender, options).unwrap();
+            let error = sender
+                .wait_for_connection(Duration::from_secs(30))
+                .unwrap_err();
+            assert!(error.is_lasting());
+            (error.to_string(), error.hint().unwrap())
+        };
+        let [good, old, new] = identities.as_slice() else {
+            panic!("three identities");
+        };
+        let (error, hint) = attempt(old, good);
+        assert!(error.ends_with("its certificate has expired"), "{error}");
+        assert!(hint.contains("flowgauge keys add"), "{hint}");
+        let (error, hint) = attempt(good, old);
+        assert!(
+            error.ends_with("this side's certificate expired"),
+            "{error}"
+        );
+        assert!(hint.contains("flowgauge keys show"), "{hint}");
+        let (error, hint) = attempt(new, good);
+        assert!(
+            error.ends_with("its certificate is not valid yet"),
+            "{error}"
+        );
+        assert!(hint.contains("NTP"), "{hint}");
+        let (_, hint) = attempt(good, new);
+        assert!(hint.contains("clock"), "{hint}");
+    }
+}

@@ -1,0 +1,400 @@
+//! Frames that were not acknowledged yet, in bounded memory.
+//!
+//! Items are numbered from 0 in the order in which they were accepted; what is lost has numbers, too,
+//! so that the other side sees exactly how many there were. No I/O and no clock here.
+//!
+//! ```text
+//!            acknowledged                         next
+//!                 |   written     |  to be written  |
+//!   items  ... 39 | 40 .. 51 | 52 .. 60 | 64 .. 70 |
+//!                                        ^ 61 to 63 were lost: the spool was full
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What to do with items that come while the spool is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Wait for room: whoever sends is held up.
+    Wait,
+    /// Lose what waits longest and was not written yet.
+    DropOldest,
+    /// Lose what comes.
+    DropNewest,
+}
+
+/// How the items of a sender fared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounts {
+    /// Items that were given to it.
+    pub accepted: u64,
+    /// Items that the other side acknowledged.
+    pub delivered: u64,
+    /// Items that the spool had no room for.
+    pub lost: u64,
+    /// Items that wait in the spool, or on their way.
+    pub pending: u64,
+    /// Items that were written to a listener that then restarted without acknowledging them, and
+    /// written again to the new one.
+    pub rewritten: u64,
+    /// Connections after the first.
+    pub reconnections: u64,
+}
+
+/// A frame of items.
+#[derive(Clone, Debug)]
+pub(crate) struct Spooled {
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    pub(crate) watermark: u64,
+    pub(crate) payload: Arc<Vec<u8>>,
+    was_written: bool,
+}
+
+impl Spooled {
+    fn end(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+
+    /// With what keeping it costs.
+    fn cost(&self) -> usize {
+        self.payload.len() + size_of::<Spooled>()
+    }
+}
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    Kept,
+    /// It, or others in its place.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) struct Spool {
+    frames: VecDeque<Spooled>,
+    /// How many of them were written on this connection.
+    written: usize,
+    bytes: usize,
+    most_bytes: usize,
+    next: u64,
+    acknowledged: u64,
+    /// Dropped after they had been written on an earlier connection: they may have arrived.
+    unsure: Vec<(u64, u32)>,
+    counts: SenderCounts,
+}
+
+impl Spool {
+    pub(crate) fn new(most_bytes: usize) -> Spool {
+        Spool {
+            frames: VecDeque::new(),
+            written: 0,
+            bytes: 0,
+            most_bytes,
+            next: 0,
+            acknowledged: 0,
+            unsure: Vec::new(),
+            counts: SenderCounts::default(),
+        }
+    }
+
+    /// Whether a frame of so many bytes finds room as it is.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.bytes + bytes + size_of::<Spooled>() <= self.most_bytes
+    }
+
+    /// The largest frame there can be room for.
+    pub(crate) fn most_bytes(&self) -> usize {
+        self.most_bytes.saturating_sub(size_of::<Spooled>())
+    }
+
+    /// Takes a frame, or loses it or others where there is no room.
+    pub(crate) fn push(
+        &mut self,
+        payload: Vec<u8>,
+        count: u32,
+        watermark: u64,
+        when_full: WhenFull,
+    ) -> Pushed {
+        let first = self.next;
+        self.next += u64::from(count);
+        let mut result = Pushed::Kept;
+        if when_full == WhenFull::DropOldest {
+            while !self.has_room(payload.len()) && self.written < self.frames.len() {
+                self.drop_oldest();
+                result = Pushed::Lost;
+            }
+        }
+        if !self.has_room(payload.len()) {
+            self.counts.lost += u64::from(count);
+            return Pushed::Lost;
+        }
+        let frame = Spooled {
+            first,
+            count,
+            watermark,
+            payload: Arc::new(payload),
+            was_written: false,
+        };
+        self.bytes += frame.cost();
+        self.frames.push_back(frame);
+        result
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(frame) = self.frames.remove(self.written) else {
+            return;
+        };
+        self.bytes -= frame.cost();
+        if frame.was_written {
+            self.unsure.push((frame.first, frame.count));
+        } else {
+            self.counts.lost += u64::from(frame.count);
+        }
+    }
+
+    /// The next frame to write; it counts as written.
+    pub(crate) fn next(&mut self) -> Option<Spooled> {
+        let frame = self.frames.get_mut(self.written)?;
+        self.written += 1;
+        frame.was_written = true;
+        Some(frame.clone())
+    }
+
+    /// The other side has processed, or seen the loss of, all items before `expected`. False: it
+    /// cannot have.
+    pub(crate) fn acknowledge(&mut self, expected: u64) -> bool {
+        if expected > self.next {
+            return false;
+        }
+        while self.written > 0 {
+            let Some(frame) = self.frames.front().filter(|frame| frame.end() <= expected) else {
+                break;
+            };
+            self.counts.delivered += u64::from(frame.count);
+            self.bytes -= frame.cost();
+            self.written -= 1;
+            self.frames.pop_front();
+        }
+        self.acknowledged = self.acknowledged.max(expected);
+        true
+    }
+
+    /// There is a new connection, to a listener that expects this item, or that does not know the
+    /// session: what was not acknowledged is to be written again. False: it cannot expect that.
+    pub(crate) fn resume(&mut self, expected: Option<u64>) -> bool {
+        if expected.is_some_and(|expected| expected > self.next) {
+            return false;
+        }
+        for (first, count) in core::mem::take(&mut self.unsure) {
+            let arrived = expected.is_some_and(|expected| first + u64::from(count) <= expected);
+            let counter = if arrived {
+                &mut self.counts.delivered
+            } else {
+                &mut self.counts.lost
+            };
+            *counter += u64::from(count);
+        }
+        self.written = self
+            .frames
+            .iter()
+            .take_while(|frame| frame.was_written)
+            .count();
+        match expected {
+            Some(expected) => {
+                self.acknowledge(expected);
+            }
+            None => {
+                let again = self.frames.iter().take(self.written);
+                let items: u64 = again.map(|frame| u64::from(frame.count)).sum();
+                self.counts.rewritten += items;
+            }
+        }
+        self.written = 0;
+        // What is still here has not arrived, or not at who listens now.
+        for frame in &mut self.frames {
+            frame.was_written = false;
+        }
+        true
+    }
+
+    /// The connection is gone: all frames are to be written again.
+    pub(crate) fn interrupt(&mut self) {
+        self.written = 0;
+    }
+
+    /// All items before this one are acknowledged.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// How many items there were, lost ones counted.
+    pub(crate) fn total(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn counts(&self) -> SenderCounts {
+        let SenderCounts {
+            delivered, lost, ..
+        } = self.counts;
+        SenderCounts {
+            accepted: self.next,
+            pending: self.next - delivered - lost,
+            ..self.counts
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spool(frames: usize) -> Spool {
+        Spool::new(frames * (10 + size_of::<Spooled>()))
+    }
+
+    fn push(spool: &mut Spool, when_full: WhenFull) -> Pushed {
+        spool.push(vec![0; 10], 3, 0, when_full)
+    }
+
+    #[test]
+    fn the_newest_are_lost_with_their_numbers() {
+        let mut spool = spool(2);
+        for expected in [Pushed::Kept, Pushed::Kept, Pushed::Lost] {
+            assert_eq!(push(&mut spool, WhenFull::DropNewest), expected);
+        }
+        assert_eq!(spool.next().unwrap().first, 0);
+        assert!(spool.acknowledge(3));
+        assert_eq!(push(&mut spool, WhenFull::DropNewest), Pushed::Kept);
+        assert_eq!(spool.next().unwrap().first, 3);
+        assert_eq!(spool.next().unwrap().first, 9);
+        assert!(spool.acknowledge(12));
+        let counts = spool.counts();
+        let expected = SenderCounts {
+            accepted: 12,
+            delivered: 9,
+            lost: 3,
+            ..SenderCounts::default()
+        };
+        assert_eq!(counts, expected);
+        assert!(!spool.acknowledge(13));
+    }
+
+    #[test]
+    fn what_was_dropped_may_have_arrived_before_the_connection_broke() {
+        let mut spool = spool(2);
+        push(&mut spool, WhenFull::DropOldest);
+        push(&mut spool, WhenFull::DropOldest);
+        spool.next();
+        spool.next();
+        spool.interrupt();
+        push(&mut spool, WhenFull::DropOldest);
+        push(&mut spool, WhenFull::DropOldest);
+        assert_eq!(spool.counts().pending, 12);
+        // Of the two that were dropped the first had arrived.
+        assert!(spool.resume(Some(3)));
+        let counts = spool.counts();
+        assert_eq!((counts.delivered, counts.lost, counts.pending), (3, 3, 6));
+        assert_eq!(spool.next().unwrap().first, 6);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Push,
+        Write,
+        /// The listener takes the next that was written.
+        Take,
+        Acknowledge,
+        Break,
+        /// The listener restarts and knows nothing.
+        Restart,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => Just(Step::Push),
+            4 => Just(Step::Write),
+            4 => Just(Step::Take),
+            3 => Just(Step::Acknowledge),
+            1 => Just(Step::Break),
+            1 => Just(Step::Restart),
+        ];
+        proptest::collection::vec(step, 0..200)
+    }
+
+    /// Does as `listener.rs` does.
+    #[derive(Default)]
+    struct Listener {
+        before: u64,
+        expected: u64,
+        received: u64,
+        lost: u64,
+    }
+
+    impl Listener {
+        fn take(&mut self, frame: &Spooled) {
+            assert!(frame.first >= self.expected, "twice");
+            self.lost += frame.first - self.expected;
+            self.received += u64::from(frame.count);
+            self.expected = frame.end();
+        }
+    }
+
+    proptest! {
+        /// Nothing comes twice to the same listener, and all is delivered or lost, on both sides
+        /// alike.
+        #[test]
+        fn sent_is_received_and_lost(steps in steps(), newest in any::<bool>()) {
+            let policy = if newest { WhenFull::DropNewest } else { WhenFull::DropOldest };
+            let mut spool = spool(5);
+            let mut wire: VecDeque<Spooled> = VecDeque::new();
+            let mut listener = Listener::default();
+            for step in steps {
+                match step {
+                    Step::Push => {
+                        push(&mut spool, policy);
+                    }
+                    Step::Write => wire.extend(spool.next()),
+                    Step::Take => {
+                        if let Some(frame) = wire.pop_front() {
+                            listener.take(&frame);
+                        }
+                    }
+                    Step::Acknowledge => prop_assert!(spool.acknowledge(listener.expected)),
+                    Step::Break => {
+                        wire.clear();
+                        spool.interrupt();
+                        prop_assert!(spool.resume(Some(listener.expected)));
+                    }
+                    Step::Restart => {
+                        wire.clear();
+                        spool.interrupt();
+                        listener = Listener {
+                            before: spool.acknowledged(),
+                            expected: spool.acknowledged(),
+                            ..Listener::default()
+                        };
+                        prop_assert!(spool.resume(None));
+                    }
+                }
+            }
+            wire.iter().for_each(|frame| listener.take(frame));
+            while let Some(frame) = spool.next() {
+                listener.take(&frame);
+            }
+            let total = spool.total();
+            listener.lost += total - listener.expected;
+            prop_assert_eq!(listener.before + listener.received + listener.lost, total);
+            prop_assert!(spool.acknowledge(total));
+            let counts = spool.counts();
+            prop_assert_eq!(counts.pending, 0);
+            prop_assert_eq!(counts.delivered + counts.lost, counts.accepted);
+            if listener.before == 0 && counts.rewritten == 0 {
+                prop_assert_eq!(counts.lost, listener.lost);
+            }
+        }
+    }
+}
