@@ -87,22 +87,16 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// All packets of the batch if all are selected, else a list of those that are. What tunnels carry
-    /// is no packet of its own here: the engine decodes anew.
+    /// All packets of the batch if all are selected, else a list of those that are. Their headers are
+    /// not looked at: the engine decodes them itself.
     pub(crate) fn of<'a>(&'a mut self, packets: &Packets<'a>) -> Batch<'a> {
         let all = packets.batch.packets;
-        if packets.selected.len() == packets.decoded.packets.len()
-            && packets.decoded.packets.len() >= all.len()
-        {
+        if packets.selected.len() == all.len() {
             return Batch::new(packets.batch.memory, all);
         }
         self.packets.clear();
-        let mut last = None;
-        for (_, packet) in packets.iter() {
-            if last.replace(packet.index) != Some(packet.index) {
-                self.packets.extend(all.get(usize::from(packet.index)));
-            }
-        }
+        let selected = packets.selected.iter().filter_map(|index| all.get(index));
+        self.packets.extend(selected);
         Batch::new(packets.batch.memory, &self.packets)
     }
 }

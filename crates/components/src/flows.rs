@@ -43,6 +43,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ],
     result: Some(ResultInfo::number("flow records given on", "records")),
     parallel: Parallel::ByFlow,
+    decodes: true,
     make,
     ..crate::OF_PACKETS
 };
