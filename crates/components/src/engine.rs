@@ -47,14 +47,20 @@ pub(crate) const OTHER_IDLE: OptionInfo = OptionInfo::new(
 )
 .or("30s");
 
+/// What [`CHECKSUMS`] says.
+pub(crate) fn checksums(settings: &Settings) -> Result<ChecksumPolicy, SettingError> {
+    let policy = settings.text("checksums").unwrap_or("auto");
+    policy
+        .parse()
+        .map_err(|message: String| SettingError::of("checksums", message))
+}
+
 /// The engine's configuration by these options.
 pub(crate) fn configuration(settings: &Settings) -> Result<ShardConfig, SettingError> {
-    let mut config = ShardConfig::default();
-    if let Some(policy) = settings.text("checksums") {
-        config.checksums = policy
-            .parse::<ChecksumPolicy>()
-            .map_err(|message| SettingError::of("checksums", message))?;
-    }
+    let mut config = ShardConfig {
+        checksums: checksums(settings)?,
+        ..ShardConfig::default()
+    };
     if let Some(bytes) = settings.size("memory") {
         if bytes < 1 << 20 {
             return Err(SettingError::of("memory", "is less than 1M"));

@@ -29,6 +29,7 @@ mod scan;
 mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;
+mod tcpreseq;
 mod tcpscan;
 mod udpscan;
 
@@ -37,7 +38,7 @@ use flowgauge_stack::{
 };
 
 /// All components.
-static COMPONENTS: [&ComponentInfo; 20] = [
+static COMPONENTS: [&ComponentInfo; 21] = [
     &identity::INFO,
     &discard::INFO,
     &output::INFO,
@@ -57,6 +58,7 @@ static COMPONENTS: [&ComponentInfo; 20] = [
     &tcpcnxdemux::INFO,
     &tcpdirdemux::INFO,
     &tcpportdemux::INFO,
+    &tcpreseq::INFO,
     &flows::INFO,
 ];
 

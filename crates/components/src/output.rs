@@ -233,7 +233,7 @@ impl ToFile {
         let Sink::Bytes(writer) = &mut self.sink else {
             return Err(self.mixed());
         };
-        for chunk in chunks {
+        for chunk in chunks.iter().filter(|chunk| !chunk.bytes.is_empty()) {
             let result = writer.write_all(chunk.bytes);
             result.map_err(|error| with(&self.path, error))?;
             self.written += 1;

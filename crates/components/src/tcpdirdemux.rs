@@ -1,22 +1,86 @@
 //! `tcpdirdemux`: an instance per direction.
 
-use flowgauge_stack::{ComponentInfo, Input, ItemType};
-use flowgauge_wire::{Decoded, Direction};
+use flowgauge_stack::{
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Packets, Selection, SettingError,
+    Settings,
+};
+use flowgauge_wire::Nanos;
 
-use crate::keyed::{DEMULTIPLEXER, by, mixed};
+use crate::keyed::DEMULTIPLEXER;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpdirdemux",
     summary: "an instance per direction of a connection",
-    help: "To be used within tcpcnxdemux: alone it has two instances, which direction is which \
-           follows from the order of addresses and ports.",
+    help: "To be used within tcpcnxdemux, with which its instances end. Alone it has two, and which \
+           direction is which follows from the order of addresses and ports.",
     input: Input::Of(&[ItemType::Segment]),
-    make: |settings| Ok(by(settings, direction)),
+    options: &[],
+    make,
     ..DEMULTIPLEXER
 };
 
-#[inline]
-fn direction(packet: &Decoded) -> Option<(bool, u64)> {
-    let is_up = packet.direction == Direction::LowToHigh;
-    Some((is_up, mixed(u64::from(is_up) + 1)))
+/// There is no table: the two directions of the key `k` have the numbers `2 k` and `2 k + 1`, so that
+/// each finds the opposite one, too.
+#[derive(Default)]
+struct Directions {
+    /// A bit per number that was given out and has not ended.
+    live: Vec<u64>,
+    ended: Vec<u32>,
+}
+
+fn make(_: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    Ok(Box::new(Directions::default()))
+}
+
+impl Directions {
+    #[inline]
+    fn begin(&mut self, number: u32) {
+        let word = number as usize / 64;
+        if word >= self.live.len() {
+            self.live.resize((word + 1).next_power_of_two(), 0);
+        }
+        self.live[word] |= 1 << (number % 64);
+    }
+
+    fn end(&mut self, number: u32) {
+        let bit = 1 << (number % 64);
+        if let Some(word) = self.live.get_mut(number as usize / 64)
+            && *word & bit != 0
+        {
+            *word &= !bit;
+            self.ended.push(number);
+        }
+    }
+}
+
+impl Component for Directions {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
+        for (index, packet) in packets.iter() {
+            let number = packets.key(index) * 2 + packet.direction.index() as u32;
+            keys[index] = number;
+            self.begin(number);
+        }
+        packets.selected
+    }
+
+    fn ended(&mut self, _: Nanos, ended: &mut Vec<u32>) {
+        ended.append(&mut self.ended);
+    }
+
+    fn outer(&self, key: u32) -> u32 {
+        key / 2
+    }
+
+    fn close(&mut self, key: u32, _: &mut dyn Outlet) {
+        self.end(key * 2);
+        self.end(key * 2 + 1);
+    }
+
+    fn end_all(&mut self) {
+        for number in 0..self.live.len() as u32 * 64 {
+            self.end(number);
+        }
+    }
 }

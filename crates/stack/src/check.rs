@@ -305,17 +305,21 @@ impl<'a> Checker<'a> {
         let number = *instance;
         *instance += 1;
         let given = self.given(node, place.scope, &key, number);
-        let (label, settings) = match info {
-            Some(info) => complete(info, name.span, given, &mut self.diagnostics),
-            None => (None, Settings::default()),
-        };
+        let around = demultiplexers(place, building);
         if let Some(because) = info.and_then(|info| info.outside)
-            && let Some(around) = demultiplexer(place, building)
+            && let Some(around) = around.first()
         {
             let message = format!("{} cannot stand within {around}: {because}", name.text);
             self.error(name.span, message);
         }
         let input = self.input(node, info, place);
+        let (label, settings) = match info {
+            Some(info) => {
+                let place = (input, around.as_slice());
+                complete(info, name.span, given, place, &mut self.diagnostics)
+            }
+            None => (None, Settings::default()),
+        };
         let id = NodeId(building.drafts.len() as u32);
         building.drafts.push(Draft {
             info,
@@ -802,7 +806,7 @@ impl Draft {
         Some(Node {
             info: self.info?,
             label,
-            settings: self.settings.with_input(self.input?),
+            settings: self.settings,
             references,
             input: self.input?,
             output: self.output?,
@@ -814,17 +818,14 @@ impl Draft {
     }
 }
 
-/// The innermost demultiplexer around a place.
-fn demultiplexer(place: Place, building: &Building) -> Option<&str> {
+/// The demultiplexers around a place, the innermost first.
+fn demultiplexers(place: Place, building: &Building) -> Vec<&'static str> {
     let draft = |id: &NodeId| &building.drafts[id.index()];
     core::iter::successors(place.parent, |id| draft(id).parent)
-        .map(|id| draft(&id))
-        .find(|draft| {
-            draft
-                .info
-                .is_some_and(|info| info.kind == ComponentKind::Demux)
-        })
-        .map(|draft| draft.name.as_str())
+        .filter_map(|id| draft(&id).info)
+        .filter(|info| info.kind == ComponentKind::Demux)
+        .map(|info| info.name)
+        .collect()
 }
 
 /// What comes out where two rows meet.

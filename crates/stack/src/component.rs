@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
-use flowgauge_wire::{Batch, Decoded, DecodedBatch, HashSeed, Nanos};
+use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, HashSeed, Nanos};
 
 use crate::items::ItemType;
 use crate::selection::Selection;
@@ -250,19 +250,67 @@ impl<'a> Packets<'a> {
     }
 }
 
+/// What is known of one direction of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// Who sends: address and port.
+    pub source: (Address, u16),
+    /// Who receives.
+    pub destination: (Address, u16),
+    /// 4 or 6.
+    pub version: u8,
+    /// Whether the connection's initiator sends it, as far as its first packets told.
+    pub from_initiator: bool,
+    /// Time of the connection's first packet.
+    pub start: Nanos,
+    /// Time of the SYN of this direction, if it was captured.
+    pub syn: Option<Nanos>,
+    /// Of the initiator's direction: time of the packet that completed the handshake.
+    pub established: Option<Nanos>,
+    /// Bytes that had been seen before: retransmissions.
+    pub retransmitted: u64,
+}
+
 /// Bytes of one direction of a connection, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamChunk<'a> {
     /// Its key in the innermost demultiplexer.
     pub key: u32,
-    /// The bytes; never empty.
+    /// The stream.
+    pub stream: &'a StreamInfo,
+    /// The bytes; empty only at the end.
     pub bytes: &'a [u8],
-    /// Position of the first byte in the stream, holes counted.
+    /// Position of the first byte in the stream, holes counted. Where it is 0 a stream begins, be it
+    /// under the key of one before.
     pub offset: u64,
-    /// Bytes missing right before it.
+    /// Bytes missing right before it; at the end those that are known to be missing there.
     pub gap_before: u64,
     /// Capture time of the packet that completed it.
     pub time: Nanos,
+    /// The stream is over: how it ended. Each stream that began has one such chunk.
+    pub end: Option<StreamEnd>,
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// Its sender closed it, and everything before its FIN was given out or is known to be missing.
+    Fin,
+    /// The connection was reset.
+    Rst,
+    /// Nothing came any more, or the key ended for another reason.
+    Timeout,
+}
+
+impl StreamEnd {
+    /// In records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StreamEnd::Fin => "fin",
+            StreamEnd::Rst => "rst",
+            StreamEnd::Timeout => "timeout",
+        }
+    }
 }
 
 /// A record on its way through a stack. What it is made of is borrowed: a component that keeps it

@@ -66,7 +66,7 @@ pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,
     Packets, Parallel, PerKey, Received, RecordItem, ResultInfo, ResultValue, SettingError,
-    StreamChunk,
+    StreamChunk, StreamEnd, StreamInfo,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};

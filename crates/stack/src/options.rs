@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::component::ComponentInfo;
 use crate::diagnostic::Diagnostic;
+use crate::items::Port;
 use crate::registry::near;
 use crate::settings::{OptionInfo, Setting, Settings};
 use crate::source::Span;
@@ -36,6 +37,7 @@ pub(crate) fn complete(
     info: &'static ComponentInfo,
     span: Span,
     given: Vec<Given<'_>>,
+    place: (Option<Port>, &[&'static str]),
     diagnostics: &mut Vec<Diagnostic>,
 ) -> (Option<String>, Settings) {
     let before = diagnostics.len();
@@ -52,8 +54,11 @@ pub(crate) fn complete(
             None => settings.extend(default(option)),
         }
     }
-    let settings = Settings::new(settings);
+    let (input, around) = place;
+    let settings = Settings::new(settings).placed(input, around.to_vec());
+    // Where what comes is wrong that was said; what follows from it is not.
     if diagnostics.len() == before
+        && input.is_some()
         && let Err(error) = (info.make)(&settings)
     {
         let setting = error.option.and_then(|option| settings.setting(option));

@@ -68,6 +68,7 @@ pub struct Setting {
 pub struct Settings {
     settings: Vec<Setting>,
     input: Option<Port>,
+    around: Vec<&'static str>,
 }
 
 impl Settings {
@@ -75,17 +76,24 @@ impl Settings {
     pub fn new(settings: Vec<Setting>) -> Settings {
         Settings {
             settings,
-            input: None,
+            ..Settings::default()
         }
     }
 
-    /// With what comes into the component.
+    /// With what comes into the component, and the demultiplexers around it, the innermost first.
     #[must_use]
-    pub fn with_input(self, input: Port) -> Settings {
+    pub fn placed(self, input: Option<Port>, around: Vec<&'static str>) -> Settings {
         Settings {
-            input: Some(input),
+            input,
+            around,
             ..self
         }
+    }
+
+    /// The demultiplexers around the component, the innermost first: that is whose keys its items
+    /// have.
+    pub fn around(&self) -> &[&'static str] {
+        &self.around
     }
 
     /// What comes into the component: the checker knows it.

@@ -7,7 +7,7 @@ use flowgauge_stack::{
     Branches, Component, ComponentInfo, ComponentKind, Graph, Input, ItemType, Items, KeyTable,
     OptionInfo, OptionKind, Outlet, Output, PacketValues, Packets, Parallel, PerKey, Received,
     Registry, ResultInfo, ResultValue, Selection, SettingError, Settings, Sources, Stack,
-    StreamChunk, check, parse,
+    StreamChunk, StreamInfo, check, parse,
 };
 use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
@@ -165,10 +165,12 @@ impl Component for Join {
         if let Some(text) = self.0.take(key) {
             out.emit(Items::Chunks(&[StreamChunk {
                 key,
+                stream: &StreamInfo::default(),
                 bytes: text.as_bytes(),
                 offset: 0,
                 gap_before: 0,
                 time: Nanos(0),
+                end: None,
             }]));
         }
     }
@@ -210,10 +212,12 @@ impl Component for Source {
         self.0 += 1;
         let chunk = StreamChunk {
             key: 0,
+            stream: &StreamInfo::default(),
             bytes: b"so",
             offset: self.0,
             gap_before: 0,
             time: Nanos(self.0),
+            end: None,
         };
         match self.0 {
             1 => out.emit(Items::Chunks(&[chunk])),

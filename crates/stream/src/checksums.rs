@@ -208,16 +208,67 @@ impl Checksums {
         if packet.flags.contains(DecodeFlags::EXCLUDED) {
             return;
         }
-        if self.rules_out(decoded.bytes(batch, &packet), &packet) {
-            decoded.packets[index].flags.insert(DecodeFlags::EXCLUDED);
-            self.statistics.bad_ip += 1;
-            self.leave_out(&packet);
-        } else {
-            decoded.packets[index]
-                .flags
-                .insert(DecodeFlags::CHECKSUM_UNKNOWN);
+        let flag = match self.takes_header(decoded.bytes(batch, &packet), &packet) {
+            true => DecodeFlags::CHECKSUM_UNKNOWN,
+            false => DecodeFlags::EXCLUDED,
+        };
+        decoded.packets[index].flags.insert(flag);
+    }
+
+    /// Whether a packet with a wrong IP header checksum counts all the same.
+    fn takes_header(&mut self, bytes: &[u8], packet: &Decoded) -> bool {
+        let is_taken = !self.rules_out(bytes, packet);
+        if is_taken {
             self.statistics.offloaded += 1;
-            self.list(&packet, true);
+            self.list(packet, true);
+        } else {
+            self.statistics.bad_ip += 1;
+            self.leave_out(packet);
+        }
+        is_taken
+    }
+
+    /// Whether a packet with a wrong transport checksum counts all the same.
+    fn takes_transport(&mut self, bytes: &[u8], packet: &Decoded) -> bool {
+        let is_taken = self.policy == ChecksumPolicy::Auto
+            && (!self.good.knows(packet) || is_partial(bytes, packet));
+        if is_taken {
+            self.statistics.offloaded += 1;
+            self.list(packet, false);
+        } else {
+            self.statistics.bad_transport += 1;
+            self.leave_out(packet);
+        }
+        is_taken
+    }
+
+    /// Whether a packet counts, for callers that look at packets one by one and may not mark them.
+    pub(crate) fn takes(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        packet: &Decoded,
+    ) -> bool {
+        if self.policy == ChecksumPolicy::Ignore || packet.flags.contains(DecodeFlags::EXCLUDED) {
+            return !packet.flags.contains(DecodeFlags::EXCLUDED);
+        }
+        let bytes = decoded.bytes(batch, packet);
+        if packet.flags.contains(DecodeFlags::BAD_IP_CHECKSUM) {
+            return self.takes_header(bytes, packet);
+        }
+        let is_told = !packet.flags.contains(DecodeFlags::REASSEMBLED)
+            && (batch.packets.get(usize::from(packet.index)))
+                .is_none_or(|descriptor| descriptor.flags.0 & TOLD != 0);
+        if is_told || !packet.flags.contains(DecodeFlags::TRANSPORT) {
+            return true;
+        }
+        match verify_transport(bytes, packet) {
+            ChecksumVerdict::Good => {
+                self.note_good(packet);
+                true
+            }
+            ChecksumVerdict::Bad => self.takes_transport(bytes, packet),
+            ChecksumVerdict::Unknown => true,
         }
     }
 
@@ -231,22 +282,14 @@ impl Checksums {
     #[cold]
     fn bad_transport(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, index: usize) {
         let packet = decoded.packets[index];
-        if self.policy == ChecksumPolicy::Auto {
-            let is_known = self.good.knows(&packet);
-            if !is_known || is_partial(decoded.bytes(batch, &packet), &packet) {
-                decoded.packets[index]
-                    .flags
-                    .insert(DecodeFlags::CHECKSUM_UNKNOWN);
-                self.statistics.offloaded += 1;
-                self.list(&packet, false);
-                return;
-            }
-        }
+        let is_taken = self.takes_transport(decoded.bytes(batch, &packet), &packet);
         let flags = &mut decoded.packets[index].flags;
-        flags.insert(DecodeFlags::BAD_CHECKSUM);
-        flags.insert(DecodeFlags::EXCLUDED);
-        self.statistics.bad_transport += 1;
-        self.leave_out(&packet);
+        if is_taken {
+            flags.insert(DecodeFlags::CHECKSUM_UNKNOWN);
+        } else {
+            flags.insert(DecodeFlags::BAD_CHECKSUM);
+            flags.insert(DecodeFlags::EXCLUDED);
+        }
     }
 
     fn list(&mut self, packet: &Decoded, header: bool) {

@@ -277,6 +277,12 @@ impl Reassembler {
         queue.is_some_and(|queue| queue.holds(&self.pool, seq, bytes))
     }
 
+    /// Bytes so far that had been handed on, or given up, before they came.
+    #[inline]
+    pub fn old_bytes(&self) -> u64 {
+        self.statistics.old_bytes
+    }
+
     /// Segments so far that conflicted with waiting ones.
     #[inline]
     pub fn conflicts(&self) -> u64 {

@@ -1,0 +1,200 @@
+//! Streams within stacks against the truth that the trace generator tells.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Cursor;
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use flowgauge_capture::generate::{Config, Detail, Preset, generate};
+use flowgauge_capture::{PacketSource, open_reader};
+use flowgauge_components::registry;
+use flowgauge_stack::{
+    Component, ComponentInfo, ComponentKind, Graph, Input, ItemType, Items, Outlet, Output,
+    Parallel, Registry, Sources, StreamEnd, check, parse,
+};
+use flowgauge_wire::{Address, DecodedBatch, Decoder, HashSeed, Nanos, hash_batch};
+use sha2::{Digest, Sha256};
+
+static INFO: ComponentInfo = ComponentInfo {
+    name: "collect",
+    aliases: &[],
+    summary: "",
+    help: "",
+    kind: ComponentKind::Simple,
+    input: Input::Of(&[ItemType::Chunk]),
+    output: Output::Same,
+    is_end: true,
+    outside: None,
+    options: &[],
+    result: None,
+    parallel: Parallel::Never("the test reads it"),
+    decodes: false,
+    effects: true,
+    make: |_| Ok(Box::new(Collect)),
+};
+
+/// By endpoints: what came.
+type Found = HashMap<(IpAddr, u16, IpAddr, u16), Stream>;
+
+static FOUND: Mutex<Option<Found>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Stream {
+    hash: Sha256,
+    bytes: u64,
+    missing: u64,
+    ends: Vec<StreamEnd>,
+    from_initiator: bool,
+    keys: Vec<u32>,
+    retransmitted: u64,
+    handshake: Option<Nanos>,
+}
+
+struct Collect;
+
+impl Component for Collect {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let Items::Chunks(chunks) = items else {
+            panic!("only chunks come");
+        };
+        let mut found = FOUND.lock().expect("one test at a time");
+        let found = found.get_or_insert_default();
+        for chunk in *chunks {
+            let info = chunk.stream;
+            let ip = |address: Address| address.to_ip(info.version);
+            let stream = found
+                .entry((
+                    ip(info.source.0),
+                    info.source.1,
+                    ip(info.destination.0),
+                    info.destination.1,
+                ))
+                .or_default();
+            assert_eq!(
+                chunk.offset,
+                stream.bytes
+                    + stream.missing
+                    + if chunk.end.is_some() {
+                        0
+                    } else {
+                        chunk.gap_before
+                    }
+            );
+            stream.hash.update(chunk.bytes);
+            stream.bytes += chunk.bytes.len() as u64;
+            stream.missing += chunk.gap_before;
+            stream.ends.extend(chunk.end);
+            stream.from_initiator = info.from_initiator;
+            stream.retransmitted = info.retransmitted;
+            stream.handshake = info.syn.zip(info.established).map(|(syn, done)| done - syn);
+            if !stream.keys.contains(&chunk.key) {
+                stream.keys.push(chunk.key);
+            }
+        }
+    }
+}
+
+fn run(text: &str, trace: &[u8]) -> Found {
+    let mut sources = Sources::default();
+    let file = sources.add("test", text).expect("room");
+    let document = parse(&sources, file).expect("a stack");
+    let registry = Registry::new(registry().iter().chain([&INFO]));
+    let checked = check(&document, &registry);
+    let said = checked.diagnostics.iter();
+    let said: Vec<String> = said.map(|found| found.show(&sources).to_string()).collect();
+    let program = checked
+        .program
+        .unwrap_or_else(|| panic!("{}", said.join("\n")));
+    let stack = program.stacks.into_iter().next().expect("one");
+    let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("it can be made");
+    graph.start().expect("it can begin");
+    let mut source = open_reader(Cursor::new(trace.to_vec()), "test").expect("a trace");
+    let mut decoder = Decoder::default();
+    let mut decoded = DecodedBatch::new();
+    let mut now = Nanos(0);
+    while let Some(batch) = source.next_batch().expect("it is whole") {
+        decoder.decode_batch(&batch, &mut decoded);
+        hash_batch(HashSeed::FIXED, &mut decoded.packets);
+        now = now.max(
+            batch
+                .packets
+                .iter()
+                .map(|packet| packet.time)
+                .max()
+                .unwrap_or_default(),
+        );
+        graph.process(&batch, &decoded, now).expect("nothing fails");
+    }
+    graph.finish().expect("nothing fails");
+    FOUND
+        .lock()
+        .expect("one test at a time")
+        .take()
+        .unwrap_or_default()
+}
+
+#[test]
+fn every_byte_of_every_direction_is_given_in_order() {
+    for (preset, scale) in [
+        (Preset::Mix, 0.01),
+        (Preset::Late, 0.01),
+        (Preset::Loss, 0.02),
+        (Preset::Small, 0.002),
+        (Preset::Web, 0.01),
+    ] {
+        let mut config = Config::new(preset).scaled(scale);
+        config.detail = Detail::Full;
+        let mut trace = Vec::new();
+        let truth = generate(&config, &mut trace).expect("memory");
+        let mut expected = BTreeMap::new();
+        for stream in truth.streams.iter().filter(|stream| stream.proto == "tcp") {
+            expected.insert(
+                (
+                    stream.src_ip,
+                    stream.src_port,
+                    stream.dst_ip,
+                    stream.dst_port,
+                ),
+                stream,
+            );
+        }
+        for text in [
+            "[stack] tcpscan tcpcnxdemux { timeout = 1h } < tcpreseq collect >",
+            "[stack] tcpscan tcpcnxdemux { timeout = 1h } < tcpdirdemux < tcpreseq collect > >",
+        ] {
+            let found = run(text, &trace);
+            let mut compared = 0;
+            for (key, truth) in &expected {
+                let what = format!("{preset:?} {key:?}");
+                let Some(stream) = found.get(key) else {
+                    assert_eq!(truth.bytes - truth.missing_bytes, 0, "{what}");
+                    continue;
+                };
+                compared += 1;
+                assert_eq!(stream.bytes, truth.bytes - truth.missing_bytes, "{what}");
+                let hash: [u8; 32] = stream.hash.clone().finalize().into();
+                assert_eq!(hash, truth.captured_sha256, "{what}");
+                assert_eq!(stream.ends.len(), 1, "{what}: {:?}", stream.ends);
+                assert_eq!(stream.keys.len(), 1, "{what}: {:?}", stream.keys);
+                if truth.syn {
+                    assert_eq!(stream.from_initiator, truth.initiator, "{what}");
+                }
+                if preset == Preset::Mix && truth.fin && truth.missing_bytes == 0 {
+                    assert_eq!(stream.ends, [StreamEnd::Fin], "{what}");
+                }
+            }
+            assert!(compared > 50, "{preset:?}: {compared}");
+            assert!(found.keys().all(|key| expected.contains_key(key)));
+            let missing: u64 = found.values().map(|stream| stream.missing).sum();
+            assert_eq!(missing, truth.totals.tcp_missing_bytes, "{preset:?}");
+            if preset == Preset::Late {
+                assert!(found.values().any(|stream| stream.retransmitted > 0));
+            }
+            assert!(
+                found
+                    .values()
+                    .any(|stream| stream.handshake > Some(Nanos(0)))
+            );
+        }
+    }
+}

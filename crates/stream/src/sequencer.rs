@@ -1,0 +1,191 @@
+//! TCP reassembly for callers that tell connections apart themselves.
+
+use flowgauge_flow::{FlowConfig, FlowId, FlowTracker, PacketFlow, PacketFlowFlags};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, TcpFlags};
+
+use crate::checksums::Checksums;
+use crate::config::ShardConfig;
+use crate::connection::Phase;
+use crate::handler::{Handler, StreamFlow, StreamStatus};
+use crate::statistics::ChecksumStatistics;
+use crate::streams::{Pass, Streams, TCP, sides, stream_id};
+
+/// Directions with a hole that are looked at by [`Sequencer::maintain`].
+const VISITS: usize = 32;
+
+/// Puts the segments of connections in order, without a flow table: the caller numbers connections,
+/// small and dense, and says when one is over. Events are those of the engine; a stream's
+/// [identity](crate::Stream::identity) is not known here. Needs a [`Handler`] with `STREAMS`.
+#[derive(Debug)]
+pub struct Sequencer {
+    streams: Streams,
+    checksums: Checksums,
+    /// Where streams would be looked up; it has none.
+    tracker: FlowTracker,
+}
+
+/// A packet's connection, as its caller knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbered {
+    /// The connection's number. [`Decoded::direction`] tells its two directions apart.
+    pub connection: u32,
+    /// Whether the connection's initiator sent the packet.
+    pub from_initiator: bool,
+}
+
+impl Sequencer {
+    /// Nothing was seen; for about `connections` at once. Of the configuration those parts count
+    /// that are about segments and checksums.
+    pub fn new(config: &ShardConfig, connections: u32) -> Sequencer {
+        let none = FlowConfig {
+            max_flows: 1,
+            ..FlowConfig::default()
+        };
+        Sequencer {
+            streams: Streams::new(config.reassembly, config.overlap_policy, connections),
+            checksums: Checksums::new(config.checksums, connections),
+            tracker: FlowTracker::new(none),
+        }
+    }
+
+    /// Takes a TCP segment. Returns whether it counts: one that is damaged, a fragment, or has no
+    /// whole header does not.
+    #[inline]
+    pub fn packet<H: Handler>(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        packet: &Decoded,
+        numbered: Numbered,
+        handler: &mut H,
+    ) -> bool {
+        let is_whole = packet.flags.0 & (DecodeFlags::TRANSPORT.0 | DecodeFlags::FRAGMENT.0)
+            == DecodeFlags::TRANSPORT.0;
+        if !is_whole || packet.key.protocol != TCP || !self.checksums.takes(batch, decoded, packet)
+        {
+            return false;
+        }
+        let mut flags = PacketFlowFlags(0);
+        if numbered.from_initiator {
+            flags.insert(PacketFlowFlags::FROM_INITIATOR);
+        }
+        let id = FlowId(numbered.connection);
+        if packet.tcp_flags.contains(TcpFlags::RST) && self.is_reset_by(id, packet) {
+            flags.insert(PacketFlowFlags::RST_VALID);
+        }
+        let pass = Pass {
+            batch,
+            decoded,
+            tracker: &self.tracker,
+        };
+        let flow = PacketFlow { id, flags };
+        self.streams.payload(&pass, packet, flow, handler);
+        true
+    }
+
+    /// Whether a RST fits into its connection: at the next expected byte or inside of what its
+    /// receiver may have allowed (RFC 5961, section 3.2), or nothing is known against it.
+    fn is_reset_by(&self, id: FlowId, packet: &Decoded) -> bool {
+        let Some(connection) = self.streams.connections.get(id) else {
+            return true;
+        };
+        let direction = packet.direction.index();
+        let (half, peer) = (&connection[direction].half, &connection[1 - direction].half);
+        match half.distance_to(packet.seq) {
+            None => true,
+            Some(distance) => distance >= 0 && distance as u32 <= peer.room(),
+        }
+    }
+
+    /// Whether both directions of a connection got to their FIN, or it was reset.
+    pub fn is_closed(&self, connection: u32) -> bool {
+        let connection = self.streams.connections.get(FlowId(connection));
+        connection.is_some_and(|connection| {
+            let progress = connection.map(|side| side.progress);
+            progress.iter().any(|side| side.status == StreamStatus::Rst)
+                || progress.iter().all(|side| side.status == StreamStatus::Fin)
+        })
+    }
+
+    /// A connection is over at `time`, for `status` where its directions did not end themselves:
+    /// what waits is given out. Its number may be used for another one.
+    pub fn end<H: Handler>(
+        &mut self,
+        connection: u32,
+        status: StreamStatus,
+        time: Nanos,
+        handler: &mut H,
+    ) {
+        let id = FlowId(connection);
+        let Some(sides_of) = self.streams.connections.get(id) else {
+            return;
+        };
+        if sides_of[0].progress.phase == Phase::Open {
+            let first = usize::from(!sides_of[0].progress.from_initiator);
+            for direction in [first, 1 - first] {
+                let stream = stream_id(id, direction);
+                let mut trailing = 0;
+                self.streams.work_on(
+                    stream,
+                    time,
+                    &self.tracker,
+                    handler,
+                    |reassembler, half, peer, out| trailing = reassembler.finish(half, peer, out),
+                );
+                let Some(connection) = self.streams.connections.get_mut(id) else {
+                    return;
+                };
+                let (side, _) = sides(connection, direction);
+                if side.progress.status == StreamStatus::Active {
+                    side.progress.status = status;
+                }
+                trailing += side.progress.pending_gap;
+                let flow = StreamFlow::Tracked(&self.tracker, id);
+                handler.stream_terminated(&side.progress.stream(stream, flow), trailing);
+            }
+        }
+        self.streams.connections.clear(id);
+    }
+
+    /// Gives up holes that are too old at `now`, of a few directions at a time: to be called for
+    /// each batch.
+    #[inline]
+    pub fn maintain<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
+        let waiting = self.streams.reassembler().waiting();
+        for _ in 0..VISITS.min(waiting) {
+            let Some(id) = self.streams.reassembler.visit() else {
+                break;
+            };
+            let is_tight = self.streams.reassembler.is_tight(u64::MAX);
+            self.streams.work_on(
+                id,
+                now,
+                &self.tracker,
+                handler,
+                |reassembler, half, peer, out| match is_tight {
+                    true => reassembler.relieve(half, out),
+                    false => reassembler.advance(half, peer, now, out),
+                },
+            );
+        }
+    }
+
+    /// Brings what is kept of a packet's connection closer.
+    #[inline(always)]
+    pub fn prefetch(&self, connection: u32, packet: &Decoded) {
+        let direction = packet.direction.index();
+        self.streams
+            .connections
+            .prefetch(FlowId(connection), direction);
+    }
+
+    /// Bytes that were known already when they came, of all directions so far: retransmissions.
+    pub fn old_bytes(&self) -> u64 {
+        self.streams.reassembler().old_bytes()
+    }
+
+    /// Counters of checksums.
+    pub fn checksums(&self) -> ChecksumStatistics {
+        self.checksums.statistics
+    }
+}
