@@ -35,10 +35,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
              windows, bsd, ...",
         ),
     ],
-    result: Some(ResultInfo {
-        summary: "bytes put in order",
-        unit: "bytes",
-    }),
+    result: Some(ResultInfo::number("bytes put in order", "bytes")),
     parallel: Parallel::ByFlow,
     make,
     ..crate::OF_PACKETS
