@@ -1,6 +1,7 @@
 //! What a user of the engine implements.
 
 use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow};
+use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{Half, OverlapPolicy, Reassembler};
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Direction, Nanos, Place, TcpFlags};
 
@@ -212,6 +213,22 @@ impl StreamPacket<'_> {
     pub fn stream_ends_after(&self) -> Option<i64> {
         let [half, peer] = self.halves;
         half.distance_to_fin(peer, self.seq()).map(i64::from)
+    }
+
+    /// Whether its payload, where it begins where the stream has got to, is in order at once if it is
+    /// taken: it does not have to be believed first, nothing waits, and all of it is before a FIN.
+    pub fn is_deliverable(&self) -> bool {
+        if self.decoded.key.protocol != 6 {
+            return true;
+        }
+        let half = self.halves[0];
+        let len = self.payload.len() as i64;
+        self.expected
+            && !self.waiting
+            && !self.decoded.tcp_flags.contains(TcpFlags::RST)
+            && !half.is_passed()
+            && !half.flags().contains(HalfFlags::CLOSED)
+            && self.stream_ends_after().is_none_or(|rest| rest >= len)
     }
 
     /// Sequence number of the first payload byte.

@@ -5,6 +5,8 @@
 
 #[path = "engine/applications.rs"]
 mod applications;
+#[path = "engine/cases.rs"]
+mod cases;
 
 use std::collections::BTreeMap;
 

@@ -104,6 +104,7 @@ impl Reassembler {
             return;
         }
         let ack = peer.ack();
+        self.forget_false_fin(half, ack);
         let mut seq = segment.seq;
         let end = seq.wrapping_add(segment.len);
         if half.flags.contains(HalfFlags::SYNCED) {
@@ -215,6 +216,7 @@ impl Reassembler {
             return passed;
         }
         let ack = peer.ack();
+        self.forget_false_fin(half, ack);
         let end = segment.seq.wrapping_add(segment.len);
         if half.distance_to(segment.seq) == Some(0) && segment.len > 0 {
             half.next_seq = segment.seq;
@@ -604,14 +606,21 @@ impl Reassembler {
         }
     }
 
-    /// Closes the direction when it has got to its FIN.
-    fn close(&mut self, half: &mut Half, ack: Option<u32>) {
-        if !half.flags.contains(HalfFlags::FIN) {
-            return;
-        }
-        if ack.is_some_and(|ack| distance(half.fin_seq.wrapping_add(1), ack) > 0) {
+    /// A FIN that the peer has acknowledged more than was none.
+    #[inline]
+    fn forget_false_fin(&mut self, half: &mut Half, ack: Option<u32>) {
+        if half.flags.contains(HalfFlags::FIN)
+            && ack.is_some_and(|ack| distance(half.fin_seq.wrapping_add(1), ack) > 0)
+        {
             self.statistics.false_fins += 1;
             half.flags.remove(HalfFlags::FIN);
+        }
+    }
+
+    /// Closes the direction when it has got to its FIN.
+    fn close(&mut self, half: &mut Half, ack: Option<u32>) {
+        self.forget_false_fin(half, ack);
+        if !half.flags.contains(HalfFlags::FIN) {
             return;
         }
         if half.flags.contains(HalfFlags::SYNCED) && half.next_seq == half.fin_seq {

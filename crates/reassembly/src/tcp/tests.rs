@@ -360,6 +360,18 @@ fn a_forged_fin_is_not_believed() {
     assert_eq!(stream.reassembler.statistics().false_fins, 1);
 }
 
+/// Found by fuzzing: what crossed it was cut before the acknowledgement was looked at.
+#[test]
+fn a_fin_that_more_was_acknowledged_than_cuts_nothing() {
+    let mut stream = Stream::started(OverlapPolicy::First);
+    stream.send(0, "abc");
+    stream.fin(6, "");
+    stream.ack(10);
+    stream.send(3, "defghi");
+    assert_eq!(stream.text(), "abcdefghi");
+    assert_eq!(stream.reassembler.statistics().false_fins, 1);
+}
+
 #[test]
 fn bytes_cut_by_the_snap_length_are_a_hole() {
     let mut stream = Stream::started(OverlapPolicy::First);

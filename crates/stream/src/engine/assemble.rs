@@ -89,7 +89,7 @@ impl Core {
         let mut run = run;
         let mut members = self.members(leader.record, place);
         for member in &mut members {
-            // Their packets are known not to be wanted.
+            // It is known that they do not want it.
             if member.is_some_and(|at| self.is_over(at)) {
                 *member = None;
             }
@@ -211,7 +211,7 @@ impl Core {
         Some(run)
     }
 
-    fn is_over(&self, at: ViewAt) -> bool {
+    pub(super) fn is_over(&self, at: ViewAt) -> bool {
         self.view(at)
             .is_none_or(|view| view.flags.has(ViewFlags::OVER))
     }
@@ -240,9 +240,27 @@ impl Core {
         position: u64,
         is_next: bool,
     ) {
-        let Some(view) = self.view(leader) else {
-            return;
-        };
+        while !self.is_over(leader) {
+            let noted = self.note_packet_once(events, context, leader, packet, position, is_next);
+            if noted.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// One attempt of [`Core::note_packet`]; `None` where the chunk went away meanwhile: memory is
+    /// found by sending chunks of others, who may do anything.
+    #[inline]
+    fn note_packet_once<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        packet: &NewPacket<'_>,
+        position: u64,
+        is_next: bool,
+    ) -> Option<()> {
+        let view = self.view(leader)?;
         let (mut chunk, limit, chunks) = (view.chunk, view.limit, view.chunks);
         if chunk == NONE
             || self
@@ -251,10 +269,11 @@ impl Core {
                 .is_some_and(Pending::is_full_of_packets)
         {
             chunk = self.begin_packets(events, context, leader, packet, position);
+            if self.is_over(leader) {
+                return None;
+            }
         }
-        let Some(pending) = self.pending.get(chunk) else {
-            return;
-        };
+        let pending = self.pending.get(chunk)?;
         let len = packet.payload.len();
         let end = pending.end() + len as u64;
         let mut is_inside = is_next
@@ -263,21 +282,28 @@ impl Core {
             && end <= limit;
         let bytes = &pending.content.bytes;
         if is_inside && len > bytes.capacity() - bytes.len() {
+            let stance = self.stance(leader);
             is_inside = self.grow(events, context, leader, len);
+            if self.stance(leader) != stance {
+                return None;
+            }
         }
         let room = PacketLog::room_for(packet, is_inside);
-        let has_room = self
-            .pending
-            .get(chunk)
-            .is_some_and(|pending| pending.packets.has_room(room));
-        if !has_room && !self.grow_packets(events, context, leader, chunk, room, chunks != 0) {
-            self.statistics.packets_lost += 1;
-            return;
+        if !self.pending.get(chunk)?.packets.has_room(room) {
+            let stance = self.stance(leader);
+            let has_room = self.grow_packets(events, context, leader, chunk, room, chunks != 0);
+            if self.stance(leader) != stance {
+                return None;
+            }
+            if !has_room {
+                self.statistics.packets_lost += 1;
+                return Some(());
+            }
         }
-        if let Some(pending) = self.pending.get_mut(chunk) {
-            let payload_at = is_inside.then_some(pending.content.bytes.len() as u32);
-            pending.packets.push(packet, payload_at);
-        }
+        let pending = self.pending.get_mut(chunk)?;
+        let payload_at = is_inside.then_some(pending.content.bytes.len() as u32);
+        pending.packets.push(packet, payload_at);
+        Some(())
     }
 
     /// Enters the next packet of a stream that only one application wants, whose first payload byte is
@@ -425,6 +451,7 @@ impl Core {
 
     /// The cutoff of a view is reached.
     fn cut(&mut self, at: ViewAt) {
+        self.note_ahead(at);
         if let Some(view) = self.view_mut(at) {
             view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
         }
@@ -755,7 +782,7 @@ impl Core {
         if chunk == NONE {
             return None;
         }
-        let mut at = Some(leader);
+        let mut at = Some(ViewAt::first(leader.record));
         while let Some(this) = at {
             at = self.next_view(this);
             if let Some(view) = self.view_mut(this)
@@ -1177,6 +1204,12 @@ impl Core {
         }
     }
 
+    /// Whether a chunk under way is led by `at`: an earlier view does not have it.
+    pub(super) fn leads_chunk(&self, at: ViewAt) -> bool {
+        let chunk = self.view(at).map_or(NONE, |view| view.chunk);
+        chunk != NONE && self.leader_of(at.record, chunk) == Some(at)
+    }
+
     /// Whether another view than `at` has this chunk under way.
     fn is_shared(&self, at: ViewAt, chunk: u32) -> bool {
         self.views_of(at.record)
@@ -1193,6 +1226,15 @@ impl Core {
                     view.parameters == place && !view.flags.has(ViewFlags::OVER)
                 })
             })
+    }
+
+    /// The views of a direction, as they are now.
+    pub(super) fn all_views(&self, record: u32) -> impl Iterator<Item = ViewAt> + use<> {
+        let mut views = [None; MAX_APPLICATIONS];
+        for (place, at) in views.iter_mut().zip(self.views_of(record)) {
+            *place = Some(at);
+        }
+        views.into_iter().flatten()
     }
 
     /// The leaders of a direction.
@@ -1277,6 +1319,12 @@ impl<'a> Run<'a> {
     /// What is left behind the first `len` bytes, or nothing.
     pub(super) fn skip(self, len: u64) -> Run<'a> {
         self.after(self.bytes.len().min(len as usize))
+    }
+
+    /// How many bytes lie at or behind `position`.
+    pub(super) fn new_from(&self, position: u64) -> u64 {
+        let old = position.saturating_sub(self.offset);
+        (self.bytes.len() as u64).saturating_sub(old)
     }
 
     /// What is left behind the first `len` bytes.

@@ -72,8 +72,8 @@ impl Core {
     }
 
     /// Takes a segment wherever it belongs, for those who share the parameters of `leader`. `seen`
-    /// is the position behind the farthest byte so far. Returns how many bytes were new, and how many of
-    /// the rest nobody wants.
+    /// is the position behind the farthest byte so far. Returns how many bytes were new, and how many
+    /// more would have been that nobody wants.
     pub(super) fn place<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -94,8 +94,12 @@ impl Core {
             if view.flags.has(ViewFlags::OVER) {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return (new, run.bytes.len() as u64),
+                    None => return (new, run.new_from(seen)),
                 }
+                continue;
+            }
+            if chunk == NONE && run.offset < seen {
+                run = run.skip(seen - run.offset);
                 continue;
             }
             if run.offset >= view.limit && chunk != NONE {
@@ -106,16 +110,12 @@ impl Core {
             if run.offset >= view.limit && self.stop(leader, run.offset).is_none() {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return (new, run.bytes.len() as u64),
+                    None => return (new, run.new_from(seen)),
                 }
                 continue;
             }
             let target = u64::from(self.parameters(place).chunk_bytes);
             let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) else {
-                if run.offset < seen {
-                    run = run.skip(seen - run.offset);
-                    continue;
-                }
                 let gap = run.offset - seen;
                 if gap != 0 {
                     self.note_gap(leader.record);
@@ -126,7 +126,7 @@ impl Core {
                     let Some(stop) = self.stop(leader, run.offset) else {
                         match self.heir(leader, place) {
                             Some(heir) => leader = heir,
-                            None => return (new, run.bytes.len() as u64),
+                            None => return (new, run.new_from(seen)),
                         }
                         continue;
                     };
@@ -147,7 +147,7 @@ impl Core {
                     let Some(stop) = self.stop(leader, run.offset) else {
                         match self.heir(leader, place) {
                             Some(heir) => leader = heir,
-                            None => return (new, run.bytes.len() as u64),
+                            None => return (new, run.new_from(seen)),
                         }
                         continue;
                     };
@@ -174,7 +174,7 @@ impl Core {
             let Some(stop) = self.stop(leader, run.offset) else {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return (new, run.bytes.len() as u64),
+                    None => return (new, run.new_from(seen)),
                 }
                 continue;
             };

@@ -11,7 +11,7 @@ use super::assemble::Run;
 use super::budget::Sentence;
 use super::buffers::Buffers;
 use super::chunk::{ChunkFlags, ChunkInfo, Source};
-use super::config::{ApplicationId, FilterPacket, Mode};
+use super::config::{ApplicationId, FilterPacket, MAX_APPLICATIONS, Mode};
 use super::core::{Core, Deferred};
 use super::events::Events;
 use super::fast::Origin;
@@ -146,7 +146,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     ) {
         let new = NewPacket::new(packet, frame, payload, Some(offset as i64));
         if !self.core.note_simply(stream.id, &new, offset) {
-            self.note_packet(stream, &new, false);
+            self.note_packet(stream, &new, true);
         }
     }
 
@@ -229,10 +229,14 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let Some(record) = core.records.get(stream.id) else {
             return;
         };
-        if record.flags.has(RecordFlags::DONE) {
-            return core.discard_bytes(stream.id, chunk.bytes.len() as u64);
-        }
         let (more, flags, seen) = (record.more, record.flags, record.position);
+        let end = chunk.offset + chunk.bytes.len() as u64;
+        if flags.has(RecordFlags::DONE) {
+            return core.discard_for_all(stream.id, chunk.offset, end);
+        }
+        if more != NONE {
+            core.discard_for_some(stream.id, chunk.offset, end);
+        }
         let run = Run {
             bytes: chunk.bytes,
             offset: chunk.offset,
@@ -257,8 +261,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             // What began before anyone knew where, or waited for others: no copy was there before.
             // (Of a stream that was in another mode before, what was delivered is known, too.)
             let seen = seen.max(run.offset - run.gap_before);
-            let (_, rest) = self.place(stream, run, seen, Origin::of(&run));
-            self.core.discard_bytes(stream.id, rest);
+            self.place(stream, run, seen, Origin::of(&run), false);
             if !flags.has(RecordFlags::ORDERED) {
                 return;
             }
@@ -296,7 +299,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if run.bytes.is_empty() {
             return;
         }
-        if mode == Mode::Strict && !core.strictly_goes_on(stream, &run) {
+        if mode == Mode::Strict && !core.strictly_goes_on(stream, run.offset, run.gap_before) {
             // Whoever goes its own way in the event has come to the end, too.
             let members = core.members(leader.record, place);
             core.send_pending(self.events, context, leader, ChunkFlags(0));
@@ -312,7 +315,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let mut at = Some(ViewAt::first(stream.id));
         while let Some(this) = at {
             at = self.core.next_view(this);
-            self.core.send_pending(self.events, context, this, flags);
+            // (What others share with one before it has been sent; the next may have begun with what
+            // is repeated.)
+            if self.core.leads_chunk(this) {
+                self.core.send_pending(self.events, context, this, flags);
+            }
         }
     }
 
@@ -324,7 +331,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let mut at = Some(ViewAt::first(stream.id));
         while let Some(this) = at {
             at = self.core.next_view(this);
-            if self.core.mode_of(this) != Mode::Fast || self.core.is_complete(this, end) {
+            let ends = self.core.mode_of(this) != Mode::Fast || self.core.is_complete(this, end);
+            if ends && self.core.leads_chunk(this) {
                 self.core
                     .send_pending(self.events, context, this, ChunkFlags::LAST);
             }
@@ -445,7 +453,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             }
         }
         if core.need_packets && !flags.has(RecordFlags::DONE) {
-            self.note_packet(stream, &NewPacket::of(packet), packet.waiting);
+            let is_deliverable = packet.is_deliverable();
+            self.note_packet(stream, &NewPacket::of(packet), is_deliverable);
         }
         let flags = self
             .core
@@ -464,14 +473,16 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             return Admit::Refuse(Place::Duplicate);
         }
         if has_payload && !is_control {
-            self.core.discard_for_some(stream.id, counts);
+            let over = self.core.views_that_are_over(stream.id);
+            let packets = Counts { bytes: 0, ..counts };
+            self.core.discard_for_each(stream.id, over, packets);
         }
         Admit::Take
     }
 
     /// Enters a packet beside the chunks under way.
     #[inline(never)]
-    fn note_packet(&mut self, stream: &Stream<'_>, packet: &NewPacket<'_>, waiting: bool) {
+    fn note_packet(&mut self, stream: &Stream<'_>, packet: &NewPacket<'_>, is_deliverable: bool) {
         let id = stream.id;
         let delivered = stream.bytes + stream.missing_bytes;
         let Some(record) = self.core.records.get(id) else {
@@ -488,11 +499,14 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             if !self.core.is_leader(this) {
                 continue;
             }
-            let position = match self.core.mode_of(this) {
+            let mode = self.core.mode_of(this);
+            let position = match mode {
                 Mode::Fast if is_fast => seen,
                 _ => delivered,
             };
-            let is_next = !waiting && packet.offset == position as i64;
+            let is_next = is_deliverable
+                && packet.offset == position as i64
+                && (mode != Mode::Strict || self.core.strictly_goes_on(stream, position, 0));
             let context = Context::of(stream);
             self.core
                 .note_packet(self.events, context, this, packet, position, is_next);
@@ -510,7 +524,13 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let decoded = packet.decoded;
         // Where the stream begins is not known, or the segment is so far ahead that it takes a second
         // one to be believed: reassembly finds out, and delivers.
+        let over = self.core.views_that_are_over(id);
+        let is_control = decoded.tcp_flags.intersects(CONTROL);
+        let packets = Counts { bytes: 0, ..counts };
         let Some(offset) = packet.offset.filter(|_| packet.expected) else {
+            if !is_control {
+                self.core.discard_for_each(id, over, packets);
+            }
             return Admit::Take;
         };
         // (Of a stream that was in another mode before, what was delivered is known, too.)
@@ -545,14 +565,19 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if offset == 0 && !flags.has(FAST_OPEN) && !stream.is_handshake_complete() {
             self.core.note_error(id, StreamErrors::INCOMPLETE_HANDSHAKE);
         }
-        let (new, rest) = self.place(stream, run, seen, origin);
+        let is_refusable = !ordered && !is_control && !packet.payload.is_empty();
+        let new = self.place(stream, run, seen, origin, is_refusable);
         if let Some(len) = ends_after {
             self.send_complete(stream, (offset + len).max(0) as u64);
         }
         if ordered {
+            // Bytes count for those when they are in order.
+            if !is_control {
+                self.core.discard_for_each(id, over, packets);
+            }
             return Admit::Take;
         }
-        if new == 0 && !decoded.tcp_flags.intersects(CONTROL) && !packet.payload.is_empty() {
+        if new == 0 && is_refusable {
             self.core.discard(id, counts);
             let flags = self
                 .core
@@ -564,49 +589,50 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 false => Place::Duplicate,
             });
         }
-        self.core.discard_bytes(id, rest);
+        if !is_control {
+            self.core.discard_for_each(id, over, counts);
+        }
         Admit::Consumed
     }
 
     /// Gives a segment to all in mode FAST, of whom none has seen a byte at or behind `seen`. Returns
-    /// how many bytes were new, and how many of the rest a lone application did not want.
+    /// how many bytes were new. What somebody did not want of it counts as discarded, unless nothing was
+    /// new of a segment that `is_refusable`.
     fn place(
         &mut self,
         stream: &Stream<'_>,
         run: Run<'_>,
         seen: u64,
         origin: Origin,
-    ) -> (u64, u64) {
+        is_refusable: bool,
+    ) -> u64 {
         let id = stream.id;
-        let (mut new, mut unwanted) = (0, 0);
+        let mut new = 0;
         // Before anybody leaves the mode in the midst of it.
         let end = run.offset + run.bytes.len() as u64;
         if let Some(record) = self.core.records.get_mut(id) {
             record.position = record.position.max(end);
         }
-        let mut at = Some(ViewAt::first(id));
-        while let Some(this) = at {
-            at = self.core.next_view(this);
-            let is_fast = self
-                .core
-                .view(this)
-                .is_some_and(|view| self.core.parameters(view.parameters).mode == Mode::Fast);
-            if is_fast && self.core.is_leader(this) {
+        let mut unwanted = [0; MAX_APPLICATIONS];
+        for (at, unwanted) in self.core.all_views(id).zip(&mut unwanted) {
+            if self.core.mode_of(at) == Mode::Fast && self.core.is_leader(at) {
                 let context = Context::of(stream);
-                let (taken, rest) = self
-                    .core
-                    .place(self.events, context, this, run, seen, origin);
+                let (taken, rest) = self.core.place(self.events, context, at, run, seen, origin);
                 new = new.max(taken);
-                unwanted = rest;
+                *unwanted = rest;
+            }
+        }
+        if new != 0 || !is_refusable {
+            for (at, bytes) in self.core.all_views(id).zip(unwanted) {
+                if bytes != 0 {
+                    self.core.discard_rest(at, bytes);
+                }
             }
         }
         if self.core.is_done(id) {
             self.finish_direction(stream);
         }
-        match self.core.is_alone(ViewAt::first(id)) {
-            true => (new, unwanted),
-            false => (new, 0),
-        }
+        new
     }
 
     /// A packet of a protocol without streams: an event of its own.
@@ -840,20 +866,71 @@ impl Core {
         }
     }
 
-    /// A packet is not wanted by those for whom the direction is over, while others want it.
+    /// The views of a shared direction, in their order, for which it is over.
     #[inline]
-    fn discard_for_some(&mut self, id: u32, counts: Counts) {
-        let is_shared = |record: &Record| record.more != NONE;
-        if self.records.get(id).is_some_and(is_shared) {
-            let mut at = Some(ViewAt::first(id));
-            while let Some(this) = at {
-                at = self.next_view(this);
-                if self
-                    .view(this)
-                    .is_some_and(|view| view.flags.has(ViewFlags::OVER))
-                {
-                    self.discard_for(this, counts);
-                }
+    fn views_that_are_over(&self, id: u32) -> u32 {
+        match self.is_alone(ViewAt::first(id)) {
+            true => 0,
+            false => (self.views_of(id).enumerate())
+                .filter(|(_, at)| self.is_over(*at))
+                .fold(0, |over, (place, _)| over | 1 << place),
+        }
+    }
+
+    /// A packet that others take is not wanted by those views.
+    #[inline]
+    fn discard_for_each(&mut self, id: u32, over: u32, counts: Counts) {
+        if over == 0 {
+            return;
+        }
+        for (place, at) in self.all_views(id).enumerate() {
+            if over & 1 << place != 0 {
+                self.discard_for(at, counts);
+            }
+        }
+    }
+
+    /// Bytes in order are not wanted by those for whom the direction is over, while others get them.
+    #[cold]
+    fn discard_for_some(&mut self, id: u32, from: u64, to: u64) {
+        for at in self.all_views(id) {
+            let from = from.max(self.ahead_of(at));
+            if self.is_over(at) && from < to {
+                let bytes = to - from;
+                self.discard_for(at, Counts { packets: 0, bytes });
+            }
+        }
+    }
+
+    /// Bytes in order are wanted by nobody any more.
+    #[cold]
+    fn discard_for_all(&mut self, id: u32, from: u64, to: u64) {
+        let ahead = (self.views_of(id).map(|at| self.ahead_of(at)).max()).unwrap_or(0);
+        let common = ahead.clamp(from, to);
+        self.discard_for_some(id, from, common);
+        self.discard_bytes(id, to - common);
+    }
+
+    /// Bytes before this were dealt with for a view when they came: it is, or was, in mode FAST.
+    fn ahead_of(&self, at: ViewAt) -> u64 {
+        match self.view(at) {
+            Some(view) if view.flags.has(ViewFlags::AHEAD) => self.own_loss(at).ahead,
+            _ => 0,
+        }
+    }
+
+    /// A view in mode FAST leaves it, or wants no more.
+    pub(super) fn note_ahead(&mut self, at: ViewAt) {
+        let ahead = self
+            .records
+            .get(at.record)
+            .map_or(0, |record| record.position);
+        if ahead != 0 && self.mode_of(at) == Mode::Fast {
+            if let Some(own) = self.own_loss_mut(at) {
+                own.ahead = own.ahead.max(ahead);
+            }
+            if let Some(view) = self.view_mut(at) {
+                view.flags.set(ViewFlags::AHEAD);
             }
         }
     }
@@ -925,8 +1002,8 @@ impl Core {
     }
 
     /// Whether STRICT has bytes of this stream delivered.
-    fn strictly_goes_on(&mut self, stream: &Stream<'_>, run: &Run<'_>) -> bool {
-        if run.gap_before != 0 {
+    fn strictly_goes_on(&mut self, stream: &Stream<'_>, offset: u64, gap_before: u64) -> bool {
+        if gap_before != 0 {
             return false;
         }
         let Some(record) = self.records.get_mut(stream.id) else {
@@ -937,7 +1014,7 @@ impl Core {
             if !stream.is_handshake_complete() {
                 // A server that knows the client takes the data on its SYN, and may answer at once.
                 return record.flags.has(RecordFlags::SYN_DATA_TAKEN)
-                    || record.flags.has(RecordFlags::SYN_DATA) && run.offset == 0;
+                    || record.flags.has(RecordFlags::SYN_DATA) && offset == 0;
             }
             record.flags.set(RecordFlags::ESTABLISHED);
         }
@@ -947,7 +1024,7 @@ impl Core {
     /// What is new of a run to a view that was in mode FAST before.
     #[cold]
     fn skip_old<'r>(&mut self, at: ViewAt, run: Run<'r>) -> Run<'r> {
-        let ahead = self.loss(at.record).ahead;
+        let ahead = self.own_loss(at).ahead;
         if run.offset < ahead {
             return run.skip(ahead - run.offset);
         }

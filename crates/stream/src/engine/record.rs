@@ -157,7 +157,7 @@ impl ViewFlags {
     pub(super) const HALTED: u16 = 64;
     /// It did not get all of the chunk that is being sent, and wants more nevertheless.
     pub(super) const CLIPPED: u16 = 128;
-    /// It left mode FAST: bytes before [`Loss::ahead`] are old to it, whoever else waits for them.
+    /// It left mode FAST: bytes before [`OwnLoss::ahead`] are old to it, whoever else waits for them.
     pub(super) const AHEAD: u16 = 256;
 
     #[inline(always)]
@@ -261,6 +261,8 @@ impl Default for Pending {
 pub(super) struct OwnLoss {
     pub(super) dropped_bytes: u64,
     pub(super) discarded: Counts,
+    /// How far it had got in mode FAST when it left it, or wanted no more.
+    pub(super) ahead: u64,
 }
 
 /// What was lost of a direction or not wanted.
@@ -275,8 +277,6 @@ pub(super) struct Loss {
     pub(super) elsewhere_last: Nanos,
     /// Bytes missing where mode STRICT stopped.
     pub(super) halted_at: u64,
-    /// How far a view had got in mode FAST when it left it.
-    pub(super) ahead: u64,
 }
 
 /// What decides how a stream is cut into chunks. Views of a direction whose sets are equal share its

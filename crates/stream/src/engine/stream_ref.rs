@@ -337,14 +337,7 @@ impl StreamRef<'_> {
         statistics.end = statistics.end.max(loss.elsewhere_last);
         statistics.dropped = loss.dropped;
         statistics.dropped.bytes += own.dropped_bytes;
-        // Of several applications one may have been counted a packet that waited when it was no longer
-        // wanted, and its bytes again when nobody wanted the rest.
-        let left = statistics.all.without(statistics.dropped);
-        let discarded = loss.discarded + own.discarded;
-        statistics.discarded = Counts {
-            packets: discarded.packets.min(left.packets),
-            bytes: discarded.bytes.min(left.bytes),
-        };
+        statistics.discarded = loss.discarded + own.discarded;
         statistics
     }
 
@@ -442,6 +435,7 @@ impl Core {
             }
             Command::Discard => {
                 self.discard_chunk(at);
+                self.note_ahead(at);
                 if let Some(view) = self.view_mut(at) {
                     view.flags.set(ViewFlags::OVER | ViewFlags::DISCARDED);
                 }
@@ -522,25 +516,12 @@ impl Core {
         let Some(place) = self.own_place(at, changed) else {
             return;
         };
-        let left_fast = self
-            .view(at)
-            .is_some_and(|view| self.parameters(view.parameters).mode == Mode::Fast)
-            && changed.mode != Mode::Fast;
+        if changed.mode != Mode::Fast {
+            self.note_ahead(at);
+        }
         self.split_chunk(at, place);
         if let Some(view) = self.view_mut(at) {
             view.parameters = place;
-        }
-        let ahead = self
-            .records
-            .get(at.record)
-            .map_or(0, |record| record.position);
-        if left_fast && ahead != 0 {
-            if let Some(loss) = self.loss_mut(at.record) {
-                loss.ahead = loss.ahead.max(ahead);
-            }
-            if let Some(view) = self.view_mut(at) {
-                view.flags.set(ViewFlags::AHEAD);
-            }
         }
     }
 

@@ -165,7 +165,7 @@ fn whatever_happens_the_invariants_hold() {
     if let Some(seed) = number("FLOWGAUGE_HOSTILE_SEED") {
         return run(seed);
     }
-    let seeds = number("FLOWGAUGE_HOSTILE").unwrap_or(800);
+    let seeds = number("FLOWGAUGE_HOSTILE").unwrap_or(1000);
     let mut failed = Vec::new();
     for seed in 0..seeds {
         if std::panic::catch_unwind(|| run(seed)).is_err() {
