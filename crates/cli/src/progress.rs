@@ -51,6 +51,15 @@ impl Progress {
         }
     }
 
+    /// Counts a batch of so many packets with so many captured bytes.
+    #[inline]
+    pub(crate) fn add_step(&self, packets: u64, captured_bytes: u64) {
+        if self.bar.is_some() {
+            let bytes = captured_bytes + packets * RECORD_HEADER;
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// Moves the bar.
     pub(crate) fn show(&self) {
         if let Some(bar) = &self.bar {

@@ -31,6 +31,7 @@ mod tcpdirdemux;
 mod tcpportdemux;
 mod tcpreseq;
 mod tcpscan;
+mod thread;
 mod udpscan;
 
 use flowgauge_stack::{
@@ -38,7 +39,7 @@ use flowgauge_stack::{
 };
 
 /// All components.
-static COMPONENTS: [&ComponentInfo; 21] = [
+static COMPONENTS: &[&ComponentInfo] = &[
     &identity::INFO,
     &discard::INFO,
     &output::INFO,
@@ -60,11 +61,12 @@ static COMPONENTS: [&ComponentInfo; 21] = [
     &tcpportdemux::INFO,
     &tcpreseq::INFO,
     &flows::INFO,
+    &thread::INFO,
 ];
 
 /// The components by name.
 pub fn registry() -> Registry {
-    Registry::new(COMPONENTS)
+    Registry::new(COMPONENTS.iter().copied())
 }
 
 /// What most components that take packets have in common.

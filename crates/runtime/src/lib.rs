@@ -20,6 +20,7 @@ mod outlet;
 pub mod queue;
 pub mod shared;
 mod spread;
+pub mod stacks;
 pub mod threads;
 mod worker;
 

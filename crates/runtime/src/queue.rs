@@ -202,6 +202,11 @@ impl<T> Receiver<T> {
         Some(thing)
     }
 
+    /// How many things may wait in it.
+    pub fn capacity(&self) -> usize {
+        self.queue.buffer().capacity()
+    }
+
     /// Whether the writer is gone. What it had put into the queue before is still there.
     pub fn is_closed(&self) -> bool {
         self.link.writer_gone.load(Ordering::Acquire)

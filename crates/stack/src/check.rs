@@ -94,6 +94,17 @@ struct Draft {
     span: Span,
 }
 
+/// Whether a component `thread` stands between two components.
+fn is_on_another_thread(building: &Building, one: usize, other: usize) -> bool {
+    // A thread stands in the outermost row, and begins what is behind it.
+    let between = one.min(other) + 1..one.max(other) + 1;
+    let between = building.drafts.get(between).unwrap_or_default();
+    between.iter().any(|draft| {
+        let kind = draft.info.map(|info| info.kind);
+        kind == Some(ComponentKind::Thread)
+    })
+}
+
 /// The stack that is being built.
 #[derive(Default)]
 struct Building {
@@ -312,6 +323,7 @@ impl<'a> Checker<'a> {
             let message = format!("{} cannot stand within {around}: {because}", name.text);
             self.error(name.span, message);
         }
+        self.thread(node, info, place, building);
         let input = self.input(node, info, place);
         let (label, settings) = match info {
             Some(info) => {
@@ -348,6 +360,28 @@ impl<'a> Checker<'a> {
         };
         building.drafts[id.index()].output = output;
         (vec![id], output)
+    }
+
+    /// A stack is cut between components of its outermost row only.
+    fn thread(
+        &mut self,
+        node: &syntax::Node,
+        info: Option<&'static ComponentInfo>,
+        place: Place,
+        building: &Building,
+    ) {
+        if info.is_none_or(|info| info.kind != ComponentKind::Thread) {
+            return;
+        }
+        if let Some(parent) = place.parent {
+            let around = &building.drafts[parent.index()].name;
+            let message = format!(
+                "{} cannot stand in {around}: threads are not made for branches and keys",
+                node.name.text
+            );
+            let hint = format!("put it before or behind {around}");
+            self.error_with_hint(node.name.span, message, hint);
+        }
     }
 
     fn unknown(&mut self, name: &syntax::Name) {
@@ -477,7 +511,9 @@ impl<'a> Checker<'a> {
         let name = &node.name;
         let (is_right, needs) = match info.map(|info| info.kind) {
             None => (true, ""),
-            Some(ComponentKind::Simple) => (node.shape == Shape::Simple, "takes no brackets"),
+            Some(ComponentKind::Simple | ComponentKind::Thread) => {
+                (node.shape == Shape::Simple, "takes no brackets")
+            }
             Some(ComponentKind::Switch(_)) => (
                 matches!(node.shape, Shape::Switch(_)),
                 "needs branches in round brackets: ( ... | ... )",
@@ -726,6 +762,11 @@ impl<'a> Checker<'a> {
         };
         let result = building.drafts[index].info.map(|info| info.result);
         match result {
+            _ if is_on_another_thread(building, own, index) => self.error_with_hint(
+                span,
+                format!("{option}: {name} is on another thread"),
+                "move the component thread before or behind both",
+            ),
             _ if index == own => self.error(span, format!("{option}: {name} is this component")),
             Some(None) => self.error(span, format!("{option}: {name} has no result")),
             Some(Some(result)) if kind == OptionKind::Measure && !result.columns.is_empty() => {

@@ -66,6 +66,8 @@ pub enum ComponentKind {
     Switch(Branches),
     /// A stack, once per key.
     Demux,
+    /// Nothing; what follows it runs on a thread of its own. It stands in the outermost row.
+    Thread,
 }
 
 /// Which branches a switch has.

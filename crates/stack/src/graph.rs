@@ -31,10 +31,38 @@ use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
 use crate::values::PacketValues;
 
-/// Running components.
-pub struct Graph {
+/// What comes behind the last component of a graph: where a stack is cut in parts, the next one.
+pub trait Tail: Send {
+    /// Takes items that come out of the end, at the time `now`. `maker` is the component that made
+    /// them; `None`: they are what is left of a batch.
+    fn take(&mut self, now: Nanos, maker: Option<NodeId>, items: Items<'_>);
+
+    /// Components look at the clock now.
+    fn begin_tick(&mut self) {}
+
+    /// Components have looked at the clock: those behind do so now.
+    fn end_tick(&mut self, _now: Nanos) {}
+
+    /// When those behind want to look at the clock ([`Component::deadline`]).
+    fn deadline(&self) -> Option<Nanos> {
+        None
+    }
+}
+
+/// Nothing comes behind: what is left goes nowhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTail;
+
+impl Tail for NoTail {
+    fn take(&mut self, _: Nanos, _: Option<NodeId>, _: Items<'_>) {}
+}
+
+/// Running components: those of a stack, or of a part of one.
+pub struct Graph<T = NoTail> {
     nodes: Vec<Running>,
-    entry: NodeId,
+    /// `None`: it has no components.
+    entry: Option<NodeId>,
+    tail: T,
     /// Demultiplexers, and components that wait for a time.
     timed: Vec<NodeId>,
     seed: HashSeed,
@@ -97,17 +125,41 @@ impl Graph {
     /// # Errors
     /// A component that cannot be made of its settings.
     pub fn new(stack: &Stack, seed: HashSeed) -> Result<Graph, SettingError> {
+        Graph::part(stack, Some(stack.entry), None, seed, NoTail)
+    }
+}
+
+impl<T: Tail> Graph<T> {
+    /// Makes the components of a part of a checked stack: those of its outermost row from `from` up to
+    /// and without `until`, with all that is in them. What comes out of the last goes to `tail`.
+    ///
+    /// # Errors
+    /// A component that cannot be made of its settings.
+    pub fn part(
+        stack: &Stack,
+        from: Option<NodeId>,
+        until: Option<NodeId>,
+        seed: HashSeed,
+        tail: T,
+    ) -> Result<Graph<T>, SettingError> {
         let mut nodes = Vec::with_capacity(stack.nodes.len());
         let mut timed = Vec::new();
+        let first = from.map_or(u32::MAX, |id| id.0);
+        let range = first..until.map_or(u32::MAX, |id| id.0);
         for (id, node) in stack.iter() {
-            let component = (node.info.make)(&node.settings)?;
-            if component.has_timer() || matches!(node.inner, Inner::PerKey(_)) {
-                timed.push(id);
+            let mut component = None;
+            // Containers come before what is in them, and that before what follows.
+            if range.contains(&id.0) {
+                let made = (node.info.make)(&node.settings)?;
+                if made.has_timer() || matches!(node.inner, Inner::PerKey(_)) {
+                    timed.push(id);
+                }
+                component = Some(made);
             }
             nodes.push(Running {
-                component: Some(component),
+                component,
                 inner: node.inner.clone(),
-                next: node.next,
+                next: node.next.filter(|next| range.contains(&next.0)),
                 parent: node.parent,
                 references: node.references.clone(),
                 label: node.label.clone(),
@@ -116,12 +168,13 @@ impl Graph {
         }
         Ok(Graph {
             nodes,
-            entry: stack.entry,
+            entry: from.filter(|_| !range.is_empty()),
+            tail,
             timed,
             seed,
             now: Nanos(0),
             batch: 0,
-            current: stack.entry,
+            current: from.unwrap_or(stack.entry),
             failure: None,
             is_ending: false,
             is_over: false,
@@ -154,22 +207,71 @@ impl Graph {
         decoded: &DecodedBatch,
         now: Nanos,
     ) -> Result<(), ComponentFailure> {
+        self.process_some(Packets::new(batch, decoded, self.seed), now)
+    }
+
+    /// Takes the selected packets of a batch through, and the capture clock to `now`.
+    ///
+    /// # Errors
+    /// A component failed or panicked. The stack does nothing any more.
+    pub fn process_some(
+        &mut self,
+        packets: Packets<'_>,
+        now: Nanos,
+    ) -> Result<(), ComponentFailure> {
         self.guarded(|graph| {
             let end = graph.now.max(now);
-            let all = Selection::first(batch.len());
+            let mut left = packets.selected;
             let mut done = 0;
             // A component that looks at the clock in the middle of the batch gets it in parts.
-            while let Some((next, time)) = graph.cut(batch, done, end) {
-                let part = Selection::first(next).without(Selection::first(done));
-                graph.part(batch, decoded, part);
+            while let Some((next, time)) = graph.cut(packets.batch, done, end) {
+                let selected = left.and(Selection::first(next));
+                left = left.without(selected);
+                graph.enter(Items::Packets(Packets {
+                    selected,
+                    ..packets
+                }));
                 graph.now = graph.now.max(time);
                 graph.tick();
                 done = next;
             }
             graph.now = end;
-            graph.part(batch, decoded, all.without(Selection::first(done)));
+            graph.enter(Items::Packets(Packets {
+                selected: left,
+                ..packets
+            }));
             graph.tick();
         })
+    }
+
+    /// Takes items through, with the capture clock at `now`, of a batch of which others may follow.
+    /// Once all went through, [`Graph::advance`] has to be called.
+    ///
+    /// # Errors
+    /// A component failed or panicked. The stack does nothing any more.
+    pub fn feed(&mut self, items: Items<'_>, now: Nanos) -> Result<(), ComponentFailure> {
+        self.guarded(|graph| {
+            graph.now = graph.now.max(now);
+            graph.enter(items);
+        })
+    }
+
+    /// Lets components that wait for a time look at the capture clock.
+    ///
+    /// # Errors
+    /// A component failed or panicked. The stack does nothing any more.
+    pub fn advance(&mut self, now: Nanos) -> Result<(), ComponentFailure> {
+        self.guarded(|graph| {
+            graph.now = graph.now.max(now);
+            graph.tick();
+        })
+    }
+
+    /// The time of the next look at the clock that matters ([`Component::deadline`]).
+    pub fn deadline(&self) -> Option<Nanos> {
+        let timed = self.timed.iter().map(|id| &self.nodes[id.index()]);
+        let deadlines = timed.filter_map(|node| node.component.as_ref()?.deadline());
+        deadlines.chain(self.tail.deadline()).min()
     }
 
     /// Lets the source that the stack begins with take what there is, or wait for it, and the capture
@@ -180,7 +282,9 @@ impl Graph {
     pub fn receive(&mut self, wait: Duration) -> Result<Received, ComponentFailure> {
         let mut received = Received::End;
         self.guarded(|graph| {
-            let given = graph.with(graph.entry, |source, exit| source.receive(exit, wait));
+            let entry = graph.entry;
+            let given =
+                entry.and_then(|id| graph.with(id, |source, exit| source.receive(exit, wait)));
             received = given.unwrap_or(Received::End);
             if let Received::Until(now) = received {
                 graph.now = graph.now.max(now);
@@ -192,23 +296,20 @@ impl Graph {
 
     /// The next packet, from `start` on, before which a component looks at the clock, and its time.
     fn cut(&self, batch: &Batch<'_>, start: usize, now: Nanos) -> Option<(usize, Nanos)> {
-        let timed = self.timed.iter().map(|id| &self.nodes[id.index()]);
-        let deadlines = timed.filter_map(|node| node.component.as_ref()?.deadline());
-        let deadline = deadlines.min().filter(|deadline| *deadline <= now)?;
+        let deadline = self.deadline().filter(|deadline| *deadline <= now)?;
         first_after(batch.packets, start, deadline, now).filter(|(index, time)| {
             // It came at the deadline already: the part must have packets, or the clock go on.
             *index > start || *time > self.now
         })
     }
 
-    /// Takes some packets of a batch through the stack.
-    fn part(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch, selected: Selection) {
+    /// Takes items through all components.
+    fn enter(&mut self, mut items: Items<'_>) {
         self.batch += 1;
-        let mut items = Items::Packets(Packets {
-            selected,
-            ..Packets::new(batch, decoded, self.seed)
-        });
-        self.row(Some(self.entry), &mut items);
+        self.row(self.entry, &mut items);
+        if !items.is_empty() {
+            self.tail.take(self.now, None, items);
+        }
     }
 
     /// The input is over: what components keep comes out.
@@ -216,7 +317,41 @@ impl Graph {
     /// # Errors
     /// A component failed or panicked.
     pub fn finish(&mut self) -> Result<(), ComponentFailure> {
-        self.guarded(|graph| graph.finish_row(graph.entry))
+        self.guarded(|graph| {
+            if let Some(entry) = graph.entry {
+                graph.finish_row(entry);
+            }
+        })
+    }
+
+    /// What the packets' hashes are computed with.
+    pub fn seed(&self) -> HashSeed {
+        self.seed
+    }
+
+    /// The capture clock.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// What comes behind the last component.
+    pub fn tail(&self) -> &T {
+        &self.tail
+    }
+
+    /// What comes behind the last component.
+    pub fn tail_mut(&mut self) -> &mut T {
+        &mut self.tail
+    }
+
+    /// The components forget their results.
+    pub fn reset(&mut self) {
+        for node in &mut self.nodes {
+            node.passed = Passed::default();
+            if let Some(component) = &mut node.component {
+                component.reset();
+            }
+        }
     }
 
     /// Whether the stack does nothing any more: a component failed, or nobody wants its results.
@@ -236,8 +371,17 @@ impl Graph {
             .map_or(Passed::default(), |node| node.passed)
     }
 
+    /// What went through each component, and its result.
+    pub fn read(&self, give: &mut dyn FnMut(NodeId, Passed, Option<ResultValue>)) {
+        for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
+            if let Some(component) = &node.component {
+                give(id, node.passed, component.result());
+            }
+        }
+    }
+
     /// Does something with the components; one that fails or panics ends it all.
-    fn guarded(&mut self, work: impl FnOnce(&mut Graph)) -> Result<(), ComponentFailure> {
+    fn guarded(&mut self, work: impl FnOnce(&mut Graph<T>)) -> Result<(), ComponentFailure> {
         if self.is_over {
             return Ok(());
         }
@@ -271,7 +415,7 @@ impl Graph {
     fn with<R>(
         &mut self,
         id: NodeId,
-        work: impl FnOnce(&mut dyn Component, &mut Exit<'_>) -> R,
+        work: impl FnOnce(&mut dyn Component, &mut Exit<'_, T>) -> R,
     ) -> Option<R> {
         let mut component = self.nodes[id.index()].component.take()?;
         let before = core::mem::replace(&mut self.current, id);
@@ -402,11 +546,13 @@ impl Graph {
     /// Components that wait for a time look at the clock.
     fn tick(&mut self) {
         let now = self.now;
+        self.tail.begin_tick();
         for index in 0..self.timed.len() {
             let id = self.timed[index];
             self.with(id, |component, exit| component.tick(now, exit));
             self.collect(id);
         }
+        self.tail.end_tick(now);
     }
 
     fn finish_row(&mut self, first: NodeId) {
@@ -432,8 +578,11 @@ impl Graph {
         let node = &self.nodes[from.index()];
         let (next, parent) = (node.next, node.parent);
         self.row(next, &mut items);
-        let Some(parent) = parent.filter(|_| !items.is_empty()) else {
+        if items.is_empty() {
             return;
+        }
+        let Some(parent) = parent else {
+            return self.tail.take(self.now, Some(self.current), items);
         };
         if !matches!(self.nodes[parent.index()].inner, Inner::PerKey(_)) {
             return self.leave(parent, items);
@@ -468,7 +617,7 @@ fn outer_of(nodes: &[Running], demux: NodeId, key: u32) -> u32 {
     component.as_ref().map_or(0, |demux| demux.outer(key))
 }
 
-impl core::fmt::Debug for Graph {
+impl<T> core::fmt::Debug for Graph<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let nodes = self.nodes.iter().map(|node| (&node.label, node.passed));
         f.debug_map().entries(nodes).finish()
@@ -476,12 +625,12 @@ impl core::fmt::Debug for Graph {
 }
 
 /// The way out of a component.
-struct Exit<'a> {
-    graph: &'a mut Graph,
+struct Exit<'a, T> {
+    graph: &'a mut Graph<T>,
     id: NodeId,
 }
 
-impl Exit<'_> {
+impl<T> Exit<'_, T> {
     /// The component that an option names.
     fn named(&self, option: &str) -> Option<&dyn Component> {
         let nodes = &self.graph.nodes;
@@ -491,7 +640,7 @@ impl Exit<'_> {
     }
 }
 
-impl Outlet for Exit<'_> {
+impl<T: Tail> Outlet for Exit<'_, T> {
     fn emit(&mut self, items: Items<'_>) {
         self.graph.leave(self.id, items);
     }

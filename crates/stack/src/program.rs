@@ -1,7 +1,9 @@
 //! A stack that was checked: components and how they hang together.
 
-use crate::component::{ComponentInfo, Parallel};
-use crate::items::Port;
+use core::ops::Range;
+
+use crate::component::{ComponentInfo, ComponentKind, Input, Parallel};
+use crate::items::{ItemType, Port};
 use crate::settings::Settings;
 use crate::source::Span;
 
@@ -62,6 +64,31 @@ pub struct Node {
     pub span: Span,
 }
 
+/// A part of a stack that runs on a thread of its own: some of its outermost row, with all that is in
+/// them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// The first component; `None`: there is none, it only puts together what several threads made.
+    pub from: Option<NodeId>,
+    /// The one behind the last.
+    pub until: Option<NodeId>,
+    /// Whether there may be several of it, each with its share of the packets.
+    pub is_parallel: bool,
+    /// The component that the stage was cut for, which is its first.
+    pub thread: Option<NodeId>,
+}
+
+/// Why a stack, from a component on, does not run on several cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequential {
+    /// The component of the outermost row.
+    pub from: NodeId,
+    /// The component that is the reason: that one, or one in it.
+    pub reason: NodeId,
+    /// What the reason is.
+    pub because: &'static str,
+}
+
 /// What is in a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inner {
@@ -96,20 +123,114 @@ impl Stack {
         core::iter::successors(Some(first), |&id| self.node(id).next)
     }
 
-    /// How it can run on several cores: what the most demanding of its components allows, and which
-    /// one that is.
-    pub fn parallel(&self) -> (Parallel, Option<NodeId>) {
-        let rank = |parallel: Parallel| match parallel {
-            Parallel::Anyhow => 0,
-            Parallel::ByFlow => 1,
-            Parallel::Never(_) => 2,
-        };
-        let mut strictest = (Parallel::Anyhow, None);
-        for (id, node) in self.iter() {
-            if rank(node.info.parallel) > rank(strictest.0) {
-                strictest = (node.info.parallel, Some(id));
+    /// A component of a row and all that is in it.
+    pub fn subtree(&self, id: NodeId) -> Range<u32> {
+        let mut ends = id;
+        loop {
+            let node = self.node(ends);
+            let last = match &node.inner {
+                Inner::Nothing => return id.0..ends.0 + 1,
+                Inner::PerKey(first) => self.row(*first).last(),
+                Inner::Branches(firsts) => firsts.last().and_then(|first| self.row(*first).last()),
+            };
+            match last {
+                Some(last) => ends = last,
+                None => return id.0..ends.0 + 1,
             }
         }
-        strictest
+    }
+
+    /// Whether it begins with a component that is its own source.
+    pub fn has_source(&self) -> bool {
+        self.node(self.entry).info.input == Input::Nothing
+    }
+
+    /// From where on it cannot run on several cores; `None`: all of it can.
+    pub fn sequential(&self) -> Option<Sequential> {
+        if self.has_source() {
+            return Some(Sequential {
+                from: self.entry,
+                reason: self.entry,
+                because: "it is a source",
+            });
+        }
+        self.row(self.entry).find_map(|from| {
+            self.subtree(from).map(NodeId).find_map(|reason| {
+                Some(Sequential {
+                    from,
+                    reason,
+                    because: self.never_parallel(reason)?,
+                })
+            })
+        })
+    }
+
+    /// Why a component cannot run on several cores, if it cannot.
+    fn never_parallel(&self, id: NodeId) -> Option<&'static str> {
+        let node = self.node(id);
+        if let Parallel::Never(because) = node.info.parallel {
+            return Some(because);
+        }
+        if !node.references.is_empty() {
+            return Some("it uses results of others");
+        }
+        self.is_referenced(id).then_some("others use its result")
+    }
+
+    /// Whether another component uses a component's result.
+    pub fn is_referenced(&self, id: NodeId) -> bool {
+        let mut references = self.nodes.iter().flat_map(|node| &node.references);
+        references.any(|(_, used)| *used == id)
+    }
+
+    /// Whether what of it can run on several cores needs the packets of a connection on one of them.
+    pub fn is_by_flow(&self) -> bool {
+        let until = self.sequential().map_or(u32::MAX, |found| found.from.0);
+        let before = self.iter().take_while(|(id, _)| id.0 < until);
+        before
+            .into_iter()
+            .any(|(_, node)| node.info.parallel == Parallel::ByFlow)
+    }
+
+    /// The parts that it runs in, on one core or on `several`. Each gives what comes out of it to
+    /// the next.
+    pub fn stages(&self, several: bool) -> Vec<Stage> {
+        let mut stages = Vec::new();
+        let mut from = Some(self.entry);
+        let sequential = self.sequential();
+        let mut stage = |from, until, is_parallel| {
+            stages.push(Stage {
+                from,
+                until,
+                is_parallel,
+                thread: from.filter(|&from| self.node(from).info.kind == ComponentKind::Thread),
+            });
+        };
+        let first = sequential.map(|found| found.from);
+        if several && first != from {
+            stage(from, first, true);
+            from = first;
+        }
+        if let Some(mut begin) = from {
+            for at in self.row(begin).skip(1).collect::<Vec<_>>() {
+                if self.node(at).info.kind == ComponentKind::Thread {
+                    stage(Some(begin), Some(at), false);
+                    begin = at;
+                }
+            }
+            stage(Some(begin), None, false);
+        }
+        stages
+    }
+
+    /// Whether it needs the headers of packets, or decodes those it wants itself.
+    pub fn needs_decoded(&self) -> bool {
+        let takes_packets = |port: Port| match port {
+            Port::Items(item) => item.is_a(ItemType::Packet),
+            Port::Nothing => false,
+            _ => true,
+        };
+        let mut nodes = self.nodes.iter();
+        nodes.any(|node| takes_packets(node.input) && !node.info.decodes)
     }
 }

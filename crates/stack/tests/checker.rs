@@ -2,8 +2,8 @@
 
 use flowgauge_stack::{
     Branches, Component, ComponentInfo, ComponentKind, Diagnostic, FieldKind, Inner, Input,
-    ItemType, Items, Merge, OptionInfo, OptionKind, Outlet, Output, Parallel, Program, Registry,
-    ResultInfo, SettingError, Settings, Sources, TableColumn, check, parse,
+    ItemType, Items, Merge, NodeId, OptionInfo, OptionKind, Outlet, Output, Parallel, Program,
+    Registry, ResultInfo, SettingError, Settings, Sources, TableColumn, check, parse,
 };
 
 struct Nothing;
@@ -51,7 +51,14 @@ static COLUMNS: [TableColumn; 1] = [TableColumn::new(
     "how many",
 )];
 
-static COMPONENTS: [ComponentInfo; 15] = [
+static COMPONENTS: [ComponentInfo; 16] = [
+    ComponentInfo {
+        name: "thread",
+        kind: ComponentKind::Thread,
+        input: Input::Any,
+        parallel: Parallel::Never("it is a thread"),
+        ..SIMPLE
+    },
     ComponentInfo {
         name: "discard",
         input: Input::Any,
@@ -252,9 +259,40 @@ fn a_program_says_what_follows_what() {
     );
     let demux = stack.node(stack.find("tcpcnxdemux").expect("it is there"));
     assert_eq!(demux.settings.duration("timeout"), Some(2_000_000_000));
-    let (parallel, because) = stack.parallel();
-    assert_eq!(parallel, Parallel::Never("it writes one file"));
-    assert_eq!(because, stack.find("OUTPUT"));
+    let found = stack.sequential().expect("a file is written");
+    assert_eq!(found.from, stack.entry);
+    assert_eq!(Some(found.reason), stack.find("OUTPUT"));
+    assert_eq!(found.because, "it writes one file");
+}
+
+#[test]
+fn stages_are_what_can_be_parallel_and_what_threads_cut() {
+    let shown = |text: &str, several| -> Vec<String> {
+        let program = program(text);
+        let stack = &program.stacks[0];
+        let label = |id: Option<NodeId>| id.map_or("-", |id| &stack.node(id).label).to_owned();
+        let stages = stack.stages(several).into_iter();
+        stages
+            .map(|stage| {
+                let copies = if stage.is_parallel { "s" } else { "" };
+                format!("{}..{}{copies}", label(stage.from), label(stage.until))
+            })
+            .collect()
+    };
+    let text = "[stack] count ipprotoswitch ( count | discard ) thread filter { x } output { f }";
+    assert_eq!(shown(text, false), ["count(0)..thread", "thread..-"]);
+    assert_eq!(shown(text, true), ["count(0)..threads", "thread..-"]);
+    let text = "[stack] count ipprotoswitch ( output { f } | discard ) thread count";
+    assert_eq!(
+        shown(text, true),
+        [
+            "count(0)..ipprotoswitchs",
+            "ipprotoswitch..thread",
+            "thread..-"
+        ]
+    );
+    assert_eq!(shown("[stack] count", true), ["count..-s"]);
+    assert_eq!(shown("[stack] output { f }", true), ["output..-"]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub(super) fn run(options: &ListOptions) -> Result<(), Failure> {
 fn usage(info: &ComponentInfo) -> String {
     let name = info.name;
     match info.kind {
-        ComponentKind::Simple => name.to_owned(),
+        ComponentKind::Simple | ComponentKind::Thread => name.to_owned(),
         ComponentKind::Demux => format!("{name} < ... >"),
         ComponentKind::Switch(Branches::Fixed([_])) => format!("{name} ( ... )"),
         ComponentKind::Switch(_) => format!("{name} ( ... | ... )"),
@@ -165,6 +165,7 @@ fn object(info: &ComponentInfo) -> Value {
             ComponentKind::Simple => "simple",
             ComponentKind::Switch(_) => "switch",
             ComponentKind::Demux => "demux",
+            ComponentKind::Thread => "thread",
         },
         "input": input(info),
         "output": output(info),

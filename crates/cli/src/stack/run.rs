@@ -1,20 +1,18 @@
 //! `flowgauge stack run`
 
+use core::time::Duration;
 use std::path::Path;
 use std::time::Instant;
 
-use flowgauge_capture::PacketSource;
-use flowgauge_flow::CaptureClock;
 use flowgauge_record::RecordWriter;
 use flowgauge_record::results::{RESULT_SCHEMA, ResultRow, Value};
-use flowgauge_stack::{ComponentFailure, Graph, OptionKind, OptionValue, ResultValue, Stack};
-use flowgauge_wire::decode::Decoder;
-use flowgauge_wire::{Batch, DecodedBatch, HashSeed, hash_batch};
+use flowgauge_runtime::stacks::{Runner, RunnerOptions, StackFailure};
+use flowgauge_stack::{OptionKind, OptionValue, ResultValue, Stack};
 
 use super::read;
 use crate::control::Control;
 use crate::failure::{self, Failure};
-use crate::input;
+use crate::input::{self, Opened};
 use crate::options::RunOptions;
 use crate::progress::Progress;
 use crate::say::say;
@@ -24,6 +22,9 @@ use crate::summary::{self, Outcome};
 /// Batches between two looks at progress and statistics.
 const BATCHES_PER_LOOK: u64 = 256;
 
+/// How often signals are looked at where no packets are read.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// Runs the command.
 ///
 /// # Errors
@@ -31,12 +32,6 @@ const BATCHES_PER_LOOK: u64 = 256;
 pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     let text = read::text(options.file.as_deref(), options.expression.as_deref())?;
     let program = read::program(text)?;
-    if options.input.workers.is_some_and(|workers| workers > 1) {
-        return Err(Failure::usage(
-            "stacks run on one core so far",
-            "leave --workers out",
-        ));
-    }
     let control = Control::install()?;
     let common = &options.output.common;
     refuse_overwriting(options, &program.stacks)?;
@@ -45,45 +40,44 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     let is_taken = options.output.write.is_none() && writes(&program.stacks, "-");
     let output = (!is_taken).then(|| sinks::open(&options.output, RESULT_SCHEMA));
     let output = output.transpose()?;
-    let mut stacks = Stacks::new(&program.stacks)?;
-    let mut opened = input::open(&options.input, &control)?;
-    let [source] = opened.sources.as_mut_slice() else {
-        return Err(Failure::usage(
-            "a stack takes packets of one source",
-            "use -i any for all interfaces",
-        ));
+    let runner = RunnerOptions {
+        workers: options.input.workers.map_or(1, usize::from),
+        ..RunnerOptions::default()
     };
+    let runner = Runner::new(program, &runner).map_err(|error| Failure::Usage {
+        what: error.to_string(),
+        hint: error.hint().map(str::to_owned),
+    })?;
+    let mut opened = open(options, &runner, &control)?;
     let mut writer = output.map(|output| RecordWriter::new(output, format, RESULT_SCHEMA));
-    input::announce(opened.listening.as_deref(), common.quiet);
-    let progress = Progress::new(opened.file_bytes.filter(|_| !common.quiet && !opened.live));
+    if let Some(opened) = &opened {
+        opened.announce(common.quiet);
+    }
+    let mut running = Running {
+        runner,
+        failed: 0,
+        started: Instant::now(),
+    };
     let mut outcome = Outcome::default();
-    let started = Instant::now();
-    let mut batches: u64 = 0;
-    while (opened.live || !control.stopped()) && stacks.is_any_alive() {
-        match source.next_batch() {
-            Ok(Some(batch)) => {
-                stacks.batch(&batch);
-                progress.add(&batch);
-            }
-            Ok(None) => break,
-            Err(error) => outcome.errors.push(error),
-        }
-        batches += 1;
-        if batches.is_multiple_of(BATCHES_PER_LOOK) {
-            progress.show();
-        }
+    if let Some(opened) = &mut opened {
+        running.read(opened, &control, common.quiet, &mut outcome);
+    }
+    while running.runner.has_sources() && !control.stopped() {
+        running.runner.wait(LOOK_EVERY);
+        running.say_failures();
         if control.statistics_wanted() {
-            let ledger = source.ledger();
-            say!("{}", summary::ledger_line(&ledger));
-            summary::print_statistics(&ledger, &stacks.statistics(), started.elapsed());
+            summary::print_statistics(
+                &outcome.ledger,
+                &running.statistics(),
+                running.started.elapsed(),
+            );
         }
     }
-    stacks.finish();
-    progress.finish();
-    outcome.ledger.merge(&source.ledger());
-    outcome.elapsed = started.elapsed();
-    outcome.statistics = stacks.statistics();
-    stacks.results(|row| match &mut writer {
+    running.runner.finish();
+    running.say_failures();
+    outcome.elapsed = running.started.elapsed();
+    outcome.statistics = running.statistics();
+    running.results(|row| match &mut writer {
         Some(writer) => writer.write(row),
         // Standard output has what a component writes.
         None if common.quiet => {}
@@ -94,7 +88,36 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
         failure::of_writer(writer)
     });
     outcome.conclude(common)?;
-    stacks.conclude().and(written)
+    running.conclude().and(written)
+}
+
+/// Opens what packets come from, if a stack wants any.
+fn open(
+    options: &RunOptions,
+    runner: &Runner,
+    control: &Control,
+) -> Result<Option<Opened>, Failure> {
+    let input = &options.input;
+    if !runner.wants_packets() {
+        if input.read.is_empty() && input.interface.is_empty() {
+            return Ok(None);
+        }
+        return Err(Failure::usage(
+            "all stacks begin with a source of their own",
+            "leave -r and -i out",
+        ));
+    }
+    // There is one reader, however many threads share what it reads.
+    let mut input = input.clone();
+    input.workers = None;
+    let opened = input::open(&input, control)?;
+    if opened.sources.len() != 1 {
+        return Err(Failure::usage(
+            "a stack takes packets of one source",
+            "use -i any for all interfaces",
+        ));
+    }
+    Ok(Some(opened))
 }
 
 /// A stack may not write over what it reads.
@@ -127,86 +150,50 @@ fn files(stacks: &[Stack]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Stacks that run side by side over the same packets.
-struct Stacks<'a> {
-    running: Vec<(&'a Stack, Graph)>,
-    decoder: Decoder,
-    decoded: DecodedBatch,
-    clock: CaptureClock,
-    seed: HashSeed,
+/// Stacks that run, and what became of them.
+struct Running {
+    runner: Runner,
     failed: usize,
-    alive: usize,
+    started: Instant,
 }
 
-impl<'a> Stacks<'a> {
-    fn new(stacks: &'a [Stack]) -> Result<Stacks<'a>, Failure> {
-        let seed = HashSeed::FIXED;
-        let mut running = Vec::with_capacity(stacks.len());
-        for stack in stacks {
-            let graph = Graph::new(stack, seed);
-            let mut graph = graph.map_err(|error| Failure::Usage {
-                what: error.message,
-                hint: error.hint,
-            })?;
-            graph.start().map_err(|failure| Failure::Usage {
-                what: failure.to_string(),
-                hint: failure.failure.hint,
-            })?;
-            running.push((stack, graph));
-        }
-        Ok(Stacks {
-            alive: running.len(),
-            running,
-            decoder: Decoder::default(),
-            decoded: DecodedBatch::new(),
-            clock: CaptureClock::default(),
-            seed,
-            failed: 0,
-        })
-    }
-
-    fn is_any_alive(&self) -> bool {
-        self.alive > 0
-    }
-
-    fn batch(&mut self, batch: &Batch<'_>) {
-        self.decoder.decode_batch(batch, &mut self.decoded);
-        hash_batch(self.seed, &mut self.decoded.packets);
-        let mut packets = batch.packets.iter().peekable();
-        while let Some(packet) = packets.next() {
-            let next = packets.peek().map(|next| next.time);
-            self.clock.packet(packet.time, next);
-        }
-        if let Some(now) = batch.now {
-            self.clock.trusted(now);
-        }
-        for (stack, graph) in &mut self.running {
-            if graph.is_over() {
-                continue;
+impl Running {
+    /// Takes the packets of the input through the stacks.
+    fn read(&mut self, opened: &mut Opened, control: &Control, quiet: bool, outcome: &mut Outcome) {
+        let (live, file_bytes) = (opened.live, opened.file_bytes);
+        let Some(source) = opened.sources.first_mut() else {
+            return;
+        };
+        let progress = Progress::new(file_bytes.filter(|_| !quiet && !live));
+        let mut batches: u64 = 0;
+        while (live || !control.stopped()) && self.runner.wants_packets() {
+            match self.runner.step(source) {
+                Ok(Some(step)) => progress.add_step(step.packets, step.captured_bytes),
+                Ok(None) => break,
+                Err(error) => outcome.errors.push(error),
             }
-            let result = graph.process(batch, &self.decoded, self.clock.now());
-            self.alive -= usize::from(graph.is_over());
-            if let Err(failure) = result {
-                self.failed += 1;
-                say_failure(stack, &failure);
+            self.say_failures();
+            batches += 1;
+            if batches.is_multiple_of(BATCHES_PER_LOOK) {
+                progress.show();
+            }
+            if control.statistics_wanted() {
+                let ledger = source.ledger();
+                say!("{}", summary::ledger_line(&ledger));
+                summary::print_statistics(&ledger, &self.statistics(), self.started.elapsed());
             }
         }
-    }
-
-    fn finish(&mut self) {
-        for (stack, graph) in &mut self.running {
-            if let Err(failure) = graph.finish() {
-                self.failed += 1;
-                say_failure(stack, &failure);
-            }
-        }
+        progress.finish();
+        outcome.ledger.merge(&source.ledger());
     }
 
     /// The results of all components that have one.
     fn results(&self, mut give: impl FnMut(&ResultRow<'_>)) {
-        for (stack, graph) in &self.running {
+        let snapshot = self.runner.snapshot();
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
             for (id, node) in stack.iter() {
-                let (Some(info), Some(result)) = (node.info.result, graph.result(id)) else {
+                let result = state.component(id).and_then(|state| state.result.as_ref());
+                let (Some(info), Some(result)) = (node.info.result, result) else {
                     continue;
                 };
                 let cell = result.cell();
@@ -218,7 +205,7 @@ impl<'a> Stacks<'a> {
                     unit: info.unit,
                     row: None,
                 };
-                match &result {
+                match result {
                     ResultValue::Table(table) => table.iter().for_each(|cells| {
                         give(&ResultRow {
                             row: Some(cells),
@@ -234,21 +221,38 @@ impl<'a> Stacks<'a> {
     /// What went through each component, for `--stats`.
     fn statistics(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (stack, graph) in &self.running {
-            for (id, node) in stack.iter() {
-                let passed = graph.passed(id);
+        let snapshot = self.runner.snapshot();
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for ((_, node), state) in stack.iter().zip(&state.components) {
                 lines.push(format!(
                     "{}: {} items in {} batches",
-                    node.label, passed.items, passed.batches
+                    node.label, state.passed.items, state.passed.batches
                 ));
             }
         }
         lines
     }
 
+    /// Components that failed are said at once: the other stacks of the run go on.
+    fn say_failures(&mut self) {
+        for StackFailure { stack, failure } in self.runner.failures() {
+            self.failed += 1;
+            let name = self
+                .runner
+                .stacks()
+                .get(stack)
+                .and_then(|stack| stack.name.as_ref());
+            let name = name.map_or(String::new(), |name| format!("stack {name}: "));
+            say!("flowgauge: error: {name}{failure}");
+            if let Some(hint) = &failure.failure.hint {
+                say!("hint: {hint}");
+            }
+        }
+    }
+
     /// Whether all stacks came to their end; those that did not were named when they failed.
     fn conclude(&self) -> Result<(), Failure> {
-        match (self.failed, self.running.len()) {
+        match (self.failed, self.runner.stacks().len()) {
             (0, _) => Ok(()),
             (_, 1) => Err(Failure::run("the stack failed", None)),
             (failed, all) => Err(Failure::run(
@@ -256,15 +260,5 @@ impl<'a> Stacks<'a> {
                 None,
             )),
         }
-    }
-}
-
-/// A component failed: the others of the run go on, so it is said at once.
-fn say_failure(stack: &Stack, failure: &ComponentFailure) {
-    let name = stack.name.as_ref();
-    let name = name.map_or(String::new(), |name| format!("stack {name}: "));
-    say!("flowgauge: error: {name}{failure}");
-    if let Some(hint) = &failure.failure.hint {
-        say!("hint: {hint}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flowgauge_stack::{Inner, NodeId, Parallel, Stack};
+use flowgauge_stack::{Inner, NodeId, Stack};
 
 use super::read;
 use crate::failure::Failure;
@@ -32,18 +32,29 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
 /// A line per component, indented by what it is in.
 fn tree(text: &mut String, stack: &Stack) {
     let name = stack.name.as_deref().unwrap_or("stack");
-    let cores = match stack.parallel() {
-        (Parallel::Anyhow, _) => "could run on any number of cores".to_owned(),
-        (Parallel::ByFlow, _) => {
-            "could run on any number of cores, connections kept together".to_owned()
-        }
-        (Parallel::Never(because), node) => {
-            let label = node.map_or("", |node| &stack.node(node).label);
-            format!("runs on one core, because of {label}: {because}")
-        }
-    };
+    let cores = cores(stack);
     let _ = writeln!(text, "{name}: {cores}");
     row(text, stack, stack.entry, 1);
+}
+
+/// On how many cores a stack runs, and why not on more.
+pub(super) fn cores(stack: &Stack) -> String {
+    let any = if stack.is_by_flow() {
+        "on any number of cores, connections kept together"
+    } else {
+        "on any number of cores"
+    };
+    let Some(sequential) = stack.sequential() else {
+        return format!("runs {any}");
+    };
+    let from = &stack.node(sequential.from).label;
+    let reason = &stack.node(sequential.reason).label;
+    let because = sequential.because;
+    if sequential.from == stack.entry {
+        format!("runs on one core, because of {reason}: {because}")
+    } else {
+        format!("runs {any}; from {from} on, on one core, because of {reason}: {because}")
+    }
 }
 
 fn row(text: &mut String, stack: &Stack, first: NodeId, depth: usize) {

@@ -1,0 +1,109 @@
+//! Where a thread writes down what its components have counted, when somebody asks.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::part::Count;
+use crate::queue::Bell;
+
+/// Between a thread that runs parts of stacks and whoever wants to know of them. Packets do not wait
+/// for it: the thread looks once per batch whether it was asked, and otherwise takes no lock.
+#[derive(Debug)]
+pub(super) struct Board {
+    /// How often it was asked.
+    asked: AtomicU64,
+    /// How often results were to begin anew.
+    resets: AtomicU64,
+    state: Mutex<Written>,
+    written: Condvar,
+    /// Wakes the thread.
+    bell: Arc<Bell>,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    /// Up to which question it answers.
+    answers: u64,
+    counts: Vec<Count>,
+    /// The thread has ended.
+    is_final: bool,
+}
+
+/// What the thread itself remembers.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    asked: u64,
+    resets: u64,
+}
+
+impl Board {
+    pub(super) fn new(bell: Arc<Bell>) -> Board {
+        Board {
+            asked: AtomicU64::new(0),
+            resets: AtomicU64::new(0),
+            state: Mutex::default(),
+            written: Condvar::new(),
+            bell,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Written> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of the thread: whether it was asked for something.
+    #[inline]
+    pub(super) fn is_asked(&self, answered: &Answered) -> bool {
+        self.asked.load(Ordering::Relaxed) != answered.asked
+    }
+
+    /// Of the thread: whether results are to begin anew.
+    pub(super) fn resets(&self, answered: &mut Answered) -> bool {
+        let resets = self.resets.load(Ordering::Acquire);
+        core::mem::replace(&mut answered.resets, resets) != resets
+    }
+
+    /// Of the thread: writes down what there is.
+    pub(super) fn write(
+        &self,
+        answered: &mut Answered,
+        is_final: bool,
+        counts: impl FnOnce(&mut dyn FnMut(Count)),
+    ) {
+        let asked = self.asked.load(Ordering::Acquire);
+        answered.asked = asked;
+        let mut state = self.lock();
+        state.answers = asked;
+        state.is_final |= is_final;
+        state.counts.clear();
+        counts(&mut |count| state.counts.push(count));
+        self.written.notify_all();
+    }
+
+    /// Asks; [`Board::read`] takes the answer.
+    pub(super) fn ask(&self, resets: bool) -> u64 {
+        if resets {
+            self.resets.fetch_add(1, Ordering::Release);
+        }
+        let question = self.asked.fetch_add(1, Ordering::Release) + 1;
+        self.bell.ring();
+        question
+    }
+
+    /// What the thread wrote down, if need be what it wrote before: a thread that waits for another
+    /// one, or for a peer, cannot answer. Waits for it until `patience` is over.
+    pub(super) fn read(&self, question: u64, patience: Instant, give: &mut dyn FnMut(&Count)) {
+        let mut state = self.lock();
+        while state.answers < question && !state.is_final {
+            let left = patience.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                break;
+            }
+            let waited = self.written.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.counts.iter().for_each(give);
+    }
+}

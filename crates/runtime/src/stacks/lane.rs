@@ -1,0 +1,212 @@
+//! What one thread does: take batches, or what other threads left of them, through its parts.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flowgauge_stack::{NodeId, Packets, Received, ResultValue};
+use flowgauge_wire::Nanos;
+
+use super::board::{Answered, Board};
+use super::crossing::{give_made, put_together};
+use super::items::{Message, Phase};
+use super::part::{Common, Count, Part};
+use super::reader::SharedBatch;
+use crate::queue::{Bell, Receiver};
+
+/// How long a source may keep a thread from looking whether the run is to end.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Parts of stacks that get packets of the source.
+pub(super) struct Lane {
+    pub(super) parts: Vec<Part>,
+    /// Which worker's packets; `None`: all.
+    pub(super) worker: Option<usize>,
+}
+
+impl Lane {
+    /// Takes packets through all parts.
+    pub(super) fn packets(&mut self, packets: Packets<'_>, now: Nanos) {
+        for part in &mut self.parts {
+            if !part.is_over() {
+                part.process(packets, now);
+            }
+        }
+    }
+
+    /// Takes a batch through all parts, and what is left of it to the next stages.
+    pub(super) fn shared(&mut self, shared: &Arc<SharedBatch>) {
+        let batch = shared.batch();
+        let mut packets = shared.packets(&batch);
+        if let Some(worker) = self.worker {
+            packets.selected = shared.selection(worker);
+        }
+        for part in &mut self.parts {
+            if !part.is_over() {
+                part.begin(shared);
+                part.process(packets, shared.now);
+                part.send(shared.now);
+            }
+        }
+    }
+
+    /// The input is over.
+    pub(super) fn finish(&mut self, now: Nanos) {
+        self.parts.iter_mut().for_each(|part| part.finish(now));
+    }
+
+    pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
+        self.parts.iter().for_each(|part| part.counts(give));
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.parts.iter_mut().for_each(Part::reset);
+    }
+}
+
+/// What a thread waits for.
+enum Next<T> {
+    Thing(T),
+    /// Somebody asks for counts.
+    Question,
+    End,
+}
+
+fn next<T>(queue: &mut Receiver<T>, bell: &Bell, board: &Board, answered: &Answered) -> Next<T> {
+    if let Some(thing) = queue.try_receive() {
+        return Next::Thing(thing);
+    }
+    bell.wait(|| {
+        let is_closed = queue.is_closed();
+        match queue.try_receive() {
+            Some(thing) => Some(Next::Thing(thing)),
+            None if is_closed => Some(Next::End),
+            None => board.is_asked(answered).then_some(Next::Question),
+        }
+    })
+}
+
+/// A thread that takes batches of the source.
+pub(super) fn run_lane(
+    mut lane: Lane,
+    mut queue: Receiver<Arc<SharedBatch>>,
+    bell: &Bell,
+    board: &Board,
+) {
+    let mut answered = Answered::default();
+    let mut now = Nanos(0);
+    loop {
+        match next(&mut queue, bell, board, &answered) {
+            Next::Thing(shared) => {
+                lane.shared(&shared);
+                now = shared.now;
+            }
+            Next::Question => {}
+            Next::End => break,
+        }
+        if board.is_asked(&answered) {
+            if board.resets(&mut answered) {
+                lane.reset();
+            }
+            board.write(&mut answered, false, |give| lane.counts(give));
+        }
+    }
+    lane.finish(now);
+    board.write(&mut answered, true, |give| lane.counts(give));
+}
+
+/// A stage behind others.
+pub(super) struct Behind {
+    pub(super) part: Part,
+    /// The component `thread` that it was cut for, and what was dropped in front of it.
+    pub(super) thread: Option<(NodeId, Arc<AtomicU64>)>,
+}
+
+impl Behind {
+    fn counts(&self, give: &mut dyn FnMut(Count)) {
+        self.part.counts(&mut |(stack, id, passed, result)| {
+            let dropped = self.thread.as_ref().filter(|(thread, _)| *thread == id);
+            let result = match dropped {
+                Some((_, dropped)) => Some(ResultValue::Sum(dropped.load(Ordering::Relaxed))),
+                None => result,
+            };
+            give((stack, id, passed, result));
+        });
+    }
+
+    fn reset(&mut self) {
+        self.part.reset();
+        if let Some((_, dropped)) = &self.thread {
+            dropped.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A thread that takes what other threads left of each batch.
+pub(super) fn run_behind(
+    mut behind: Behind,
+    mut queues: Vec<Receiver<Message>>,
+    bell: &Bell,
+    board: &Board,
+) {
+    let mut answered = Answered::default();
+    let mut messages = Vec::with_capacity(queues.len());
+    'input: loop {
+        messages.clear();
+        for queue in &mut queues {
+            let message = loop {
+                let found = next(queue, bell, board, &answered);
+                if board.is_asked(&answered) {
+                    if board.resets(&mut answered) {
+                        behind.reset();
+                    }
+                    board.write(&mut answered, false, |give| behind.counts(give));
+                }
+                match found {
+                    Next::Thing(message) => break message,
+                    Next::Question => {}
+                    // The stack is over before its input is.
+                    Next::End => break 'input,
+                }
+            };
+            messages.push(message);
+        }
+        put_together(&messages, &mut behind.part);
+        let now = behind.part.now();
+        if messages.iter().any(|message| message.is_last) {
+            give_made(&messages, Phase::End, now, &mut behind.part);
+            messages.clear();
+            behind.part.finish(now);
+            break;
+        }
+        // Before waiting: the reader may wait for the memory.
+        messages.clear();
+        behind.part.send(now);
+        if behind.part.is_over() {
+            break;
+        }
+    }
+    board.write(&mut answered, true, |give| behind.counts(give));
+}
+
+/// A thread for a stack with a source of its own.
+pub(super) fn run_source(mut part: Part, common: &Common, board: &Board) {
+    let mut answered = Answered::default();
+    while !common.is_stopped() {
+        match part.receive(PATIENCE) {
+            Received::End => break,
+            Received::Nothing => {}
+            Received::Until(_) => part.send(part.now()),
+        }
+        if board.is_asked(&answered) {
+            if board.resets(&mut answered) {
+                part.reset();
+            }
+            board.write(&mut answered, false, |give| part.counts(give));
+        }
+    }
+    part.finish(part.now());
+    board.write(&mut answered, true, |give| part.counts(give));
+    common.sources.fetch_sub(1, Ordering::Release);
+    common.notify();
+}

@@ -1,0 +1,313 @@
+//! A part of one or several stacks, on one thread.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use flowgauge_stack::{
+    ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue, Tail,
+};
+use flowgauge_wire::Nanos;
+
+use super::crossing::Crossing;
+use super::items::Phase;
+use super::reader::SharedBatch;
+
+/// A stack that is over because a component failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackFailure {
+    /// Which of the program's stacks.
+    pub stack: usize,
+    /// Which component, and why.
+    pub failure: ComponentFailure,
+}
+
+/// What all threads of a run know.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    /// By stack.
+    over: Vec<AtomicBool>,
+    failures: Mutex<Vec<StackFailure>>,
+    changed: Condvar,
+    has_failures: AtomicBool,
+    /// Stacks with a source of their own that goes on.
+    pub(super) sources: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Common {
+    pub(super) fn new(stacks: usize) -> Common {
+        Common {
+            over: (0..stacks).map(|_| AtomicBool::new(false)).collect(),
+            ..Common::default()
+        }
+    }
+
+    pub(super) fn is_over(&self, stack: usize) -> bool {
+        self.over
+            .get(stack)
+            .is_none_or(|over| over.load(Ordering::Relaxed))
+    }
+
+    /// A stack does nothing any more; `failure`: because of that.
+    pub(super) fn end(&self, stack: usize, failure: Option<ComponentFailure>) {
+        let was_over = self
+            .over
+            .get(stack)
+            .is_none_or(|over| over.swap(true, Ordering::Relaxed));
+        if let (false, Some(failure)) = (was_over, failure) {
+            self.failures().push(StackFailure { stack, failure });
+            self.has_failures.store(true, Ordering::Release);
+        }
+        self.notify();
+    }
+
+    /// Whoever waits for a change looks.
+    pub(super) fn notify(&self) {
+        let _failures = self.failures();
+        self.changed.notify_all();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The failures since it was asked last.
+    pub(super) fn take_failures(&self) -> Vec<StackFailure> {
+        if !self.has_failures.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        core::mem::take(&mut *self.failures())
+    }
+
+    /// Waits until something changes, or for so long.
+    pub(super) fn wait(&self, timeout: Duration, is_done: impl Fn() -> bool) {
+        let failures = self.failures();
+        if failures.is_empty() && !is_done() {
+            let _woken = self.changed.wait_timeout(failures, timeout);
+        }
+    }
+
+    fn failures(&self) -> MutexGuard<'_, Vec<StackFailure>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Components of a stack, or such as several stacks begin with, and what follows them.
+pub(super) struct Part {
+    /// Whose they are.
+    stacks: Vec<usize>,
+    graph: Graph<Next>,
+    common: Arc<Common>,
+    is_over: bool,
+}
+
+/// What follows a part.
+pub(super) enum Next {
+    Nothing,
+    /// What each of several stacks goes on with.
+    Parts(Vec<Part>),
+    /// Another thread.
+    Crossing(Box<Crossing>),
+}
+
+impl Tail for Next {
+    fn take(&mut self, now: Nanos, maker: Option<NodeId>, items: Items<'_>) {
+        match self {
+            Next::Nothing => {}
+            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.feed(items, now)),
+            Next::Crossing(crossing) => crossing.take(maker, items),
+        }
+    }
+
+    fn begin_tick(&mut self) {
+        self.crossings(&mut |crossing| crossing.phase = Phase::Clock);
+    }
+
+    fn end_tick(&mut self, now: Nanos) {
+        match self {
+            Next::Nothing => {}
+            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.advance(now)),
+            Next::Crossing(crossing) => crossing.phase = Phase::Batch,
+        }
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        match self {
+            Next::Parts(parts) => parts.iter().filter_map(|part| part.graph.deadline()).min(),
+            Next::Nothing | Next::Crossing(_) => None,
+        }
+    }
+}
+
+impl Next {
+    fn crossings(&mut self, act: &mut dyn FnMut(&mut Crossing)) {
+        match self {
+            Next::Nothing => {}
+            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.crossings(act)),
+            Next::Crossing(crossing) => act(crossing),
+        }
+    }
+}
+
+/// What is known of a component while it runs.
+pub(super) type Count = (usize, NodeId, Passed, Option<ResultValue>);
+
+impl Part {
+    pub(super) fn new(stacks: Vec<usize>, graph: Graph<Next>, common: &Arc<Common>) -> Part {
+        Part {
+            stacks,
+            graph,
+            common: Arc::clone(common),
+            is_over: false,
+        }
+    }
+
+    /// Opens what components need.
+    ///
+    /// # Errors
+    /// A component cannot begin.
+    pub(super) fn start(&mut self) -> Result<(), StackFailure> {
+        let stack = self.stacks.first().copied().unwrap_or(0);
+        let started = self.graph.start();
+        started.map_err(|failure| StackFailure { stack, failure })?;
+        match self.graph.tail_mut() {
+            Next::Parts(parts) => parts.iter_mut().try_for_each(Part::start),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whose it is.
+    pub(super) fn stacks(&self) -> &[usize] {
+        &self.stacks
+    }
+
+    /// Whether there is nothing to do any more.
+    pub(super) fn is_over(&mut self) -> bool {
+        if !self.is_over && self.stacks.iter().all(|&stack| self.common.is_over(stack)) {
+            self.is_over = true;
+            self.crossings(&mut Crossing::close);
+        }
+        self.is_over
+    }
+
+    fn note(&mut self, result: Result<(), ComponentFailure>) {
+        if result.is_err() || self.graph.is_over() {
+            self.is_over = true;
+            for &stack in &self.stacks {
+                self.common.end(stack, result.clone().err());
+            }
+            self.crossings(&mut Crossing::close);
+        }
+    }
+
+    fn crossings(&mut self, act: &mut dyn FnMut(&mut Crossing)) {
+        self.graph.tail_mut().crossings(act);
+    }
+
+    fn parts(&mut self) -> &mut [Part] {
+        match self.graph.tail_mut() {
+            Next::Parts(parts) => parts,
+            _ => &mut [],
+        }
+    }
+
+    /// What comes belongs to this batch.
+    pub(super) fn begin(&mut self, batch: &Arc<SharedBatch>) {
+        self.crossings(&mut |crossing| crossing.begin(batch));
+    }
+
+    /// Takes what there is of a batch, and the clock to its end.
+    pub(super) fn process(&mut self, packets: Packets<'_>, now: Nanos) {
+        if !self.is_over() {
+            let result = self.graph.process_some(packets, now);
+            self.note(result);
+        }
+    }
+
+    /// Takes items of a batch of which more may follow.
+    pub(super) fn feed(&mut self, items: Items<'_>, now: Nanos) {
+        if !self.is_over() {
+            let result = self.graph.feed(items, now);
+            self.note(result);
+        }
+    }
+
+    /// All items of a batch came: components look at the clock.
+    pub(super) fn advance(&mut self, now: Nanos) {
+        if !self.is_over() {
+            let result = self.graph.advance(now);
+            self.note(result);
+        }
+    }
+
+    /// Sends what the batch left to the next stage.
+    pub(super) fn send(&mut self, now: Nanos) {
+        self.crossings(&mut |crossing| crossing.send(now, false));
+    }
+
+    /// Lets the source that the part begins with take what there is.
+    pub(super) fn receive(&mut self, wait: Duration) -> Received {
+        if self.is_over() {
+            return Received::End;
+        }
+        match self.graph.receive(wait) {
+            Ok(received) => {
+                self.note(Ok(()));
+                received
+            }
+            Err(failure) => {
+                self.note(Err(failure));
+                Received::End
+            }
+        }
+    }
+
+    /// The capture clock.
+    pub(super) fn now(&self) -> Nanos {
+        self.graph.now()
+    }
+
+    /// The input is over.
+    pub(super) fn finish(&mut self, now: Nanos) {
+        self.crossings(&mut |crossing| crossing.phase = Phase::End);
+        self.finish_all();
+        self.crossings(&mut |crossing| crossing.send(now, true));
+    }
+
+    fn finish_all(&mut self) {
+        if !self.is_over() {
+            let result = self.graph.finish();
+            if result.is_err() {
+                self.note(result);
+            }
+        }
+        for part in self.parts() {
+            part.finish_all();
+        }
+    }
+
+    /// What is known of all components, for each stack that has them.
+    pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
+        self.graph.read(&mut |id, passed, result| {
+            for &stack in &self.stacks {
+                give((stack, id, passed, result.clone()));
+            }
+        });
+        if let Next::Parts(parts) = self.graph.tail() {
+            parts.iter().for_each(|part| part.counts(give));
+        }
+    }
+
+    /// Results begin anew.
+    pub(super) fn reset(&mut self) {
+        self.graph.reset();
+        for part in self.parts() {
+            part.reset();
+        }
+    }
+}

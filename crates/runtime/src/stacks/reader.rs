@@ -1,0 +1,223 @@
+//! Batches of a source that several threads read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowgauge_capture::{Error, MemoryPool, PacketSource, SharedMemory};
+use flowgauge_flow::CaptureClock;
+use flowgauge_stack::{Packets, Selection};
+use flowgauge_wire::{
+    Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, Nanos, PacketDescriptor, hash_batch,
+};
+
+use super::runner::Step;
+use crate::spread::Spread;
+
+/// A batch, its headers, and which worker gets what of it.
+#[derive(Debug, Default)]
+pub(super) struct SharedBatch {
+    memory: SharedMemory,
+    columns: Columns,
+    /// The capture clock behind it.
+    pub(super) now: Nanos,
+    /// Where its columns go when nobody holds it any more.
+    home: Option<Arc<Home>>,
+}
+
+/// What a batch has beside its memory; used again and again.
+#[derive(Debug, Default)]
+struct Columns {
+    packets: Vec<PacketDescriptor>,
+    decoded: DecodedBatch,
+    /// By worker.
+    selections: Vec<Selection>,
+}
+
+#[derive(Debug, Default)]
+struct Home {
+    free: Mutex<Vec<Columns>>,
+}
+
+impl SharedBatch {
+    pub(super) fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.memory, &self.columns.packets)
+    }
+
+    /// All its packets.
+    pub(super) fn packets<'a>(&'a self, batch: &'a Batch<'a>) -> Packets<'a> {
+        Packets::new(batch, &self.columns.decoded, HashSeed::FIXED)
+    }
+
+    /// Those of a worker.
+    pub(super) fn selection(&self, worker: usize) -> Selection {
+        let selection = self.columns.selections.get(worker);
+        selection.copied().unwrap_or(Selection::NONE)
+    }
+
+    /// Whether these headers are the batch's own.
+    pub(super) fn has(&self, decoded: &DecodedBatch) -> bool {
+        core::ptr::eq(&raw const self.columns.decoded, decoded)
+    }
+}
+
+impl Drop for SharedBatch {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            let columns = core::mem::take(&mut self.columns);
+            // Once for each batch, never for a packet.
+            let mut free = home.free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.push(columns);
+        }
+    }
+}
+
+/// Decodes and hashes batches, and keeps the capture clock.
+pub(super) struct Reader {
+    decoder: Decoder,
+    clock: CaptureClock,
+    /// Whether any stack wants headers.
+    pub(super) decodes: bool,
+    decoded: DecodedBatch,
+    spread: Option<Spread>,
+    workers: usize,
+    /// Whether the source shares its memory; not known before its first packets.
+    shares: Option<bool>,
+    pool: MemoryPool,
+    home: Arc<Home>,
+}
+
+impl Reader {
+    /// For so many workers. `waiting` batches may be held elsewhere at once.
+    pub(super) fn new(workers: usize, decodes: bool, waiting: usize) -> Reader {
+        let options = DecodeOptions::default();
+        Reader {
+            decoder: Decoder::new(options.clone()),
+            clock: CaptureClock::default(),
+            decodes,
+            decoded: DecodedBatch::new(),
+            spread: (workers > 1).then(|| Spread::new(workers, 0, options)),
+            workers,
+            shares: None,
+            pool: MemoryPool::new(waiting),
+            home: Arc::default(),
+        }
+    }
+
+    /// Lets `work` have the next batch, where it is; `None` at the end of the input.
+    pub(super) fn lent<S: PacketSource + ?Sized>(
+        &mut self,
+        source: &mut S,
+        work: impl FnOnce(Packets<'_>, Nanos),
+    ) -> Result<Option<Step>, Error> {
+        let Some(batch) = source.next_batch()? else {
+            return Ok(None);
+        };
+        if self.decodes {
+            self.decoder.decode_batch(&batch, &mut self.decoded);
+            hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
+        }
+        let step = self.take(&batch);
+        work(
+            Packets::new(&batch, &self.decoded, HashSeed::FIXED),
+            self.clock.now(),
+        );
+        Ok(Some(step))
+    }
+
+    /// The next batch, to be shared; `None` at the end of the input.
+    pub(super) fn shared<S: PacketSource + ?Sized>(
+        &mut self,
+        source: &mut S,
+    ) -> Result<Option<(Arc<SharedBatch>, Step)>, Error> {
+        let mut columns = {
+            let mut free = self
+                .home
+                .free
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            free.pop().unwrap_or_default()
+        };
+        let Some(batch) = source.next_batch()? else {
+            return Ok(None);
+        };
+        if self.decodes {
+            self.decoder.decode_batch(&batch, &mut columns.decoded);
+            hash_batch(HashSeed::FIXED, &mut columns.decoded.packets);
+        }
+        let step = self.take(&batch);
+        columns.selections.clear();
+        columns.selections.resize(self.workers, Selection::NONE);
+        if let Some(spread) = &mut self.spread {
+            for (index, packet) in batch.packets.iter().enumerate() {
+                let worker = spread.shard_of(packet, batch.bytes_of(packet));
+                if let Some(selection) = columns.selections.get_mut(worker) {
+                    selection.insert(index);
+                }
+            }
+        } else if let Some(all) = columns.selections.first_mut() {
+            *all = Selection::first(batch.len());
+        }
+        columns.packets.clear();
+        columns.packets.extend_from_slice(batch.packets);
+        let mut memory = SharedMemory::default();
+        if self.shares != Some(true) && !batch.is_empty() {
+            memory = copied(&self.pool, &batch, &mut columns.packets);
+        }
+        if !batch.is_empty() && self.shares != Some(false) {
+            match source.share() {
+                Some(shared) if self.shares == Some(true) => memory = shared,
+                shared => self.shares = Some(shared.is_some()),
+            }
+        }
+        let shared = SharedBatch {
+            memory,
+            columns,
+            now: self.clock.now(),
+            home: Some(Arc::clone(&self.home)),
+        };
+        Ok(Some((Arc::new(shared), step)))
+    }
+
+    fn take(&mut self, batch: &Batch<'_>) -> Step {
+        let mut step = Step::default();
+        let mut packets = batch.packets.iter().peekable();
+        while let Some(packet) = packets.next() {
+            step.packets += 1;
+            step.captured_bytes += u64::from(packet.captured_len);
+            if !self.clock.goes_on(packet.time) {
+                let next = packets.peek().map(|next| next.time);
+                self.clock.packet(packet.time, next);
+            }
+        }
+        if let Some(now) = batch.now {
+            self.clock.trusted(now);
+        }
+        step
+    }
+}
+
+/// The bytes of a batch, one packet behind the other.
+fn copied(
+    pool: &MemoryPool,
+    batch: &Batch<'_>,
+    descriptors: &mut [PacketDescriptor],
+) -> SharedMemory {
+    let total: usize = batch
+        .packets
+        .iter()
+        .map(|packet| batch.bytes_of(packet).len())
+        .sum();
+    let mut memory = pool.take(total);
+    let mut used = 0;
+    if let Some(room) = memory.exclusive() {
+        for (packet, descriptor) in batch.packets.iter().zip(descriptors) {
+            let bytes = batch.bytes_of(packet);
+            if let Some(room) = room.get_mut(used..used + bytes.len()) {
+                room.copy_from_slice(bytes);
+            }
+            descriptor.offset = used as u32;
+            descriptor.captured_len = bytes.len() as u32;
+            used += bytes.len();
+        }
+    }
+    memory
+}

@@ -1,0 +1,624 @@
+//! What a program uses: [`Runner`].
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use flowgauge_capture::{Error, PacketSource};
+use flowgauge_stack::{
+    ComponentFailure, Failure, Graph, NodeId, Passed, Program, ResultValue, SettingError, Stack,
+    Stage,
+};
+use flowgauge_wire::{HashSeed, Nanos};
+
+use super::board::Board;
+use super::crossing::Crossing;
+use super::items::Message;
+use super::lane::{Behind, Lane, run_behind, run_lane, run_source};
+use super::part::{Common, Next, Part, StackFailure};
+use super::plan::{First, groups, part};
+use super::reader::{Reader, SharedBatch};
+use crate::queue::{Bell, Receiver, Sender, queue};
+use crate::threads::{Cores, ThreadFailure, start_detached};
+
+/// Batches that may wait for a thread where no option says how many. Few: what the reader has
+/// touched is then still in a cache near by.
+const WAITING: usize = 8;
+/// How long a snapshot waits for a thread that is busy.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// How stacks run.
+#[derive(Clone, Debug)]
+pub struct RunnerOptions {
+    /// Threads that share the packets, where a stack allows it; 1: all stacks run on the calling
+    /// thread, as far as they have no component `thread`.
+    pub workers: usize,
+    /// Cores for the threads.
+    pub cores: Cores,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> RunnerOptions {
+        RunnerOptions {
+            workers: 1,
+            cores: Cores::any(),
+        }
+    }
+}
+
+/// Why a run cannot begin.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// A component cannot work with its settings.
+    Setting(SettingError),
+    /// A component cannot begin.
+    Start(StackFailure),
+    /// A thread cannot be started.
+    Thread(ThreadFailure),
+}
+
+impl core::fmt::Display for SetupError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SetupError::Setting(error) => error.message.fmt(f),
+            SetupError::Start(failure) => failure.failure.fmt(f),
+            SetupError::Thread(failure) => failure.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+impl SetupError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            SetupError::Setting(error) => error.hint.as_deref(),
+            SetupError::Start(failure) => failure.failure.failure.hint.as_deref(),
+            SetupError::Thread(_) => None,
+        }
+    }
+}
+
+/// What a batch had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Packets.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub captured_bytes: u64,
+}
+
+/// What is known of running stacks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// In the order of the program.
+    pub stacks: Vec<StackState>,
+}
+
+/// What is known of a running stack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StackState {
+    /// By [`NodeId`].
+    pub components: Vec<ComponentState>,
+}
+
+/// What is known of a running component, over all threads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ComponentState {
+    /// What came to it.
+    pub passed: Passed,
+    /// Its result, if it has one.
+    pub result: Option<ResultValue>,
+}
+
+/// Drives the stacks of a program. See the [module](super).
+pub struct Runner {
+    stacks: Vec<Stack>,
+    common: Arc<Common>,
+    reader: Reader,
+    /// Whether batches are shared between threads.
+    shares: bool,
+    /// Parts that run on the calling thread.
+    inline: Lane,
+    /// Threads that are not started yet: privileges are given up in between.
+    waiting: Vec<Waiting>,
+    /// To the threads that take batches of the source.
+    lanes: Vec<Sender<Arc<SharedBatch>>>,
+    threads: Vec<Thread>,
+    cores: Cores,
+    now: Nanos,
+    is_finished: bool,
+}
+
+/// A thread that runs.
+struct Thread {
+    name: String,
+    board: Arc<Board>,
+    stacks: Vec<usize>,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// A thread to be started.
+struct Waiting {
+    name: String,
+    bell: Arc<Bell>,
+    stacks: Vec<usize>,
+    work: Work,
+}
+
+enum Work {
+    Lane(Lane, Receiver<Arc<SharedBatch>>),
+    Behind(Behind, Vec<Receiver<Message>>),
+    Source(Part),
+}
+
+/// The stages of a stack behind its first, and the ways to them, while they are being made.
+struct Making {
+    stages: Vec<Stage>,
+    /// The way into the second stage, from each thread of the first.
+    receivers: Vec<Receiver<Message>>,
+    bell: Arc<Bell>,
+    entrance: Entrance,
+}
+
+/// What the queue in front of a stage is.
+#[derive(Clone)]
+struct Entrance {
+    waiting: usize,
+    drops: Option<Arc<AtomicU64>>,
+}
+
+impl Entrance {
+    fn of(stack: &Stack, stage: &Stage) -> Entrance {
+        let settings = stage.thread.map(|id| &stack.node(id).settings);
+        let waiting = settings.and_then(|settings| settings.integer("queue"));
+        let drops = settings.is_some_and(|settings| settings.text("when_full") == Some("drop"));
+        Entrance {
+            waiting: waiting.map_or(WAITING, |waiting| waiting.max(1) as usize),
+            drops: drops.then(Arc::default),
+        }
+    }
+}
+
+impl Runner {
+    /// Makes and starts the components of all stacks; no thread runs before the first batch.
+    ///
+    /// # Errors
+    /// [`SetupError::Setting`], [`SetupError::Start`].
+    pub fn new(program: Program, options: &RunnerOptions) -> Result<Runner, SetupError> {
+        let stacks = program.stacks;
+        let workers = options.workers.max(1);
+        let common = Arc::new(Common::new(stacks.len()));
+        let mut runner = Runner {
+            reader: Reader::new(1, true, 2),
+            shares: false,
+            inline: Lane {
+                parts: Vec::new(),
+                worker: None,
+            },
+            waiting: Vec::new(),
+            lanes: Vec::new(),
+            threads: Vec::new(),
+            cores: options.cores.clone(),
+            now: Nanos(0),
+            is_finished: false,
+            common,
+            stacks: Vec::new(),
+        };
+        runner.make(&stacks, workers).map_err(SetupError::Setting)?;
+        runner.start().map_err(SetupError::Start)?;
+        let packets = stacks.iter().filter(|stack| !stack.has_source());
+        let decodes = packets.into_iter().any(Stack::needs_decoded);
+        runner.shares = !runner.waiting.is_empty();
+        let held: usize = runner.waiting.iter().map(Waiting::held).sum();
+        runner.reader = Reader::new(workers, decodes, held + 4);
+        runner.stacks = stacks;
+        Ok(runner)
+    }
+
+    fn make(&mut self, stacks: &[Stack], workers: usize) -> Result<(), SettingError> {
+        let mut making: BTreeMap<usize, Making> = BTreeMap::new();
+        let (mut shared, mut alone, mut sources) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, stack) in stacks.iter().enumerate() {
+            let mut stages = stack.stages(workers > 1);
+            let Some(stage) = stages.first().copied() else {
+                continue;
+            };
+            let first = First::new(index, stack, &stage);
+            if stack.has_source() {
+                sources.push(first);
+            } else if stage.is_parallel {
+                shared.push(first);
+            } else {
+                alone.push(first);
+            }
+            stages.remove(0);
+            let Some(&second) = stages.first() else {
+                continue;
+            };
+            let mut entrance = Entrance::of(stack, &second);
+            if stage.is_parallel && entrance.drops.is_some() {
+                // Of several threads all messages are needed to put a batch together: what is to be
+                // dropped is dropped behind that.
+                stages.insert(
+                    0,
+                    Stage {
+                        from: None,
+                        until: None,
+                        is_parallel: false,
+                        thread: None,
+                    },
+                );
+                entrance = Entrance {
+                    waiting: WAITING,
+                    drops: None,
+                };
+            }
+            let stage = Making {
+                stages,
+                receivers: Vec::new(),
+                bell: Bell::new(),
+                entrance,
+            };
+            making.insert(index, stage);
+        }
+        let common = Arc::clone(&self.common);
+        let mut tail = |stack: usize| match making.get_mut(&stack) {
+            None => Next::Nothing,
+            Some(making) => {
+                let entrance = &making.entrance;
+                let (sender, receiver) = queue(entrance.waiting, &Bell::new(), &making.bell);
+                making.receivers.push(receiver);
+                let crossing = Crossing::new(sender, entrance.drops.clone());
+                Next::Crossing(Box::new(crossing))
+            }
+        };
+        if !shared.is_empty() {
+            for worker in 0..workers {
+                let mut parts = Vec::new();
+                for group in groups(shared.clone(), 0) {
+                    parts.extend(part(group, 0, &common, &mut tail)?);
+                }
+                self.lane(format!("fg-stack-{worker}"), parts, Some(worker));
+            }
+        }
+        for group in groups(alone, 0) {
+            let number = group.first().map_or(0, First::stack);
+            let parts: Vec<Part> = part(group, 0, &common, &mut tail)?.into_iter().collect();
+            if workers > 1 {
+                self.lane(format!("fg-stack-s{number}"), parts, None);
+            } else {
+                self.inline.parts.extend(parts);
+            }
+        }
+        for first in sources {
+            let number = first.stack();
+            let made = part(vec![first], 0, &common, &mut tail)?;
+            if let Some(part) = made {
+                self.common.sources.fetch_add(1, Ordering::Relaxed);
+                self.waiting.push(Waiting {
+                    name: format!("fg-source-{number}"),
+                    bell: Bell::new(),
+                    stacks: vec![number],
+                    work: Work::Source(part),
+                });
+            }
+        }
+        for (index, making) in making {
+            if let Some(stack) = stacks.get(index) {
+                self.behind(index, stack, making)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread that takes batches of the source.
+    fn lane(&mut self, name: String, parts: Vec<Part>, worker: Option<usize>) {
+        let bell = Bell::new();
+        let (sender, receiver) = queue(WAITING, &Bell::new(), &bell);
+        let mut stacks: Vec<usize> = parts.iter().flat_map(Part::stacks).copied().collect();
+        stacks.dedup();
+        self.lanes.push(sender);
+        self.waiting.push(Waiting {
+            name,
+            bell,
+            stacks,
+            work: Work::Lane(Lane { parts, worker }, receiver),
+        });
+    }
+
+    /// The threads of the stages behind the first.
+    fn behind(&mut self, index: usize, stack: &Stack, making: Making) -> Result<(), SettingError> {
+        let Making {
+            stages,
+            mut receivers,
+            mut bell,
+            mut entrance,
+        } = making;
+        let mut stages = stages.into_iter().peekable();
+        let mut number = 1;
+        while let Some(stage) = stages.next() {
+            let (mut next, mut tail) = (None, Next::Nothing);
+            if let Some(behind) = stages.peek() {
+                let entrance = Entrance::of(stack, behind);
+                let bell = Bell::new();
+                let (sender, receiver) = queue(entrance.waiting, &Bell::new(), &bell);
+                let crossing = Crossing::new(sender, entrance.drops.clone());
+                tail = Next::Crossing(Box::new(crossing));
+                next = Some((vec![receiver], bell, entrance));
+            }
+            let graph = Graph::part(stack, stage.from, stage.until, HashSeed::FIXED, tail)?;
+            let thread = stage.thread.map(|thread| {
+                let drops = entrance.drops.clone();
+                (thread, drops.unwrap_or_default())
+            });
+            let behind = Behind {
+                part: Part::new(vec![index], graph, &self.common),
+                thread,
+            };
+            self.waiting.push(Waiting {
+                name: format!("fg-stack-{index}.{number}"),
+                bell: Arc::clone(&bell),
+                stacks: vec![index],
+                work: Work::Behind(behind, core::mem::take(&mut receivers)),
+            });
+            number += 1;
+            if let Some(next) = next {
+                (receivers, bell, entrance) = next;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), StackFailure> {
+        self.inline.parts.iter_mut().try_for_each(Part::start)?;
+        for waiting in &mut self.waiting {
+            match &mut waiting.work {
+                Work::Lane(lane, _) => lane.parts.iter_mut().try_for_each(Part::start)?,
+                Work::Behind(behind, _) => behind.part.start()?,
+                Work::Source(part) => part.start()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the threads. [`Runner::step`] and [`Runner::wait`] do it where it was not done.
+    ///
+    /// # Errors
+    /// [`SetupError::Thread`].
+    pub fn spawn(&mut self) -> Result<(), SetupError> {
+        for (number, waiting) in core::mem::take(&mut self.waiting).into_iter().enumerate() {
+            let Waiting {
+                name,
+                bell,
+                stacks,
+                work,
+            } = waiting;
+            let board = Arc::new(Board::new(Arc::clone(&bell)));
+            let (common, own) = (Arc::clone(&self.common), Arc::clone(&board));
+            let core = self.cores.of(number);
+            let handle = start_detached(name.clone(), core, move || match work {
+                Work::Lane(lane, queue) => run_lane(lane, queue, &bell, &own),
+                Work::Behind(behind, queues) => run_behind(behind, queues, &bell, &own),
+                Work::Source(part) => run_source(part, &common, &own),
+            });
+            self.threads.push(Thread {
+                name,
+                board,
+                stacks,
+                handle: Some(handle.map_err(SetupError::Thread)?),
+            });
+        }
+        Ok(())
+    }
+
+    /// The stacks.
+    pub fn stacks(&self) -> &[Stack] {
+        &self.stacks
+    }
+
+    /// Whether a stack wants packets of a source.
+    pub fn wants_packets(&self) -> bool {
+        let wants =
+            |(index, stack): (usize, &Stack)| !stack.has_source() && !self.common.is_over(index);
+        self.stacks.iter().enumerate().any(wants)
+    }
+
+    /// Whether a stack has a source of its own that goes on.
+    pub fn has_sources(&self) -> bool {
+        self.common.sources.load(Ordering::Acquire) > 0
+    }
+
+    /// Takes a batch of a source through the stacks, or gives it to their threads; `None` at the end
+    /// of the input.
+    ///
+    /// # Errors
+    /// What is damaged in the source; the rest can be read.
+    pub fn step<S: PacketSource + ?Sized>(
+        &mut self,
+        source: &mut S,
+    ) -> Result<Option<Step>, Error> {
+        if !self.waiting.is_empty() {
+            self.spawn_or_fail();
+        }
+        if !self.shares {
+            let (inline, now) = (&mut self.inline, &mut self.now);
+            return self.reader.lent(source, |packets, time| {
+                *now = time;
+                inline.packets(packets, time);
+            });
+        }
+        let Some((shared, step)) = self.reader.shared(source)? else {
+            return Ok(None);
+        };
+        self.now = shared.now;
+        for lane in &mut self.lanes {
+            // One that has ended has nothing to do any more.
+            let _ = lane.send(Arc::clone(&shared));
+        }
+        self.inline.shared(&shared);
+        Ok(Some(step))
+    }
+
+    /// Where threads cannot be started their stacks are over.
+    fn spawn_or_fail(&mut self) {
+        if let Err(error) = self.spawn() {
+            for index in 0..self.stacks.len() {
+                self.fail(&[index], error.to_string());
+            }
+        }
+    }
+
+    /// Waits until a stack ends or fails, or for so long: for where no packets are read.
+    pub fn wait(&mut self, timeout: Duration) {
+        if !self.waiting.is_empty() {
+            self.spawn_or_fail();
+        }
+        let common = &self.common;
+        common.wait(timeout, || common.sources.load(Ordering::Acquire) == 0);
+    }
+
+    /// The stacks that failed since it was asked last.
+    pub fn failures(&self) -> Vec<StackFailure> {
+        self.common.take_failures()
+    }
+
+    /// Results and counts of all components. Packets do not wait for it: what a thread cannot say at
+    /// once is as it was when it was asked before.
+    pub fn snapshot(&self) -> Snapshot {
+        self.ask(false)
+    }
+
+    /// Results and counts begin anew; returns what they were.
+    pub fn reset(&mut self) -> Snapshot {
+        let before = self.snapshot();
+        self.inline.reset();
+        self.ask(true);
+        before
+    }
+
+    fn ask(&self, resets: bool) -> Snapshot {
+        let asked = self.threads.iter().map(|thread| thread.board.ask(resets));
+        let questions: Vec<u64> = asked.collect();
+        let mut snapshot = Snapshot {
+            stacks: self.stacks.iter().map(StackState::of).collect(),
+        };
+        self.inline.counts(&mut |count| snapshot.add(&count));
+        for waiting in &self.waiting {
+            waiting.counts(&mut |count| snapshot.add(&count));
+        }
+        let patience = Instant::now() + PATIENCE;
+        for (thread, question) in self.threads.iter().zip(questions) {
+            let board = &thread.board;
+            board.read(question, patience, &mut |count| snapshot.add(count));
+        }
+        snapshot
+    }
+
+    /// The input is over, or the run is to end: what components keep comes out, and the threads end.
+    pub fn finish(&mut self) {
+        if core::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
+        if !self.waiting.is_empty() {
+            self.spawn_or_fail();
+        }
+        self.common.stop();
+        self.lanes.clear();
+        self.inline.finish(self.now);
+        for thread in &mut self.threads {
+            let joined = thread.handle.take().map(JoinHandle::join);
+            if let Some(Err(payload)) = joined {
+                let failure = ThreadFailure::panicked(&thread.name, payload.as_ref());
+                for &stack in &thread.stacks {
+                    let failure = ComponentFailure {
+                        label: thread.name.clone(),
+                        failure: Failure::new(failure.to_string()),
+                    };
+                    self.common.end(stack, Some(failure));
+                }
+            }
+        }
+    }
+
+    fn fail(&self, stacks: &[usize], message: String) {
+        for &stack in stacks {
+            let failure = ComponentFailure {
+                label: "runtime".to_owned(),
+                failure: Failure::new(message.clone()),
+            };
+            self.common.end(stack, Some(failure));
+        }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.common.stop();
+        self.lanes.clear();
+        self.inline.parts.clear();
+        self.waiting.clear();
+    }
+}
+
+impl core::fmt::Debug for Runner {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Runner")
+            .field("stacks", &self.stacks.len())
+            .field("threads", &self.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    /// Batches that it can hold at once.
+    fn held(&self) -> usize {
+        match &self.work {
+            Work::Lane(_, queue) => queue.capacity() + 2,
+            Work::Behind(_, queues) => queues.iter().map(|queue| queue.capacity() + 2).sum(),
+            Work::Source(_) => 0,
+        }
+    }
+
+    fn counts(&self, give: &mut dyn FnMut(super::part::Count)) {
+        match &self.work {
+            Work::Lane(lane, _) => lane.counts(give),
+            Work::Behind(behind, _) => behind.part.counts(give),
+            Work::Source(part) => part.counts(give),
+        }
+    }
+}
+
+impl StackState {
+    fn of(stack: &Stack) -> StackState {
+        StackState {
+            components: vec![ComponentState::default(); stack.nodes.len()],
+        }
+    }
+
+    /// A component's.
+    pub fn component(&self, id: NodeId) -> Option<&ComponentState> {
+        self.components.get(id.index())
+    }
+}
+
+impl Snapshot {
+    fn add(&mut self, (stack, id, passed, result): &super::part::Count) {
+        let stack = self.stacks.get_mut(*stack);
+        let Some(state) = stack.and_then(|stack| stack.components.get_mut(id.index())) else {
+            return;
+        };
+        state.passed.items += passed.items;
+        state.passed.batches += passed.batches;
+        match (&mut state.result, result) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine @ None, theirs) => mine.clone_from(theirs),
+            (Some(_), None) => {}
+        }
+    }
+}
