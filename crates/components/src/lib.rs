@@ -23,7 +23,9 @@ mod ipfragswitch;
 mod ipprotoswitch;
 mod ipreass;
 mod keyed;
+mod matcher;
 mod output;
+mod packets;
 mod sample;
 mod scan;
 mod tcpcnxdemux;
@@ -60,6 +62,8 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &tcpdirdemux::INFO,
     &tcpportdemux::INFO,
     &tcpreseq::INFO,
+    &packets::INFO,
+    &matcher::INFO,
     &flows::INFO,
     &thread::INFO,
 ];

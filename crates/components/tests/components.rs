@@ -286,3 +286,97 @@ fn demultiplexers_let_everything_through() {
     assert!(counts[0] > 1000, "{counts:?}");
     assert!(counts.iter().all(|&count| count == counts[0]), "{counts:?}");
 }
+
+/// What a stack writes as JSON lines.
+fn lines(text: &str, trace: &[u8]) -> Vec<serde_json::Value> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.json");
+    let mut run = Run::new(&format!("[stack] {text} output {{ {} }}", path.display()));
+    let mut source = open_reader(std::io::Cursor::new(trace.to_vec()), "test").expect("a trace");
+    run.source(&mut source);
+    run.finish();
+    let text = std::fs::read_to_string(&path).expect("it was written");
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect()
+}
+
+#[test]
+fn a_matcher_pairs_requests_with_replies_and_shows_those_alone() {
+    let mut trace = Vec::new();
+    let config = Config::new(Preset::Loss).scaled(0.02);
+    let truth = generate(&config, &mut trace).expect("memory");
+    let key = "key = \"src_ip, src_port, dst_ip, dst_port\"";
+    let matched = lines(
+        &format!(
+            "filter {{ \"tcp[13] & 2 != 0\" }} packets matcher {{ {key}, request = \"tcp_flags = S\" }}"
+        ),
+        &trace,
+    );
+    let count = |state: &str| matched.iter().filter(|row| row["state"] == state).count() as u64;
+    let handshakes = truth.totals.handshakes;
+    // Half a per mille of the frames are missing.
+    assert!(
+        count("matched") <= handshakes,
+        "{} {handshakes}",
+        count("matched")
+    );
+    assert!(
+        count("matched") + count("no_reply") + count("no_request") >= handshakes - 2,
+        "{handshakes}"
+    );
+    assert!(count("matched") > handshakes * 9 / 10);
+    for row in matched.iter().filter(|row| row["state"] == "matched") {
+        assert_eq!(row["request"]["src_ip"], row["reply"]["dst_ip"]);
+        assert_eq!(row["request"]["dst_port"], row["reply"]["src_port"]);
+        assert_eq!(row["reply"]["tcp_flags"], "SA");
+        let (request, reply) = (&row["request"]["seq"], &row["reply"]["ack"]);
+        assert_eq!(
+            (request.as_u64().expect("a number") + 1) & 0xffff_ffff,
+            reply.as_u64().expect("a number")
+        );
+    }
+    // No two packets have the same number: none is matched, not even with itself.
+    let alone = lines(
+        "sample { 10 } packets matcher { key = number, way = same, timeout = 1s, unmatched = yes }",
+        &trace,
+    );
+    assert!(alone.len() > 1000);
+    assert!(
+        alone
+            .iter()
+            .all(|row| row["state"] == "no_reply" && row["reply"].is_null())
+    );
+}
+
+#[test]
+fn a_matcher_says_which_field_is_missing() {
+    let error = program("[stack] packets matcher output").expect_err("key must be given");
+    assert!(error.contains("key"), "{error}");
+    let error =
+        program("[stack] packets matcher { key = a, request = x } output").expect_err("no =");
+    assert!(error.contains("request: has no \"=\""), "{error}");
+    let mut run = Run::new("[stack] packets matcher { key = \"src_ip, colour\" } discard");
+    let packet = ipv4(17, 1, 0, false, &udp(1, 2, b""));
+    let descriptor = PacketDescriptor {
+        captured_len: packet.len() as u32,
+        wire_len: packet.len() as u32,
+        link: LinkType::RAW,
+        ..PacketDescriptor::default()
+    };
+    let descriptors = [descriptor];
+    let batch = Batch::new(&packet, &descriptors);
+    run.decoder.decode_batch(&batch, &mut run.decoded);
+    let failure = run
+        .graph
+        .process(&batch, &run.decoded, Nanos(1))
+        .expect_err("no such field");
+    assert!(failure.to_string().contains("no field colour"), "{failure}");
+    assert!(
+        failure
+            .failure
+            .hint
+            .is_some_and(|hint| hint.contains("src_ip"))
+    );
+}

@@ -51,6 +51,7 @@ pub mod stream;
 pub mod table;
 pub mod text;
 pub mod totals;
+pub mod transaction;
 
 pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
 pub use any::{AnyRecord, KnownRecord, OwnedRecord};

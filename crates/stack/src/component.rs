@@ -602,6 +602,18 @@ impl<S: Default> PerKey<S> {
         self.states[index].get_or_insert_with(S::default)
     }
 
+    /// That of a key, if it is there.
+    #[inline]
+    pub fn get(&self, key: u32) -> Option<&S> {
+        self.states.get(key as usize)?.as_ref()
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, key: u32) -> Option<&mut S> {
+        self.states.get_mut(key as usize)?.as_mut()
+    }
+
     /// Takes that of a key out.
     pub fn take(&mut self, key: u32) -> Option<S> {
         self.states.get_mut(key as usize)?.take()

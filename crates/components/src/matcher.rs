@@ -1,0 +1,443 @@
+//! `matcher`: requests with their replies, or what two links saw of one packet.
+
+use std::collections::{HashMap, VecDeque};
+
+use flowgauge_record::any::{AnyRecord, OwnedObject, ValueRef, ValueVisitor};
+use flowgauge_record::schema::{Field, Schema};
+use flowgauge_record::transaction::TransactionRow;
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Output, Parallel, PerKey, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_wire::Nanos;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "matcher",
+    aliases: &["match_records"],
+    summary: "matches records of requests with those of their replies",
+    help: "Two records belong together if the fields of key are equal, those of the sender in one \
+           (src_...) with those of the receiver in the other (dst_...); with way = same also those \
+           of the sender are equal to those of the sender: two sightings of one packet. The first \
+           that comes is the request, unless request says by a field which ones are. What finds no \
+           partner within the timeout is given on alone.",
+    input: Input::Of(&[ItemType::Record]),
+    output: Output::Of(ItemType::Transaction),
+    options: &[
+        OptionInfo::new(
+            "key",
+            OptionKind::Text,
+            "fields that are equal in both, as \"src_ip, src_port, dst_ip, dst_port, ip_id\"",
+        )
+        .required(),
+        OptionInfo::new(
+            "way",
+            OptionKind::Choice(&["reverse", "same"]),
+            "whether the reply goes the other way",
+        )
+        .or("reverse"),
+        OptionInfo::new(
+            "request",
+            OptionKind::Text,
+            "what a request has in a field, as \"dst_port = 53\" or \"interface = a | b\"",
+        ),
+        OptionInfo::new(
+            "timeout",
+            OptionKind::Duration,
+            "how long a record waits for its partner, on the clock of the capture",
+        )
+        .or("10s"),
+        OptionInfo::new(
+            "keep",
+            OptionKind::Integer {
+                min: 1,
+                max: 100_000_000,
+            },
+            "records that wait at once; with more the oldest goes on alone",
+        )
+        .or("1M"),
+        OptionInfo::new(
+            "unmatched",
+            OptionKind::Flag,
+            "whether what finds no partner is given on",
+        )
+        .or("yes"),
+    ],
+    result: Some(ResultInfo::number("pairs matched", "pairs")),
+    parallel: Parallel::ByFlow,
+    make,
+    ..crate::OF_PACKETS
+};
+
+type Key = Box<[u8]>;
+
+struct Matcher {
+    /// Names of the key's fields, and of those whose values stand there in a partner.
+    names: [Vec<String>; 2],
+    request: Option<Requests>,
+    timeout: Nanos,
+    keep: usize,
+    gives_unmatched: bool,
+    /// Where the fields are in records of the kind that came last.
+    places: Option<Places>,
+    waiting: PerKey<HashMap<Key, Waiting>>,
+    /// What waits, in the order in which it came; of some the partner has come since.
+    queue: VecDeque<(Nanos, u32, u64, Key)>,
+    count: usize,
+    next: u64,
+    matched: u64,
+    values: Values,
+}
+
+/// Which records are requests.
+struct Requests {
+    field: String,
+    values: Vec<String>,
+}
+
+struct Places {
+    schema: Schema,
+    /// Of the key, and of a partner's key.
+    key: [Vec<usize>; 2],
+    request: Option<usize>,
+}
+
+/// One that waits for its partner.
+struct Waiting {
+    number: u64,
+    time: Nanos,
+    is_request: bool,
+    repeats: u64,
+    record: OwnedObject,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let key = settings.text("key").unwrap_or_default();
+    let names: Vec<String> = key.split(',').map(|name| name.trim().to_owned()).collect();
+    if names.iter().any(String::is_empty) {
+        return Err(SettingError::of("key", "names no field")
+            .with_hint("write names of fields with commas between them"));
+    }
+    let partner = match settings.text("way") {
+        Some("same") => names.clone(),
+        _ => names.iter().map(|name| reversed(name)).collect(),
+    };
+    let request = settings.text("request").map(read_request).transpose()?;
+    Ok(Box::new(Matcher {
+        names: [names, partner],
+        request,
+        timeout: Nanos(settings.duration("timeout").unwrap_or(10_000_000_000)),
+        keep: settings.integer("keep").unwrap_or(1_000_000) as usize,
+        gives_unmatched: settings.flag("unmatched"),
+        places: None,
+        waiting: PerKey::default(),
+        queue: VecDeque::new(),
+        count: 0,
+        next: 0,
+        matched: 0,
+        values: Values::default(),
+    }))
+}
+
+/// The field of the other side.
+fn reversed(name: &str) -> String {
+    match (name.strip_prefix("src_"), name.strip_prefix("dst_")) {
+        (Some(rest), _) => format!("dst_{rest}"),
+        (_, Some(rest)) => format!("src_{rest}"),
+        _ => name.to_owned(),
+    }
+}
+
+fn read_request(text: &str) -> Result<Requests, SettingError> {
+    let (field, values) = text.split_once('=').ok_or_else(|| {
+        SettingError::of("request", "has no \"=\"")
+            .with_hint("write a field and its value, as dst_port = 53")
+    })?;
+    Ok(Requests {
+        field: field.trim().to_owned(),
+        values: values
+            .split('|')
+            .map(|value| value.trim().to_owned())
+            .collect(),
+    })
+}
+
+/// The values of one record as bytes, one after the other.
+#[derive(Default)]
+struct Values {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl ValueVisitor for Values {
+    fn value(&mut self, _: &'static Field, value: ValueRef<'_>) {
+        let bytes = &mut self.bytes;
+        match value {
+            ValueRef::Null => {}
+            ValueRef::Unsigned(value) | ValueRef::Hex(value) => {
+                let _ = std::io::Write::write_fmt(bytes, format_args!("{value}"));
+            }
+            ValueRef::Float(value) => {
+                let _ = std::io::Write::write_fmt(bytes, format_args!("{value}"));
+            }
+            ValueRef::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            ValueRef::Symbol(text) => bytes.extend_from_slice(text),
+            ValueRef::Address(address, version) => {
+                let address = address.to_ip(version);
+                let _ = std::io::Write::write_fmt(bytes, format_args!("{address}"));
+            }
+            ValueRef::Time(time) | ValueRef::Duration(time) => {
+                let _ = std::io::Write::write_fmt(bytes, format_args!("{}", time.0));
+            }
+            ValueRef::List(list) => {
+                let _ = std::io::Write::write_fmt(bytes, format_args!("{list:?}"));
+            }
+            // Objects are no part of keys.
+            _ => {}
+        }
+        self.ends.push(bytes.len());
+    }
+}
+
+impl Values {
+    fn read(&mut self, record: &dyn AnyRecord) {
+        self.bytes.clear();
+        self.ends.clear();
+        record.values(self);
+    }
+
+    fn get(&self, index: usize) -> &[u8] {
+        let start = index
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before));
+        let start = start.copied().unwrap_or(0);
+        let end = self.ends.get(index).copied().unwrap_or(start);
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    /// Each value with its length before it, so that no two keys look the same by chance.
+    fn key(&self, places: &[usize]) -> Key {
+        let mut key = Vec::new();
+        for &place in places {
+            let value = self.get(place);
+            key.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            key.extend_from_slice(value);
+        }
+        key.into()
+    }
+}
+
+impl Places {
+    fn of(schema: Schema, matcher: &Matcher) -> Result<Places, Failure> {
+        let place = |name: &String| {
+            schema
+                .iter()
+                .position(|field| field.name == name)
+                .ok_or_else(|| Failure {
+                    message: format!("the records have no field {name}"),
+                    hint: Some(format!(
+                        "they have {}",
+                        schema
+                            .iter()
+                            .map(|field| field.name)
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    )),
+                })
+        };
+        let [key, partner] = &matcher.names;
+        Ok(Places {
+            schema,
+            key: [
+                key.iter().map(place).collect::<Result<_, _>>()?,
+                partner.iter().map(place).collect::<Result<_, _>>()?,
+            ],
+            request: match &matcher.request {
+                Some(request) => Some(place(&request.field)?),
+                None => None,
+            },
+        })
+    }
+}
+
+impl Matcher {
+    fn record(&mut self, item: &RecordItem<'_>, out: &mut dyn Outlet) -> Result<(), Failure> {
+        let schema = item.record.schema();
+        if !matches!(&self.places, Some(places) if core::ptr::eq(places.schema, schema)) {
+            self.places = Some(Places::of(schema, self)?);
+        }
+        let Some(places) = &self.places else {
+            return Ok(());
+        };
+        self.values.read(item.record);
+        let is_request = match (&self.request, places.request) {
+            (Some(request), Some(place)) => {
+                let value = self.values.get(place);
+                Some(request.values.iter().any(|one| one.as_bytes() == value))
+            }
+            _ => None,
+        };
+        let [own, partner] = [&places.key[0], &places.key[1]].map(|key| self.values.key(key));
+        let waiting = self.waiting.of(item.key);
+        let is_partner = |it: &Waiting| is_request.is_none_or(|is| is != it.is_request);
+        if waiting.get(&partner).is_some_and(is_partner)
+            && let Some(found) = waiting.remove(&partner)
+        {
+            self.count -= 1;
+            self.matched += 1;
+            let record = OwnedObject::of(item.record);
+            let (mine, theirs) = ((item.time, &record), (found.time, &found.record));
+            let (request, reply) = match found.is_request {
+                true => (theirs, mine),
+                false => (mine, theirs),
+            };
+            emit(out, item.key, Some(request), Some(reply), found.repeats);
+            return Ok(());
+        }
+        if let Some(again) = waiting.get_mut(&own)
+            && is_request.is_none_or(|is| is == again.is_request)
+        {
+            again.repeats += 1;
+            return Ok(());
+        }
+        let number = self.next;
+        self.next += 1;
+        let before = waiting.insert(
+            own.clone(),
+            Waiting {
+                number,
+                time: item.time,
+                is_request: is_request.unwrap_or(true),
+                repeats: 0,
+                record: OwnedObject::of(item.record),
+            },
+        );
+        // Both wait under one key: with way = same, and the first is of the same kind no more.
+        if let Some(before) = before {
+            self.give_alone(item.key, &before, out);
+        } else {
+            self.count += 1;
+        }
+        self.queue.push_back((item.time, item.key, number, own));
+        while self.count > self.keep {
+            self.oldest(out);
+        }
+        if self.queue.len() > 2 * self.count + 64 {
+            self.forget_matched();
+        }
+        Ok(())
+    }
+
+    /// Takes those out of the queue whose partner has come.
+    fn forget_matched(&mut self) {
+        let waiting = &mut self.waiting;
+        self.queue.retain(|(_, key, number, name)| {
+            let waiting = waiting.get(*key);
+            waiting
+                .and_then(|waiting| waiting.get(name))
+                .is_some_and(|it| it.number == *number)
+        });
+    }
+
+    /// The one that has waited longest goes on alone, if its partner has not come.
+    fn oldest(&mut self, out: &mut dyn Outlet) {
+        let Some((_, key, number, name)) = self.queue.pop_front() else {
+            return;
+        };
+        let Some(waiting) = self.waiting.get_mut(key) else {
+            return;
+        };
+        if waiting.get(&name).is_some_and(|it| it.number == number)
+            && let Some(found) = waiting.remove(&name)
+        {
+            self.count -= 1;
+            self.give_alone(key, &found, out);
+        }
+    }
+
+    fn give_alone(&self, key: u32, found: &Waiting, out: &mut dyn Outlet) {
+        if !self.gives_unmatched {
+            return;
+        }
+        let one = Some((found.time, &found.record));
+        let (request, reply) = match found.is_request {
+            true => (one, None),
+            false => (None, one),
+        };
+        emit(out, key, request, reply, found.repeats);
+    }
+}
+
+fn emit(
+    out: &mut dyn Outlet,
+    key: u32,
+    request: Option<(Nanos, &OwnedObject)>,
+    reply: Option<(Nanos, &OwnedObject)>,
+    repeats: u64,
+) {
+    let row = TransactionRow {
+        request,
+        reply,
+        repeats,
+    };
+    let time = [request, reply].into_iter().flatten().map(|it| it.0).max();
+    let time = time.unwrap_or_default();
+    out.emit(Items::Records(&[RecordItem {
+        key,
+        time,
+        record: &row,
+    }]));
+}
+
+impl Component for Matcher {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Records(records) = items {
+            for item in *records {
+                if let Err(failure) = self.record(item, out) {
+                    out.fail(failure);
+                    break;
+                }
+            }
+        }
+        items.clear();
+    }
+
+    fn close(&mut self, key: u32, out: &mut dyn Outlet) {
+        let Some(waiting) = self.waiting.take(key) else {
+            return;
+        };
+        self.count -= waiting.len();
+        let mut left: Vec<Waiting> = waiting.into_values().collect();
+        left.sort_unstable_by_key(|it| it.number);
+        for found in left {
+            self.give_alone(key, &found, out);
+        }
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        while let Some(front) = self.queue.front() {
+            if now.0 < front.0.0.saturating_add(self.timeout.0) {
+                break;
+            }
+            self.oldest(out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        while !self.queue.is_empty() {
+            self.oldest(out);
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.matched))
+    }
+
+    fn reset(&mut self) {
+        self.matched = 0;
+    }
+}
