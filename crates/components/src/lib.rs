@@ -11,10 +11,14 @@
 mod bytes;
 mod count;
 mod discard;
+mod display_filter;
 mod engine;
+mod fields;
 mod filter;
 mod flows;
 mod gap;
+mod hash;
+mod hash_sample;
 mod icmpscan;
 mod identity;
 mod ipcnxdemux;
@@ -23,11 +27,16 @@ mod ipfragswitch;
 mod ipprotoswitch;
 mod ipreass;
 mod keyed;
+mod layers;
 mod matcher;
 mod output;
+mod packet_info;
 mod packets;
+mod protocol_field;
+mod regexp;
 mod sample;
 mod scan;
+mod search;
 mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;
@@ -50,6 +59,13 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &count::INFO,
     &bytes::INFO,
     &gap::INFO,
+    &display_filter::INFO,
+    &search::INFO,
+    &regexp::INFO,
+    &hash_sample::INFO,
+    &hash::INFO,
+    &packet_info::INFO,
+    &protocol_field::INFO,
     &tcpscan::INFO,
     &udpscan::INFO,
     &icmpscan::INFO,

@@ -1,132 +1,13 @@
 //! Components over packets that the tests make: what comes through, what is counted and written.
 
+mod support;
+
 use std::path::Path;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
-use flowgauge_capture::{PacketSource, open, open_reader};
-use flowgauge_components::registry;
-use flowgauge_stack::{Graph, Program, ResultValue, Sources, Stack, check, parse};
-use flowgauge_wire::{
-    Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
-    hash_batch,
-};
-
-/// The program of a text, or what is wrong with it.
-fn program(text: &str) -> Result<Program, String> {
-    let mut sources = Sources::default();
-    let file = sources.add("test", text).expect("room");
-    let document = parse(&sources, file).map_err(|error| error.show(&sources).to_string())?;
-    let checked = check(&document, &registry());
-    let said = checked.diagnostics.iter();
-    let said: Vec<String> = said.map(|found| found.show(&sources).to_string()).collect();
-    checked.program.ok_or_else(|| said.join("\n"))
-}
-
-/// A stack that runs, fed by hand.
-struct Run {
-    stack: Stack,
-    graph: Graph,
-    decoder: Decoder,
-    decoded: DecodedBatch,
-    now: Nanos,
-}
-
-impl Run {
-    fn new(text: &str) -> Run {
-        let program = program(text).unwrap_or_else(|error| panic!("{error}"));
-        let stack = program.stacks.into_iter().next().expect("one stack");
-        let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("the checker made one, too");
-        graph.start().expect("it can begin");
-        Run {
-            stack,
-            graph,
-            decoder: Decoder::new(DecodeOptions::default()),
-            decoded: DecodedBatch::new(),
-            now: Nanos(0),
-        }
-    }
-
-    fn batch(&mut self, batch: &Batch<'_>) {
-        self.decoder.decode_batch(batch, &mut self.decoded);
-        hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
-        let last = batch.packets.iter().map(|packet| packet.time).max();
-        self.now = self.now.max(last.unwrap_or_default());
-        let result = self.graph.process(batch, &self.decoded, self.now);
-        result.expect("no component fails");
-    }
-
-    /// Raw IP packets, a second apart, in batches of `size`.
-    fn packets(&mut self, packets: &[Vec<u8>], size: usize) {
-        for packets in packets.chunks(size) {
-            let mut memory = Vec::new();
-            let mut descriptors = Vec::new();
-            for packet in packets {
-                self.now = Nanos(self.now.0 + 1_000_000_000);
-                descriptors.push(PacketDescriptor {
-                    time: self.now,
-                    offset: memory.len() as u32,
-                    captured_len: packet.len() as u32,
-                    wire_len: packet.len() as u32,
-                    link: LinkType::RAW,
-                    ..PacketDescriptor::default()
-                });
-                memory.extend_from_slice(packet);
-            }
-            self.batch(&Batch::new(&memory, &descriptors));
-        }
-    }
-
-    fn source(&mut self, source: &mut dyn PacketSource) {
-        while let Some(batch) = source.next_batch().expect("it is whole") {
-            self.batch(&batch);
-        }
-    }
-
-    fn finish(&mut self) {
-        self.graph.finish().expect("no component fails");
-    }
-
-    fn result(&self, label: &str) -> u64 {
-        let id = self
-            .stack
-            .find(label)
-            .unwrap_or_else(|| panic!("no {label}"));
-        match self.graph.result(id) {
-            Some(ResultValue::Sum(value) | ResultValue::Last(value)) => value,
-            other => panic!("{label}: {other:?}"),
-        }
-    }
-}
-
-/// An IPv4 packet, or a piece of one: offset in bytes, whether more follow.
-fn ipv4(protocol: u8, id: u16, offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
-    let length = (20 + payload.len()) as u16;
-    let mut packet = vec![0x45, 0];
-    packet.extend(length.to_be_bytes());
-    packet.extend(id.to_be_bytes());
-    packet.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
-    packet.extend([64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
-    packet.extend_from_slice(payload);
-    packet
-}
-
-fn udp(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
-    let mut datagram = Vec::new();
-    datagram.extend(from.to_be_bytes());
-    datagram.extend(to.to_be_bytes());
-    datagram.extend((8 + payload.len() as u16).to_be_bytes());
-    datagram.extend([0, 0]);
-    datagram.extend_from_slice(payload);
-    datagram
-}
-
-fn tcp(from: u16, to: u16) -> Vec<u8> {
-    let mut segment = Vec::new();
-    segment.extend(from.to_be_bytes());
-    segment.extend(to.to_be_bytes());
-    segment.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
-    segment
-}
+use flowgauge_capture::{open, open_reader};
+use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
+use support::{Run, ipv4, program, tcp, udp};
 
 /// The frames of a capture file.
 fn frames(path: &Path) -> Vec<Vec<u8>> {

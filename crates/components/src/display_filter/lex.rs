@@ -1,0 +1,191 @@
+//! The words of a display filter.
+
+/// A word, and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
+    /// In characters, from 1.
+    pub(super) column: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    /// A name, a number, an address.
+    Word(String),
+    /// In double quotes.
+    Text(Vec<u8>),
+    /// An operator or a bracket.
+    Symbol(&'static str),
+    End,
+}
+
+/// Longest first.
+const SYMBOLS: [&str; 25] = [
+    "===", "!==", "==", "!=", ">=", "<=", "&&", "||", "^^", "~=", "..", ">", "<", "!", "~", "&",
+    "(", ")", "[", "]", "{", "}", ",", ":", "-",
+];
+
+/// The words of a text.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
+    let characters: Vec<char> = text.chars().collect();
+    let mut tokens: Vec<Token> = Vec::new();
+    let mut at = 0;
+    // In square brackets, ':' and '-' separate numbers; elsewhere they are part of addresses.
+    let mut in_slice = false;
+    while let Some(&first) = characters.get(at) {
+        let column = at + 1;
+        if first.is_whitespace() {
+            at += 1;
+            continue;
+        }
+        let is_raw = matches!(first, 'r' | 'R') && characters.get(at + 1) == Some(&'"');
+        if first == '"' || is_raw {
+            let (text, end) = quoted(&characters, at + usize::from(is_raw), is_raw)?;
+            tokens.push(Token {
+                kind: TokenKind::Text(text),
+                column,
+            });
+            at = end;
+            continue;
+        }
+        if first == '\'' {
+            let (number, end) = character(&characters, at)?;
+            tokens.push(Token {
+                kind: TokenKind::Word(number.to_string()),
+                column,
+            });
+            at = end;
+            continue;
+        }
+        let length = word(&characters[at..], in_slice);
+        if length > 0 {
+            let text = characters[at..at + length].iter().collect();
+            tokens.push(Token {
+                kind: TokenKind::Word(text),
+                column,
+            });
+            at += length;
+            continue;
+        }
+        let matches = |symbol: &&&str| {
+            let mut characters = characters[at..].iter();
+            symbol
+                .chars()
+                .all(|wanted| characters.next() == Some(&wanted))
+        };
+        let Some(symbol) = SYMBOLS.iter().find(matches) else {
+            return Err((column, format!("'{first}' means nothing here")));
+        };
+        in_slice = match *symbol {
+            "[" => true,
+            "]" => false,
+            _ => in_slice,
+        };
+        tokens.push(Token {
+            kind: TokenKind::Symbol(symbol),
+            column,
+        });
+        at += symbol.len();
+    }
+    tokens.push(Token {
+        kind: TokenKind::End,
+        column: characters.len() + 1,
+    });
+    Ok(tokens)
+}
+
+/// Length of the word that begins here.
+fn word(characters: &[char], in_slice: bool) -> usize {
+    let mut length = 0;
+    while let Some(character) = characters.get(length) {
+        let next = characters.get(length + 1);
+        let is_part = match character {
+            // Two dots make a range.
+            '.' => next != Some(&'.') && length > 0,
+            '_' | '/' | '+' => true,
+            ':' => !in_slice,
+            '-' => !in_slice && length > 0 && next.is_some_and(char::is_ascii_hexdigit),
+            other => other.is_ascii_alphanumeric(),
+        };
+        if !is_part {
+            break;
+        }
+        length += 1;
+    }
+    length
+}
+
+type Quoted = (Vec<u8>, usize);
+
+fn quoted(characters: &[char], start: usize, is_raw: bool) -> Result<Quoted, (usize, String)> {
+    let mut text = Vec::new();
+    let mut at = start + 1;
+    loop {
+        let next = characters.get(at + 1);
+        match characters.get(at) {
+            None => {
+                return Err((
+                    start + 1,
+                    "the text has no closing quotation mark".to_owned(),
+                ));
+            }
+            Some('"') => return Ok((text, at + 1)),
+            Some('\\') if is_raw && next == Some(&'"') => {
+                text.push(b'"');
+                at += 2;
+            }
+            Some('\\') if !is_raw => {
+                let (byte, end) = escaped(characters, at)?;
+                text.push(byte);
+                at = end;
+            }
+            Some(other) => {
+                let mut buffer = [0; 4];
+                text.extend_from_slice(other.encode_utf8(&mut buffer).as_bytes());
+                at += 1;
+            }
+        }
+    }
+}
+
+/// A character in single quotes, as a number.
+fn character(characters: &[char], start: usize) -> Result<(u8, usize), (usize, String)> {
+    let (byte, end) = match characters.get(start + 1) {
+        Some('\\') => escaped(characters, start + 1)?,
+        Some(other) if other.is_ascii() => (*other as u8, start + 2),
+        _ => return Err((start + 1, "' needs one character".to_owned())),
+    };
+    match characters.get(end) {
+        Some('\'') => Ok((byte, end + 1)),
+        _ => Err((start + 1, "' needs one character and another '".to_owned())),
+    }
+}
+
+/// What stands behind a backslash.
+fn escaped(characters: &[char], start: usize) -> Result<(u8, usize), (usize, String)> {
+    let wrong = || {
+        (
+            start + 1,
+            "a backslash is followed by one of \\ \" ' n r t 0 xHH".to_owned(),
+        )
+    };
+    let byte = match characters.get(start + 1) {
+        Some('n') => b'\n',
+        Some('r') => b'\r',
+        Some('t') => b'\t',
+        Some('0') => 0,
+        Some('\\') => b'\\',
+        Some('"') => b'"',
+        Some('\'') => b'\'',
+        Some('x') => {
+            let digit = |at: usize| characters.get(at).and_then(|digit| digit.to_digit(16));
+            let high = digit(start + 2).ok_or_else(wrong)?;
+            let low = digit(start + 3).ok_or_else(wrong)?;
+            return Ok(((high * 16 + low) as u8, start + 4));
+        }
+        // As of a regular expression: it stays.
+        Some(_) => return Ok((b'\\', start + 1)),
+        None => return Err(wrong()),
+    };
+    Ok((byte, start + 2))
+}

@@ -1,0 +1,617 @@
+//! From a display filter's text to its test.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use memchr::memmem::Finder;
+
+use super::lex::{Token, TokenKind, tokens};
+use super::{Function, Literal, Operand, Relation, Slice, Test};
+use crate::fields::{Field, Kind};
+use crate::protocol_field::unknown;
+use crate::regexp::compile;
+
+/// Brackets and `not`s inside each other.
+const MAX_DEPTH: usize = 64;
+
+/// Bytes of an expression.
+const MAX_LENGTH: usize = 64 << 10;
+
+/// What is wrong with an expression.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+/// Reads an expression.
+pub(super) fn parse(text: &str) -> Result<Test, Trouble> {
+    if text.len() > MAX_LENGTH {
+        return Err(Trouble {
+            message: format!("is longer than {} KiB", MAX_LENGTH >> 10),
+            hint: None,
+        });
+    }
+    let tokens = tokens(text).map_err(|(column, message)| at(column, message))?;
+    let mut parser = Parser {
+        tokens,
+        next: 0,
+        depth: 0,
+    };
+    if parser.tokens.len() == 1 {
+        // As in Wireshark: all packets.
+        return Ok(Test::All(Vec::new()));
+    }
+    let test = parser.any()?;
+    match &parser.peek().kind {
+        TokenKind::End => Ok(test),
+        other => Err(parser.here(format!(
+            "and, or or the end is expected, not {}",
+            shown(other)
+        ))),
+    }
+}
+
+fn at(column: usize, message: String) -> Trouble {
+    Trouble {
+        message: format!("character {column}: {message}"),
+        hint: None,
+    }
+}
+
+fn shown(token: &TokenKind) -> String {
+    match token {
+        TokenKind::Word(word) => word.clone(),
+        TokenKind::Text(_) => "a text in quotation marks".to_owned(),
+        TokenKind::Symbol(symbol) => format!("'{symbol}'"),
+        TokenKind::End => "the end".to_owned(),
+    }
+}
+
+struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+    depth: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        // The last one is the end, which nothing goes beyond.
+        &self.tokens[self.next.min(self.tokens.len() - 1)]
+    }
+
+    fn take(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.next += 1;
+        token
+    }
+
+    fn here(&self, message: impl Into<String>) -> Trouble {
+        at(self.peek().column, message.into())
+    }
+
+    /// Takes one of these words or symbols, if it is next.
+    fn accept(&mut self, words: &[&str]) -> bool {
+        let is_next = match &self.peek().kind {
+            TokenKind::Word(word) => words.iter().any(|wanted| word.eq_ignore_ascii_case(wanted)),
+            TokenKind::Symbol(symbol) => words.contains(symbol),
+            TokenKind::Text(_) | TokenKind::End => false,
+        };
+        self.next += usize::from(is_next);
+        is_next
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Trouble> {
+        if self.accept(&[symbol]) {
+            return Ok(());
+        }
+        let found = shown(&self.peek().kind);
+        Err(self.here(format!("'{symbol}' is expected, not {found}")))
+    }
+
+    fn any(&mut self) -> Result<Test, Trouble> {
+        let first = self.odd()?;
+        let mut tests = vec![first];
+        while self.accept(&["or", "||"]) {
+            tests.push(self.odd()?);
+        }
+        Ok(one_or(tests, Test::Any))
+    }
+
+    fn odd(&mut self) -> Result<Test, Trouble> {
+        let mut tests = vec![self.all()?];
+        while self.accept(&["xor", "^^"]) {
+            tests.push(self.all()?);
+        }
+        Ok(one_or(tests, Test::Odd))
+    }
+
+    fn all(&mut self) -> Result<Test, Trouble> {
+        let mut tests = vec![self.not()?];
+        while self.accept(&["and", "&&"]) {
+            tests.push(self.not()?);
+        }
+        Ok(one_or(tests, Test::All))
+    }
+
+    fn not(&mut self) -> Result<Test, Trouble> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.here(format!("more than {MAX_DEPTH} brackets inside each other")));
+        }
+        let test = if self.accept(&["not", "!"]) {
+            Test::Not(Box::new(self.not()?))
+        } else if self.accept(&["("]) {
+            let test = self.any()?;
+            self.expect(")")?;
+            test
+        } else {
+            self.test()?
+        };
+        self.depth -= 1;
+        Ok(test)
+    }
+
+    fn test(&mut self) -> Result<Test, Trouble> {
+        let (left, kind) = self.operand()?;
+        let relation = match &self.peek().kind {
+            TokenKind::Symbol(symbol) => relation(symbol),
+            TokenKind::Word(word) => relation(&word.to_ascii_lowercase()),
+            TokenKind::Text(_) | TokenKind::End => None,
+        };
+        if let Some(relation) = relation {
+            self.next += 1;
+            let right = self.right(kind)?;
+            let has_prefix = matches!(
+                &right,
+                Operand::Literal(Literal::Ipv4(_, mask)) if *mask != u32::MAX
+            ) || matches!(
+                &right,
+                Operand::Literal(Literal::Ipv6(_, mask)) if *mask != u128::MAX
+            );
+            let is_order = !matches!(
+                relation,
+                Relation::Equal | Relation::NotEqual | Relation::AllEqual | Relation::AnyNotEqual
+            );
+            if has_prefix && is_order {
+                return Err(self.here("networks are equal to addresses or not, nothing else"));
+            }
+            return Ok(Test::Compare(left, relation, right));
+        }
+        if self.accept(&["contains"]) {
+            self.bytes_wanted(kind, "contains")?;
+            let bytes = self.bytes()?;
+            let finder = Finder::new(&bytes).into_owned();
+            return Ok(Test::Contains(left, Box::new(finder)));
+        }
+        if self.accept(&["matches", "~"]) {
+            self.bytes_wanted(kind, "matches")?;
+            let column = self.peek().column;
+            let TokenKind::Text(text) = self.take().kind else {
+                return Err(at(
+                    column,
+                    "matches takes an expression in quotation marks".to_owned(),
+                ));
+            };
+            let text = String::from_utf8_lossy(&text);
+            let regex = compile(&text, true).map_err(|message| at(column, message))?;
+            return Ok(Test::Matches(left, regex));
+        }
+        let is_negated = self.accept(&["not"]);
+        if self.accept(&["in"]) {
+            let test = Test::In(left, self.set(kind)?);
+            return Ok(if is_negated {
+                Test::Not(Box::new(test))
+            } else {
+                test
+            });
+        }
+        if is_negated {
+            return Err(self.here("not stands before a test, or before in"));
+        }
+        Ok(Test::Exists(left))
+    }
+
+    fn bytes_wanted(&self, kind: Kind, what: &str) -> Result<(), Trouble> {
+        match kind {
+            Kind::Mac | Kind::Bytes | Kind::Protocol => Ok(()),
+            _ => Err(self.here(format!(
+                "{what} takes a field of bytes, as tcp.payload, or a protocol"
+            ))),
+        }
+    }
+
+    /// A field with what is done with it, and what its values are.
+    fn operand(&mut self) -> Result<(Operand, Kind), Trouble> {
+        let column = self.peek().column;
+        let TokenKind::Word(name) = self.peek().kind.clone() else {
+            let found = shown(&self.peek().kind);
+            return Err(self.here(format!("a field is expected, not {found}")));
+        };
+        self.next += 1;
+        let function = match name.to_ascii_lowercase().as_str() {
+            "len" => Some(Function::Len),
+            "count" => Some(Function::Count),
+            _ => None,
+        };
+        if let Some(function) = function {
+            self.expect("(")?;
+            let (operand, kind) = self.operand()?;
+            self.expect(")")?;
+            let Operand::Field {
+                field,
+                slice,
+                mask: None,
+                function: None,
+            } = operand
+            else {
+                return Err(at(column, format!("{name} takes a field")));
+            };
+            if function == Function::Len {
+                self.bytes_wanted(kind, "len")?;
+            }
+            let function = Some(function);
+            return Ok((
+                Operand::Field {
+                    field,
+                    slice,
+                    mask: None,
+                    function,
+                },
+                Kind::Number,
+            ));
+        }
+        let Some(field) = Field::find(&name) else {
+            let (message, hint) = unknown(&name);
+            return Err(Trouble {
+                hint: Some(hint),
+                ..at(column, message)
+            });
+        };
+        let mut kind = field.kind;
+        let slice = if self.accept(&["["]) {
+            self.bytes_wanted(kind, "a slice")?;
+            kind = Kind::Bytes;
+            Some(self.slice()?)
+        } else {
+            None
+        };
+        let mask = if self.accept(&["&"]) {
+            if !matches!(kind, Kind::Number | Kind::Flag) {
+                return Err(self.here("& takes a field that is a number"));
+            }
+            Some(self.number()?)
+        } else {
+            None
+        };
+        Ok((
+            Operand::Field {
+                field,
+                slice,
+                mask,
+                function: None,
+            },
+            kind,
+        ))
+    }
+
+    /// `[start:length]`, `[start-end]`, `[start]`, `[start:]`, `[:length]`; the bracket is taken.
+    fn slice(&mut self) -> Result<Slice, Trouble> {
+        let start = if matches!(self.peek().kind, TokenKind::Symbol(":")) {
+            0
+        } else {
+            let is_negative = self.accept(&["-"]);
+            let start = self.small()?;
+            if is_negative { -start } else { start }
+        };
+        let is_open = |parser: &Parser| matches!(parser.peek().kind, TokenKind::Symbol("]"));
+        let length = if self.accept(&[":"]) {
+            if is_open(self) {
+                None
+            } else {
+                Some(self.small()? as u64)
+            }
+        } else if self.accept(&["-"]) {
+            let end = self.small()?;
+            let length = end
+                .checked_sub(start)
+                .filter(|length| *length >= 0 && start >= 0);
+            let length =
+                length.ok_or_else(|| self.here("the end of a slice is before its start"))?;
+            Some(length as u64 + 1)
+        } else {
+            Some(1)
+        };
+        if length == Some(0) {
+            return Err(self.here("a slice without bytes"));
+        }
+        self.expect("]")?;
+        Ok(Slice { start, length })
+    }
+
+    fn small(&mut self) -> Result<i64, Trouble> {
+        let column = self.peek().column;
+        let number = self.number()?;
+        let number = i64::try_from(number)
+            .ok()
+            .filter(|number| *number <= 1 << 20);
+        number.ok_or_else(|| at(column, "no packet is so long".to_owned()))
+    }
+
+    fn number(&mut self) -> Result<u64, Trouble> {
+        let column = self.peek().column;
+        match self.take().kind {
+            TokenKind::Word(word) => {
+                number(&word).ok_or_else(|| at(column, format!("a number is expected, not {word}")))
+            }
+            other => Err(at(
+                column,
+                format!("a number is expected, not {}", shown(&other)),
+            )),
+        }
+    }
+
+    /// What a field of this kind is compared with: another field, or a value.
+    fn right(&mut self, kind: Kind) -> Result<Operand, Trouble> {
+        if let TokenKind::Word(word) = &self.peek().kind {
+            let is_function = ["len", "count"].contains(&word.to_ascii_lowercase().as_str());
+            if is_function || Field::find(word).is_some() {
+                let column = self.peek().column;
+                let (operand, other) = self.operand()?;
+                if class(kind) != class(other) {
+                    return Err(at(column, "the two cannot be compared".to_owned()));
+                }
+                return Ok(operand);
+            }
+        }
+        self.literal(kind).map(Operand::Literal)
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, Trouble> {
+        match self.literal(Kind::Bytes)? {
+            Literal::Bytes(bytes) if !bytes.is_empty() => Ok(bytes),
+            _ => Err(self.here("there is nothing to look for")),
+        }
+    }
+
+    fn set(&mut self, kind: Kind) -> Result<Vec<(Literal, Literal)>, Trouble> {
+        self.expect("{")?;
+        let mut ranges = Vec::new();
+        while !self.accept(&["}"]) {
+            let low = self.literal(kind)?;
+            let high = if self.accept(&[".."]) {
+                self.literal(kind)?
+            } else {
+                low.clone()
+            };
+            ranges.push((low, high));
+            self.accept(&[","]);
+        }
+        if ranges.is_empty() {
+            return Err(self.here("the set is empty"));
+        }
+        Ok(ranges)
+    }
+
+    /// A value for a field of this kind.
+    fn literal(&mut self, kind: Kind) -> Result<Literal, Trouble> {
+        let column = self.peek().column;
+        let (word, text) = match self.take().kind {
+            TokenKind::Word(word) => (word, None),
+            TokenKind::Text(text) => (String::from_utf8_lossy(&text).into_owned(), Some(text)),
+            other => {
+                return Err(at(
+                    column,
+                    format!("a value is expected, not {}", shown(&other)),
+                ));
+            }
+        };
+        let (value, wanted) = match kind {
+            Kind::Number => (number(&word).map(Literal::Number), "number"),
+            Kind::Flag => (flag(&word).map(Literal::Number), "yes or no: 1 or 0"),
+            Kind::Time => (
+                seconds(&word).map(Literal::Time),
+                "time in seconds since 1970",
+            ),
+            Kind::Ipv4 => (ipv4(&word), "IPv4 address"),
+            Kind::Ipv6 => (ipv6(&word), "IPv6 address"),
+            Kind::Mac => {
+                let bytes = hexadecimal(&word).filter(|bytes| bytes.len() == 6);
+                (bytes.map(Literal::Bytes), "hardware address")
+            }
+            Kind::Bytes | Kind::Protocol => {
+                let bytes = text.or_else(|| hexadecimal(&word));
+                (
+                    bytes.map(Literal::Bytes),
+                    "list of bytes, as 0d:0a, or text in quotation marks",
+                )
+            }
+        };
+        value.ok_or_else(|| at(column, format!("\"{word}\" is no {wanted}")))
+    }
+}
+
+fn one_or(mut tests: Vec<Test>, make: fn(Vec<Test>) -> Test) -> Test {
+    match tests.pop() {
+        Some(test) if tests.is_empty() => test,
+        last => {
+            tests.extend(last);
+            make(tests)
+        }
+    }
+}
+
+fn relation(word: &str) -> Option<Relation> {
+    Some(match word {
+        "==" | "eq" | "any_eq" => Relation::Equal,
+        "!=" | "ne" | "all_ne" => Relation::NotEqual,
+        "===" | "all_eq" => Relation::AllEqual,
+        "!==" | "~=" | "any_ne" => Relation::AnyNotEqual,
+        ">" | "gt" => Relation::Greater,
+        "<" | "lt" => Relation::Less,
+        ">=" | "ge" => Relation::GreaterOrEqual,
+        "<=" | "le" => Relation::LessOrEqual,
+        _ => return None,
+    })
+}
+
+/// Which kinds can be compared with each other.
+fn class(kind: Kind) -> u8 {
+    match kind {
+        Kind::Number | Kind::Flag => 0,
+        Kind::Time => 1,
+        Kind::Ipv4 => 2,
+        Kind::Ipv6 => 3,
+        Kind::Mac | Kind::Bytes | Kind::Protocol => 4,
+    }
+}
+
+/// As C writes numbers.
+fn number(word: &str) -> Option<u64> {
+    if let Some(digits) = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
+        return u64::from_str_radix(digits, 16).ok();
+    }
+    match word.strip_prefix('0') {
+        Some(digits) if !digits.is_empty() => u64::from_str_radix(digits, 8).ok(),
+        _ => word.parse().ok(),
+    }
+}
+
+fn flag(word: &str) -> Option<u64> {
+    match word.to_ascii_lowercase().as_str() {
+        "true" => Some(1),
+        "false" => Some(0),
+        other => number(other).map(|number| u64::from(number != 0)),
+    }
+}
+
+/// Seconds with up to nine decimals, in nanoseconds.
+fn seconds(word: &str) -> Option<u64> {
+    let (whole, decimals) = word.split_once('.').unwrap_or((word, "0"));
+    if decimals.len() > 9 || !decimals.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let nanos: u64 = format!("{decimals:0<9}").parse().ok()?;
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(nanos)
+}
+
+fn ipv4(word: &str) -> Option<Literal> {
+    let (address, bits) = word.split_once('/').unwrap_or((word, "32"));
+    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
+    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+    let address: Ipv4Addr = address.parse().ok()?;
+    Some(Literal::Ipv4(u32::from(address) & mask, mask))
+}
+
+fn ipv6(word: &str) -> Option<Literal> {
+    let (address, bits) = word.split_once('/').unwrap_or((word, "128"));
+    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 128)?;
+    let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+    let address: Ipv6Addr = address.parse().ok()?;
+    Some(Literal::Ipv6(u128::from(address) & mask, mask))
+}
+
+/// Bytes of two digits each, separated by colons, points or hyphens; or one number.
+fn hexadecimal(word: &str) -> Option<Vec<u8>> {
+    if let Some(digits) = word.strip_prefix("0x") {
+        return u8::from_str_radix(digits, 16).ok().map(|byte| vec![byte]);
+    }
+    let parts = word.split([':', '.', '-']);
+    let read = |part: &str| match part.len() {
+        1 | 2 => u8::from_str_radix(part, 16).ok(),
+        _ => None,
+    };
+    parts.map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let trouble = parse(text).expect_err(text);
+        let hint = trouble
+            .hint
+            .map_or(String::new(), |hint| format!(" ({hint})"));
+        format!("{}{hint}", trouble.message)
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, expected) in [
+            (
+                "tcp.prot == 80",
+                "character 1: there is no field tcp.prot (did you mean tcp.port?)",
+            ),
+            (
+                "ip.src == 1.2.3",
+                "character 11: \"1.2.3\" is no IPv4 address",
+            ),
+            (
+                "ip.src == 1.2.3.4/33",
+                "character 11: \"1.2.3.4/33\" is no IPv4 address",
+            ),
+            ("tcp.port == http", "character 13: \"http\" is no number"),
+            (
+                "tcp.port ==",
+                "character 12: a value is expected, not the end",
+            ),
+            ("tcp and", "character 8: a field is expected, not the end"),
+            ("(tcp", "character 5: ')' is expected, not the end"),
+            (
+                "tcp udp",
+                "character 5: and, or or the end is expected, not udp",
+            ),
+            ("tcp.port in {}", "character 15: the set is empty"),
+            (
+                "ip.ttl[0] == 1",
+                "character 8: a slice takes a field of bytes, as tcp.payload, or a protocol",
+            ),
+            (
+                "tcp[3-1] == 1",
+                "character 8: the end of a slice is before its start",
+            ),
+            ("tcp.payload matches \"(\"", "character 21: unclosed group"),
+            (
+                "frame contains \"a",
+                "character 16: the text has no closing quotation mark",
+            ),
+            (
+                "ip.src == tcp.port",
+                "character 11: the two cannot be compared",
+            ),
+            (
+                "ip.src > 10.0.0.0/8",
+                "character 20: networks are equal to addresses or not, nothing else",
+            ),
+            ("tcp;", "character 4: ';' means nothing here"),
+        ] {
+            assert_eq!(refused(text), expected, "{text}");
+        }
+        let deep = format!("{}tcp", "(".repeat(100));
+        assert!(refused(&deep).contains("more than 64 brackets"));
+        assert!(refused(&"!".repeat(1000)).contains("more than 64 brackets"));
+    }
+
+    #[test]
+    fn long_expressions_do_not_nest() {
+        let text = vec!["tcp.port == 1"; 3000].join(" or ");
+        assert!(matches!(parse(&text), Ok(Test::Any(tests)) if tests.len() == 3000));
+    }
+
+    #[test]
+    fn values_are_read_as_wireshark_reads_them() {
+        assert_eq!(number("010"), Some(8));
+        assert_eq!(number("0x10"), Some(16));
+        assert_eq!(hexadecimal("00:0d.a-ff"), Some(vec![0, 13, 10, 255]));
+        assert_eq!(seconds("1.5"), Some(1_500_000_000));
+        assert_eq!(
+            ipv4("10.1.2.3/8"),
+            Some(Literal::Ipv4(10 << 24, 0xff00_0000))
+        );
+        assert_eq!(ipv4("1.2.3.4/0"), Some(Literal::Ipv4(0, 0)));
+    }
+}

@@ -1,0 +1,103 @@
+//! `hash`: a sum over the bytes of each packet.
+
+use flowgauge_record::link::LinkHeader;
+use flowgauge_stack::{
+    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, PacketValues, Packets,
+    Parallel, ResultInfo, ResultValue,
+};
+use flowgauge_wire::{DecodeFlags, Decoded};
+
+use crate::layers;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "hash",
+    summary: "computes a sum over the bytes of each packet",
+    help: "MAPI's: the number of bytes and their sum, modulo 500009. Captured bytes count, padding \
+           behind an IP datagram only in layer 0.",
+    is_end: true,
+    options: &[OptionInfo::new(
+        "layer",
+        OptionKind::Integer { min: 0, max: 3 },
+        "0: the whole frame, 1: without the link layer, 2: what IP carries, 3: what the transport \
+         carries",
+    )
+    .or("0")],
+    result: Some(ResultInfo::per_packet("sum of the last packet", "")),
+    parallel: Parallel::Never("its result is that of the last packet"),
+    make: |settings| {
+        Ok(Box::new(Hash {
+            layer: settings.integer("layer").unwrap_or(0),
+            last: 0,
+            values: PacketValues::default(),
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+/// What MAPI's sums are modulo of.
+const MODULUS: u64 = 500_009;
+
+struct Hash {
+    layer: i64,
+    last: u64,
+    values: PacketValues,
+}
+
+impl Component for Hash {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        self.values.begin(packets, out);
+        for (index, packet) in packets.iter() {
+            self.last = sum(layer(self.layer, packets, packet));
+            self.values.set(index, self.last);
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Last(self.last))
+    }
+
+    fn values(&self) -> Option<&PacketValues> {
+        Some(&self.values)
+    }
+
+    fn reset(&mut self) {
+        self.last = 0;
+    }
+}
+
+fn layer<'a>(layer: i64, packets: &Packets<'a>, packet: &Decoded) -> &'a [u8] {
+    match layer {
+        0 => packets.bytes(packet),
+        1 if packet.has_ip() => layers::datagram(packets, packet),
+        1 => {
+            let bytes = packets.bytes(packet);
+            let descriptor = packets.batch.packets.get(usize::from(packet.index));
+            let is_whole = packet.flags.contains(DecodeFlags::REASSEMBLED);
+            let descriptor = descriptor.filter(|_| !is_whole);
+            let header = descriptor.and_then(|found| LinkHeader::parse(found.link, bytes));
+            header.map_or(bytes, |header| header.payload)
+        }
+        2 => layers::transport(packets, packet),
+        _ => layers::payload(packets, packet),
+    }
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    let sum: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
+    (bytes.len() as u64 + sum) % MODULUS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_of_length_and_bytes() {
+        assert_eq!(sum(&[]), 0);
+        assert_eq!(sum(&[1, 2, 3]), 9);
+        assert_eq!(sum(&[255; 4000]), (4000 * 256) % MODULUS);
+    }
+}

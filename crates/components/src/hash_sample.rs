@@ -1,0 +1,124 @@
+//! `hash_sample`: the packets of some of the flows.
+
+use std::collections::VecDeque;
+
+use flowgauge_stack::{
+    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
+    ResultInfo, ResultValue, Table, TableColumn,
+};
+use flowgauge_wire::{Decoded, HashSeed};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "hash_sample",
+    aliases: &["hashsamp"],
+    summary: "lets the packets of some flows through, chosen by a hash",
+    help: "A flow is chosen if its hash modulo 1024 is less than `range`: both directions, all its \
+           packets, the same flows in each run and on each sensor. What is not IP is not let through. \
+           The last packets are kept as samples.",
+    is_end: true,
+    options: &[
+        OptionInfo::new(
+            "range",
+            OptionKind::Integer { min: 1, max: 1024 },
+            "of 1024 parts of the flows so many",
+        )
+        .required(),
+        OptionInfo::new(
+            "samples",
+            OptionKind::Integer {
+                min: 0,
+                max: 1_000_000,
+            },
+            "packets kept as samples",
+        )
+        .or("1000"),
+    ],
+    result: Some(ResultInfo::table("the last packets", &COLUMNS)),
+    make: |settings| {
+        let samples = settings.integer("samples").unwrap_or(0) as usize;
+        Ok(Box::new(Sampler {
+            range: settings.integer("range").unwrap_or(0) as u64,
+            samples,
+            kept: VecDeque::with_capacity(samples),
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+static COLUMNS: [TableColumn; 8] = [
+    column("time", FieldKind::Time, "capture time"),
+    column("source", FieldKind::Address, "source address"),
+    column("destination", FieldKind::Address, "destination address"),
+    column(
+        "source_port",
+        FieldKind::Unsigned,
+        "source port; for ICMP the type",
+    ),
+    column("destination_port", FieldKind::Unsigned, "destination port"),
+    column("sequence", FieldKind::Unsigned, "TCP sequence number"),
+    column(
+        "tcp_flags",
+        FieldKind::Unsigned,
+        "TCP flags, the low eight bits",
+    ),
+    column("protocol", FieldKind::Unsigned, "IP protocol"),
+];
+
+const fn column(name: &'static str, kind: FieldKind, help: &'static str) -> TableColumn {
+    TableColumn::new(name, kind, Merge::Max, help)
+}
+
+struct Sampler {
+    range: u64,
+    samples: usize,
+    kept: VecDeque<Decoded>,
+}
+
+impl Component for Sampler {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        for (index, packet) in all.iter() {
+            // Not by the hash of this run: other sensors choose the same flows.
+            let is_chosen =
+                packet.has_ip() && HashSeed::FIXED.hash(&packet.key) % 1024 < self.range;
+            if !is_chosen {
+                packets.selected.remove(index);
+                continue;
+            }
+            if self.kept.len() == self.samples {
+                self.kept.pop_front();
+            }
+            if self.samples > 0 {
+                self.kept.push_back(*packet);
+            }
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let mut table = Table::new(&COLUMNS, self.samples);
+        table.rows = self.kept.iter().map(row).collect();
+        Some(ResultValue::Table(table))
+    }
+
+    fn reset(&mut self) {
+        self.kept.clear();
+    }
+}
+
+fn row(packet: &Decoded) -> Vec<Cell> {
+    let version = packet.key.version;
+    let (source, destination) = (packet.source(), packet.destination());
+    vec![
+        Cell::Time(packet.time),
+        Cell::Address(source.0.to_ip(version)),
+        Cell::Address(destination.0.to_ip(version)),
+        Cell::Unsigned(source.1.into()),
+        Cell::Unsigned(destination.1.into()),
+        Cell::Unsigned(packet.seq.into()),
+        Cell::Unsigned(packet.tcp_flags.0.into()),
+        Cell::Unsigned(packet.key.protocol.into()),
+    ]
+}

@@ -1,0 +1,95 @@
+//! `regexp`: packets that a regular expression matches.
+
+use flowgauge_stack::{
+    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, SettingError, Settings,
+};
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::search::{IN, Part};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "regexp",
+    summary: "lets packets through that a regular expression matches",
+    help: "The syntax is that of Rust's crate regex, over bytes: Perl's without look-around and \
+           back-references, so that a packet takes time in proportion to its length. `(?i)` ignores \
+           case, `(?s)` lets a dot match line ends. Each packet is searched for itself.",
+    options: &[
+        OptionInfo::new("expression", OptionKind::Text, "what to search for").required(),
+        IN.or("payload"),
+    ],
+    make,
+    ..crate::OF_PACKETS
+};
+
+/// Bytes that a compiled expression may take, and as many for what it learns as it goes.
+const MAX_BYTES: usize = 8 << 20;
+
+/// A compiled expression over bytes, bounded in memory.
+pub(crate) fn compile(expression: &str, ignores_case: bool) -> Result<Regex, String> {
+    let built = RegexBuilder::new(expression)
+        .unicode(false)
+        .case_insensitive(ignores_case)
+        .size_limit(MAX_BYTES)
+        .dfa_size_limit(MAX_BYTES)
+        .build();
+    built.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => {
+            format!("it needs more than the {} MiB allowed", MAX_BYTES >> 20)
+        }
+        // The last of several lines says what is wrong.
+        error => {
+            let text = error.to_string();
+            let last = text.lines().last().unwrap_or_default();
+            last.trim_start_matches("error: ").to_owned()
+        }
+    })
+}
+
+struct Expression {
+    regex: Regex,
+    part: Part,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let expression = settings.text("expression").unwrap_or_default();
+    let regex = compile(expression, false).map_err(|message| {
+        SettingError::of("expression", message)
+            .with_hint("the syntax is that of https://docs.rs/regex")
+    })?;
+    Ok(Box::new(Expression {
+        regex,
+        part: Part::new(settings),
+    }))
+}
+
+impl Component for Expression {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        for (index, packet) in all.iter() {
+            if !self.regex.is_match(self.part.of(&all, packet)) {
+                packets.selected.remove(index);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_is_over_bytes_and_bounded() {
+        let regex = compile(r"^\xff.\x00$", false).expect("it is right");
+        assert!(regex.is_match(&[0xff, 0x80, 0]));
+        assert!(!regex.is_match(&[0xff, 0x80, 1]));
+        assert!(compile("get", true).expect("it is right").is_match(b"xGET"));
+        assert_eq!(
+            compile("a(b", false).err().as_deref(),
+            Some("unclosed group")
+        );
+        assert!(compile("(a{1000}){1000}", false).is_err_and(|why| why.contains("8 MiB")));
+    }
+}
