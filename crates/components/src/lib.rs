@@ -8,10 +8,13 @@
 //! (`pkt_counter` of `count`).
 #![forbid(unsafe_code)]
 
+mod binary_operation;
+mod bucket;
 mod bytes;
 mod count;
 mod discard;
 mod display_filter;
+mod distribution;
 mod engine;
 mod fields;
 mod filter;
@@ -29,20 +32,24 @@ mod ipreass;
 mod keyed;
 mod layers;
 mod matcher;
+mod measure;
 mod output;
 mod packet_info;
 mod packets;
 mod protocol_field;
 mod regexp;
+mod result_to_file;
 mod sample;
 mod scan;
 mod search;
+mod statistics;
 mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;
 mod tcpreseq;
 mod tcpscan;
 mod thread;
+mod threshold;
 mod udpscan;
 
 use flowgauge_stack::{
@@ -66,6 +73,12 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &hash::INFO,
     &packet_info::INFO,
     &protocol_field::INFO,
+    &bucket::INFO,
+    &statistics::INFO,
+    &distribution::INFO,
+    &binary_operation::INFO,
+    &threshold::INFO,
+    &result_to_file::INFO,
     &tcpscan::INFO,
     &udpscan::INFO,
     &icmpscan::INFO,
