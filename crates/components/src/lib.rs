@@ -8,13 +8,12 @@
 //! (`pkt_counter` of `count`).
 #![forbid(unsafe_code)]
 
-mod binary_operation;
-mod bucket;
+mod aggregate;
 mod bytes;
 mod count;
 mod discard;
 mod display_filter;
-mod distribution;
+mod distinct;
 mod engine;
 mod fields;
 mod filter;
@@ -32,24 +31,21 @@ mod ipreass;
 mod keyed;
 mod layers;
 mod matcher;
-mod measure;
 mod output;
 mod packet_info;
 mod packets;
 mod protocol_field;
+mod record_fields;
 mod regexp;
-mod result_to_file;
 mod sample;
 mod scan;
 mod search;
-mod statistics;
 mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;
 mod tcpreseq;
 mod tcpscan;
 mod thread;
-mod threshold;
 mod udpscan;
 
 use flowgauge_stack::{
@@ -73,12 +69,6 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &hash::INFO,
     &packet_info::INFO,
     &protocol_field::INFO,
-    &bucket::INFO,
-    &statistics::INFO,
-    &distribution::INFO,
-    &binary_operation::INFO,
-    &threshold::INFO,
-    &result_to_file::INFO,
     &tcpscan::INFO,
     &udpscan::INFO,
     &icmpscan::INFO,
@@ -93,6 +83,8 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &tcpreseq::INFO,
     &packets::INFO,
     &matcher::INFO,
+    &aggregate::INFO,
+    &distinct::INFO,
     &flows::INFO,
     &thread::INFO,
 ];

@@ -2,14 +2,15 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flowgauge_record::any::{AnyRecord, OwnedObject, ValueRef, ValueVisitor};
-use flowgauge_record::schema::{Field, Schema};
+use flowgauge_record::any::OwnedObject;
 use flowgauge_record::transaction::TransactionRow;
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, PerKey, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_wire::Nanos;
+
+use crate::record_fields::{Fields, Key, read_names};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "matcher",
@@ -68,37 +69,22 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
-type Key = Box<[u8]>;
-
 struct Matcher {
-    /// Names of the key's fields, and of those whose values stand there in a partner.
-    names: [Vec<String>; 2],
-    request: Option<Requests>,
+    /// The key's fields, those whose values stand there in a partner, and the one that tells requests.
+    fields: Fields,
+    /// How many the key has.
+    width: usize,
+    /// What a request has in the last of the fields.
+    requests: Option<Vec<String>>,
     timeout: Nanos,
     keep: usize,
     gives_unmatched: bool,
-    /// Where the fields are in records of the kind that came last.
-    places: Option<Places>,
     waiting: PerKey<HashMap<Key, Waiting>>,
     /// What waits, in the order in which it came; of some the partner has come since.
     queue: VecDeque<(Nanos, u32, u64, Key)>,
     count: usize,
     next: u64,
     matched: u64,
-    values: Values,
-}
-
-/// Which records are requests.
-struct Requests {
-    field: String,
-    values: Vec<String>,
-}
-
-struct Places {
-    schema: Schema,
-    /// Of the key, and of a partner's key.
-    key: [Vec<usize>; 2],
-    request: Option<usize>,
 }
 
 /// One that waits for its partner.
@@ -111,30 +97,31 @@ struct Waiting {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let key = settings.text("key").unwrap_or_default();
-    let names: Vec<String> = key.split(',').map(|name| name.trim().to_owned()).collect();
-    if names.iter().any(String::is_empty) {
-        return Err(SettingError::of("key", "names no field")
-            .with_hint("write names of fields with commas between them"));
-    }
+    let names = read_names(settings, "key")?;
     let partner = match settings.text("way") {
         Some("same") => names.clone(),
         _ => names.iter().map(|name| reversed(name)).collect(),
     };
-    let request = settings.text("request").map(read_request).transpose()?;
+    let width = names.len();
+    let mut fields = [names, partner].concat();
+    let mut requests = None;
+    if let Some(text) = settings.text("request") {
+        let (field, values) = read_request(text)?;
+        fields.push(field);
+        requests = Some(values);
+    }
     Ok(Box::new(Matcher {
-        names: [names, partner],
-        request,
+        fields: Fields::new(fields),
+        width,
+        requests,
         timeout: Nanos(settings.duration("timeout").unwrap_or(10_000_000_000)),
         keep: settings.integer("keep").unwrap_or(1_000_000) as usize,
         gives_unmatched: settings.flag("unmatched"),
-        places: None,
         waiting: PerKey::default(),
         queue: VecDeque::new(),
         count: 0,
         next: 0,
         matched: 0,
-        values: Values::default(),
     }))
 }
 
@@ -147,137 +134,25 @@ fn reversed(name: &str) -> String {
     }
 }
 
-fn read_request(text: &str) -> Result<Requests, SettingError> {
+/// The field that tells requests, and the values that it has in them.
+fn read_request(text: &str) -> Result<(String, Vec<String>), SettingError> {
     let (field, values) = text.split_once('=').ok_or_else(|| {
         SettingError::of("request", "has no \"=\"")
             .with_hint("write a field and its value, as dst_port = 53")
     })?;
-    Ok(Requests {
-        field: field.trim().to_owned(),
-        values: values
-            .split('|')
-            .map(|value| value.trim().to_owned())
-            .collect(),
-    })
-}
-
-/// The values of one record as bytes, one after the other.
-#[derive(Default)]
-struct Values {
-    bytes: Vec<u8>,
-    /// Where each ends.
-    ends: Vec<usize>,
-}
-
-impl ValueVisitor for Values {
-    fn value(&mut self, _: &'static Field, value: ValueRef<'_>) {
-        let bytes = &mut self.bytes;
-        match value {
-            ValueRef::Null => {}
-            ValueRef::Unsigned(value) | ValueRef::Hex(value) => {
-                let _ = std::io::Write::write_fmt(bytes, format_args!("{value}"));
-            }
-            ValueRef::Float(value) => {
-                let _ = std::io::Write::write_fmt(bytes, format_args!("{value}"));
-            }
-            ValueRef::Text(text) => bytes.extend_from_slice(text.as_bytes()),
-            ValueRef::Symbol(text) => bytes.extend_from_slice(text),
-            ValueRef::Address(address, version) => {
-                let address = address.to_ip(version);
-                let _ = std::io::Write::write_fmt(bytes, format_args!("{address}"));
-            }
-            ValueRef::Time(time) | ValueRef::Duration(time) => {
-                let _ = std::io::Write::write_fmt(bytes, format_args!("{}", time.0));
-            }
-            ValueRef::List(list) => {
-                let _ = std::io::Write::write_fmt(bytes, format_args!("{list:?}"));
-            }
-            // Objects are no part of keys.
-            _ => {}
-        }
-        self.ends.push(bytes.len());
-    }
-}
-
-impl Values {
-    fn read(&mut self, record: &dyn AnyRecord) {
-        self.bytes.clear();
-        self.ends.clear();
-        record.values(self);
-    }
-
-    fn get(&self, index: usize) -> &[u8] {
-        let start = index
-            .checked_sub(1)
-            .and_then(|before| self.ends.get(before));
-        let start = start.copied().unwrap_or(0);
-        let end = self.ends.get(index).copied().unwrap_or(start);
-        self.bytes.get(start..end).unwrap_or_default()
-    }
-
-    /// Each value with its length before it, so that no two keys look the same by chance.
-    fn key(&self, places: &[usize]) -> Key {
-        let mut key = Vec::new();
-        for &place in places {
-            let value = self.get(place);
-            key.extend_from_slice(&(value.len() as u32).to_le_bytes());
-            key.extend_from_slice(value);
-        }
-        key.into()
-    }
-}
-
-impl Places {
-    fn of(schema: Schema, matcher: &Matcher) -> Result<Places, Failure> {
-        let place = |name: &String| {
-            schema
-                .iter()
-                .position(|field| field.name == name)
-                .ok_or_else(|| Failure {
-                    message: format!("the records have no field {name}"),
-                    hint: Some(format!(
-                        "they have {}",
-                        schema
-                            .iter()
-                            .map(|field| field.name)
-                            .collect::<Vec<_>>()
-                            .join(", ")
-                    )),
-                })
-        };
-        let [key, partner] = &matcher.names;
-        Ok(Places {
-            schema,
-            key: [
-                key.iter().map(place).collect::<Result<_, _>>()?,
-                partner.iter().map(place).collect::<Result<_, _>>()?,
-            ],
-            request: match &matcher.request {
-                Some(request) => Some(place(&request.field)?),
-                None => None,
-            },
-        })
-    }
+    let values = values.split('|').map(|value| value.trim().to_owned());
+    Ok((field.trim().to_owned(), values.collect()))
 }
 
 impl Matcher {
     fn record(&mut self, item: &RecordItem<'_>, out: &mut dyn Outlet) -> Result<(), Failure> {
-        let schema = item.record.schema();
-        if !matches!(&self.places, Some(places) if core::ptr::eq(places.schema, schema)) {
-            self.places = Some(Places::of(schema, self)?);
-        }
-        let Some(places) = &self.places else {
-            return Ok(());
-        };
-        self.values.read(item.record);
-        let is_request = match (&self.request, places.request) {
-            (Some(request), Some(place)) => {
-                let value = self.values.get(place);
-                Some(request.values.iter().any(|one| one.as_bytes() == value))
-            }
-            _ => None,
-        };
-        let [own, partner] = [&places.key[0], &places.key[1]].map(|key| self.values.key(key));
+        self.fields.read(item.record)?;
+        let is_request = self.requests.as_ref().map(|requests| {
+            let value = self.fields.get(2 * self.width);
+            requests.iter().any(|one| one.as_bytes() == value)
+        });
+        let own = self.fields.key(0..self.width);
+        let partner = self.fields.key(self.width..2 * self.width);
         let waiting = self.waiting.of(item.key);
         let is_partner = |it: &Waiting| is_request.is_none_or(|is| is != it.is_request);
         if waiting.get(&partner).is_some_and(is_partner)

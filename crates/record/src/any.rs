@@ -163,6 +163,54 @@ impl FieldVisitor for Bridge<'_> {
     }
 }
 
+/// A record of any kind where one of a known kind is wanted.
+#[derive(Clone, Copy)]
+pub struct AsRecord<'a>(pub &'a dyn AnyRecord);
+
+impl core::fmt::Debug for AsRecord<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        OwnedRecord::of(self.0).fmt(f)
+    }
+}
+
+impl Record for AsRecord<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        self.0.values(&mut Back(visitor));
+    }
+}
+
+struct AsObject<'a>(&'a dyn AnyObject);
+
+impl Record for AsObject<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        self.0.values(&mut Back(visitor));
+    }
+}
+
+/// Hands [`ValueRef`]s on as typed values.
+struct Back<'a, V>(&'a mut V);
+
+impl<V: FieldVisitor> ValueVisitor for Back<'_, V> {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        match value {
+            ValueRef::Null => self.0.null(field),
+            ValueRef::Unsigned(value) => self.0.unsigned(field, value),
+            ValueRef::Float(value) => self.0.float(field, value),
+            ValueRef::Text(text) => self.0.text(field, text),
+            ValueRef::Symbol(text) => self.0.symbol(field, text),
+            ValueRef::Hex(value) => self.0.hex(field, value),
+            ValueRef::Address(address, version) => self.0.address(field, address, version),
+            ValueRef::Time(time) => self.0.time(field, time),
+            ValueRef::Duration(span) => self.0.duration(field, span),
+            ValueRef::List(list) => self.0.list(field, list),
+            ValueRef::Object(object) => {
+                let object = object.map(AsObject);
+                self.0.object(field, object.as_ref());
+            }
+        }
+    }
+}
+
 /// A value that is kept.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -389,6 +437,9 @@ mod tests {
             AnyRecord::encode(&Each, &mut encoder, &mut any);
             let owned = OwnedRecord::of(&Each);
             owned.encode(&mut encoder, &mut kept);
+            let mut back = Vec::new();
+            encoder.encode(&AsRecord(&Each), &mut back);
+            assert_eq!(typed, back);
             assert_eq!(typed, any);
             assert_eq!(
                 String::from_utf8_lossy(&typed),

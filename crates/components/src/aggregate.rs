@@ -1,0 +1,230 @@
+//! `aggregate`: records grouped by fields, others of their fields summed.
+
+use flowgauge_record::any::AsRecord;
+use flowgauge_record::flow::FLOW_SCHEMA;
+use flowgauge_record::schema::{FieldVisitor, Record, Schema};
+use flowgauge_record::{AggregateError, AggregateSpec, Aggregator, KnownRecord};
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Output, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_wire::Nanos;
+
+use crate::record_fields::read_names;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "aggregate",
+    summary: "groups records by fields and sums others: heavy hitters",
+    help: "A key is a field; an address may have a prefix length (src_ip/24). A sum is a field, or a \
+           name both of whose halves exist: bytes is src_bytes + dst_bytes. Groups come out largest \
+           first, at the end or every interval.",
+    input: Input::Of(&[ItemType::Record]),
+    output: Output::Of(ItemType::Record),
+    outside: Some("it has one table of all groups"),
+    options: &[
+        OptionInfo::new("by", OptionKind::Text, "fields, as \"src_ip/24, dst_port\"").required(),
+        OptionInfo::new(
+            "sum",
+            OptionKind::Text,
+            "fields to add up; groups are in the order of the first one, else of their number of \
+             records",
+        ),
+        OptionInfo::new(
+            "top",
+            OptionKind::Integer {
+                min: 1,
+                max: 1_000_000_000,
+            },
+            "give only the largest groups",
+        ),
+        OptionInfo::new(
+            "interval",
+            OptionKind::Duration,
+            "give groups out every so often, on the clock of the capture, and begin anew",
+        ),
+        OptionInfo::new(
+            "memory",
+            OptionKind::Size,
+            "for groups; with more, the smaller half goes",
+        )
+        .or("256M"),
+    ],
+    result: Some(ResultInfo::number("groups given up for memory", "groups")),
+    parallel: Parallel::Never("its groups are of all cores"),
+    make,
+    ..crate::OF_PACKETS
+};
+
+struct Aggregate {
+    keys: Vec<String>,
+    sums: Vec<String>,
+    count: &'static str,
+    top: Option<usize>,
+    interval: Option<Nanos>,
+    memory: u64,
+    /// Made for the kind of record that comes first.
+    groups: Option<Groups>,
+    /// End of the interval that has begun.
+    until: Option<Nanos>,
+    now: Nanos,
+    pruned: u64,
+}
+
+struct Groups {
+    /// Of the records.
+    input: Schema,
+    /// Of the groups.
+    output: Schema,
+    spec: AggregateSpec,
+    aggregator: Aggregator,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let keys = read_names(settings, "by")?;
+    let sums = match settings.text("sum") {
+        Some(_) => read_names(settings, "sum")?,
+        None => Vec::new(),
+    };
+    let is_of_flows = settings.input() == Some(Port::Items(ItemType::Flow));
+    let aggregate = Aggregate {
+        keys,
+        sums,
+        count: if is_of_flows { "flows" } else { "records" },
+        top: settings.integer("top").map(|top| top as usize),
+        interval: settings.duration("interval").map(Nanos),
+        memory: settings.size("memory").unwrap_or(256 << 20),
+        groups: None,
+        until: None,
+        now: Nanos(0),
+        pruned: 0,
+    };
+    if aggregate.interval == Some(Nanos(0)) {
+        return Err(SettingError::of("interval", "is no time"));
+    }
+    if is_of_flows {
+        // What they have is known before any comes.
+        aggregate.spec(FLOW_SCHEMA).map_err(|error| {
+            let option = match &error {
+                AggregateError::UnknownSum { .. } => "sum",
+                _ => "by",
+            };
+            SettingError::of(option, error.to_string()).with_hint(error.hint())
+        })?;
+    }
+    Ok(Box::new(aggregate))
+}
+
+impl Aggregate {
+    fn spec(&self, schema: Schema) -> Result<AggregateSpec, AggregateError> {
+        let spec = AggregateSpec::new(schema, &self.keys, &self.sums, self.count)?;
+        Ok(spec.with_memory(self.memory))
+    }
+
+    fn record(&mut self, item: &RecordItem<'_>) -> Result<(), Failure> {
+        let schema = item.record.schema();
+        let groups = match &mut self.groups {
+            Some(groups) => groups,
+            none => {
+                let spec = AggregateSpec::new(schema, &self.keys, &self.sums, self.count);
+                let spec = spec.map_err(|error| Failure {
+                    message: error.to_string(),
+                    hint: Some(error.hint()),
+                })?;
+                let spec = spec.with_memory(self.memory);
+                let aggregator = Aggregator::new(spec.clone());
+                none.insert(Groups {
+                    input: schema,
+                    output: aggregator.schema(),
+                    spec,
+                    aggregator,
+                })
+            }
+        };
+        if !core::ptr::eq(groups.input, schema) {
+            return Err(Failure {
+                message: "records of several kinds came".to_owned(),
+                hint: Some("aggregate those of one kind".to_owned()),
+            });
+        }
+        groups.aggregator.add(&AsRecord(item.record));
+        Ok(())
+    }
+
+    fn give(&mut self, out: &mut dyn Outlet) {
+        let Some(groups) = &mut self.groups else {
+            return;
+        };
+        let empty = Aggregator::new(groups.spec.clone());
+        let full = core::mem::replace(&mut groups.aggregator, empty);
+        self.pruned += full.pruned();
+        for row in full.rows(self.top) {
+            let record = Row {
+                row,
+                schema: groups.output,
+            };
+            out.emit(Items::Records(&[RecordItem {
+                key: 0,
+                time: self.now,
+                record: &record,
+            }]));
+        }
+    }
+}
+
+struct Row<R> {
+    row: R,
+    schema: Schema,
+}
+
+impl<R: Record> Record for Row<R> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        self.row.visit(visitor);
+    }
+}
+
+impl<R: Record> KnownRecord for Row<R> {
+    fn schema(&self) -> Schema {
+        self.schema
+    }
+}
+
+impl Component for Aggregate {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Records(records) = items {
+            for item in *records {
+                if let Err(failure) = self.record(item) {
+                    out.fail(failure);
+                    break;
+                }
+            }
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        self.now = now;
+        let Some(interval) = self.interval else {
+            return;
+        };
+        let until = *self
+            .until
+            .get_or_insert_with(|| Nanos(now.0 - now.0 % interval.0 + interval.0));
+        if now >= until {
+            self.give(out);
+            self.until = Some(Nanos(now.0 - now.0 % interval.0 + interval.0));
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        self.give(out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let now = self.groups.as_ref().map_or(0, |it| it.aggregator.pruned());
+        Some(ResultValue::Sum(self.pruned + now))
+    }
+}
