@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use flowgauge_link::{Error, KeyFile, KeyFolder};
+use flowgauge_link::{Error, Identity, KeyFile, KeyFolder};
 use flowgauge_record::text::harmless;
 
 use crate::failure::{self, Failure};
-use crate::options::{KeysCommand, KeysOptions};
+use crate::options::{IdentityOptions, KeysCommand, KeysOptions};
 use crate::say::say;
 use crate::sinks;
 
@@ -48,6 +48,16 @@ pub(crate) fn run(options: &KeysOptions) -> Result<(), Failure> {
 
 fn folder(path: Option<&std::path::Path>) -> KeyFolder {
     path.map_or_else(KeyFolder::usual, KeyFolder::new)
+}
+
+/// Whose key options name.
+///
+/// # Errors
+/// When there is none that can be used.
+pub(crate) fn identity(options: &IdentityOptions) -> Result<Identity, Failure> {
+    let folder = folder(options.keys.as_deref());
+    let identity = folder.identity(options.identity.as_deref());
+    identity.map_err(|error| of_link(&error))
 }
 
 /// A failure to start.

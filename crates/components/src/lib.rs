@@ -31,6 +31,7 @@ mod ipreass;
 mod keyed;
 mod layers;
 mod matcher;
+mod network;
 mod output;
 mod packet_info;
 mod packets;
@@ -57,6 +58,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &identity::INFO,
     &discard::INFO,
     &output::INFO,
+    &network::receive::INFO,
     &filter::INFO,
     &sample::INFO,
     &count::INFO,
@@ -88,6 +90,9 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &flows::INFO,
     &thread::INFO,
 ];
+
+#[doc(hidden)]
+pub use network::fuzz as fuzz_items;
 
 /// The components by name.
 pub fn registry() -> Registry {

@@ -1,4 +1,4 @@
-//! `output`: writes what comes, and lets it through.
+//! `output`: writes what comes, or sends it to another machine, and lets it through.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,13 +14,15 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
 
+use crate::network::{self, send};
+
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "output",
     aliases: &["to_file"],
-    summary: "writes what it gets to a file, and lets it through",
+    summary: "writes what it gets to a file, or sends it, and lets it through",
     help: "Packets are written as a capture file, in pcapng where the file's name ends in .pcapng, \
            else in pcap; .gz and .zst compress. Chunks of streams are written one after the other as \
-           they are. Records are written as JSON lines, or as CSV where the file's name ends in .csv.",
+           they are. Records are written as JSON lines, or as CSV where the file's name ends in .csv.\n\n  With \"to\" it sends them to an input on another machine instead: docs/links.md.",
     input: Input::Any,
     is_end: true,
     options: &[
@@ -54,6 +56,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             },
             "how many files there are; with rotate_size the oldest is written over",
         ),
+        send::TO,
+        send::PEER,
+        send::SPOOL,
+        send::WHEN_FULL,
+        send::LINGER,
+        network::KEYS,
+        network::IDENTITY,
     ],
     result: Some(ResultInfo::number("items written", "items")),
     parallel: Parallel::Never("it writes one file"),
@@ -61,6 +70,15 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make,
     ..crate::OF_PACKETS
 };
+
+/// What files have and links have not.
+const FILE_OPTIONS: [&str; 5] = [
+    "file",
+    "format",
+    "rotate_size",
+    "rotate_time",
+    "rotate_files",
+];
 
 struct ToFile {
     path: String,
@@ -84,6 +102,27 @@ enum Sink {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let is_given = |option: &str| {
+        let setting = settings.setting(option);
+        setting.is_some_and(|setting| setting.span.is_some())
+    };
+    if let Some(to) = settings.text("to") {
+        for option in FILE_OPTIONS {
+            if is_given(option) {
+                return Err(
+                    SettingError::of(option, "is for files, and to sends elsewhere")
+                        .with_hint("two outputs after one another do both"),
+                );
+            }
+        }
+        return send::make(settings, to);
+    }
+    let options = send::OPTIONS.iter().map(|option| option.name);
+    for option in options.chain(["keys", "identity"]) {
+        if is_given(option) {
+            return Err(SettingError::of(option, "has no meaning without to"));
+        }
+    }
     let seconds = match settings.duration("rotate_time") {
         Some(nanos) if nanos < 1_000_000_000 => {
             return Err(SettingError::of("rotate_time", "is less than a second"));

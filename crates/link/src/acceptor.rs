@@ -12,7 +12,7 @@ use crate::error::{Error, Refusal};
 use crate::frame::{Answer, Opening, VERSION};
 use crate::identity::Identity;
 use crate::notice::notice;
-use crate::secure::{self, Secured};
+use crate::secure::{self, Secured, Writer};
 
 /// Handshakes under way at once, in all and from one address.
 const MAX_HANDSHAKES: usize = 64;
@@ -53,6 +53,16 @@ impl ListenerOptions {
             max_frame: 4 << 20,
             queue_bytes: 16 << 20,
         }
+    }
+}
+
+/// A connection that counts as long as this lives.
+struct Open<'a>(&'a Shared, Writer);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.1.close();
+        self.0.counts().connections -= 1;
     }
 }
 
@@ -206,12 +216,10 @@ impl Shared {
         self.handshake_over(from);
         let error = match entered {
             Ok((secured, opening, answer)) => {
-                let closer = secured.writer.clone();
-                let result = service.serve(secured, opening, answer);
-                closer.close();
-                self.counts().connections -= 1;
-                // Who says it knows better what it means.
-                return drop(result);
+                // Also when what serves it panics.
+                let _open = Open(self, secured.writer.clone());
+                // Who serves it knows better what an error means.
+                return drop(service.serve(secured, opening, answer));
             }
             Err(error) => error,
         };
@@ -295,5 +303,40 @@ impl Shared {
             notice(format_args!("{untold} more connections were refused"));
         }
         notice(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::KeyFolder;
+    use crate::listener::Listener;
+
+    #[test]
+    fn other_versions_and_services_are_told_why_they_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyFolder::new(folder.path());
+        keys.create_authority().unwrap();
+        keys.add("both", &["127.0.0.1".to_owned()], 1).unwrap();
+        let identity = keys.identity(None).unwrap();
+        let listener = Listener::bind(&identity, ListenerOptions::new("127.0.0.1:0")).unwrap();
+        let address = listener.local_address().to_string();
+        let wait = Duration::from_secs(30);
+        for (versions, service, expected) in [
+            ((9, 11), "items", Refusal::Version),
+            ((VERSION, VERSION), "messages", Refusal::Service),
+        ] {
+            let mut secured = secure::connect(&identity, &address, None, wait).unwrap();
+            let opening = Opening {
+                versions,
+                service: service.to_owned(),
+                session: [7; 16],
+                acknowledged: 0,
+            };
+            opening.write(&secured.writer).unwrap();
+            let answer = Answer::read(&mut secured.reader, Instant::now() + wait).unwrap();
+            assert_eq!(answer.refusal.unwrap().0, expected);
+        }
+        assert!(listener.counts().is_empty());
     }
 }

@@ -23,6 +23,8 @@ const MOST_SESSIONS: usize = 4096;
 /// Announcements of one session, and their bytes: they are few and small.
 const MOST_ANNOUNCEMENTS: u32 = 65_536;
 const MOST_ANNOUNCED_BYTES: usize = 4 << 20;
+/// How long a listener that ends tries to tell what was processed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Acknowledgements are not sent more often.
 const ACKNOWLEDGEMENT_REST: Duration = Duration::from_millis(5);
 
@@ -178,6 +180,8 @@ struct Session {
     /// All before it were processed.
     processed: u64,
     is_end_processed: bool,
+    /// What of this the sender was told on this connection.
+    said: Option<(u64, bool)>,
     /// The connection whose frames count.
     connection: Option<(u64, Writer)>,
     room: Arc<Condvar>,
@@ -275,7 +279,16 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        let deadline = Instant::now() + LAST_WORDS;
         let mut state = self.shared.lock();
+        // Those of whom all was processed are to know it.
+        while state.sessions.values().any(Session::has_to_say) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = Shared::wait(&self.shared.events, state, left);
+        }
         state.is_stopped = true;
         let mut queues = Vec::new();
         for session in state.sessions.values_mut() {
@@ -339,6 +352,11 @@ impl Session {
         self.counts.is_connected = false;
         self.room.notify_all();
         self.receipts.notify_all();
+    }
+
+    /// Whether the sender does not know yet what was processed.
+    fn has_to_say(&self) -> bool {
+        self.connection.is_some() && self.said != Some((self.processed, self.is_end_processed))
     }
 
     fn is_of(&self, connection: u64) -> bool {
@@ -447,6 +465,7 @@ impl Items {
                 waiting_bytes: 0,
                 processed: opening.acknowledged,
                 is_end_processed: false,
+                said: None,
                 connection: None,
                 room: Arc::new(Condvar::new()),
                 receipts: Arc::new(Condvar::new()),
@@ -466,6 +485,7 @@ impl Items {
         session.counts.reconnections += u64::from(known.is_some());
         session.counts.is_connected = true;
         session.connection = Some((connection, writer));
+        session.said = None;
         let before = if known.is_some() {
             0
         } else {
@@ -600,6 +620,7 @@ impl Items {
                 }
                 if session.counts.has_ended {
                     // It did not hear that this is known.
+                    session.said = None;
                     session.receipts.notify_all();
                     return Ok(());
                 }
@@ -632,7 +653,6 @@ impl Items {
 
     /// Says what was processed, and that this end lives.
     fn acknowledge(&self, id: SessionId, connection: u64, writer: &Writer) {
-        let mut said = None;
         let mut last = Instant::now();
         loop {
             let mut state = self.0.lock();
@@ -642,7 +662,7 @@ impl Items {
                     return;
                 };
                 let now = (session.processed, session.is_end_processed);
-                if said != Some(now) || last.elapsed() >= BEAT {
+                if session.has_to_say() || last.elapsed() >= BEAT {
                     break now;
                 }
                 let receipts = session.receipts.clone();
@@ -662,7 +682,13 @@ impl Items {
                 writer.close();
                 return;
             }
-            said = Some((processed, is_end));
+            let mut state = self.0.lock();
+            let session = state.sessions.get_mut(&id);
+            if let Some(session) = session.filter(|session| session.is_of(connection)) {
+                session.said = Some((processed, is_end));
+            }
+            drop(state);
+            self.0.events.notify_all();
             last = Instant::now();
             if !is_end {
                 thread::sleep(ACKNOWLEDGEMENT_REST);

@@ -11,6 +11,11 @@ pub fn tell_notices(tell: fn(&str)) {
     let _ = TELL.set(tell);
 }
 
+/// Tells a line that belongs to a link, as what uses one has to say it.
+pub fn tell(line: core::fmt::Arguments<'_>) {
+    notice(line);
+}
+
 pub(crate) fn notice(line: core::fmt::Arguments<'_>) {
     if let Some(tell) = TELL.get() {
         tell(&line.to_string());

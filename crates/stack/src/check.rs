@@ -356,6 +356,10 @@ impl<'a> Checker<'a> {
             None => None,
             Some(Output::Nothing) => Some(Port::Nothing),
             Some(Output::Of(item)) => Some(Port::Items(item)),
+            Some(Output::Option(option)) => {
+                let named = building.drafts[id.index()].settings.text(option);
+                named.and_then(ItemType::named).map(Port::Items)
+            }
             Some(Output::Same) => inside,
         };
         building.drafts[id.index()].output = output;

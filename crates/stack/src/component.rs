@@ -99,6 +99,8 @@ pub enum Output {
     Same,
     /// Items of this type.
     Of(ItemType),
+    /// Items of the type that this option names.
+    Option(&'static str),
     /// Nothing.
     Nothing,
 }

@@ -59,6 +59,11 @@ impl ItemType {
         }
     }
 
+    /// The type of a name.
+    pub fn named(name: &str) -> Option<ItemType> {
+        ItemType::ALL.into_iter().find(|item| item.name() == name)
+    }
+
     /// What it is besides being itself.
     const fn parent(self) -> Option<ItemType> {
         match self {

@@ -2,6 +2,7 @@
 //!
 //! A command's options are its own and groups that it shares with others ([`shared`]).
 
+mod agent;
 mod capture;
 mod chunks;
 mod generate;
@@ -15,6 +16,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use agent::{
+    AdminCommand, AdminOptions, AgentOptions, DefinitionOptions, IdentityOptions,
+};
 pub(crate) use capture::{CaptureFormat, CaptureOptions};
 pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::agent::{AdminOptions, AgentOptions};
 use super::shared::{InputOptions, OutputOptions};
 
 /// `stack`
@@ -27,6 +28,10 @@ pub(crate) enum StackCommand {
     Show(ShowOptions),
     /// Run a stack on files or interfaces
     Run(Box<RunOptions>),
+    /// Run stacks for those on other machines who may ask for it
+    Agent(AgentOptions),
+    /// Start, watch, configure and stop stacks at an agent on another machine
+    Admin(AdminOptions),
 }
 
 /// `stack list`

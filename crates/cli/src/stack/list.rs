@@ -85,6 +85,7 @@ fn output(info: &ComponentInfo) -> &'static str {
     match info.output {
         Output::Same => "the same",
         Output::Of(item) => item.name(),
+        Output::Option(_) => "any",
         Output::Nothing => "-",
     }
 }

@@ -1,5 +1,7 @@
 //! `flowgauge stack`
 
+mod admin;
+mod agent;
 mod list;
 mod read;
 mod run;
@@ -29,6 +31,8 @@ pub(crate) fn run(options: &StackOptions) -> Result<(), Failure> {
         StackCommand::Fmt(options) => reformat(options),
         StackCommand::Show(options) => show::run(options),
         StackCommand::Run(options) => run::run(options),
+        StackCommand::Agent(options) => agent::run(options),
+        StackCommand::Admin(options) => admin::run(options),
     }
 }
 

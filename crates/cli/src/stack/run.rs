@@ -141,6 +141,8 @@ fn writes(stacks: &[Stack], name: &str) -> bool {
 /// The files that components write.
 fn files(stacks: &[Stack]) -> impl Iterator<Item = &str> {
     let nodes = stacks.iter().flat_map(|stack| &stack.nodes);
+    // An output to another machine writes none.
+    let nodes = nodes.filter(|node| node.settings.text("to").is_none());
     let settings = nodes.flat_map(|node| node.settings.iter());
     settings.filter_map(|setting| match &setting.value {
         OptionValue::Text(file) if setting.option.kind == OptionKind::OutputFile => {

@@ -1,0 +1,119 @@
+//! `stack agent` and `stack admin`
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Whose key this program shows.
+#[derive(Args, Debug)]
+pub(crate) struct IdentityOptions {
+    /// Folder of the keys [default: $FLOWGAUGE_KEYS, else ~/.config/flowgauge/keys]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keys: Option<PathBuf>,
+    /// The name of this machine's key, where there are several in the folder
+    #[arg(long, value_name = "NAME")]
+    pub(crate) identity: Option<String>,
+}
+
+/// `stack agent`
+#[derive(Args, Debug)]
+pub(crate) struct AgentOptions {
+    /// Address and port to listen at, as 192.0.2.1:2234
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: String,
+    /// Who may do what: a file with a line for each name
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rights: PathBuf,
+    /// Stacks read and write files in this folder only
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Stacks at once
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) most: u16,
+    #[command(flatten)]
+    pub(crate) identity: IdentityOptions,
+}
+
+/// `stack admin`
+#[derive(Args, Debug)]
+pub(crate) struct AdminOptions {
+    /// Where the agent listens
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) host: String,
+    /// The name in the agent's certificate, where it is not HOST
+    #[arg(long, value_name = "NAME")]
+    pub(crate) peer: Option<String>,
+    #[command(flatten)]
+    pub(crate) identity: IdentityOptions,
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: AdminCommand,
+}
+
+/// What an agent can be asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Start a stack
+    Start(DefinitionOptions),
+    /// List the stacks
+    List,
+    /// Show a stack: its text, how it is doing, what it said last
+    Show(NameOptions),
+    /// Follow what a stack says, with its counts every so often
+    Watch(WatchOptions),
+    /// Stop a stack and forget it
+    Stop(NameOptions),
+    /// Stop a stack and start it again
+    Restart(NameOptions),
+    /// Give a stack another text, or other input, and start it again
+    Configure(DefinitionOptions),
+}
+
+/// Which stack.
+#[derive(Args, Debug)]
+pub(crate) struct NameOptions {
+    /// The stack's name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+/// A stack and what it reads.
+#[derive(Args, Debug)]
+pub(crate) struct DefinitionOptions {
+    /// The stack's name at the agent
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The stack's file, here; "-" is standard input
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "FILE",
+        required_unless_present = "expression"
+    )]
+    pub(crate) file: Option<PathBuf>,
+    /// A stack given here instead of in a file: 'tcpscan - count'
+    #[arg(
+        short = 'e',
+        long = "expression",
+        value_name = "STACK",
+        conflicts_with = "file"
+    )]
+    pub(crate) expression: Option<String>,
+    /// Read packets from a file in the agent's folder (several)
+    #[arg(short = 'r', long = "read", value_name = "FILE")]
+    pub(crate) read: Vec<String>,
+    /// Capture on an interface of the agent's machine (several)
+    #[arg(short = 'i', long = "interface", value_name = "IFACE")]
+    pub(crate) interface: Vec<String>,
+}
+
+/// `stack admin watch`
+#[derive(Args, Debug)]
+pub(crate) struct WatchOptions {
+    /// The stack's name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Seconds between two counts
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) every: u64,
+}

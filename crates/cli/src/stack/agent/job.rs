@@ -1,0 +1,241 @@
+//! A stack that an agent runs: a process of its own, so that its end is nobody else's.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// Of what a stack says so much is kept.
+const MOST_LOG: usize = 64 << 10;
+/// How long a stack has to end when it is told to.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// What a stack is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    /// Its text.
+    pub(super) text: String,
+    /// Whether it is components without a section.
+    pub(super) is_bare: bool,
+    pub(super) read: Vec<String>,
+    pub(super) interfaces: Vec<String>,
+    /// Who gave it.
+    pub(super) by: String,
+}
+
+/// A running stack, or one that has ended.
+pub(super) struct Job {
+    pub(super) definition: Definition,
+    child: Child,
+    since: Instant,
+    ended: Option<(String, bool)>,
+    said: Arc<Mutex<Said>>,
+    starts: u32,
+}
+
+/// The last of what a stack said.
+#[derive(Default)]
+pub(super) struct Said {
+    kept: VecDeque<u8>,
+    /// Bytes in all.
+    total: u64,
+}
+
+impl Said {
+    fn add(&mut self, bytes: &[u8]) {
+        self.kept.extend(bytes);
+        self.total += bytes.len() as u64;
+        let excess = self.kept.len().saturating_sub(MOST_LOG);
+        self.kept.drain(..excess);
+    }
+
+    /// What was said from this byte on, as far as it is kept, and where that ends.
+    fn since(&self, from: u64) -> (String, u64) {
+        let begin = self.total - self.kept.len() as u64;
+        let skip = from.saturating_sub(begin) as usize;
+        let bytes: Vec<u8> = self.kept.iter().skip(skip).copied().collect();
+        (String::from_utf8_lossy(&bytes).into_owned(), self.total)
+    }
+}
+
+fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Job {
+    /// Starts the stack in `folder`.
+    ///
+    /// # Errors
+    /// The process cannot be made.
+    pub(super) fn start(definition: Definition, folder: &Path) -> std::io::Result<Job> {
+        let said = Arc::new(Mutex::new(Said::default()));
+        let child = spawn(&definition, folder, &said)?;
+        Ok(Job {
+            definition,
+            child,
+            since: Instant::now(),
+            ended: None,
+            said,
+            starts: 1,
+        })
+    }
+
+    /// Starts it again, perhaps another one.
+    ///
+    /// # Errors
+    /// The process cannot be made.
+    pub(super) fn restart(
+        &mut self,
+        definition: Option<Definition>,
+        folder: &Path,
+    ) -> std::io::Result<()> {
+        self.stop();
+        if let Some(definition) = definition {
+            self.definition = definition;
+        }
+        lock(&self.said).add(b"--- started again\n");
+        self.child = spawn(&self.definition, folder, &self.said)?;
+        self.since = Instant::now();
+        self.ended = None;
+        self.starts += 1;
+        Ok(())
+    }
+
+    /// Whether it still runs.
+    pub(super) fn is_running(&mut self) -> bool {
+        if self.ended.is_none()
+            && let Ok(Some(status)) = self.child.try_wait()
+        {
+            self.ended = Some((status.to_string(), status.success()));
+        }
+        self.ended.is_none()
+    }
+
+    /// Has it come to its end, as Ctrl-C would.
+    pub(super) fn stop(&mut self) {
+        let until = Instant::now() + STOP_WAIT;
+        self.signal(Signal::INT);
+        while self.is_running() {
+            if Instant::now() >= until {
+                // It does not listen.
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Has it print its counts.
+    pub(super) fn ask_for_counts(&mut self) {
+        self.signal(Signal::USR1);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        // One that was not waited for keeps its number.
+        if self.is_running() {
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    pub(super) fn said_since(&self, from: u64) -> (String, u64) {
+        lock(&self.said).since(from)
+    }
+
+    /// How it is doing.
+    pub(super) fn describe(&mut self, name: &str) -> Value {
+        let is_running = self.is_running();
+        let state = match &self.ended {
+            None => "running".to_owned(),
+            Some((_, true)) => "done".to_owned(),
+            Some((status, false)) => format!("failed ({status})"),
+        };
+        json!({
+            "name": name,
+            "state": state,
+            "running": is_running,
+            "seconds": self.since.elapsed().as_secs(),
+            "starts": self.starts,
+            "by": self.definition.by,
+            "read": self.definition.read,
+            "interfaces": self.definition.interfaces,
+        })
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(
+    definition: &Definition,
+    folder: &Path,
+    said: &Arc<Mutex<Said>>,
+) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["stack", "run"]);
+    // Its text comes by standard input, or as it was given.
+    match definition.is_bare {
+        true => command.args(["-e", &definition.text]),
+        false => command.args(["-f", "-"]),
+    };
+    for file in &definition.read {
+        command.args(["-r", file]);
+    }
+    for interface in &definition.interfaces {
+        command.args(["-i", interface]);
+    }
+    let mut child = command
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let stdin = child.stdin.take();
+    let text = definition.text.clone();
+    let is_bare = definition.is_bare;
+    thread::spawn(move || {
+        if let Some(mut stdin) = stdin.filter(|_| !is_bare) {
+            // One that does not read it says why.
+            let _ = stdin.write_all(text.as_bytes());
+        }
+    });
+    let pipes: [Option<Box<dyn Read + Send>>; 2] = [
+        child.stdout.take().map(|pipe| Box::new(pipe) as _),
+        child.stderr.take().map(|pipe| Box::new(pipe) as _),
+    ];
+    for mut pipe in pipes.into_iter().flatten() {
+        let said = said.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                lock(&said).add(&buffer[..count]);
+            }
+        });
+    }
+    Ok(child)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_what_was_said_is_kept() {
+        let mut said = Said::default();
+        said.add(b"one ");
+        assert_eq!(said.since(0), ("one ".to_owned(), 4));
+        assert_eq!(said.since(4), (String::new(), 4));
+        said.add(&vec![b'x'; MOST_LOG]);
+        let (text, total) = said.since(0);
+        assert_eq!((text.len(), total), (MOST_LOG, MOST_LOG as u64 + 4));
+        assert_eq!(said.since(total - 2).0, "xx");
+    }
+}

@@ -1,0 +1,456 @@
+//! `flowgauge stack agent`: runs stacks for those who may ask for it.
+//!
+//! Requests and replies are JSON objects on a link between machines. Every stack is checked before it
+//! starts, runs in a process of its own, and keeps to one folder.
+
+mod job;
+mod rights;
+
+use std::collections::BTreeMap;
+use std::path::{Component as PathPart, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use flowgauge_components::registry;
+use flowgauge_link::{Conversation, ListenerOptions, Responder};
+use flowgauge_stack::syntax::{Document, Item};
+use flowgauge_stack::{OptionKind, Sources, check, parse, parse_stack};
+use serde_json::{Value, json};
+
+use self::job::{Definition, Job};
+use self::rights::{Action, Rights};
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::keys;
+use crate::options::AgentOptions;
+use crate::say::say;
+
+/// The longest message: a stack is shorter.
+pub(super) const MOST_MESSAGE: usize = 1 << 20;
+/// Those who watch are told this often.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot listen, or there are no rights or keys.
+pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
+    let control = Control::install()?;
+    let text = fs::read_to_string(&options.rights).map_err(|error| {
+        Failure::usage(
+            format!("{}: {error}", options.rights.display()),
+            "a line for each name, as: ops all network interfaces=eth0",
+        )
+    })?;
+    let rights = rights::read(&text).map_err(|error| {
+        let known = Action::ALL.map(|(name, _)| name).join(", ");
+        Failure::usage(
+            format!("{}: {error}", options.rights.display()),
+            format!("rights are {known}, all, network, interfaces=IFACE,..."),
+        )
+    })?;
+    let folder = fs::canonicalize(&options.folder).map_err(|error| {
+        Failure::usage(
+            format!("{}: {error}", options.folder.display()),
+            "the folder must be there, and belong to stacks alone",
+        )
+    })?;
+    let identity = keys::identity(&options.identity)?;
+    let agent = Arc::new(Agent {
+        rights,
+        folder,
+        most: options.most.into(),
+        control: control.clone(),
+        jobs: Mutex::default(),
+    });
+    let listening = ListenerOptions {
+        allowed: agent.rights.keys().cloned().collect(),
+        most_connections: 64,
+        max_frame: MOST_MESSAGE,
+        ..ListenerOptions::new(&options.listen)
+    };
+    if listening.allowed.is_empty() {
+        return Err(Failure::usage(
+            format!("{}: nobody may do anything", options.rights.display()),
+            "a line for each name, as: ops all network interfaces=eth0",
+        ));
+    }
+    let answering = agent.clone();
+    let responder = Responder::bind(&identity, listening, move |conversation| {
+        answering.converse(conversation);
+    });
+    let responder = responder.map_err(|error| keys::of_link(&error))?;
+    say!("flowgauge: agent at {}", responder.local_address());
+    while !control.stopped() {
+        thread::sleep(Duration::from_millis(100));
+    }
+    drop(responder);
+    let mut jobs = agent.jobs();
+    if !jobs.is_empty() {
+        say!("flowgauge: stopping {} stacks", jobs.len());
+    }
+    jobs.clear();
+    Ok(())
+}
+
+struct Agent {
+    rights: BTreeMap<String, Rights>,
+    folder: PathBuf,
+    most: usize,
+    control: Control,
+    jobs: Mutex<BTreeMap<String, Job>>,
+}
+
+/// What is said instead of doing it.
+struct Refused {
+    error: String,
+    hint: Option<String>,
+}
+
+impl Refused {
+    fn new(error: impl Into<String>) -> Refused {
+        Refused {
+            error: error.into(),
+            hint: None,
+        }
+    }
+}
+
+impl Agent {
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Job>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers one after the other.
+    fn converse(&self, conversation: &mut Conversation) {
+        while let Ok(Some(message)) = conversation.receive() {
+            let name = conversation.peer().name.clone();
+            let request: Value = serde_json::from_slice(&message).unwrap_or_default();
+            let result = self.answer(&name, &request, conversation);
+            let reply = match result {
+                Ok(reply) => reply,
+                Err(refused) => json!({"error": refused.error, "hint": refused.hint}),
+            };
+            if conversation.send(reply.to_string().as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        by: &str,
+        request: &Value,
+        conversation: &Conversation,
+    ) -> Result<Value, Refused> {
+        let word = |key: &str| request.get(key).and_then(Value::as_str).unwrap_or_default();
+        let action = Action::named(word("do"));
+        let action = action.ok_or_else(|| Refused::new("there is no such request"))?;
+        let none = Rights::default();
+        let rights = self.rights.get(by).unwrap_or(&none);
+        if !rights.may(action) {
+            say!("flowgauge: {by} may not {}", word("do"));
+            return Err(Refused {
+                error: format!("{by} may not {}", word("do")),
+                hint: Some("the agent's file of rights says who may".to_owned()),
+            });
+        }
+        let name = word("name");
+        match action {
+            Action::List => {
+                let mut jobs = self.jobs();
+                let list = jobs.iter_mut().map(|(name, job)| job.describe(name));
+                Ok(json!({"stacks": list.collect::<Vec<Value>>()}))
+            }
+            Action::Show => self.with(name, |job| {
+                let mut described = job.describe(name);
+                described["text"] = json!(job.definition.text);
+                described["said"] = json!(job.said_since(0).0);
+                Ok(described)
+            }),
+            Action::Watch => self.watch(name, request, conversation),
+            Action::Start => {
+                let definition = self.definition(by, rights, request)?;
+                self.start(name, definition)
+            }
+            Action::Stop => {
+                // It takes its time, which is nobody else's.
+                let job = self.jobs().remove(name);
+                let mut job = job.ok_or_else(|| self.unknown(name))?;
+                job.stop();
+                say!("flowgauge: {by} stopped {name}");
+                let mut described = job.describe(name);
+                described["said"] = json!(job.said_since(0).0);
+                Ok(described)
+            }
+            Action::Restart => self.again(by, name, None),
+            Action::Configure => {
+                let definition = self.definition(by, rights, request)?;
+                self.again(by, name, Some(definition))
+            }
+        }
+    }
+
+    fn unknown(&self, name: &str) -> Refused {
+        let names: Vec<String> = self.jobs().keys().cloned().collect();
+        Refused {
+            error: format!("there is no stack \"{name}\""),
+            hint: Some(match names.as_slice() {
+                [] => "there is none at all".to_owned(),
+                names => format!("there are: {}", names.join(", ")),
+            }),
+        }
+    }
+
+    fn with(
+        &self,
+        name: &str,
+        work: impl FnOnce(&mut Job) -> Result<Value, Refused>,
+    ) -> Result<Value, Refused> {
+        let mut jobs = self.jobs();
+        if let Some(job) = jobs.get_mut(name) {
+            return work(job);
+        }
+        drop(jobs);
+        Err(self.unknown(name))
+    }
+
+    fn start(&self, name: &str, definition: Definition) -> Result<Value, Refused> {
+        let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
+            return Err(Refused::new(format!("\"{name}\" is no name for a stack")));
+        }
+        let by = definition.by.clone();
+        let mut jobs = self.jobs();
+        if jobs.get_mut(name).is_some_and(Job::is_running) {
+            return Err(Refused {
+                error: format!("there is a stack {name} already, and it runs"),
+                hint: Some("configure gives it another text, stop ends it".to_owned()),
+            });
+        }
+        let running = jobs
+            .values_mut()
+            .filter_map(|job| job.is_running().then_some(()));
+        if running.count() >= self.most || jobs.len() >= 4 * self.most {
+            return Err(Refused {
+                error: format!("{} stacks run, and no more may", self.most),
+                hint: Some("stop others, or raise the agent's --most".to_owned()),
+            });
+        }
+        let job = Job::start(definition, &self.folder)
+            .map_err(|error| Refused::new(format!("no process can be made for it: {error}")))?;
+        say!("flowgauge: {by} started {name}");
+        let job = jobs.entry(name.to_owned()).insert_entry(job).into_mut();
+        Ok(job.describe(name))
+    }
+
+    fn again(
+        &self,
+        by: &str,
+        name: &str,
+        definition: Option<Definition>,
+    ) -> Result<Value, Refused> {
+        // Out of the list while it ends, so that others are answered.
+        let job = self.jobs().remove(name);
+        let mut job = job.ok_or_else(|| self.unknown(name))?;
+        let result = job.restart(definition, &self.folder);
+        let described = job.describe(name);
+        self.jobs().insert(name.to_owned(), job);
+        result.map_err(|error| Refused::new(format!("{name} cannot be started: {error}")))?;
+        say!("flowgauge: {by} started {name} again");
+        Ok(described)
+    }
+
+    /// Sends what a stack says until it ends.
+    fn watch(
+        &self,
+        name: &str,
+        request: &Value,
+        conversation: &Conversation,
+    ) -> Result<Value, Refused> {
+        let every = request.get("every").and_then(Value::as_u64).unwrap_or(5);
+        let every = Duration::from_secs(every.clamp(1, 3600));
+        let mut from = 0;
+        let mut asked = Instant::now();
+        loop {
+            let is_due = asked.elapsed() >= every;
+            let mut is_running = false;
+            let mut described = self.with(name, |job| {
+                is_running = job.is_running();
+                if is_due {
+                    job.ask_for_counts();
+                }
+                let (said, to) = job.said_since(from);
+                from = to;
+                let mut described = job.describe(name);
+                described["said"] = json!(said);
+                Ok(described)
+            })?;
+            if is_due {
+                asked = Instant::now();
+            }
+            if !is_running || self.control.stopped() {
+                // The pipe may have something left.
+                thread::sleep(WATCH_EVERY);
+                let rest = self.with(name, |job| Ok(json!(job.said_since(from).0)));
+                if let (Ok(Value::String(rest)), Value::String(said)) =
+                    (rest, &mut described["said"])
+                {
+                    said.push_str(&rest);
+                }
+                described["running"] = json!(false);
+                return Ok(described);
+            }
+            let sent = conversation.send(described.to_string().as_bytes());
+            sent.map_err(|error| Refused::new(error.to_string()))?;
+            thread::sleep(WATCH_EVERY);
+        }
+    }
+
+    /// What a request wants to run, checked.
+    fn definition(
+        &self,
+        by: &str,
+        rights: &Rights,
+        request: &Value,
+    ) -> Result<Definition, Refused> {
+        let words = |key: &str| -> Vec<String> {
+            let list = request.get(key).and_then(Value::as_array);
+            let words = list.into_iter().flatten().filter_map(Value::as_str);
+            words.map(str::to_owned).collect()
+        };
+        let definition = Definition {
+            text: request
+                .get("text")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            is_bare: request
+                .get("bare")
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
+            read: words("read"),
+            interfaces: words("interface"),
+            by: by.to_owned(),
+        };
+        for interface in &definition.interfaces {
+            if !rights.may_capture(interface) {
+                return Err(Refused {
+                    error: format!("{by} may not capture on {interface}"),
+                    hint: Some("the agent's file of rights says interfaces=".to_owned()),
+                });
+            }
+        }
+        for file in &definition.read {
+            stays_within(file)?;
+        }
+        check_text(&definition, rights)?;
+        Ok(definition)
+    }
+}
+
+/// Files are in the agent's folder, or below it.
+fn stays_within(file: &str) -> Result<(), Refused> {
+    let parts = Path::new(file).components();
+    let mut is_inside = !file.is_empty() && !file.starts_with('-');
+    for part in parts {
+        is_inside &= matches!(part, PathPart::Normal(_) | PathPart::CurDir);
+    }
+    if is_inside {
+        return Ok(());
+    }
+    Err(Refused {
+        error: format!("{file}: not in the agent's folder"),
+        hint: Some("files of stacks are in the agent's --folder, by relative names".to_owned()),
+    })
+}
+
+/// Whether a stack is right, and does nothing that it may not.
+fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
+    let mut sources = Sources::default();
+    let file = sources.add("stack".to_owned(), definition.text.clone());
+    let file = file.ok_or_else(|| Refused::new("the stack is too long"))?;
+    let document = match definition.is_bare {
+        true => parse_stack(&sources, file).map(Document::of),
+        false => parse(&sources, file),
+    };
+    let document = document.map_err(|found| Refused::new(found.show(&sources).to_string()))?;
+    if document
+        .items
+        .iter()
+        .any(|item| matches!(item, Item::Include(_)))
+    {
+        return Err(Refused::new(
+            "a stack for an agent is one text: it cannot include others",
+        ));
+    }
+    let checked = check(&document, &registry());
+    let Some(program) = checked.program else {
+        let found = checked
+            .diagnostics
+            .iter()
+            .map(|found| found.show(&sources).to_string());
+        return Err(Refused::new(found.collect::<Vec<String>>().join("\n")));
+    };
+    for node in program.stacks.iter().flat_map(|stack| &stack.nodes) {
+        for setting in node.settings.iter() {
+            let option = setting.option;
+            let text = node.settings.text(option.name).unwrap_or_default();
+            let is_file = matches!(option.kind, OptionKind::InputFile | OptionKind::OutputFile);
+            // What it says on standard output is kept.
+            if (is_file && text != "-") || option.name == "keys" {
+                stays_within(text)?;
+            }
+            if matches!(option.name, "to" | "listen") && !rights.network {
+                return Err(Refused {
+                    error: format!("{} may not use the network ({})", definition.by, node.label),
+                    hint: Some("the agent's file of rights says network".to_owned()),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_stay_in_the_folder() {
+        for file in ["a.pcap", "a/b.pcap", "./a"] {
+            assert!(stays_within(file).is_ok(), "{file}");
+        }
+        for file in ["/etc/passwd", "../a", "a/../../b", "", "-", "-w"] {
+            assert!(stays_within(file).is_err(), "{file}");
+        }
+    }
+
+    #[test]
+    fn stacks_are_checked_and_kept_to_what_is_allowed() {
+        let refused = |text: &str, line: &str| {
+            let rights = rights::read(line).unwrap().remove("ops").unwrap();
+            let definition = Definition {
+                text: text.to_owned(),
+                is_bare: true,
+                read: Vec::new(),
+                interfaces: Vec::new(),
+                by: "ops".to_owned(),
+            };
+            check_text(&definition, &rights)
+                .err()
+                .map(|refused| refused.error)
+        };
+        assert_eq!(refused("tcpscan - count", "ops all"), None);
+        assert!(refused("tcpscann", "ops all").unwrap().contains("tcpscann"));
+        let outside = refused("output { file = /tmp/x.pcap }", "ops all").unwrap();
+        assert!(outside.contains("not in the agent's folder"), "{outside}");
+        assert_eq!(refused("output { file = x.pcap }", "ops all"), None);
+        let sends = "output { to = c:1 }";
+        assert!(refused(sends, "ops all").unwrap().contains("network"));
+        assert_eq!(refused(sends, "ops all network"), None);
+        let keys = refused("output { to = c:1, keys = /root }", "ops all network").unwrap();
+        assert!(keys.contains("not in the agent's folder"), "{keys}");
+    }
+}

@@ -1,0 +1,320 @@
+//! Stacks on several machines: `output` to `input`, agents and admins; here they are processes.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+struct Place {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Place {
+    /// A folder with keys for these machines and a capture.
+    fn new(name: &str, machines: &[&str]) -> Place {
+        let folder =
+            std::env::temp_dir().join(format!("flowgauge-links-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(folder.join("stacks")).unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let place = Place { folder, port };
+        place.good("keys authority");
+        for machine in machines {
+            place.good(&format!("keys add {machine} --host 127.0.0.1"));
+        }
+        place.good("generate small -q --flows 300 --seed 3 -w small.pcap");
+        fs::copy(
+            place.folder.join("small.pcap"),
+            place.folder.join("stacks/small.pcap"),
+        )
+        .unwrap();
+        place
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+        command
+            .current_dir(&self.folder)
+            .env("FLOWGAUGE_KEYS", self.folder.join("keys"))
+            .stdin(Stdio::null())
+            .args(words);
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.command(line.split(' ')).output().unwrap()
+    }
+
+    fn good(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn admin(&self, name: &str, words: &[&str]) -> Output {
+        let address = self.address();
+        let first = ["stack", "admin", address.as_str(), "--identity", name];
+        self.command(first.into_iter().chain(words.iter().copied()))
+            .output()
+            .unwrap()
+    }
+
+    /// A process that says a line with `word` on standard error when it is ready.
+    fn start<'a>(&self, words: impl IntoIterator<Item = &'a str>, word: &str) -> Process {
+        let mut child = self
+            .command(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(word) {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended");
+        }
+        Process { child, said }
+    }
+}
+
+struct Process {
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+}
+
+impl Process {
+    /// What it prints until it ends.
+    fn end(mut self) -> (String, String) {
+        let (mut out, mut said) = (String::new(), String::new());
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut out)
+            .unwrap();
+        self.said.read_to_string(&mut said).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {said}");
+        (out, said)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn what_an_output_sends_an_input_writes() {
+    let place = Place::new("copy", &["collector", "sensor1"]);
+    let input = format!(
+        "input {{ listen = {}, identity = collector, senders = 1 }} output {{ copy.pcap }}",
+        place.address()
+    );
+    let receiving = place.start(["stack", "run", "-e", &input], "listening");
+    let output = format!("output {{ to = {}, identity = sensor1 }}", place.address());
+    let sent = place
+        .command(["stack", "run", "-e", &output, "-r", "small.pcap"])
+        .output()
+        .unwrap();
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let (results, _) = receiving.end();
+    assert!(results.contains("\"sender\":\"sensor1\""), "{results}");
+    let packets = |file: &str| place.good(&format!("packets --json -r {file}"));
+    assert_eq!(packets("small.pcap"), packets("copy.pcap"));
+    // The capture's format has more than a link needs; what matters is in both.
+    assert!(fs::metadata(place.folder.join("copy.pcap")).unwrap().len() > 100_000);
+}
+
+#[test]
+fn what_two_links_saw_is_matched_in_a_third_process() {
+    let place = Place::new("match", &["collector", "left", "right"]);
+    // The second link lost some packets of the first.
+    place.good("stack run -q -e sample{value=10}output{tenth.pcap} -r small.pcap");
+    let input = format!(
+        "input {{ listen = {}, identity = collector, senders = 2, type = record, timeout = 60s }} \
+         - matcher {{ key = \"src_ip, src_port, dst_ip, dst_port, ip_id, time\", way = same, \
+         request = \"interface = left\", timeout = 60s, unmatched = no }} - count",
+        place.address()
+    );
+    let receiving = place.start(["stack", "run", "-e", &input], "listening");
+    let sending: Vec<Child> = [("left", "small.pcap"), ("right", "tenth.pcap")]
+        .map(|(name, file)| {
+            let stack = format!(
+                "packets {{ interface = {name} }} - output {{ to = {}, identity = {name} }}",
+                place.address()
+            );
+            place
+                .command(["stack", "run", "-q", "-e", &stack, "-r", file])
+                .spawn()
+                .unwrap()
+        })
+        .into();
+    for mut child in sending {
+        assert!(child.wait().unwrap().success());
+    }
+    let (results, _) = receiving.end();
+    let tenth = place.good("packets --json -r tenth.pcap").lines().count();
+    let pairs = results
+        .lines()
+        .find(|line| line.contains("\"component\":\"count\""))
+        .unwrap_or_else(|| panic!("{results}"));
+    assert!(
+        pairs.contains(&format!("\"value\":{tenth}")),
+        "{tenth}: {pairs}"
+    );
+}
+
+#[test]
+fn an_agent_runs_stacks_for_those_who_may() {
+    let place = Place::new("agent", &["agent", "ops", "viewer", "stranger"]);
+    fs::write(
+        place.folder.join("rights"),
+        "ops all network interfaces=lo\nviewer list show watch\n",
+    )
+    .unwrap();
+    let address = place.address();
+    let words = "stack agent --rights rights --folder stacks --identity agent --most 2 --listen";
+    let agent = place.start(words.split(' ').chain([address.as_str()]), "agent at");
+    let ops = |words: &[&str]| place.admin("ops", words);
+    assert_eq!(stdout(&ops(&["list"])), "");
+    // One that comes to its end.
+    let started = stdout(&ops(&[
+        "start",
+        "short",
+        "-e",
+        "tcpscan - count",
+        "-r",
+        "small.pcap",
+    ]));
+    assert!(started.starts_with("short  "), "{started}");
+    let watched = stdout(&ops(&["watch", "short"]));
+    assert!(watched.contains("\"component\":\"count\""), "{watched}");
+    assert!(
+        watched.trim_end().lines().last().unwrap().contains("done"),
+        "{watched}"
+    );
+    // One that waits for senders, and is asked for its counts.
+    let listening = "input { listen = 127.0.0.1:0, identity = agent } - count";
+    stdout(&ops(&["start", "long", "-e", listening]));
+    let listed = stdout(&place.admin("viewer", &["list"]));
+    assert!(listed.contains("long  running, started by ops"), "{listed}");
+    let shown = stdout(&ops(&["show", "long"]));
+    assert!(shown.contains(listening), "{shown}");
+    let again = ops(&["start", "long", "-e", "count", "-r", "small.pcap"]);
+    assert!(
+        stderr(&again).contains("already, and it runs"),
+        "{}",
+        stderr(&again)
+    );
+    let restarted = stdout(&ops(&["restart", "long"]));
+    assert!(restarted.contains("2 starts"), "{restarted}");
+    let other = stdout(&ops(&[
+        "configure",
+        "long",
+        "-e",
+        "count",
+        "-r",
+        "small.pcap",
+    ]));
+    assert!(other.contains("3 starts"), "{other}");
+    let stopped = stdout(&ops(&["stop", "long"]));
+    assert!(stopped.starts_with("long  "), "{stopped}");
+    // What is wrong, or not allowed.
+    for (name, words, part) in [
+        ("ops", &["start", "x", "-e", "tcpscann"][..], "tcpscann"),
+        (
+            "ops",
+            &["start", "x", "-e", "output{/etc/x}"][..],
+            "not in the agent's folder",
+        ),
+        (
+            "ops",
+            &["start", "x", "-e", "count", "-r", "../small.pcap"][..],
+            "not in the agent's folder",
+        ),
+        (
+            "ops",
+            &["start", "x", "-e", "count", "-i", "eth0"][..],
+            "may not capture on eth0",
+        ),
+        ("ops", &["start", "../x", "-e", "count"][..], "is no name"),
+        ("ops", &["show", "nothing"][..], "there is no stack"),
+        (
+            "viewer",
+            &["start", "x", "-e", "count"][..],
+            "viewer may not start",
+        ),
+        ("viewer", &["stop", "short"][..], "viewer may not stop"),
+        ("stranger", &["list"][..], "not allowed"),
+    ] {
+        let refused = place.admin(name, words);
+        assert_eq!(refused.status.code(), Some(1), "{words:?}");
+        assert!(
+            stderr(&refused).contains(part),
+            "{words:?}: {}",
+            stderr(&refused)
+        );
+    }
+    // A stack that is killed takes nobody with it.
+    stdout(&ops(&["start", "killed", "-e", listening]));
+    let of_agent = format!("/proc/{0}/task/{0}/children", agent.child.id());
+    let mut children = fs::read_to_string(of_agent).unwrap();
+    // Threads that started others have them.
+    for task in fs::read_dir(format!("/proc/{}/task", agent.child.id())).unwrap() {
+        children += &fs::read_to_string(task.unwrap().path().join("children")).unwrap();
+    }
+    let mut children: Vec<&str> = children.split_whitespace().collect();
+    children.dedup();
+    assert_eq!(children.len(), 1, "{children:?}");
+    assert!(
+        Command::new("kill")
+            .args(["-9", children[0]])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut listed = String::new();
+    while !listed.contains("killed  failed") {
+        listed = stdout(&ops(&["list"]));
+    }
+    assert!(listed.contains("signal: 9"), "{listed}");
+    stdout(&ops(&["restart", "killed"]));
+    // The agent ends its stacks with it.
+    let agent_id = agent.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &agent_id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let (_, said) = agent.end();
+    assert!(said.contains("stopping 2 stacks"), "{said}");
+}

@@ -1,0 +1,38 @@
+//! Items that go to other machines, and come from them.
+
+pub(crate) mod codec;
+mod merge;
+pub(crate) mod receive;
+pub(crate) mod send;
+
+use flowgauge_link::KeyFolder;
+use flowgauge_stack::{Failure, OptionInfo, OptionKind, Settings};
+
+pub use codec::fuzz;
+
+/// Where keys are.
+pub(crate) const KEYS: OptionInfo = OptionInfo::new(
+    "keys",
+    OptionKind::Text,
+    "folder of the keys; else $FLOWGAUGE_KEYS, else ~/.config/flowgauge/keys",
+);
+/// Which of them is this machine's.
+pub(crate) const IDENTITY: OptionInfo = OptionInfo::new(
+    "identity",
+    OptionKind::Text,
+    "the name of this machine's key, where there are several in the folder",
+);
+
+/// The folder that options name, or the usual one.
+fn keys(settings: &Settings) -> KeyFolder {
+    settings
+        .text("keys")
+        .map_or_else(KeyFolder::usual, KeyFolder::new)
+}
+
+fn failure(error: &flowgauge_link::Error) -> Failure {
+    Failure {
+        message: error.to_string(),
+        hint: error.hint(),
+    }
+}

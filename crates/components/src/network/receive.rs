@@ -1,0 +1,727 @@
+//! `input`: takes what `output`s on other machines send.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use flowgauge_link::{
+    Event, KeyFolder, Listener, ListenerOptions, ReceivedItems, SessionCounts, SessionId,
+};
+use flowgauge_record::FieldKind;
+use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
+use flowgauge_record::{AnyRecord, OwnedRecord};
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet, Output,
+    Packets, Parallel, Received, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    StreamChunk,
+};
+use flowgauge_wire::decode::Decoder as HeaderDecoder;
+use flowgauge_wire::{
+    BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos, PacketDescriptor, hash_batch,
+};
+
+use super::codec::{Announced, ChunkPlace, Decoder, Kind};
+use super::failure;
+use super::merge::{Standing, choose, horizon};
+
+/// Runs of packets that are shorter are copied together, so that batches are not tiny.
+const LONG_RUN: usize = 64;
+/// Items given out before events are looked at again.
+const MOST_AT_ONCE: usize = 16 * BATCH_SIZE;
+/// Events taken before items are given out again.
+const MOST_EVENTS: usize = 1024;
+/// Interfaces of all senders.
+const MOST_INTERFACES: usize = 65_536;
+
+static COLUMNS: [TableColumn; 8] = [
+    TableColumn::new(
+        "sender",
+        FieldKind::Text,
+        Merge::Key,
+        "name in the sender's certificate",
+    ),
+    TableColumn::new(
+        "received",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "items that came",
+    ),
+    TableColumn::new(
+        "lost",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "items that the sender's spool had no room for",
+    ),
+    TableColumn::new(
+        "before",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "items that an input had taken before this one was started",
+    ),
+    TableColumn::new(
+        "repeated",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "items that came again after a connection broke, and were left out",
+    ),
+    TableColumn::new(
+        "late",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "items of a time before what had been given on",
+    ),
+    TableColumn::new(
+        "refused",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "items of another type, or damaged",
+    ),
+    TableColumn::new(
+        "gone",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "items that were last known to be with a sender that did not come back",
+    ),
+];
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "input",
+    summary: "takes what outputs on other machines send",
+    help: "It listens for senders whose certificates are of the same authority (flowgauge keys), and \
+           gives their items on in the order of time: an item waits until every sender has said that \
+           it has none before it. A sender from which nothing is heard for the timeout is not waited \
+           for any longer.",
+    input: Input::Nothing,
+    output: Output::Option("type"),
+    options: &[
+        OptionInfo::new(
+            "listen",
+            OptionKind::Text,
+            "address and port: 192.0.2.1:2233, [::]:2233",
+        )
+        .required(),
+        OptionInfo::new(
+            "type",
+            OptionKind::Choice(&["packet", "chunk", "record", "flow"]),
+            "what comes",
+        )
+        .or("packet"),
+        OptionInfo::new(
+            "senders",
+            OptionKind::Integer { min: 1, max: 1024 },
+            "wait for so many senders before anything is given on, and end when so many have ended; \
+             where it is not said, take whoever comes, until stopped",
+        ),
+        OptionInfo::new(
+            "timeout",
+            OptionKind::Duration,
+            "how long to wait for a sender from which nothing is heard",
+        )
+        .or("10s"),
+        OptionInfo::new(
+            "allow",
+            OptionKind::Text,
+            "names that may send, separated by blanks; where it is not said, all of the authority",
+        ),
+        OptionInfo::new(
+            "queue",
+            OptionKind::Size,
+            "memory for what waits of each sender; one that is ahead is held up",
+        )
+        .or("16M"),
+        super::KEYS,
+        super::IDENTITY,
+    ],
+    result: Some(ResultInfo::table("what came from whom", &COLUMNS)),
+    parallel: Parallel::Never("it puts what comes in order"),
+    effects: true,
+    make,
+    ..crate::OF_PACKETS
+};
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let listen = settings.text("listen").unwrap_or_default();
+    let port = listen.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    if !matches!(port, Some(Ok(_))) {
+        return Err(
+            SettingError::of("listen", format!("\"{listen}\" is no address with a port"))
+                .with_hint("write it as 192.0.2.1:2233, or [::]:2233 for all addresses"),
+        );
+    }
+    let mut options = ListenerOptions::new(listen);
+    let allow = settings.text("allow").unwrap_or_default();
+    options.allowed = allow.split_whitespace().map(str::to_owned).collect();
+    if let Some(bytes) = settings.size("queue") {
+        options.queue_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    let kind = match settings.text("type") {
+        Some("chunk") => Kind::Chunks,
+        Some("record" | "flow") => Kind::Records,
+        _ => Kind::Packets,
+    };
+    let senders = settings
+        .integer("senders")
+        .and_then(|count| usize::try_from(count).ok());
+    let timeout = settings.duration("timeout").unwrap_or(10_000_000_000);
+    Ok(Box::new(FromNetwork {
+        keys: super::keys(settings),
+        identity: settings.text("identity").map(str::to_owned),
+        options,
+        senders,
+        timeout: Duration::from_nanos(timeout),
+        listener: None,
+        begun: None,
+        taken: Taken {
+            kind,
+            sources: BTreeMap::new(),
+            interfaces: BTreeMap::new(),
+            clock: 0,
+            decoder: HeaderDecoder::default(),
+            decoded: DecodedBatch::new(),
+            gathered: Vec::new(),
+            gathered_packets: Vec::new(),
+            done: Vec::new(),
+            closed: BTreeMap::new(),
+            closed_count: 0,
+        },
+        counts: Vec::new(),
+    }))
+}
+
+struct FromNetwork {
+    keys: KeyFolder,
+    identity: Option<String>,
+    options: ListenerOptions,
+    senders: Option<usize>,
+    timeout: Duration,
+    listener: Option<Listener>,
+    /// When the first sender came.
+    begun: Option<Instant>,
+    taken: Taken,
+    /// In the end.
+    counts: Vec<(SessionId, SessionCounts)>,
+}
+
+/// What came and was not given on.
+struct Taken {
+    kind: Kind,
+    sources: BTreeMap<SessionId, Source>,
+    /// Numbers of interfaces here, by session and number there.
+    interfaces: BTreeMap<(SessionId, u16), u16>,
+    /// No item before this was kept waiting.
+    clock: u64,
+    decoder: HeaderDecoder,
+    decoded: DecodedBatch,
+    /// Packets of short runs, and their bytes.
+    gathered: Vec<u8>,
+    gathered_packets: Vec<PacketDescriptor>,
+    /// Frames of which all was given on.
+    done: Vec<ReceivedItems>,
+    /// Senders that have ended, and of which all was given on: late and refused items by name.
+    closed: BTreeMap<String, (u64, u64)>,
+    closed_count: usize,
+}
+
+/// One sender.
+struct Source {
+    name: String,
+    announced: Announced,
+    frames: VecDeque<ReceivedItems>,
+    /// Of the first frame.
+    decoder: Option<Decoder>,
+    /// How many items of the first frame were read.
+    read: u32,
+    run: Run,
+    /// How many of the run were given on.
+    at: usize,
+    watermark: u64,
+    /// When the watermark moved.
+    moved: Instant,
+    is_connected: bool,
+    is_awaited: bool,
+    has_ended: bool,
+    late: u64,
+    refused: u64,
+}
+
+/// Items of the first frame that were read.
+enum Run {
+    Packets(Vec<PacketDescriptor>),
+    Chunks(Vec<ChunkPlace>),
+    Records(Vec<(Nanos, OwnedRecord)>),
+}
+
+impl Run {
+    fn new(kind: Kind) -> Run {
+        match kind {
+            Kind::Packets => Run::Packets(Vec::with_capacity(BATCH_SIZE)),
+            Kind::Chunks => Run::Chunks(Vec::new()),
+            Kind::Records => Run::Records(Vec::new()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Run::Packets(packets) => packets.len(),
+            Run::Chunks(chunks) => chunks.len(),
+            Run::Records(records) => records.len(),
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Run::Packets(packets) => packets.clear(),
+            Run::Chunks(chunks) => chunks.clear(),
+            Run::Records(records) => records.clear(),
+        }
+    }
+
+    #[inline]
+    fn time(&self, place: usize) -> Option<u64> {
+        match self {
+            Run::Packets(packets) => packets.get(place).map(|packet| packet.time.0),
+            Run::Chunks(chunks) => chunks.get(place).map(|chunk| chunk.time.0),
+            Run::Records(records) => records.get(place).map(|(time, _)| time.0),
+        }
+    }
+}
+
+impl Source {
+    fn standing(&self) -> Standing {
+        Standing {
+            head: self.run.time(self.at),
+            watermark: self.watermark,
+            is_awaited: self.is_awaited,
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.frames.is_empty() && self.at >= self.run.len()
+    }
+
+    fn promise(&mut self, watermark: u64) {
+        if watermark > self.watermark {
+            self.watermark = watermark;
+            self.moved = Instant::now();
+        }
+    }
+
+    /// Reads more items, if the ones before are given on and there are some.
+    fn fill(&mut self, kind: Kind, done: &mut Vec<ReceivedItems>) {
+        while self.at >= self.run.len() {
+            self.run.clear();
+            self.at = 0;
+            let Some(frame) = self.frames.front() else {
+                return;
+            };
+            let payload = frame.payload.as_slice();
+            let is_over = match &mut self.decoder {
+                None => {
+                    self.read = 0;
+                    self.decoder = Decoder::new(payload).filter(|decoder| decoder.kind() == kind);
+                    if self.decoder.is_none() {
+                        let found = Decoder::new(payload).map(|decoder| decoder.kind());
+                        refused(&self.name, self.refused, found, kind);
+                    }
+                    self.decoder.is_none()
+                }
+                Some(decoder) => {
+                    // More than were said to come are not counted on.
+                    let most = (frame.count - self.read).min(BATCH_SIZE as u32);
+                    for _ in 0..most {
+                        let is_read = match &mut self.run {
+                            Run::Packets(run) => decoder
+                                .packet(payload, &self.announced)
+                                .map(|one| run.push(one)),
+                            Run::Chunks(run) => decoder.chunk(payload).map(|one| run.push(one)),
+                            Run::Records(run) => decoder
+                                .record(payload, &self.announced)
+                                .map(|one| run.push(one)),
+                        };
+                        if is_read.is_none() {
+                            break;
+                        }
+                    }
+                    self.read += self.run.len() as u32;
+                    self.run.len() == 0
+                }
+            };
+            if is_over {
+                if self.decoder.take().is_some() && self.read < frame.count {
+                    refused(&self.name, self.refused, None, kind);
+                }
+                self.refused += u64::from(frame.count - self.read);
+                done.extend(self.frames.pop_front());
+            }
+        }
+    }
+}
+
+/// Says so for the first time.
+fn refused(name: &str, before: u64, found: Option<Kind>, wanted: Kind) {
+    if before > 0 {
+        return;
+    }
+    let wanted = wanted.name();
+    match found {
+        Some(found) => flowgauge_link::tell(format_args!(
+            "{name} sends {}, and {wanted} are taken: they are left out (option type)",
+            found.name()
+        )),
+        None => flowgauge_link::tell(format_args!("{name} sends what makes no sense: left out")),
+    }
+}
+
+impl FromNetwork {
+    fn event(&mut self, event: Event) {
+        let kind = self.taken.kind;
+        match event {
+            Event::Joined { session, peer, .. } => {
+                self.begun.get_or_insert_with(Instant::now);
+                let source = self.taken.sources.entry(session).or_insert_with(|| Source {
+                    name: peer.name,
+                    announced: Announced::default(),
+                    frames: VecDeque::new(),
+                    decoder: None,
+                    read: 0,
+                    run: Run::new(kind),
+                    at: 0,
+                    watermark: 0,
+                    moved: Instant::now(),
+                    is_connected: true,
+                    is_awaited: true,
+                    has_ended: false,
+                    late: 0,
+                    refused: 0,
+                });
+                source.moved = Instant::now();
+                source.is_connected = true;
+                source.is_awaited = !source.has_ended;
+            }
+            Event::Announced {
+                session, payload, ..
+            } => {
+                if let Some(source) = self.taken.sources.get_mut(&session)
+                    && !source.announced.add(&payload)
+                {
+                    refused(&source.name, source.refused, None, kind);
+                }
+            }
+            Event::Items(items) => {
+                if let Some(source) = self.taken.sources.get_mut(&items.session) {
+                    source.promise(items.watermark);
+                    source.is_awaited = !source.has_ended;
+                    source.frames.push_back(items);
+                }
+            }
+            Event::Time { session, watermark } => {
+                if let Some(source) = self.taken.sources.get_mut(&session) {
+                    source.promise(watermark);
+                    source.is_awaited |= watermark >= self.taken.clock && !source.has_ended;
+                }
+            }
+            // It may come back; the timeout says how long that is hoped.
+            Event::Left { session, .. } => {
+                if let Some(source) = self.taken.sources.get_mut(&session) {
+                    source.is_connected = false;
+                }
+            }
+            Event::Ended(end) => {
+                if let Some(source) = self.taken.sources.get_mut(&end.session) {
+                    source.has_ended = true;
+                    source.is_awaited = false;
+                }
+                end.done();
+            }
+        }
+    }
+
+    /// Waits no longer for those that were silent for too long.
+    fn give_up(&mut self) {
+        for source in self.taken.sources.values_mut() {
+            if source.is_awaited && source.is_drained() && source.moved.elapsed() >= self.timeout {
+                source.is_awaited = false;
+                flowgauge_link::tell(format_args!(
+                    "{}: its time has stood still for {} s, others no longer wait for it",
+                    source.name,
+                    self.timeout.as_secs()
+                ));
+            }
+        }
+    }
+
+    /// Whether those came that are waited for at the beginning.
+    fn is_open(&mut self) -> bool {
+        let Some(senders) = self.senders else {
+            return true;
+        };
+        let came = self.taken.closed_count + self.taken.sources.len();
+        if came >= senders {
+            return true;
+        }
+        if self
+            .begun
+            .is_some_and(|begun| begun.elapsed() >= self.timeout)
+        {
+            flowgauge_link::tell(format_args!(
+                "{came} of {senders} senders came in {} s, others are no longer waited for",
+                self.timeout.as_secs()
+            ));
+            self.senders = Some(came);
+            return true;
+        }
+        false
+    }
+
+    /// Whether all that were to come have come and gone.
+    fn is_over(&self) -> bool {
+        let gone = self.taken.sources.values();
+        let gone =
+            gone.filter(|source| !source.is_awaited && !source.is_connected && source.is_drained());
+        let over = self.taken.closed_count + gone.count();
+        self.senders.is_some_and(|senders| over >= senders)
+    }
+}
+
+impl Taken {
+    /// Gives on what nobody can have something before of. Returns how many items.
+    fn give(&mut self, out: &mut dyn Outlet) -> usize {
+        let ids: Vec<SessionId> = self.sources.keys().copied().collect();
+        for source in self.sources.values_mut() {
+            source.fill(self.kind, &mut self.done);
+        }
+        let mut standings: Vec<Standing> = self.sources.values().map(Source::standing).collect();
+        let mut given = 0;
+        while given < MOST_AT_ONCE {
+            let Some((chosen, limit)) = choose(&standings) else {
+                break;
+            };
+            given += self.run(ids[chosen], limit, out);
+            if let Some(source) = self.sources.get(&ids[chosen]) {
+                standings[chosen] = source.standing();
+            }
+        }
+        self.flush(out);
+        if let Some(horizon) = horizon(&standings) {
+            self.clock = self.clock.max(horizon);
+        }
+        for frame in self.done.drain(..) {
+            frame.done();
+        }
+        self.close();
+        given
+    }
+
+    /// Forgets senders that have ended.
+    fn close(&mut self) {
+        let (closed, count) = (&mut self.closed, &mut self.closed_count);
+        self.sources.retain(|_, source| {
+            let stays = !source.has_ended || !source.is_drained();
+            if !stays {
+                let sums = closed.entry(core::mem::take(&mut source.name)).or_default();
+                sums.0 += source.late;
+                sums.1 += source.refused;
+                *count += 1;
+            }
+            stays
+        });
+    }
+
+    /// Gives on items of one sender up to a time.
+    fn run(&mut self, id: SessionId, limit: u64, out: &mut dyn Outlet) -> usize {
+        let Some(source) = self.sources.get_mut(&id) else {
+            return 0;
+        };
+        let from = source.at;
+        let mut to = from;
+        while let Some(time) = source.run.time(to).filter(|time| *time <= limit) {
+            source.late += u64::from(time < self.clock);
+            self.clock = self.clock.max(time);
+            to += 1;
+        }
+        source.at = to;
+        let payload = source
+            .frames
+            .front()
+            .map_or(&[][..], |frame| &frame.payload);
+        match &mut source.run {
+            Run::Packets(packets) => {
+                let packets = packets.get_mut(from..to).unwrap_or_default();
+                for packet in &mut *packets {
+                    packet.interface = interface(&mut self.interfaces, id, packet.interface);
+                }
+                if self.gathered_packets.is_empty() && packets.len() >= LONG_RUN {
+                    let batch = Batch::new(payload, packets);
+                    emit(&mut self.decoder, &mut self.decoded, &batch, out);
+                } else {
+                    for packet in packets.iter() {
+                        let bytes = Batch::new(payload, &[]).bytes_of(packet);
+                        let offset = self.gathered.len() as u32;
+                        self.gathered.extend_from_slice(bytes);
+                        self.gathered_packets
+                            .push(PacketDescriptor { offset, ..*packet });
+                        if self.gathered_packets.len() == BATCH_SIZE {
+                            let batch = Batch::new(&self.gathered, &self.gathered_packets);
+                            emit(&mut self.decoder, &mut self.decoded, &batch, out);
+                            self.gathered.clear();
+                            self.gathered_packets.clear();
+                        }
+                    }
+                }
+            }
+            Run::Chunks(chunks) => {
+                let chunks = chunks.get(from..to).unwrap_or_default();
+                let streams = source.decoder.as_ref().map_or(&[][..], Decoder::streams);
+                let chunks = chunks
+                    .iter()
+                    .filter_map(|place| place.chunk(payload, streams));
+                let chunks: Vec<StreamChunk<'_>> = chunks.collect();
+                out.emit(Items::Chunks(&chunks));
+            }
+            Run::Records(records) => {
+                let records = records.get(from..to).unwrap_or_default();
+                let records: Vec<RecordItem<'_>> = records
+                    .iter()
+                    .map(|(time, record)| RecordItem {
+                        key: 0,
+                        time: *time,
+                        record: record as &dyn AnyRecord,
+                    })
+                    .collect();
+                out.emit(Items::Records(&records));
+            }
+        }
+        source.fill(self.kind, &mut self.done);
+        to - from
+    }
+
+    fn flush(&mut self, out: &mut dyn Outlet) {
+        if !self.gathered_packets.is_empty() {
+            let batch = Batch::new(&self.gathered, &self.gathered_packets);
+            emit(&mut self.decoder, &mut self.decoded, &batch, out);
+            self.gathered.clear();
+            self.gathered_packets.clear();
+        }
+    }
+}
+
+fn emit(
+    decoder: &mut HeaderDecoder,
+    decoded: &mut DecodedBatch,
+    batch: &Batch<'_>,
+    out: &mut dyn Outlet,
+) {
+    decoder.decode_batch(batch, decoded);
+    hash_batch(HashSeed::FIXED, &mut decoded.packets);
+    out.emit(Items::Packets(Packets::new(
+        batch,
+        decoded,
+        HashSeed::FIXED,
+    )));
+}
+
+/// The number here of a sender's interface.
+fn interface(known: &mut BTreeMap<(SessionId, u16), u16>, id: SessionId, theirs: u16) -> u16 {
+    let next = known.len();
+    match known.get(&(id, theirs)) {
+        Some(number) => *number,
+        None if next < MOST_INTERFACES => {
+            known.insert((id, theirs), next as u16);
+            next as u16
+        }
+        None => u16::MAX,
+    }
+}
+
+impl Component for FromNetwork {
+    fn start(&mut self) -> Result<(), Failure> {
+        let identity = self.keys.identity(self.identity.as_deref());
+        let identity = identity.map_err(|error| failure(&error))?;
+        let listener = Listener::bind(&identity, self.options.clone());
+        let listener = listener.map_err(|error| failure(&error))?;
+        flowgauge_link::tell(format_args!("listening at {}", listener.local_address()));
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    fn receive(&mut self, out: &mut dyn Outlet, wait: Duration) -> Received {
+        let deadline = Instant::now() + wait;
+        let before = self.taken.clock;
+        loop {
+            let mut left = Duration::ZERO;
+            for _ in 0..MOST_EVENTS {
+                let event = self
+                    .listener
+                    .as_ref()
+                    .and_then(|listener| listener.next(left));
+                let Some(event) = event else { break };
+                self.event(event);
+                left = Duration::ZERO;
+            }
+            self.give_up();
+            if self.is_open() && self.taken.give(out) > 0 || self.taken.clock > before {
+                return Received::Until(Nanos(self.taken.clock));
+            }
+            if self.is_over() {
+                return Received::End;
+            }
+            left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Received::Nothing;
+            }
+            // What was read here is given on first; then one event, and what it brings.
+            let event = self
+                .listener
+                .as_ref()
+                .and_then(|listener| listener.next(left));
+            if let Some(event) = event {
+                self.event(event);
+            }
+        }
+    }
+
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn finish(&mut self, _: &mut dyn Outlet) {
+        if let Some(listener) = self.listener.take() {
+            self.counts = listener.counts();
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let counts = match &self.listener {
+            Some(listener) => listener.counts(),
+            None => self.counts.clone(),
+        };
+        let mut rows: BTreeMap<String, [u64; 7]> = BTreeMap::new();
+        for (_, counts) in counts {
+            let known = counts.before + counts.received + counts.lost;
+            let gone = match counts.is_connected {
+                true => 0,
+                false => counts.accepted.saturating_sub(known),
+            };
+            let row = rows.entry(counts.name).or_default();
+            let values = [counts.received, counts.lost, counts.before, counts.repeated];
+            for (sum, value) in row.iter_mut().zip(values) {
+                *sum += value;
+            }
+            row[6] += gone;
+        }
+        let open = self.taken.sources.values();
+        let open = open.map(|source| (&source.name, (source.late, source.refused)));
+        let closed = self.taken.closed.iter();
+        for (name, (late, refused)) in open.chain(closed.map(|(name, sums)| (name, *sums))) {
+            if let Some(row) = rows.get_mut(name) {
+                row[0] = row[0].saturating_sub(refused);
+                row[4] += late;
+                row[5] += refused;
+            }
+        }
+        let mut table = Table::new(&COLUMNS, rows.len());
+        for (name, values) in rows {
+            let mut row = vec![Cell::Text(name)];
+            row.extend(values.map(Cell::Unsigned));
+            table.rows.push(row);
+        }
+        Some(ResultValue::Table(table))
+    }
+}

@@ -1,0 +1,221 @@
+//! Messages to and fro, for services that are asked and answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::acceptor::{Acceptor, ListenerOptions, Service};
+use crate::error::Error;
+use crate::frame::{Answer, Frame, Opening, VERSION};
+use crate::identity::Identity;
+use crate::secure::{self, Peer, Secured};
+
+/// What is asked for.
+const MESSAGE_SERVICE: &str = "messages";
+
+/// A connection on which messages go to and fro.
+pub struct Conversation {
+    secured: Secured,
+    max_message: usize,
+    silence: Duration,
+}
+
+impl Conversation {
+    /// Connects to `address` and makes sure that `peer` (else the host of the address) is there.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub fn open(
+        identity: &Identity,
+        address: &str,
+        peer: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Conversation, Error> {
+        let deadline = Instant::now() + timeout;
+        let mut secured = secure::connect(identity, address, peer, timeout)?;
+        let opening = Opening {
+            versions: (VERSION, VERSION),
+            service: MESSAGE_SERVICE.to_owned(),
+            session: [0; 16],
+            acknowledged: 0,
+        };
+        let written = opening.write(&secured.writer);
+        let answer = match Answer::read(&mut secured.reader, deadline) {
+            Ok(answer) => answer,
+            Err(error) => return Err(written.err().filter(|_| error.is_closed()).unwrap_or(error)),
+        };
+        if let Some((reason, detail)) = answer.refusal {
+            return Err(Error::Refused {
+                address: address.to_owned(),
+                reason,
+                detail,
+            });
+        }
+        Ok(Conversation {
+            secured,
+            max_message: answer.max_frame as usize,
+            silence: timeout,
+        })
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        self.secured.reader.peer()
+    }
+
+    /// How long [`Conversation::receive`] waits.
+    pub fn set_silence(&mut self, silence: Duration) {
+        self.silence = silence;
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// It is too long for the other side, or the connection is gone.
+    pub fn send(&self, message: &[u8]) -> Result<(), Error> {
+        if message.len() >= self.max_message {
+            return Err(Error::TooLarge {
+                bytes: message.len(),
+                most: self.max_message - 1,
+            });
+        }
+        let payload = message.to_vec();
+        Frame::Message { payload }.write(&self.secured.writer)
+    }
+
+    /// The next message; `None`: the other side has closed the connection.
+    ///
+    /// # Errors
+    /// None came in time, or the connection broke.
+    pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        let deadline = Instant::now() + self.silence;
+        match Frame::read(&mut self.secured.reader, self.max_message, deadline) {
+            Ok(Frame::Message { payload }) => Ok(Some(payload)),
+            Ok(_) => Err(Error::Protocol {
+                address: self.peer().address.clone(),
+                reason: "it sends items where messages are expected".to_owned(),
+            }),
+            Err(error) if error.is_closed() => Ok(None),
+            Err(error) => Err(error.or_silent(self.silence)),
+        }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.secured.writer.close();
+    }
+}
+
+impl core::fmt::Debug for Conversation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Conversation").field(self.peer()).finish()
+    }
+}
+
+/// Answers whoever connects, each on a thread of its own.
+pub struct Responder {
+    acceptor: Acceptor,
+}
+
+/// What is done with a conversation; it is over when this returns.
+type Respond = dyn Fn(&mut Conversation) + Send + Sync;
+
+struct Messages {
+    respond: Box<Respond>,
+    silence: Duration,
+    max_message: usize,
+}
+
+impl Service for Messages {
+    const NAME: &'static str = MESSAGE_SERVICE;
+
+    fn serve(&self, secured: Secured, _: Opening, answer: Answer) -> Result<(), Error> {
+        answer.write(&secured.writer)?;
+        let mut conversation = Conversation {
+            secured,
+            max_message: self.max_message,
+            silence: self.silence,
+        };
+        (self.respond)(&mut conversation);
+        Ok(())
+    }
+}
+
+impl Responder {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub fn bind(
+        identity: &Identity,
+        options: ListenerOptions,
+        respond: impl Fn(&mut Conversation) + Send + Sync + 'static,
+    ) -> Result<Responder, Error> {
+        let service = Arc::new(Messages {
+            respond: Box::new(respond),
+            silence: options.silence,
+            max_message: options.max_frame,
+        });
+        Ok(Responder {
+            acceptor: Acceptor::start(identity, options, service)?,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.acceptor.local_address()
+    }
+}
+
+impl core::fmt::Debug for Responder {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Responder")
+            .field(&self.local_address())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::KeyFolder;
+
+    #[test]
+    fn what_is_asked_is_answered_and_a_panic_ends_one_conversation_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyFolder::new(folder.path());
+        keys.create_authority().unwrap();
+        let identity = |name| {
+            keys.add(name, &["127.0.0.1".to_owned()], 1).unwrap();
+            keys.identity(Some(name)).unwrap()
+        };
+        let options = ListenerOptions {
+            most_connections: 2,
+            ..ListenerOptions::new("127.0.0.1:0")
+        };
+        let responder = Responder::bind(&identity("agent"), options, |conversation| {
+            while let Ok(Some(message)) = conversation.receive() {
+                assert_ne!(message, b"panic");
+                let name = conversation.peer().name.clone();
+                conversation
+                    .send(&[name.as_bytes(), &message].concat())
+                    .unwrap();
+            }
+        });
+        let responder = responder.unwrap();
+        let (address, admin) = (responder.local_address().to_string(), identity("admin"));
+        let wait = Duration::from_secs(30);
+        // More than are allowed at once, one after the other.
+        for _ in 0..5 {
+            let mut one = Conversation::open(&admin, &address, None, wait).unwrap();
+            one.send(b" asks").unwrap();
+            assert_eq!(one.receive().unwrap().unwrap(), b"admin asks");
+            one.send(b"panic").unwrap();
+            assert_eq!(one.receive().unwrap(), None);
+        }
+        let too_long = vec![0; 4 << 20];
+        let one = Conversation::open(&admin, &address, None, wait).unwrap();
+        assert!(matches!(one.send(&too_long), Err(Error::TooLarge { .. })));
+    }
+}

@@ -1,0 +1,221 @@
+//! Either side killed by SIGKILL in the middle: what was sent is received, or counted.
+//!
+//! The other side is this program again, with an environment variable that says what to do.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use flowgauge_link::{
+    Event, Identity, KeyFolder, Listener, ListenerOptions, Sender, SenderOptions, SessionCounts,
+};
+
+const LONG: Duration = Duration::from_secs(60);
+const FRAMES: u64 = 2000;
+const ITEMS: u64 = 100;
+
+fn identity(folder: &Path, name: &str) -> Identity {
+    KeyFolder::new(folder).identity(Some(name)).unwrap()
+}
+
+fn keys() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = KeyFolder::new(folder.path());
+    keys.create_authority().unwrap();
+    for name in ["collector", "sensor1"] {
+        keys.add(name, &["127.0.0.1".to_owned()], 1).unwrap();
+    }
+    folder
+}
+
+fn sender(folder: &Path, address: &str) -> Sender {
+    let options = SenderOptions {
+        least_backoff: Duration::from_millis(1),
+        most_backoff: Duration::from_millis(20),
+        ..SenderOptions::new(address)
+    };
+    Sender::start(&identity(folder, "sensor1"), options).unwrap()
+}
+
+fn send(sender: &Sender, frames: u64) {
+    for frame in 0..frames {
+        let number = frame.to_le_bytes();
+        sender
+            .send(number.repeat(1000), ITEMS as u32, frame)
+            .unwrap();
+    }
+}
+
+/// Takes what comes, tells after each frame how far it is, and in the end the counts.
+fn take_and_tell(listener: &Listener, mut tell: impl FnMut(&str)) -> SessionCounts {
+    let mut next = None;
+    loop {
+        match listener.next(LONG).expect("something comes") {
+            Event::Items(items) => {
+                let (first, count) = (items.first, u64::from(items.count));
+                assert_eq!(next.unwrap_or(first), first, "in order, without holes");
+                let frame = u64::from_le_bytes(items.payload[..8].try_into().unwrap());
+                assert_eq!(frame, first / ITEMS);
+                next = Some(first + count);
+                items.done();
+                tell(&format!("taken {}", first + count));
+            }
+            Event::Ended(end) => {
+                end.done();
+                let counts = listener.counts().remove(0).1;
+                tell(&format!(
+                    "{} {} {}",
+                    counts.before, counts.received, counts.lost
+                ));
+                return counts;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// This program again, as the other side.
+fn other_side(what: &str, folder: &Path, address: &str) -> (Child, impl Iterator<Item = String>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_other_side", "--nocapture"])
+        .env("OTHER_SIDE", what)
+        .env("KEYS", folder)
+        .env("ADDRESS", address)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let lines = lines.map_while(Result::ok);
+    let lines = lines.filter_map(|line| line.strip_prefix("says ").map(str::to_owned));
+    (child, lines)
+}
+
+#[test]
+fn the_other_side() {
+    let Ok(what) = std::env::var("OTHER_SIDE") else {
+        return;
+    };
+    let (folder, address) = (
+        std::env::var("KEYS").unwrap(),
+        std::env::var("ADDRESS").unwrap(),
+    );
+    let folder = Path::new(&folder);
+    #[allow(clippy::print_stdout)] // What it tells the test that started it.
+    let tell = |line: &str| println!("says {line}");
+    match what.as_str() {
+        "listener" => {
+            let options = ListenerOptions::new(address);
+            let listener = Listener::bind(&identity(folder, "collector"), options).unwrap();
+            tell("listening");
+            take_and_tell(&listener, tell);
+        }
+        _ => {
+            let sender = sender(folder, &address);
+            send(&sender, FRAMES);
+            let counts = sender.finish(LONG);
+            tell(&format!("{} {}", counts.delivered, counts.lost));
+        }
+    }
+}
+
+#[test]
+fn a_listener_is_killed() {
+    let folder = keys();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    drop(socket);
+    let (mut first, mut lines) = other_side("listener", folder.path(), &address);
+    assert_eq!(lines.next().unwrap(), "listening");
+    let sender = sender(folder.path(), &address);
+    let sending = std::thread::spawn(move || {
+        send(&sender, FRAMES);
+        sender.finish(LONG)
+    });
+    let taken = lines
+        .by_ref()
+        .filter_map(|line| line.strip_prefix("taken ")?.parse::<u64>().ok());
+    let reached = taken
+        .into_iter()
+        .find(|taken| *taken >= FRAMES * ITEMS / 3)
+        .unwrap();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let (mut second, lines) = other_side("listener", folder.path(), &address);
+    let last = lines
+        .filter(|line| !line.starts_with("taken") && line != "listening")
+        .last()
+        .unwrap();
+    second.wait().unwrap();
+    let numbers: Vec<u64> = last
+        .split(' ')
+        .map(|number| number.parse().unwrap())
+        .collect();
+    let [before, received, lost] = numbers[..] else {
+        panic!("{last}");
+    };
+    assert_eq!(before + received + lost, FRAMES * ITEMS);
+    assert_eq!(lost, 0);
+    // The first had told of more than it had acknowledged, or of less than it had taken.
+    assert!(
+        before <= FRAMES * ITEMS && before + 64 * ITEMS >= reached / 2,
+        "{before} {reached}"
+    );
+    let counts = sending.join().unwrap();
+    assert_eq!(
+        (counts.delivered, counts.lost, counts.pending),
+        (FRAMES * ITEMS, 0, 0)
+    );
+    assert!(counts.rewritten <= counts.delivered);
+}
+
+#[test]
+fn a_sender_is_killed() {
+    let folder = keys();
+    let options = ListenerOptions::new("127.0.0.1:0");
+    let listener = Listener::bind(&identity(folder.path(), "collector"), options).unwrap();
+    let address = listener.local_address().to_string();
+    let (mut first, _lines) = other_side("sender", folder.path(), &address);
+    let mut received = 0;
+    let mut is_killed = false;
+    loop {
+        match listener.next(LONG).expect("something comes") {
+            Event::Items(items) => {
+                assert_eq!(items.first, received);
+                received += u64::from(items.count);
+                items.done();
+                if received >= FRAMES * ITEMS / 3 && !is_killed {
+                    first.kill().unwrap();
+                    first.wait().unwrap();
+                    is_killed = true;
+                }
+            }
+            Event::Left { .. } => break,
+            _ => {}
+        }
+    }
+    let counts = listener.counts().remove(0).1;
+    assert!(!counts.has_ended && !counts.is_connected);
+    assert_eq!((counts.received, counts.lost), (received, 0));
+    // What it was last known to have: at least what came. The rest died with it.
+    assert!(counts.accepted >= received && counts.accepted <= FRAMES * ITEMS);
+    // A new one is another session, and all of it comes.
+    let (mut second, mut lines) = other_side("sender", folder.path(), &address);
+    loop {
+        match listener.next(LONG).expect("something comes") {
+            Event::Items(items) => drop(items.done()),
+            Event::Ended(end) => {
+                assert_eq!((end.total, end.lost_before), (FRAMES * ITEMS, 0));
+                end.done();
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(lines.next().unwrap(), format!("{} 0", FRAMES * ITEMS));
+    second.wait().unwrap();
+    assert_eq!(listener.counts()[1].1.received, FRAMES * ITEMS);
+}
