@@ -4,14 +4,17 @@ use core::hash::Hash;
 
 use flowgauge_stack::{
     Component, ComponentInfo, ComponentKind, Items, KeyTable, OptionInfo, OptionKind, Outlet,
-    Packets, Parallel, Selection, Settings,
+    Packets, Parallel, ResultInfo, ResultValue, Selection, Settings,
 };
-use flowgauge_wire::{Decoded, Nanos};
+use flowgauge_wire::{BATCH_SIZE, Decoded, Nanos};
+
+use crate::closing::Closing;
 
 /// The description of a demultiplexer, its names and `make` still to be filled in.
 pub(crate) const DEMULTIPLEXER: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Demux,
     options: &[TIMEOUT, KEYS],
+    result: Some(ResultInfo::number("instances so far", "instances")),
     parallel: Parallel::ByFlow,
     ..crate::OF_PACKETS
 };
@@ -41,17 +44,35 @@ where
     K: Copy + Eq + Hash + Send + 'static,
     F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
 {
+    until_closed(settings, None, key)
+}
+
+/// As [`by`]; with `closing` a key of a TCP connection ends when that has closed, too.
+pub(crate) fn until_closed<K, F>(
+    settings: &Settings,
+    closing: Option<Closing>,
+    key: F,
+) -> Box<dyn Component>
+where
+    K: Copy + Eq + Hash + Send + 'static,
+    F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
+{
     let timeout = settings.duration("timeout").unwrap_or(60_000_000_000);
     let keys = settings.integer("keys").unwrap_or(1_000_000);
     Box::new(Keyed {
         table: KeyTable::new(Nanos(timeout), keys as usize),
         key,
+        closing,
+        made_before: 0,
     })
 }
 
 struct Keyed<K, F> {
     table: KeyTable<K>,
     key: F,
+    closing: Option<Closing>,
+    /// Instances that the result does not count: it was reset.
+    made_before: u64,
 }
 
 /// A hash of a key within an instance of what is around, from a good hash of the key.
@@ -69,20 +90,57 @@ where
 
     fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
         let mut keyed = Selection::NONE;
+        let mut hashes = [0; BATCH_SIZE];
+        // What is needed of the table for all packets is on its way before the first is looked for.
         for (index, packet) in packets.iter() {
-            let Some((key, hash)) = (self.key)(packet) else {
+            let Some((_, hash)) = (self.key)(packet) else {
                 continue;
             };
-            let outer = packets.key(index);
-            let hash = within(hash, outer);
-            keys[index] = self.table.number_hashed(outer, key, hash, packet.time);
+            let hash = within(hash, packets.key(index));
+            hashes[index] = hash;
             keyed.insert(index);
+            self.table.prefetch(hash);
+        }
+        for index in keyed.iter() {
+            self.table.prefetch_key(hashes[index]);
+        }
+        for index in keyed.iter() {
+            let Some(packet) = packets.decoded.packets.get(index) else {
+                continue;
+            };
+            let Some((key, _)) = (self.key)(packet) else {
+                continue;
+            };
+            let (outer, hash) = (packets.key(index), hashes[index]);
+            let mut number = self.table.number_hashed(outer, key, hash, packet.time);
+            if let Some(closing) = &mut self.closing
+                && !closing.goes_on(number, packet)
+            {
+                // A new connection between the ports of one that has closed.
+                self.table.end(number);
+                number = self.table.number_hashed(outer, key, hash, packet.time);
+            }
+            keys[index] = number;
         }
         keyed
     }
 
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.table.made() - self.made_before))
+    }
+
+    fn reset(&mut self) {
+        self.made_before = self.table.made();
+    }
+
     fn ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
-        self.table.take_ended(now, ended);
+        if let Some(closing) = &mut self.closing {
+            closing.closed.drain(..).for_each(|key| self.table.end(key));
+            self.table.take_ended(now, ended);
+            closing.forget(ended);
+        } else {
+            self.table.take_ended(now, ended);
+        }
     }
 
     fn outer(&self, key: u32) -> u32 {

@@ -10,6 +10,7 @@
 
 mod aggregate;
 mod bytes;
+mod closing;
 mod count;
 mod discard;
 mod display_filter;

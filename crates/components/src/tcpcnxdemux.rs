@@ -1,15 +1,36 @@
 //! `tcpcnxdemux`: an instance per TCP connection.
 
-use flowgauge_stack::{ComponentInfo, Input, ItemType};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind};
 use flowgauge_wire::{Decoded, FlowKey};
 
-use crate::keyed::{DEMULTIPLEXER, by};
+use crate::closing::Closing;
+use crate::keyed::{DEMULTIPLEXER, KEYS, TIMEOUT, until_closed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpcnxdemux",
     summary: "an instance per TCP connection, both directions",
+    help: "An instance ends when nothing came for the time of `timeout`. With `end = closed` it also \
+           ends behind the packets at hand when the connection was reset, or both directions were \
+           closed and that was acknowledged; what still comes of it then makes a new instance.",
     input: Input::Of(&[ItemType::Segment]),
-    make: |settings| Ok(by(settings, connection)),
+    options: &[
+        TIMEOUT,
+        KEYS,
+        OptionInfo::new(
+            "end",
+            OptionKind::Choice(&["timeout", "closed"]),
+            "whether an instance ends by timeout only, or when its connection has closed, too",
+        )
+        .or("timeout"),
+    ],
+    make: |settings| {
+        let closes = settings.text("end") == Some("closed");
+        Ok(until_closed(
+            settings,
+            closes.then(Closing::default),
+            connection,
+        ))
+    },
     ..DEMULTIPLEXER
 };
 

@@ -261,3 +261,78 @@ fn a_matcher_says_which_field_is_missing() {
             .is_some_and(|hint| hint.contains("src_ip"))
     );
 }
+
+/// A segment of the connection 192.0.2.1:4000 to 198.51.100.7:80, or back.
+fn segment(up: bool, flags: u8, seq: u32, ack: u32) -> Vec<u8> {
+    let mut segment = Vec::new();
+    let (from, to): (u16, u16) = if up { (4000, 80) } else { (80, 4000) };
+    segment.extend(from.to_be_bytes());
+    segment.extend(to.to_be_bytes());
+    segment.extend(seq.to_be_bytes());
+    segment.extend(ack.to_be_bytes());
+    segment.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    let mut packet = ipv4(6, 1, 0, false, &segment);
+    if !up {
+        let (source, destination) = packet[12..20].split_at_mut(4);
+        source.swap_with_slice(destination);
+    }
+    packet
+}
+
+const FIN_ACK: u8 = 0x11;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// How many instances packets make, in batches of one and in one batch.
+fn instances(stack: &str, packets: &[Vec<u8>]) -> [u64; 2] {
+    [1, 100].map(|size| {
+        let mut run = Run::new(stack);
+        run.packets(packets, size);
+        run.finish();
+        assert_eq!(run.result("count"), packets.len() as u64);
+        run.result("tcpcnxdemux")
+    })
+}
+
+#[test]
+fn a_connection_ends_when_it_has_closed_where_that_is_wanted() {
+    let closed = "[stack] tcpscan tcpcnxdemux { end = closed } < count > discard";
+    let packets = [
+        segment(true, SYN, 99, 0),
+        segment(true, FIN_ACK, 100, 500),
+        segment(false, ACK, 500, 101),
+        segment(false, FIN_ACK, 500, 101),
+        segment(true, ACK, 101, 500),
+        segment(true, ACK, 101, 501),
+    ];
+    // Closed by the last one; before it the other FIN is not acknowledged.
+    assert_eq!(instances(closed, &packets), [1, 1]);
+    let mut again = packets.to_vec();
+    again.push(segment(true, SYN, 900, 0));
+    again.push(segment(true, RST, 901, 0));
+    again.push(segment(true, SYN, 1900, 0));
+    assert_eq!(instances(closed, &again), [3, 3]);
+    let timeout = "[stack] tcpscan tcpcnxdemux < count > discard";
+    assert_eq!(instances(timeout, &again), [1, 1]);
+    // What still comes of a connection is another instance once the batch is over.
+    let mut late = packets.to_vec();
+    late.push(segment(false, ACK, 501, 101));
+    assert_eq!(instances(closed, &late), [2, 1]);
+}
+
+#[test]
+fn a_day_is_replayed_in_less_than_a_second_of_ours() {
+    for (timeout, expected) in [("30m", 24), ("2h", 1)] {
+        let text =
+            format!("[stack] tcpscan tcpcnxdemux {{ timeout = {timeout} }} < count > discard");
+        let mut run = Run::new(&text);
+        run.now = Nanos(1_700_000_000_000_000_000);
+        for _ in 0..24 {
+            run.now = Nanos(run.now.0 + 3_599_000_000_000);
+            run.packets(&[segment(true, ACK, 1, 1)], 1);
+        }
+        run.finish();
+        assert_eq!(run.result("tcpcnxdemux"), expected, "{timeout}");
+    }
+}

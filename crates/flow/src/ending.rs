@@ -105,7 +105,7 @@ impl FlowTracker {
     /// Whether [`FlowTracker::drain_ended`] has something to give.
     #[inline]
     pub fn has_ended(&self) -> bool {
-        !self.ended.is_empty() || !self.cuts.is_empty() || (self.finished && self.index.len() != 0)
+        !self.ended.is_empty() || !self.cuts.is_empty() || (self.finished && !self.index.is_empty())
     }
 
     /// Gives out the records complete since the last call, those that were only cut first and then

@@ -26,7 +26,7 @@ const MOVE_PER_INSERT: usize = 8;
 
 /// Which 32 bits of a flow's hash the index uses.
 #[inline(always)]
-pub(crate) fn tag_of(hash: u64) -> u32 {
+pub fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
@@ -164,13 +164,20 @@ struct Moving {
 
 /// From a hash to a record number.
 #[derive(Debug)]
-pub(crate) struct Index {
+pub struct Index {
     table: Table,
     moving: Option<Moving>,
 }
 
+impl Default for Index {
+    fn default() -> Index {
+        Index::new()
+    }
+}
+
 impl Index {
-    pub(crate) fn new() -> Index {
+    /// An empty one.
+    pub fn new() -> Index {
         Index {
             table: Table::new(MIN_SLOTS),
             moving: None,
@@ -179,23 +186,28 @@ impl Index {
 
     /// Entries.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.table.used + self.moving.as_ref().map_or(0, |moving| moving.table.used)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Brings the cache line where `tag` would be closer.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, tag: u32) {
+    pub fn prefetch(&self, tag: u32) {
         prefetch_at(&self.table.slots, self.table.home(tag));
         if let Some(moving) = &self.moving {
             prefetch_at(&moving.table.slots, moving.table.home(tag));
         }
     }
 
-    /// The record that most likely has this tag and the rest of the key too; [`NONE`] if there is
+    /// The record that most likely has this tag and the rest of the key too; `u32::MAX` if there is
     /// none, or rarely for another reason.
     #[inline(always)]
-    pub(crate) fn candidate(&self, tag: u32) -> u32 {
+    pub fn candidate(&self, tag: u32) -> u32 {
         match self.table.near(tag) {
             Near::Found(id) => id,
             Near::None if self.moving.is_none() => NONE,
@@ -211,7 +223,7 @@ impl Index {
 
     /// The record with this tag that `matches`, most likely the first one asked about.
     #[inline(always)]
-    pub(crate) fn find(&self, tag: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub fn find(&self, tag: u32, mut matches: impl FnMut(u32) -> bool) -> Option<u32> {
         if let Some((_, id)) = self.table.find(tag, &mut matches) {
             return Some(id);
         }
@@ -220,7 +232,7 @@ impl Index {
     }
 
     /// Adds a record that is not there yet.
-    pub(crate) fn insert(&mut self, tag: u32, id: u32) {
+    pub fn insert(&mut self, tag: u32, id: u32) {
         self.move_some(MOVE_PER_INSERT);
         // Up to half full nine of ten entries are at home or next to it, and a search that fails
         // looks at two or three. Beyond, clusters grow fast: three times that at three quarters.
@@ -232,7 +244,7 @@ impl Index {
     }
 
     /// Removes record `id`, which has this tag.
-    pub(crate) fn remove(&mut self, tag: u32, id: u32) {
+    pub fn remove(&mut self, tag: u32, id: u32) {
         if let Some((at, _)) = self.table.find(tag, |found| found == id) {
             self.table.remove_at(at);
             return;
@@ -245,7 +257,7 @@ impl Index {
     }
 
     /// Bytes of memory reserved.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let slots = self.table.slots.len()
             + self
                 .moving

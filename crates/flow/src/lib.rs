@@ -5,6 +5,7 @@
 
 pub mod arena;
 pub mod config;
+pub mod index;
 pub mod packet_flow;
 pub mod record;
 pub mod tracker;
@@ -15,7 +16,6 @@ mod extra;
 mod flow;
 mod history;
 mod holes;
-mod index;
 mod ports;
 mod slab;
 mod tcp;

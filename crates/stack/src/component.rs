@@ -241,6 +241,22 @@ impl<'a> Packets<'a> {
             .filter_map(move |index| Some((index, packets.get(index)?)))
     }
 
+    /// Gives the places of the selected ones key by key, those of a key in order: for a component that
+    /// does better with all packets of a key at once. `order` is memory that serves again.
+    pub fn by_key(&self, order: &mut Vec<u64>, mut give: impl FnMut(u32, &[u64])) {
+        order.clear();
+        let places = self.selected.iter();
+        order.extend(places.map(|place| u64::from(self.key(place)) << 32 | place as u64));
+        order.sort_unstable();
+        for group in order.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
+            let Some(key) = group.first().map(|first| (first >> 32) as u32) else {
+                continue;
+            };
+            group.iter_mut().for_each(|of| *of &= u64::from(u32::MAX));
+            give(key, group);
+        }
+    }
+
     /// The bytes of a packet, from its link-layer header.
     #[inline]
     pub fn bytes(&self, packet: &Decoded) -> &'a [u8] {

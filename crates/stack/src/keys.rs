@@ -10,19 +10,25 @@
 
 use core::hash::{BuildHasher, Hash};
 
+use flowgauge_flow::arena::Arena;
+use flowgauge_flow::index::{Index, tag_of};
+use flowgauge_sys::prefetch::prefetch_address;
 use flowgauge_wire::Nanos;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 
 /// Ticks of the wheel within a timeout.
 const TICKS: u64 = 32;
 
 const NONE: u32 = u32::MAX;
 
+/// How many keys ahead of the one that ends what is needed for it is asked for.
+const AHEAD: usize = 8;
+
 /// Keys and their numbers.
 #[derive(Debug)]
 pub struct KeyTable<K> {
-    index: HashTable<u32>,
-    entries: Vec<Entry<K>>,
+    index: Index,
+    entries: Arena<Entry<K>>,
     free: Vec<u32>,
     /// Ended, and not taken note of yet.
     ended: Vec<u32>,
@@ -31,6 +37,8 @@ pub struct KeyTable<K> {
     /// By the number of the outer key: the first of its keys.
     first_of_outer: Vec<u32>,
     wheel: Vec<Vec<(u32, u32)>>,
+    /// By list: how many at its beginning wait no more.
+    fronts: Vec<usize>,
     /// The tick up to which lists were looked at.
     tick: u64,
     tick_nanos: u64,
@@ -38,15 +46,17 @@ pub struct KeyTable<K> {
     max_keys: usize,
     live: usize,
     evicted: u64,
+    made: u64,
     hasher: DefaultHashBuilder,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Entry<K> {
     key: K,
-    hash: u64,
     last_seen: Nanos,
     outer: u32,
+    /// The part of its hash that the index knows it by.
+    tag: u32,
     /// Others of the same outer key.
     next: u32,
     previous: u32,
@@ -60,19 +70,21 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
     pub fn new(timeout: Nanos, max_keys: usize) -> KeyTable<K> {
         let lists = TICKS as usize + 2;
         KeyTable {
-            index: HashTable::new(),
-            entries: Vec::new(),
+            index: Index::new(),
+            entries: Arena::new(max_keys.clamp(1, NONE as usize)),
             free: Vec::new(),
             ended: Vec::new(),
             released: Vec::new(),
             first_of_outer: Vec::new(),
             wheel: vec![Vec::new(); lists],
+            fronts: vec![0; lists],
             tick: 0,
             tick_nanos: (timeout.0 / TICKS).max(1),
             timeout,
             max_keys: max_keys.clamp(1, NONE as usize),
             live: 0,
             evicted: 0,
+            made: 0,
             hasher: DefaultHashBuilder::default(),
         }
     }
@@ -92,6 +104,31 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         self.evicted
     }
 
+    /// How many keys there have been.
+    pub fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// Asks for what is needed to look for a key with this hash ...
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.index.prefetch(tag_of(hash));
+    }
+
+    /// ... and, when that has come, for the key that it most likely is.
+    #[inline]
+    pub fn prefetch_key(&self, hash: u64) {
+        let number = self.index.candidate(tag_of(hash));
+        // A new one goes where the last one that ended was, or behind all others.
+        let number = match number {
+            NONE => self.free.last().copied().unwrap_or(self.entries.len()),
+            number => number,
+        };
+        let address: *const u8 = self.entries.address(number).cast();
+        prefetch_address(address);
+        prefetch_address(address.wrapping_add(64));
+    }
+
     /// The number of a key within one of the instances around, seen at `now`; made if it is new.
     pub fn number(&mut self, outer: u32, key: K, now: Nanos) -> u32 {
         let hash = self.hasher.hash_one((outer, key));
@@ -101,15 +138,20 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
     /// As [`KeyTable::number`], by a hash of the key that is known already.
     #[inline]
     pub fn number_hashed(&mut self, outer: u32, key: K, hash: u64, now: Nanos) -> u32 {
-        let entries = &mut self.entries;
-        let found = self.index.find(hash, |&number| {
-            let entry = &entries[number as usize];
-            entry.key == key && entry.outer == outer
+        let entries = &self.entries;
+        let found = self.index.find(tag_of(hash), |number| {
+            let entry = entries.get(number);
+            entry.is_some_and(|entry| entry.key == key && entry.outer == outer)
         });
-        if let Some(&number) = found {
-            let entry = &mut entries[number as usize];
-            entry.last_seen = entry.last_seen.max(now);
-            return number;
+        if let Some(number) = found {
+            let timeout = self.timeout.0;
+            let entry = self.entries.at(number);
+            if now.0 < entry.last_seen.0.saturating_add(timeout) {
+                entry.last_seen = entry.last_seen.max(now);
+                return number;
+            }
+            // It was due, and nobody has looked since.
+            self.end(number);
         }
         self.insert(outer, key, hash, now)
     }
@@ -123,70 +165,60 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         if self.live >= self.max_keys {
             self.evict();
         }
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry {
-                key,
-                hash,
-                last_seen: now,
-                outer,
-                next: NONE,
-                previous: NONE,
-                generation: 0,
-                is_live: false,
-            });
-            self.entries.len() as u32 - 1
-        });
+        let tag = tag_of(hash);
+        let mut entry = Entry {
+            key,
+            last_seen: now,
+            outer,
+            tag,
+            next: NONE,
+            previous: NONE,
+            generation: 1,
+            is_live: true,
+        };
+        let number = self.free.pop();
+        let number = match number {
+            Some(number) => number,
+            None => self.entries.push(entry),
+        };
         if self.first_of_outer.len() <= outer as usize {
             self.first_of_outer.resize(outer as usize + 1, NONE);
         }
         let first = core::mem::replace(&mut self.first_of_outer[outer as usize], number);
         if first != NONE {
-            self.entries[first as usize].previous = number;
+            self.entries.at(first).previous = number;
         }
-        let entry = &mut self.entries[number as usize];
-        *entry = Entry {
-            key,
-            hash,
-            last_seen: now,
-            outer,
-            next: first,
-            previous: NONE,
-            generation: entry.generation.wrapping_add(1),
-            is_live: true,
-        };
-        let generation = entry.generation;
+        entry.next = first;
+        let slot = self.entries.at(number);
+        entry.generation = slot.generation.wrapping_add(1);
+        *slot = entry;
         self.live += 1;
-        self.wait(number, generation, now);
-        let entries = &self.entries;
-        self.index
-            .insert_unique(hash, number, |&number| entries[number as usize].hash);
+        self.made += 1;
+        self.wait(number, entry.generation, now);
+        self.index.insert(tag, number);
         number
     }
 
     /// The outer key of a key.
     pub fn outer(&self, number: u32) -> u32 {
-        self.entries
-            .get(number as usize)
-            .map_or(0, |entry| entry.outer)
+        self.entries.get(number).map_or(0, |entry| entry.outer)
     }
 
     /// Ends a key.
     pub fn end(&mut self, number: u32) {
-        let Some(entry) = self.entries.get_mut(number as usize) else {
+        let Some(entry) = self.entries.get_mut(number) else {
             return;
         };
         if !core::mem::replace(&mut entry.is_live, false) {
             return;
         }
-        let (hash, next, previous, outer) = (entry.hash, entry.next, entry.previous, entry.outer);
-        if let Ok(found) = self.index.find_entry(hash, |&other| other == number) {
-            found.remove();
-        }
+        let (tag, next, previous, outer) = (entry.tag, entry.next, entry.previous, entry.outer);
+        self.index.remove(tag, number);
         if next != NONE {
-            self.entries[next as usize].previous = previous;
+            self.entries.at(next).previous = previous;
         }
         if previous != NONE {
-            self.entries[previous as usize].next = next;
+            self.entries.at(previous).next = next;
         } else {
             self.first_of_outer[outer as usize] = next;
         }
@@ -206,11 +238,18 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
 
     /// Ends all keys, the longest idle first.
     pub fn end_all(&mut self) {
-        let mut live: Vec<u32> = (0..self.entries.len() as u32)
-            .filter(|&number| self.entries[number as usize].is_live)
-            .collect();
-        live.sort_by_key(|&number| self.entries[number as usize].last_seen);
-        live.into_iter().for_each(|number| self.end(number));
+        let mut live = Vec::with_capacity(self.live);
+        for number in 0..self.entries.len() {
+            let entry = self.entries.at(number);
+            if core::mem::replace(&mut entry.is_live, false) {
+                live.push((entry.last_seen, number));
+            }
+        }
+        live.sort_unstable();
+        self.ended.extend(live.iter().map(|(_, number)| number));
+        self.live = 0;
+        self.index = Index::new();
+        self.first_of_outer.fill(NONE);
     }
 
     /// Ends what was not seen for the timeout, and hands out the numbers of all keys that ended since
@@ -232,19 +271,27 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         self.tick = last;
         for tick in first..=last {
             let list = (tick % self.wheel.len() as u64) as usize;
+            self.fronts[list] = 0;
             let mut waiting = core::mem::take(&mut self.wheel[list]);
-            for (number, generation) in waiting.drain(..) {
-                let entry = &self.entries[number as usize];
-                if !entry.is_live || entry.generation != generation {
-                    continue;
+            for place in 0..waiting.len() {
+                if let Some(&(ahead, _)) = waiting.get(place + AHEAD)
+                    && let Some(entry) = self.entries.get(ahead)
+                {
+                    self.index.prefetch(entry.tag);
                 }
-                let last_seen = entry.last_seen;
+                let (number, generation) = waiting[place];
+                let entry = self.entries.get(number);
+                let entry = entry.filter(|entry| entry.is_live && entry.generation == generation);
+                let Some(last_seen) = entry.map(|entry| entry.last_seen) else {
+                    continue;
+                };
                 if last_seen.0.saturating_add(self.timeout.0) <= now.0 {
                     self.end(number);
                 } else {
                     self.wait(number, generation, last_seen);
                 }
             }
+            waiting.clear();
             // Its memory serves again, unless keys that go on waiting are in it.
             if self.wheel[list].is_empty() {
                 self.wheel[list] = waiting;
@@ -254,37 +301,41 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
 
     /// Enters a key in the list of the tick in which it could end.
     fn wait(&mut self, number: u32, generation: u32, last_seen: Nanos) {
-        let due = last_seen.0.saturating_add(self.timeout.0) / self.tick_nanos + 1;
-        let latest = self.tick + self.wheel.len() as u64 - 1;
-        let tick = due.clamp(self.tick + 1, latest);
+        let tick = self.due(last_seen);
         let list = (tick % self.wheel.len() as u64) as usize;
         self.wheel[list].push((number, generation));
     }
 
-    /// Ends the key that is due first, or nearly so.
+    /// Ends the key that is due first, to a tick.
     fn evict(&mut self) {
         let lists = self.wheel.len() as u64;
         for tick in self.tick + 1..self.tick + 1 + lists {
             let list = (tick % lists) as usize;
-            let mut oldest: Option<(Nanos, u32)> = None;
-            // A key that was seen since it was entered is due later: it is not looked for there.
-            for &(number, generation) in self.wheel[list].iter().take(64) {
-                let entry = &self.entries[number as usize];
-                if entry.is_live && entry.generation == generation {
-                    let candidate = (entry.last_seen, number);
-                    oldest = Some(oldest.map_or(candidate, |oldest| oldest.min(candidate)));
+            while let Some(&(number, generation)) = self.wheel[list].get(self.fronts[list]) {
+                let entry = self.entries.get(number);
+                let entry = entry.filter(|entry| entry.is_live && entry.generation == generation);
+                let Some(last_seen) = entry.map(|entry| entry.last_seen) else {
+                    self.fronts[list] += 1;
+                    continue;
+                };
+                if self.due(last_seen) <= tick {
+                    self.end(number);
+                    self.evicted += 1;
+                    return;
                 }
+                // It was seen since it was entered here.
+                self.wheel[list][self.fronts[list]].0 = NONE;
+                self.fronts[list] += 1;
+                self.wait(number, generation, last_seen);
             }
-            if let Some((_, number)) = oldest {
-                self.end(number);
-                self.evicted += 1;
-                return;
-            }
-            self.wheel[list].retain(|&(number, generation)| {
-                let entry = &self.entries[number as usize];
-                entry.is_live && entry.generation == generation
-            });
         }
+    }
+
+    /// The tick in which a key could end, within the wheel's turn.
+    fn due(&self, last_seen: Nanos) -> u64 {
+        let due = last_seen.0.saturating_add(self.timeout.0) / self.tick_nanos + 1;
+        let latest = self.tick + self.wheel.len() as u64 - 1;
+        due.clamp(self.tick + 1, latest)
     }
 }
 
@@ -388,7 +439,16 @@ mod tests {
                         prop_assert_eq!(gone, expected);
                     }
                     _ => {
+                        let due = model.get(&(outer, key)).filter(|known| known.1 + timeout <= now);
+                        let due = due.map(|known| known.0);
                         let number = table.number(outer, key, Nanos(now));
+                        if let Some(due) = due {
+                            model.remove(&(outer, key));
+                            let mut gone = ended(&mut table, now);
+                            prop_assert!(gone.contains(&due));
+                            gone.retain(|&number| number != due);
+                            model.retain(|_, (number, _)| !gone.contains(number));
+                        }
                         let known = model.entry((outer, key)).or_insert((number, now));
                         prop_assert_eq!(known.0, number);
                         known.1 = now;

@@ -538,6 +538,30 @@ fn a_source_gives_its_stack_items_until_it_ends() {
 }
 
 #[test]
+fn packets_of_a_key_are_given_together() {
+    let mut memory = Vec::new();
+    let packets: Vec<PacketDescriptor> = (0..7u8)
+        .map(|number| {
+            memory.push(number);
+            PacketDescriptor {
+                offset: u32::from(number),
+                captured_len: 1,
+                wire_len: 1,
+                ..PacketDescriptor::default()
+            }
+        })
+        .collect();
+    let batch = Batch::new(&memory, &packets);
+    let decoded = DecodedBatch::new();
+    let mut all = Packets::new(&batch, &decoded, HashSeed::FIXED);
+    all.keys = &[4, 9, 4, 0, 9, 4, 4];
+    all.selected.remove(2);
+    let (mut order, mut seen) = (Vec::new(), Vec::new());
+    all.by_key(&mut order, |key, places| seen.push((key, places.to_vec())));
+    assert_eq!(seen, [(0, vec![3]), (4, vec![0, 5, 6]), (9, vec![1, 4])]);
+}
+
+#[test]
 fn results_and_counts_can_be_read_while_it_runs() {
     let stack = stack("count modulo ( multiple { 100 } count { as = some } )");
     let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("it can be made");
