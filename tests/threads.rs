@@ -25,20 +25,6 @@ const COMMANDS: [&[&str]; 6] = [
     &["match", "--patterns"],
 ];
 
-/// Of these, what is run on real captures. (In chunks three more captures differ: what STRICT and FAST do
-/// at the end of a batch is not by time either.)
-const ON_REAL: [&[&str]; 3] = [COMMANDS[0], COMMANDS[1], COMMANDS[5]];
-
-/// Where results do depend on the number of threads, and why.
-const EXCEPTIONS: [(&str, &str); 3] = [
-    ("tls2.pcap", HOLES),
-    ("fuzz-2020-02-16-11740.pcap", FRAGMENTS),
-    ("vrrp-vrrp_print-oobr-2.pcap", FRAGMENTS),
-];
-const HOLES: &str =
-    "holes are given up at the ends of batches, and a shard has others than the whole";
-const FRAGMENTS: &str = "fragments time out at the beginnings of batches, likewise";
-
 /// Bytes that occur in nearly everything.
 const PATTERNS: &str = "HTTP\nab\n|00 00|\n|0d 0a|\nthe\n";
 
@@ -81,11 +67,9 @@ fn real_captures_give_the_same_on_any_number_of_workers() {
             .is_some_and(|e| e == "pcap" || e == "pcapng" || e == "cap" || e == "trace")
     };
     let all = support::files_below(&corpora, &is_capture);
-    let is_excepted = |path: &PathBuf| EXCEPTIONS.iter().any(|(name, _)| path.ends_with(name));
-    let captures = all.into_iter().step_by(STRIDE);
-    let captures: Vec<PathBuf> = captures.filter(|path| !is_excepted(path)).collect();
+    let captures: Vec<PathBuf> = all.into_iter().step_by(STRIDE).collect();
     assert!(captures.len() > 50, "{}", captures.len());
-    let records = compare(&support::scratch("threads-real"), &captures, &ON_REAL);
+    let records = compare(&support::scratch("threads-real"), &captures, &COMMANDS);
     let records: usize = records.concat().into_iter().sum();
     assert!(records > 1000, "{records}");
 }
@@ -150,15 +134,8 @@ fn records(
     arguments.extend(["--json", "-q", "--workers", workers, "-r", &path]);
     let outcome = support::flowgauge::run(arguments);
     assert!(!outcome.hung, "{command:?} of {path}");
-    let records = outcome.json_lines().into_iter().map(|mut record| {
-        // When bytes behind a hole are delivered depends on when it was given up, see HOLES.
-        if command.first() == Some(&"match")
-            && let Some(fields) = record.as_object_mut()
-        {
-            assert!(fields.shift_remove("time").is_some());
-        }
-        record.to_string()
-    });
+    let records = outcome.json_lines();
+    let records = records.into_iter().map(|record| record.to_string());
     let mut lines: Vec<String> = records.collect();
     lines.sort_unstable();
     (outcome.code, lines)

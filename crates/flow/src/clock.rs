@@ -69,6 +69,40 @@ impl CaptureClock {
         self.set_until();
     }
 
+    /// Takes the times of packets up to the first that enters another tick: returns which that is, and
+    /// the time then. Without one all have been taken.
+    #[inline]
+    pub fn crossing(
+        &mut self,
+        times: impl Iterator<Item = Nanos> + Clone,
+    ) -> Option<(usize, Nanos)> {
+        let latest = times.clone().max()?;
+        if latest < self.until {
+            self.now = self.now.max(latest);
+            return None;
+        }
+        self.find_crossing(times)
+    }
+
+    #[cold]
+    fn find_crossing(
+        &mut self,
+        times: impl Iterator<Item = Nanos> + Clone,
+    ) -> Option<(usize, Nanos)> {
+        let mut next = times.clone().skip(1);
+        for (at, time) in times.enumerate() {
+            let next = next.next();
+            if !self.goes_on(time) {
+                let (before, started) = (self.tick(), self.started);
+                self.packet(time, next);
+                if self.tick() != before || !started {
+                    return Some((at, self.now));
+                }
+            }
+        }
+        None
+    }
+
     /// Takes the time of a clock that is known to be right.
     pub fn trusted(&mut self, now: Nanos) {
         self.started = true;

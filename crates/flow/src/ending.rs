@@ -29,6 +29,7 @@ const EVICTION: [&[Class]; 2] = [
 pub struct EndedFlow<'a> {
     id: FlowId,
     reason: EndReason,
+    at: Nanos,
     flow: &'a Flow,
     extra: Option<&'a Extra>,
 }
@@ -50,6 +51,12 @@ impl EndedFlow<'_> {
     #[inline(always)]
     pub fn protocol(&self) -> u8 {
         self.flow.hot.key.protocol
+    }
+
+    /// The capture clock when it ended, or its record was cut.
+    #[inline]
+    pub fn at(&self) -> Nanos {
+        self.at
     }
 
     /// Time of its last packet.
@@ -118,9 +125,11 @@ impl FlowTracker {
     /// [`FlowTracker::drain_ended`] for callers that have something to fetch for each flow, or do not
     /// need all records.
     pub fn drain_ended_to(&mut self, taker: &mut impl Taker) {
+        let now = self.clock();
         for (id, flow) in self.cuts.drain(..) {
             taker.take(&EndedFlow {
                 id,
+                at: now,
                 reason: EndReason::Active,
                 flow: &flow,
                 extra: self.extras.get(flow.cold.extra),
@@ -129,16 +138,16 @@ impl FlowTracker {
         let ended = core::mem::take(&mut self.ended);
         let mut ahead = ended.iter();
         let mut fetch = |tracker: &FlowTracker, taker: &mut _| {
-            if let Some(&(id, _)) = ahead.next() {
+            if let Some(&(id, ..)) = ahead.next() {
                 tracker.fetch_ended(id, taker);
             }
         };
         for _ in 0..GROUP / 2 {
             fetch(self, taker);
         }
-        for &(id, reason) in &ended {
+        for &(id, reason, at) in &ended {
             fetch(self, taker);
-            self.give_out(id.0, reason, taker);
+            self.give_out(id.0, reason, at, taker);
         }
         self.ended = ended;
         self.ended.clear();
@@ -178,17 +187,18 @@ impl FlowTracker {
             let flow = self.flows.at(id);
             let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
             flow.hot.flags.clear(FlowFlags::LIVE);
-            self.give_out(id, reason, taker);
+            self.give_out(id, reason, self.clock(), taker);
         }
     }
 
     #[inline(always)]
-    fn give_out(&mut self, id: u32, reason: EndReason, taker: &mut impl Taker) {
+    fn give_out(&mut self, id: u32, reason: EndReason, at: Nanos, taker: &mut impl Taker) {
         let flow = self.flows.at(id);
         let extra = core::mem::replace(&mut flow.cold.extra, NO_EXTRA);
         taker.take(&EndedFlow {
             id: FlowId(id),
             reason,
+            at,
             flow,
             extra: self.extras.get(extra),
         });
@@ -306,7 +316,7 @@ impl FlowTracker {
         flow.hot.flags.clear(FlowFlags::LIVE);
         self.index.remove(tag, id);
         self.wheels[class as usize].remove(&mut self.links, id);
-        self.ended.push((FlowId(id), reason));
+        self.ended.push((FlowId(id), reason, self.clock()));
     }
 }
 

@@ -145,8 +145,8 @@ pub struct FlowTracker {
     pub(crate) tick: u32,
     /// Whether flows have timed out that are not ended yet.
     pub(crate) overdue: bool,
-    /// Ended and not drained yet.
-    pub(crate) ended: Vec<(FlowId, EndReason)>,
+    /// Ended and not drained yet, and when.
+    pub(crate) ended: Vec<(FlowId, EndReason, Nanos)>,
     /// Records cut by the active timeout.
     pub(crate) cuts: Vec<(FlowId, Flow)>,
     /// Places of flows that were given out, the one to be taken next last: a vector, so that it can
@@ -314,6 +314,19 @@ impl FlowTracker {
         self.clock.trusted(now);
         self.tick = self.clock.tick();
         self.end_overdue(usize::MAX);
+    }
+
+    /// The capture clock enters another tick, by a clock that sees all packets. What times out by that
+    /// ends in portions, with the next packets.
+    pub fn enter_tick(&mut self, now: Nanos) {
+        if self.overdue {
+            self.end_overdue(usize::MAX);
+        }
+        self.clock.trusted(now);
+        if self.clock.tick() != self.tick {
+            self.tick = self.clock.tick();
+            self.overdue = true;
+        }
     }
 
     /// The record of a flow so far: one in the table, or ended and not drained yet.

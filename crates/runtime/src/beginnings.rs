@@ -6,7 +6,9 @@
 
 use flowgauge_capture::{Error, Interface, PacketSource, SharedMemory};
 use flowgauge_stream::{Admit, ChecksumPolicy, Handler, Shard, ShardConfig, Stream, StreamPacket};
-use flowgauge_wire::{BATCH_SIZE, Batch, DecodeFlags, Ledger, PacketDescriptor, Place, TcpFlags};
+use flowgauge_wire::{
+    BATCH_SIZE, Batch, DecodeFlags, DecodedBatch, Ledger, PacketDescriptor, Place, TcpFlags,
+};
 
 /// A source's packets as far as they belong to the first bytes of their stream; the others are counted
 /// as [`Place::Cutoff`].
@@ -39,6 +41,8 @@ impl<S: PacketSource> Beginnings<S> {
                 streams: Vec::new(),
                 unwanted: [false; BATCH_SIZE],
                 any: false,
+                first: 0,
+                passed: 0,
             },
             kept: Vec::with_capacity(BATCH_SIZE),
             refused: 0,
@@ -52,7 +56,7 @@ impl<S: PacketSource> PacketSource for Beginnings<S> {
         let Some(mut batch) = self.source.next_batch()? else {
             return Ok(None);
         };
-        self.judge.any = false;
+        (self.judge.any, self.judge.passed) = (false, 0);
         self.shard.process(&batch, &mut self.judge);
         if !self.judge.any {
             return Ok(Some(batch));
@@ -98,6 +102,10 @@ struct Judge {
     /// By the packet's place in its batch.
     unwanted: [bool; BATCH_SIZE],
     any: bool,
+    /// The place in the source's batch of the first packet of the part that is looked at.
+    first: usize,
+    /// Packets of the source's batch in parts so far.
+    passed: usize,
 }
 
 /// What was seen of a stream.
@@ -142,6 +150,11 @@ impl Handler for Judge {
     const STREAMS: bool = true;
     const PACKETS: bool = true;
 
+    fn batch(&mut self, batch: &Batch<'_>, _: &DecodedBatch) {
+        self.first = self.passed;
+        self.passed += batch.len();
+    }
+
     fn stream_created(&mut self, stream: &Stream<'_>) {
         *self.beginning(stream.id) = Beginning::default();
     }
@@ -150,7 +163,8 @@ impl Handler for Judge {
         let unusual = DecodeFlags::FRAGMENT.0 | DecodeFlags::REASSEMBLED.0;
         if packet.decoded.flags.0 & unusual == 0
             && !self.is_wanted(stream, packet)
-            && let Some(place) = self.unwanted.get_mut(usize::from(packet.decoded.index))
+            && let place = self.first + usize::from(packet.decoded.index)
+            && let Some(place) = self.unwanted.get_mut(place)
         {
             *place = true;
             self.any = true;

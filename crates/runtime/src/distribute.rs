@@ -161,7 +161,8 @@ impl<S: PacketSource> Distributor<S> {
                 Err(error) => errors.push(error),
             }
         }
-        self.out.flush(None);
+        // What is over by the end of the input is that for all.
+        self.out.flush(Some(self.out.clock.now()));
         let sent = self.out.lanes.iter().map(|lane| lane.sent).sum();
         let mut ledger = self.source.ledger();
         ledger.received -= ledger.delivered;

@@ -19,16 +19,6 @@ use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
 use flowgauge_wire::{DecodeOptions, Ledger, Place};
 use sha2::{Digest, Sha256};
 
-/// Where results do depend on the number of shards, and why.
-const EXCEPTIONS: [(&str, &str); 3] = [
-    ("tls2.pcap", HOLES),
-    ("fuzz-2020-02-16-11740.pcap", FRAGMENTS),
-    ("vrrp-vrrp_print-oobr-2.pcap", FRAGMENTS),
-];
-const HOLES: &str =
-    "holes are given up at the ends of batches, and a shard has others than the whole";
-const FRAGMENTS: &str = "fragments time out at the beginnings of batches, likewise";
-
 /// Records as text, with how often each came.
 type Records = BTreeMap<String, u32>;
 
@@ -189,8 +179,7 @@ fn real_captures_have_the_same_flows_and_streams_on_any_number_of_shards() {
     captures(&folder, &mut paths);
     paths.sort();
     let (mut compared, mut different) = (0, Vec::new());
-    let is_excepted = |path: &PathBuf| EXCEPTIONS.iter().any(|(name, _)| path.ends_with(name));
-    for path in paths.iter().filter(|path| !is_excepted(path)) {
+    for path in &paths {
         let Some((records, ledger)) = alone(path) else {
             continue;
         };

@@ -61,9 +61,7 @@ impl Fragments {
     }
 
     /// Takes the fragments out of `decoded` and puts the datagrams they complete in the place of
-    /// the last of each. Datagrams that were given up meanwhile come first, without payload, so
-    /// that their flows count the frames; `now` is the capture clock, `read` says whether anybody reads
-    /// payload.
+    /// the last of each; `read` says whether anybody reads payload.
     #[inline]
     pub(crate) fn pass(
         &mut self,
@@ -72,13 +70,12 @@ impl Fragments {
         decoded: &mut DecodedBatch,
         checksums: &mut Checksums,
         read: bool,
-        now: Nanos,
     ) -> Refused {
         let seen = decoded.summary.flags;
         if !seen.contains(DecodeFlags::FRAGMENT) && self.defragmenter.is_empty() {
             return Refused::default();
         }
-        self.sort(batch, decoder, decoded, checksums, read, now)
+        self.sort(batch, decoder, decoded, checksums, read)
     }
 
     /// Gives up everything that is incomplete.
@@ -89,8 +86,11 @@ impl Fragments {
             .extend(self.defragmenter.take_incomplete().map(stand_in));
     }
 
-    /// Gives up what has timed out while nothing came.
+    /// Gives up what has timed out: its flows count the frames, without payload.
     pub(crate) fn expire(&mut self, now: Nanos, decoded: &mut DecodedBatch) {
+        if self.defragmenter.is_empty() {
+            return;
+        }
         self.defragmenter.expire(now);
         decoded
             .packets
@@ -105,23 +105,14 @@ impl Fragments {
         decoded: &mut DecodedBatch,
         checksums: &mut Checksums,
         read: bool,
-        now: Nanos,
     ) -> Refused {
-        self.defragmenter.expire(now);
         // What comes before the first change stays where it is.
-        let unchanged = if self.defragmenter.has_incomplete() {
-            0
-        } else {
-            let packets = decoded.packets.iter();
-            packets.take_while(|packet| !is_fragment(packet)).count()
-        };
+        let packets = decoded.packets.iter();
+        let unchanged = packets.take_while(|packet| !is_fragment(packet)).count();
         self.unsorted.clear();
         self.unsorted
             .extend_from_slice(decoded.packets.get(unchanged..).unwrap_or_default());
         decoded.packets.truncate(unchanged);
-        decoded
-            .packets
-            .extend(self.defragmenter.take_incomplete().map(stand_in));
         let mut refused = Refused::default();
         for at in 0..self.unsorted.len() {
             let packet = &self.unsorted[at];

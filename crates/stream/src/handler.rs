@@ -262,6 +262,15 @@ pub enum Admit {
     Refuse(Place),
 }
 
+/// What a handler asks of the shard ([`Handler::request`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Nothing more is wanted of the stream: see [`Shard::abandon`](crate::Shard::abandon).
+    Abandon(u32),
+    /// Overlaps of the stream are resolved like this from now on.
+    Policy(u32, OverlapPolicy),
+}
+
 /// Receives what the engine finds. Every method has an empty default.
 ///
 /// Calls for one batch come in this order: `batch` once, then stream events in packet order (of one
@@ -319,6 +328,17 @@ pub trait Handler {
     ) {
     }
 
+    /// What the handler asks for, one at a time: asked before each packet that it is shown
+    /// ([`Handler::stream_packet`]), so that what it decided by one packet holds for the next.
+    #[inline(always)]
+    fn request(&mut self) -> Option<Request> {
+        None
+    }
+
+    /// The capture clock has entered another tick (of about a second), or the input is over: before
+    /// anything ends by that.
+    fn tick(&mut self, _tracker: &FlowTracker) {}
+
     /// A stream was created (both directions of a connection are created together).
     fn stream_created(&mut self, _stream: &Stream<'_>) {}
 
@@ -353,6 +373,11 @@ pub trait Handler {
     /// ([`StreamStatus::Fin`]; the last ones may have been delivered with that status already), or
     /// the connection was reset ([`StreamStatus::Rst`]; what waits is still to come).
     fn stream_closed(&mut self, _stream: &Stream<'_>) {}
+
+    /// The stream has ended, when the capture clock was `at`: what waits is still to come, before
+    /// [`Handler::stream_terminated`].
+    #[inline(always)]
+    fn stream_ends(&mut self, _stream: &Stream<'_>, _at: Nanos) {}
 
     /// The stream ended. `trailing_gap` bytes are known to be missing at its end.
     fn stream_terminated(&mut self, _stream: &Stream<'_>, _trailing_gap: u64) {}

@@ -45,7 +45,9 @@ mod streams;
 
 pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
-pub use handler::{Admit, Chunk, Handler, Stream, StreamIdentity, StreamPacket, StreamStatus};
+pub use handler::{
+    Admit, Chunk, Handler, Request, Stream, StreamIdentity, StreamPacket, StreamStatus,
+};
 pub use sequencer::{Numbered, Sequencer};
 pub use shard::Shard;
 pub use shares::{Needs, Shares};

@@ -6,7 +6,7 @@ use flowgauge_reassembly::{GapCause, OverlapPolicy, Segment};
 use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
 
 use crate::connection::{Phase, Side};
-use crate::handler::{Admit, Handler, StreamFlow, StreamPacket};
+use crate::handler::{Admit, Handler, Request, StreamFlow, StreamPacket};
 use crate::streams::{Pass, Streams, TCP, UDP, after, sides, stream_id};
 
 impl Streams {
@@ -20,6 +20,9 @@ impl Streams {
         handler: &mut H,
         ledger: &mut Ledger,
     ) {
+        while let Some(request) = handler.request() {
+            self.fulfil(request);
+        }
         const NOT_OFFERED: u16 = DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
         if packet.flags.0 & NOT_OFFERED != 0 || !flow.id.is_some() {
             return;
@@ -146,6 +149,15 @@ impl Streams {
         };
         side.half.set_policy(policy);
         true
+    }
+
+    /// Does what a handler asks for.
+    #[cold]
+    pub(crate) fn fulfil(&mut self, request: Request) {
+        match request {
+            Request::Abandon(id) => self.abandon(id),
+            Request::Policy(id, policy) => self.set_policy(id, policy),
+        };
     }
 
     /// Forgets what waits for a direction and never lets anything wait for it again.

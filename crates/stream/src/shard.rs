@@ -1,15 +1,15 @@
 //! The engine of one core.
 
-use flowgauge_flow::{FlowTracker, PacketFlow};
+use flowgauge_flow::{CaptureClock, FlowConfig, FlowTracker, PacketFlow};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::{
-    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
+    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Place, hash_batch,
 };
 
 use crate::checksums::{Checksums, DamagedSender, OffloadingSender};
 use crate::config::ShardConfig;
 use crate::fragments::{Fragments, Refused};
-use crate::handler::Handler;
+use crate::handler::{Handler, Request};
 use crate::statistics::ShardStatistics;
 use crate::streams::{EndStreams, FollowStreams, Streams};
 
@@ -25,6 +25,8 @@ pub struct Shard {
     refs: Vec<PacketFlow>,
     streams: Streams,
     ledger: Ledger,
+    /// The capture clock, where no other leads this shard's.
+    lead: Option<CaptureClock>,
 }
 
 impl Shard {
@@ -35,7 +37,11 @@ impl Shard {
             decoded: DecodedBatch::new(),
             checksums: Checksums::new(config.checksums, config.flow.max_flows),
             fragments: Fragments::new(config.defragment),
-            tracker: FlowTracker::new(config.flow),
+            tracker: FlowTracker::new(FlowConfig {
+                led_clock: true,
+                ..config.flow
+            }),
+            lead: (!config.flow.led_clock).then(CaptureClock::default),
             refs: Vec::with_capacity(flowgauge_wire::BATCH_SIZE),
             streams: Streams::new(
                 config.reassembly,
@@ -49,28 +55,37 @@ impl Shard {
 
     /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
     /// clock.
+    ///
+    /// What is decided by time, as when a hole is given up, is decided whenever the capture clock
+    /// enters another tick (of 1.07 s), between the packets that it enters it by: results do not depend on
+    /// how the input was cut into batches.
     pub fn process<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
-        self.decoder.decode_batch(batch, &mut self.decoded);
-        self.count(batch);
-        let refused = self.fragments.pass(
-            batch,
-            &mut self.decoder,
-            &mut self.decoded,
-            &mut self.checksums,
-            H::STREAMS,
-            self.tracker.clock(),
-        );
-        if refused != Refused::default() {
-            self.refuse_fragments(refused);
+        let mut rest = *batch;
+        while let Some(lead) = &mut self.lead
+            && let Some((at, now)) = lead.crossing(rest.packets.iter().map(|packet| packet.time))
+        {
+            let (before, behind) = rest.packets.split_at(at);
+            if !before.is_empty() {
+                self.pass(&Batch::new(rest.memory, before), handler);
+                self.end_flows(handler);
+            }
+            if H::STREAMS {
+                self.tracker.advance(now);
+            } else {
+                // Nobody notices when exactly a flow ends.
+                self.tracker.enter_tick(now);
+            }
+            self.tick(handler);
+            rest.packets = behind;
         }
-        let before = self.checksums.statistics;
-        self.checksums.pass(batch, &mut self.decoded, H::STREAMS);
-        if self.checksums.statistics != before {
-            self.refuse_damaged();
-        }
-        self.track(batch, handler);
-        if let Some(now) = batch.now {
-            self.idle(now, handler);
+        self.pass(&rest, handler);
+        if let Some(now) = rest.now {
+            self.end_flows(handler);
+            if let Some(lead) = &mut self.lead {
+                lead.trusted(now);
+            }
+            self.tracker.advance(now);
+            self.tick(handler);
         }
         if H::STREAMS {
             self.streams.maintain(&self.tracker, handler);
@@ -80,11 +95,14 @@ impl Shard {
 
     /// The input is over: ends all streams and flows.
     pub fn finish<H: Handler>(&mut self, handler: &mut H) {
+        if let Some(lead) = self.lead {
+            self.tracker.advance(lead.now());
+            self.tick(handler);
+        }
         self.decoded.clear();
         self.fragments.finish(&mut self.decoded);
-        let none = Batch::new(&[], &[]);
         if !self.decoded.packets.is_empty() {
-            self.track(&none, handler);
+            self.track(&Batch::new(&[], &[]), handler);
         }
         self.tracker.finish();
         self.end_flows(handler);
@@ -161,6 +179,11 @@ impl Shard {
         self.streams.abandon(stream)
     }
 
+    /// Does what a handler asks for ([`Handler::request`]), now.
+    pub fn fulfil(&mut self, request: Request) {
+        self.streams.fulfil(request);
+    }
+
     /// Delivers what waits for a stream, holes reported as missing.
     pub fn flush<H: Handler>(&mut self, stream: u32, handler: &mut H) {
         self.streams.flush(stream, &self.tracker, handler);
@@ -225,19 +248,49 @@ impl Shard {
         }
     }
 
-    /// A live source had nothing for a while.
-    fn idle<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
-        self.tracker.advance(now);
+    /// Packets between which the capture clock enters no tick.
+    fn pass<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
+        self.decoder.decode_batch(batch, &mut self.decoded);
+        self.count(batch);
+        let refused = self.fragments.pass(
+            batch,
+            &mut self.decoder,
+            &mut self.decoded,
+            &mut self.checksums,
+            H::STREAMS,
+        );
+        if refused != Refused::default() {
+            self.refuse_fragments(refused);
+        }
+        let before = self.checksums.statistics;
+        self.checksums.pass(batch, &mut self.decoded, H::STREAMS);
+        if self.checksums.statistics != before {
+            self.refuse_damaged();
+        }
+        self.track(batch, handler);
+    }
+
+    /// The capture clock has moved on, not by a packet.
+    fn tick<H: Handler>(&mut self, handler: &mut H) {
+        let now = self.tracker.clock();
         self.decoded.clear();
         self.fragments.expire(now, &mut self.decoded);
         if !self.decoded.packets.is_empty() {
             self.track(&Batch::new(&[], &[]), handler);
         }
+        if H::STREAMS {
+            self.streams.look_after_holes(&self.tracker, handler);
+            handler.tick(&self.tracker);
+        }
+        self.end_flows(handler);
     }
 
     fn end_flows<H: Handler>(&mut self, handler: &mut H) {
         if !self.tracker.has_ended() {
             return;
+        }
+        while let Some(request) = handler.request() {
+            self.streams.fulfil(request);
         }
         let streams = &mut self.streams;
         self.tracker

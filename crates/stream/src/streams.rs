@@ -18,8 +18,6 @@ pub(crate) const UDP: u8 = 17;
 const PLAIN: TcpFlags =
     TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0 | TcpFlags::ACK.0);
 const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
-/// Directions with a hole that are looked at per batch, whether or not they had packets.
-const VISITS: usize = 32;
 /// Directions relieved per batch while memory is tight.
 const RELIEFS: usize = 1024;
 
@@ -183,25 +181,32 @@ impl Streams {
         }
     }
 
-    /// Gives up holes of streams that fell silent, and relieves streams while memory is tight.
+    /// Relieves streams while memory is tight.
     #[inline]
     pub(crate) fn maintain<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
         if self.reassembler.waiting() != 0 {
-            self.look_after_holes(tracker, handler);
+            self.relieve(tracker, handler);
+        }
+    }
+
+    /// Gives up holes of streams that fell silent: whenever the capture clock enters another tick.
+    pub(crate) fn look_after_holes<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+        if self.reassembler.waiting() == 0 {
+            return;
+        }
+        let now = tracker.clock();
+        for queue in 0..self.reassembler.queues() {
+            if let Some(id) = self.reassembler.owner_of(queue) {
+                self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
+                    reassembler.advance(half, peer, now, out);
+                });
+            }
         }
     }
 
     #[cold]
-    fn look_after_holes<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+    fn relieve<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
         let now = tracker.clock();
-        for _ in 0..VISITS.min(self.reassembler.waiting()) {
-            let Some(id) = self.reassembler.visit() else {
-                break;
-            };
-            self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
-                reassembler.advance(half, peer, now, out);
-            });
-        }
         let lowest = handler.waiting_ceiling(None);
         for _ in 0..RELIEFS {
             if !self.reassembler.is_tight(lowest) {
@@ -258,6 +263,8 @@ impl Streams {
             for direction in [first, 1 - first] {
                 let (side, peer) = sides(connection, direction);
                 let mut trailing = 0;
+                let stream = side.progress.stream(stream_id(id, direction), flow);
+                handler.stream_ends(&stream, ended.at());
                 if protocol == TCP {
                     let mut delivery = Delivery {
                         id: stream_id(id, direction),

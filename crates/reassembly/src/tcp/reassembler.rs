@@ -291,9 +291,20 @@ impl Reassembler {
         self.statistics.conflicts
     }
 
-    /// The next direction with waiting segments in turn, of those in use: a caller that visits a
-    /// few of them per batch, and calls [`Reassembler::advance`] for each, gives up holes of
-    /// streams that fell silent.
+    /// Queues of waiting segments have numbers below this.
+    pub fn queues(&self) -> u32 {
+        self.queues.len() as u32
+    }
+
+    /// Whose segments wait in a queue, if it is in use: a caller that calls [`Reassembler::advance`] for
+    /// each from time to time gives up holes of streams that fell silent.
+    pub fn owner_of(&self, queue: u32) -> Option<u32> {
+        let owner = self.queues.get(queue as usize)?.owner;
+        (owner != NONE).then_some(owner)
+    }
+
+    /// The next direction with waiting segments in turn, of those in use: to be relieved
+    /// ([`Reassembler::relieve`]).
     pub fn visit(&mut self) -> Option<u32> {
         if self.queues.len() == self.free.len() {
             return None;

@@ -240,9 +240,9 @@ impl Core {
         position: u64,
         is_next: bool,
     ) {
-        while !self.is_over(leader) {
+        loop {
             let noted = self.note_packet_once(events, context, leader, packet, position, is_next);
-            if noted.is_some() {
+            if noted.is_some() || self.is_over(leader) {
                 return;
             }
         }
@@ -1288,6 +1288,36 @@ impl Core {
         }
     }
 
+    /// Whether partial chunks time out at all.
+    #[inline(always)]
+    pub(super) fn has_timers(&self) -> bool {
+        !self.timers.is_empty()
+    }
+
+    /// Sends the chunks of a direction whose flush timeout has passed at `time`, when something more of
+    /// it comes: as [`Core::flush_old`] would have if it had been called before.
+    #[cold]
+    pub(super) fn flush_due<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        id: u32,
+        time: Nanos,
+    ) {
+        for at in self.all_views(id) {
+            let is_due = self.view(at).is_some_and(|view| {
+                let timeout = self.parameters(view.parameters).flush_timeout;
+                let pending = self.pending.get(view.chunk);
+                timeout.is_some_and(|timeout| {
+                    pending.is_some_and(|pending| pending.is_due(time, timeout))
+                })
+            });
+            if is_due && self.leads_chunk(at) {
+                self.send_pending(events, context, at, ChunkFlags::TIMEOUT);
+            }
+        }
+    }
+
     /// Counts bytes of a run that nobody wants any more.
     pub(super) fn discard_bytes(&mut self, record: u32, bytes: u64) {
         if bytes != 0 {
@@ -1343,6 +1373,11 @@ impl Pending {
     /// Whether it has bytes or packets that no chunk before had.
     fn is_new(&self) -> bool {
         self.content.bytes.len() > self.repeated as usize || self.packets.count != 0
+    }
+
+    /// Whether its flush timeout has passed since its first new byte.
+    fn is_due(&self, time: Nanos, timeout: Nanos) -> bool {
+        self.content.bytes.len() > self.repeated as usize && time - self.since >= timeout
     }
 
     /// Whether another packet begins a new chunk.

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 
 use flowgauge_flow::FlowId;
-use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
 use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, PacketDescriptor};
 
@@ -18,6 +17,7 @@ use super::record::{
 };
 use super::slab::{NONE, Slab, Table};
 use super::statistics::{Counts, EngineStatistics};
+use crate::handler::Request;
 
 /// Packets that what is kept for a stream is fetched ahead.
 pub(super) const AHEAD: usize = 16;
@@ -77,8 +77,8 @@ pub(super) struct Core {
     pub(super) offload: Box<dyn Offload>,
     pub(super) has_offload: bool,
     pub(super) stopwatch: Option<Box<dyn Stopwatch>>,
-    /// To be done when the shard is free.
-    pub(super) deferred: Vec<Deferred>,
+    /// What the shard is to do before the next packet.
+    pub(super) requests: VecDeque<Request>,
 }
 
 /// An application, and the place of its parameter set.
@@ -102,14 +102,6 @@ pub(super) struct Timer {
 impl Timer {
     /// So many entries cost nothing worth talking of.
     pub(super) const FEW: usize = 256;
-}
-
-/// What only the shard can do.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Deferred {
-    /// Nothing of the stream is wanted any more.
-    Abandon(u32),
-    Policy(u32, OverlapPolicy),
 }
 
 impl Core {
@@ -149,7 +141,7 @@ impl Core {
             offload: Box::new(NoOffload),
             has_offload: false,
             stopwatch: None,
-            deferred: Vec::new(),
+            requests: VecDeque::new(),
         }
     }
 
@@ -192,7 +184,7 @@ impl Core {
             }
             self.note_views(id);
             if self.is_done(id) {
-                self.deferred.push(Deferred::Abandon(id));
+                self.requests.push_back(Request::Abandon(id));
             }
         }
         self.note_applications();

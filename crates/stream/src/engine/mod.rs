@@ -91,7 +91,7 @@ pub use policies::HostPolicies;
 pub use statistics::{Counts, EngineStatistics, StreamStatistics};
 pub use stream_ref::{StreamErrors, StreamRef, StreamSnapshot};
 
-use self::core::{Core, Deferred, flow_of};
+use self::core::{Core, flow_of};
 use self::pass::Hook;
 use self::stream_ref::Context;
 use crate::handler::StreamStatus;
@@ -253,15 +253,8 @@ impl Engine {
     /// Does what had to wait until the shard was free.
     fn catch_up(&mut self) {
         self.core.tidy_parameters();
-        for deferred in self.core.deferred.drain(..) {
-            match deferred {
-                Deferred::Abandon(id) => {
-                    self.shard.abandon(id);
-                }
-                Deferred::Policy(id, policy) => {
-                    self.shard.set_overlap_policy(id, policy);
-                }
-            }
+        while let Some(request) = self.core.requests.pop_front() {
+            self.shard.fulfil(request);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
 
-use flowgauge_flow::PacketFlowFlags;
+use flowgauge_flow::{FlowTracker, PacketFlowFlags};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::{
-    Batch, DecodeFlags, Decoded, DecodedBatch, Direction, LinkType, PacketDescriptor, Place,
+    Batch, DecodeFlags, Decoded, DecodedBatch, Direction, LinkType, Nanos, PacketDescriptor, Place,
     TcpFlags,
 };
 
@@ -12,7 +12,7 @@ use super::budget::Sentence;
 use super::buffers::Buffers;
 use super::chunk::{ChunkFlags, ChunkInfo, Source};
 use super::config::{ApplicationId, FilterPacket, MAX_APPLICATIONS, Mode};
-use super::core::{Core, Deferred};
+use super::core::Core;
 use super::events::Events;
 use super::fast::Origin;
 use super::offload::{OffloadFlow, Verdict};
@@ -21,7 +21,7 @@ use super::record::{Extra, Parameters, Record, RecordFlags, View, ViewAt, ViewFl
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::{Context, StreamErrors, StreamRef};
-use crate::handler::{Admit, Chunk, Handler, Stream, StreamPacket, StreamStatus};
+use crate::handler::{Admit, Chunk, Handler, Request, Stream, StreamPacket, StreamStatus};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -76,6 +76,15 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         self.core.watchful || self.core.pressed
     }
 
+    #[inline(always)]
+    fn request(&mut self) -> Option<Request> {
+        self.core.requests.pop_front()
+    }
+
+    fn tick(&mut self, tracker: &FlowTracker) {
+        self.core.flush_old(self.events, tracker);
+    }
+
     fn stream_created(&mut self, stream: &Stream<'_>) {
         let record = self.core.records.make(stream.id);
         *record = Record {
@@ -101,6 +110,9 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     fn stream_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
         if packet.begins {
             self.introduce(stream, packet);
+        }
+        if self.core.has_timers() {
+            self.flush_due(stream, packet);
         }
         let len = packet.decoded.payload_len;
         let delivered = stream.bytes + stream.missing_bytes;
@@ -145,6 +157,10 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         payload: &[u8],
     ) {
         let new = NewPacket::new(packet, frame, payload, Some(offset as i64));
+        if self.core.has_timers() {
+            let context = Context::of(stream);
+            (self.core).flush_due(self.events, context, stream.id, packet.time);
+        }
         if !self.core.note_simply(stream.id, &new, offset) {
             self.note_packet(stream, &new, true);
         }
@@ -152,6 +168,10 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     #[inline]
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        if self.core.has_timers() {
+            let context = Context::of(stream);
+            (self.core).flush_due(self.events, context, stream.id, chunk.time);
+        }
         let core = &mut *self.core;
         let Some(record) = core.records.get(stream.id) else {
             return;
@@ -176,6 +196,13 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
             return self.send_complete(stream, end);
         }
         self.send_all(stream, flags);
+    }
+
+    fn stream_ends(&mut self, stream: &Stream<'_>, at: Nanos) {
+        if self.core.has_timers() {
+            let context = Context::of(stream);
+            (self.core).flush_due(self.events, context, stream.id, at);
+        }
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
@@ -309,6 +336,21 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         core.append(self.events, context, leader, run);
     }
 
+    /// Sends what has timed out of a stream before its next packet; of both directions before one that
+    /// may end them.
+    #[cold]
+    fn flush_due(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
+        let time = packet.decoded.time;
+        let context = Context::of(stream);
+        self.core.flush_due(self.events, context, stream.id, time);
+        if packet.decoded.tcp_flags.intersects(CONTROL)
+            && let Some(tracker) = context.tracker()
+        {
+            let opposite = Context::tracked(tracker, stream.opposite);
+            (self.core).flush_due(self.events, opposite, stream.opposite, time);
+        }
+    }
+
     /// Sends the partial chunks of a direction.
     fn send_all(&mut self, stream: &Stream<'_>, flags: ChunkFlags) {
         let context = Context::of(stream);
@@ -385,7 +427,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 continue;
             };
             if record.flags.has(RecordFlags::UNWANTED) {
-                self.core.deferred.push(Deferred::Abandon(id));
+                self.core.requests.push_back(Request::Abandon(id));
                 continue;
             }
             self.core.statistics.created += 1;
@@ -613,11 +655,43 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if let Some(record) = self.core.records.get_mut(id) {
             record.position = record.position.max(end);
         }
+        let context = Context::of(stream);
+        let first = ViewAt::first(id);
+        if self.core.is_alone(first) {
+            if self.core.mode_of(first) == Mode::Fast && self.core.is_leader(first) {
+                let core = &mut *self.core;
+                let (taken, rest) = core.place(self.events, context, first, run, seen, origin);
+                new = taken;
+                if rest != 0 && (new != 0 || !is_refusable) {
+                    core.discard_bytes(id, rest);
+                }
+            }
+        } else {
+            new = self.place_for_each(context, id, run, seen, origin, is_refusable);
+        }
+        if self.core.is_done(id) {
+            self.finish_direction(stream);
+        }
+        new
+    }
+
+    /// The same where several applications have the stream.
+    #[cold]
+    fn place_for_each(
+        &mut self,
+        context: Context<'_>,
+        id: u32,
+        run: Run<'_>,
+        seen: u64,
+        origin: Origin,
+        is_refusable: bool,
+    ) -> u64 {
+        let mut new = 0;
         let mut unwanted = [0; MAX_APPLICATIONS];
         for (at, unwanted) in self.core.all_views(id).zip(&mut unwanted) {
             if self.core.mode_of(at) == Mode::Fast && self.core.is_leader(at) {
-                let context = Context::of(stream);
-                let (taken, rest) = self.core.place(self.events, context, at, run, seen, origin);
+                let core = &mut *self.core;
+                let (taken, rest) = core.place(self.events, context, at, run, seen, origin);
                 new = new.max(taken);
                 *unwanted = rest;
             }
@@ -628,9 +702,6 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                     self.core.discard_rest(at, bytes);
                 }
             }
-        }
-        if self.core.is_done(id) {
-            self.finish_direction(stream);
         }
         new
     }
@@ -690,7 +761,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     #[cold]
     fn finish_direction(&mut self, stream: &Stream<'_>) {
         let id = stream.id;
-        self.core.deferred.push(Deferred::Abandon(id));
+        self.core.requests.push_back(Request::Abandon(id));
         let opposite_is_done = self.core.is_done(id ^ 1);
         let verdict = match (opposite_is_done, id & 1) {
             (true, _) => Verdict::Discard,

@@ -5,11 +5,11 @@ use flowgauge_wire::{Address, Direction, FlowKey};
 
 use super::command::{Command, Parameter};
 use super::config::{ApplicationId, Cutoff, MAX_APPLICATIONS, Mode};
-use super::core::{Core, Deferred, flow_of};
+use super::core::{Core, flow_of};
 use super::record::{OwnLoss, Parameters, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::{Counts, StreamStatistics};
-use crate::handler::{Stream, StreamFlow, StreamIdentity, StreamStatus};
+use crate::handler::{Request, Stream, StreamFlow, StreamIdentity, StreamStatus};
 
 /// What was wrong with a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -494,7 +494,7 @@ impl Core {
             Parameter::FlushTimeout(timeout) => changed.flush_timeout = timeout,
             Parameter::Mode(mode) => changed.mode = mode,
             Parameter::Policy(policy) => {
-                self.deferred.push(Deferred::Policy(at.record, policy));
+                self.requests.push_back(Request::Policy(at.record, policy));
                 return;
             }
         }

@@ -14,6 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod applications;
+mod batches;
 mod traffic;
 
 use applications::Applications;
@@ -159,9 +160,13 @@ fn balance(engine: &Engine, applications: &Applications, is_over: bool) {
     }
 }
 
+/// A number from the environment.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
 #[test]
 fn whatever_happens_the_invariants_hold() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     if let Some(seed) = number("FLOWGAUGE_HOSTILE_SEED") {
         return run(seed);
     }
