@@ -139,7 +139,9 @@ enum scap_status {
     SCAP_STATUS_CLOSED_TIMEOUT = 3, /* no packets for the inactivity timeout */
     SCAP_STATUS_CUTOFF = 4,         /* active, and its cutoff is exceeded: no further data events */
     SCAP_STATUS_END_OF_INPUT = 5,   /* [ours] the capture ended before the stream */
-    SCAP_STATUS_EVICTED = 6         /* [ours] the longest idle, when the table was full */
+    SCAP_STATUS_EVICTED = 6,        /* [ours] the longest idle, when the table was full */
+    SCAP_STATUS_STRICT = 7          /* [ours] active, and SCAP_TCP_STRICT has stopped: bytes are missing (missing_at_end), or the
+                                     * handshake was not seen. No further data events */
 };
 
 /* What was wrong with a stream, or'ed: stream_t.error. */
@@ -246,6 +248,8 @@ typedef struct scap_stream {
     uint64_t processing_time;     /* nanoseconds spent in data callbacks for this stream, before this event */
     uint64_t chunks;              /* data events so far, this one included */
     void *user_state;             /* the program's own; NULL at first */
+    uint64_t missing_at_end;      /* [ours] when it has ended: bytes known to be missing behind its last chunk; where
+                                   * SCAP_TCP_STRICT has stopped: bytes missing there */
 } stream_t;
 
 /* A packet of a chunk. */
@@ -406,7 +410,8 @@ const char *scap_errbuf(scap_t *sc);
 /* What an error code means in general. Never NULL. */
 const char *scap_strerror(int code);
 
-/* Name of a stream's status: "active", "fin", "rst", "timeout", "cutoff", "end_of_input", "evicted". Never NULL. */
+/* Name of a stream's status: "active", "fin", "rst", "timeout", "cutoff", "end_of_input", "evicted", "strict".
+ * Never NULL. */
 const char *scap_status_name(int status);
 
 /* Bytes that an address takes as text, its terminating zero included. */

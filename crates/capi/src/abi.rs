@@ -31,6 +31,7 @@ pub(crate) mod status {
     pub(crate) const CUTOFF: c_int = 4;
     pub(crate) const END_OF_INPUT: c_int = 5;
     pub(crate) const EVICTED: c_int = 6;
+    pub(crate) const STRICT: c_int = 7;
 }
 
 /// `enum scap_chunk_flag`.
@@ -145,6 +146,7 @@ pub struct RawStream {
     pub(crate) processing_time: u64,
     pub(crate) chunks: u64,
     pub(crate) user_state: *mut c_void,
+    pub(crate) missing_at_end: u64,
 }
 
 /// `struct scap_pkthdr`.
@@ -219,7 +221,8 @@ mod tests {
         layout!(RawCount, "scap_count_t": bytes, pkts);
         layout!(RawStreamStats, "scap_stream_stats_t": start, end, bytes, pkts, dropped, discarded, captured);
         layout!(RawStream, "stream_t": hdr, stats, uid, status, error, cutoff, priority, chunk_size, flags, opposite,
-            data, data_len, len, offset, missing, repeated, holes, processing_time, chunks, user_state);
+            data, data_len, len, offset, missing, repeated, holes, processing_time, chunks, user_state,
+            missing_at_end);
         layout!(RawPacketHeader, "struct scap_pkthdr": ts, caplen, len, time, offset, payload, payload_len, reserved);
         layout!(RawStats, "scap_stats_t": bytes, pkts, dropped, discarded, captured, pkts_received, pkts_delivered,
             pkts_lost, pkts_refused, chunks, chunk_bytes, chunks_lost, chunk_bytes_lost, streams_created, streams_terminated, memory_used,
@@ -241,6 +244,7 @@ mod tests {
             ("SCAP_STATUS_CUTOFF", status::CUTOFF),
             ("SCAP_STATUS_END_OF_INPUT", status::END_OF_INPUT),
             ("SCAP_STATUS_EVICTED", status::EVICTED),
+            ("SCAP_STATUS_STRICT", status::STRICT),
             ("SCAP_CHUNK_HOLE", chunk_flag::HOLE),
             ("SCAP_CHUNK_LAST", chunk_flag::LAST),
             ("SCAP_CHUNK_CUTOFF", chunk_flag::CUTOFF),

@@ -464,6 +464,7 @@ pub extern "C" fn scap_status_name(number: c_int) -> *const c_char {
         status::CUTOFF => c"cutoff",
         status::END_OF_INPUT => c"end_of_input",
         status::EVICTED => c"evicted",
+        status::STRICT => c"strict",
         _ => c"unknown",
     };
     name.as_ptr()

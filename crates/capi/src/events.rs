@@ -185,6 +185,7 @@ impl From<ReassemblyMode> for flowgauge_stream::engine::Mode {
 fn show(raw: &mut RawStream, stream: &StreamHandle<'_>) {
     raw.stats = statistics(&stream.statistics());
     raw.status = match stream.status() {
+        StreamStatus::Active if stream.is_halted() => status::STRICT,
         StreamStatus::Active if stream.is_cut() => status::CUTOFF,
         StreamStatus::Active => status::ACTIVE,
         StreamStatus::Fin => status::CLOSED_FIN,
@@ -199,6 +200,7 @@ fn show(raw: &mut RawStream, stream: &StreamHandle<'_>) {
     raw.chunk_size = number(stream.chunk_bytes());
     raw.processing_time = stream.processing_time();
     raw.chunks = stream.chunks();
+    raw.missing_at_end = stream.missing_at_end();
 }
 
 fn show_data(raw: &mut RawStream, chunk: Option<&Chunk<'_>>) {

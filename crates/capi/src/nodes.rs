@@ -141,6 +141,7 @@ pub(crate) const EMPTY: RawStream = RawStream {
     processing_time: 0,
     chunks: 0,
     user_state: core::ptr::null_mut(),
+    missing_at_end: 0,
 };
 
 fn streams_of(pair: NonNull<Pair>) -> [NonNull<RawStream>; 2] {

@@ -551,12 +551,18 @@ fn a_file_that_cannot_grow_holds_what_is_delivered() {
 
 /// A capture of raw IPv4 packets (link type 228), a second apart.
 fn write_ipv4(path: &Path, packets: &[Vec<u8>]) {
+    write_ipv4_at(path, packets, 1);
+}
+
+/// The same with so many packets per second.
+fn write_ipv4_at(path: &Path, packets: &[Vec<u8>], per_second: u32) {
     let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend(65_535u32.to_le_bytes());
     bytes.extend(228u32.to_le_bytes());
-    for (second, packet) in packets.iter().enumerate() {
-        let len = packet.len() as u32;
-        for number in [second as u32 + 1, 0, len, len] {
+    for (at, packet) in packets.iter().enumerate() {
+        let (at, len) = (at as u32, packet.len() as u32);
+        let micros = at % per_second * (1_000_000 / per_second);
+        for number in [at / per_second + 1, micros, len, len] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(packet);
@@ -751,7 +757,8 @@ fn memory_that_runs_out_is_in_the_ledger() {
             packet
         })
         .collect();
-    write_ipv4(&file, &packets);
+    // None of them times out.
+    write_ipv4_at(&file, &packets, 1000);
     let arguments = ["flows", "--checksums", "ignore", "-r", text(&file)];
     assert!(stderr(&run(&arguments)).contains(" 0 dropped"));
     let arguments = [&arguments[..], &["--memory", "2M", "--fail-on-drop"]].concat();

@@ -70,13 +70,13 @@ impl CaptureClock {
     }
 
     /// Takes the times of packets up to the first that enters another tick: returns which that is, and
-    /// the time then. Without one all have been taken.
+    /// the time then. Without one all have been taken. The first packet of all enters one.
     #[inline]
     pub fn crossing(
         &mut self,
         times: impl Iterator<Item = Nanos> + Clone,
     ) -> Option<(usize, Nanos)> {
-        let latest = times.clone().max()?;
+        let latest = Nanos(times.clone().fold(0, |latest, time| latest.max(time.0)));
         if latest < self.until {
             self.now = self.now.max(latest);
             return None;

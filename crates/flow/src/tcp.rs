@@ -16,7 +16,7 @@
 //! simultaneous open does not start a new flow, and a RST outside the window changes the state but
 //! does not end the flow.
 
-use flowgauge_wire::{Decoded, TcpFlags};
+use flowgauge_wire::{Decoded, Nanos, TcpFlags};
 
 use crate::extra::{Extra, HOLES};
 use crate::flow::{Flow, FlowFlags, GAPS, ZERO_WINDOWS};
@@ -447,7 +447,10 @@ fn handshake(flow: &mut Flow, segment: &Segment, packet: &Decoded) {
         return;
     }
     let responder = 1 - segment.side;
-    if segment.syn && !segment.ack && !flow.hot.flags.has(FlowFlags::SYN[responder]) {
+    let is_answered = flow.hot.flags.has(FlowFlags::SYN[responder]);
+    // (Two taps may have captured the answer before the first SYN.)
+    let is_first = flow.cold.handshake == Nanos::ZERO;
+    if segment.syn && !segment.ack && (!is_answered || is_first) {
         // The last SYN before the answer: the one that was answered, as far as can be known.
         flow.cold.handshake = packet.time;
         flow.hot.flags.set(FlowFlags::SYN_TIME);

@@ -8,6 +8,7 @@ use std::fs::File;
 use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{PacketSource, open};
 use flowgauge_runtime::Beginnings;
+use flowgauge_stream::engine::{ApplicationConfig, Cutoff, Engine, EngineConfig, Events};
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity};
 use flowgauge_wire::{Batch, DecodedBatch, Ledger, Place, TcpFlags};
 
@@ -19,6 +20,8 @@ struct Bytes {
     open: BTreeMap<u32, Vec<u8>>,
     streams: BTreeMap<String, Vec<u8>>,
     control: u64,
+    /// Other packets without payload.
+    bare: u64,
 }
 
 impl Handler for Bytes {
@@ -26,8 +29,11 @@ impl Handler for Bytes {
 
     fn batch(&mut self, _: &Batch<'_>, decoded: &DecodedBatch) {
         let control = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
-        let flags = decoded.packets.iter().map(|packet| packet.tcp_flags);
-        self.control += flags.filter(|flags| flags.intersects(control)).count() as u64;
+        for packet in &decoded.packets {
+            let is_control = packet.tcp_flags.intersects(control);
+            self.control += u64::from(is_control);
+            self.bare += u64::from(!is_control && packet.payload_len == 0);
+        }
     }
 
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
@@ -96,6 +102,41 @@ fn the_first_bytes_of_every_stream_are_kept_and_the_rest_is_counted() {
         longest = longest.max(beginning.len());
     }
     assert!((2_000..4_000).contains(&longest), "{longest}");
+}
+
+/// Wants the first bytes of each stream.
+struct First;
+
+impl Events for First {}
+
+#[test]
+fn streams_with_that_cutoff_discard_the_same_but_for_packets_without_payload() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pcap");
+    let mut config = Config::new(Preset::Elephants).with_flows(100);
+    (config.reordered, config.retransmitted) = (0.0, 0.0);
+    generate(&config, File::create(&path).unwrap()).unwrap();
+    let (all, _) = drive(open(&path).unwrap());
+    let (kept, ledger) = drive(Beginnings::new(
+        open(&path).unwrap(),
+        CUTOFF,
+        ShardConfig::default(),
+    ));
+
+    let mut engine = Engine::new(EngineConfig::default());
+    let mut application = ApplicationConfig::default();
+    application.cutoff.default = Cutoff(CUTOFF);
+    engine.add(application).unwrap();
+    let mut source = open(&path).unwrap();
+    while let Some(batch) = source.next_batch().unwrap() {
+        engine.process(&batch, &mut First);
+    }
+    engine.finish(&mut First);
+    let bare = all.bare - kept.bare;
+    assert!(bare > 0);
+    let discarded = engine.ledger().at(Place::Cutoff);
+    assert_eq!(discarded, ledger.at(Place::Cutoff) - bare);
+    assert_eq!(engine.statistics().discarded.packets, discarded);
 }
 
 #[test]

@@ -968,6 +968,8 @@ impl Core {
     /// After a chunk was sent: what is kept of it or repeated begins the next, its memory goes back.
     fn go_on(&mut self, leader: ViewAt, source: Source<'_>, info: ChunkInfo) {
         let mut source = source;
+        let got = |at| (self.view(at)).is_some_and(|view| view.flags.has(ViewFlags::GOT));
+        let is_shared = self.views_of(leader.record).any(got);
         let mut at = Some(ViewAt::first(leader.record));
         while let Some(this) = at {
             at = self.next_view(this);
@@ -977,7 +979,8 @@ impl Core {
             if view.flags.has(ViewFlags::KEEP) {
                 view.flags.clear(ViewFlags::KEEP);
                 if !view.flags.has(ViewFlags::OVER | ViewFlags::CLIPPED) {
-                    self.keep_on(this, &mut source, info);
+                    let moves = this == leader && !is_shared;
+                    self.keep_on(this, &mut source, info, moves);
                 }
             }
         }
@@ -1007,8 +1010,9 @@ impl Core {
         self.buffers.put(packets.block);
     }
 
-    /// The next chunk of a view begins with all of this one.
-    fn keep_on(&mut self, at: ViewAt, source: &mut Source<'_>, info: ChunkInfo) {
+    /// The next chunk of a view begins with all of this one; if nobody else has it (`moves`) it goes on
+    /// where it is.
+    fn keep_on(&mut self, at: ViewAt, source: &mut Source<'_>, info: ChunkInfo, moves: bool) {
         let Some(view) = self.view(at) else {
             return;
         };
@@ -1021,8 +1025,8 @@ impl Core {
             return;
         };
         let content = match source {
-            // It goes on where it is: kept again and again it is not copied again and again.
-            Source::Buffer(content, _) if self.is_alone(at) => {
+            // Kept again and again it is not copied again and again.
+            Source::Buffer(content, _) if moves => {
                 let mut content = core::mem::take(content);
                 if let Some(holes) = &mut content.holes {
                     holes.pieces.clear();

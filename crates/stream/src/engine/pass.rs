@@ -78,6 +78,9 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
 
     #[inline(always)]
     fn request(&mut self) -> Option<Request> {
+        if self.core.requests.is_empty() {
+            return None;
+        }
         self.core.requests.pop_front()
     }
 
@@ -606,6 +609,9 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         };
         if offset == 0 && !flags.has(FAST_OPEN) && !stream.is_handshake_complete() {
             self.core.note_error(id, StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        if run.offset < seen {
+            self.core.compare(id, packet);
         }
         let is_refusable = !ordered && !is_control && !packet.payload.is_empty();
         let new = self.place(stream, run, seen, origin, is_refusable);

@@ -2,11 +2,11 @@
 
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Counts, Cutoff, DataChunk, Engine, EngineConfig, Events,
-    StreamRef, StreamStatistics,
+    Mode, StreamErrors, StreamRef, StreamStatistics,
 };
 use flowgauge_wire::{Batch, Nanos};
 
-use super::{ACK, FIN, START, Segment, Wire, shard, truth};
+use super::{ACK, FIN, START, SYN, Segment, Wire, shard, truth};
 
 const RST: u8 = 4;
 
@@ -26,11 +26,20 @@ struct Seen {
     pieces: Vec<Piece>,
     /// Of the client's stream, by application.
     ended: Vec<StreamStatistics>,
+    errors: Vec<StreamErrors>,
+    /// Where in memory chunks were.
+    places: Vec<(u8, usize)>,
+    /// Application 0 keeps all of its chunks.
+    keeps: bool,
 }
 
 impl Events for Seen {
     fn data(&mut self, of: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
         if stream.from_initiator() {
+            if self.keeps && of.0 == 0 {
+                stream.keep_chunk();
+            }
+            self.places.push((of.0, chunk.bytes().as_ptr().addr()));
             self.pieces.push(Piece {
                 application: of.0,
                 offset: chunk.offset(),
@@ -47,6 +56,7 @@ impl Events for Seen {
     fn terminated(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
         if stream.from_initiator() {
             self.ended.push(stream.statistics());
+            self.errors.push(stream.errors());
         }
     }
 }
@@ -75,6 +85,18 @@ impl Wire {
 }
 
 fn run(need_packets: bool, applications: &[ApplicationConfig], send: impl Fn(&mut Wire)) -> Seen {
+    let mut wire = Wire::default();
+    wire.handshake(Nanos::from_secs(1000), 1000);
+    send(&mut wire);
+    process(need_packets, applications, &wire, Seen::default())
+}
+
+fn process(
+    need_packets: bool,
+    applications: &[ApplicationConfig],
+    wire: &Wire,
+    mut seen: Seen,
+) -> Seen {
     let mut engine = Engine::new(EngineConfig {
         shard: shard(),
         need_packets,
@@ -83,10 +105,6 @@ fn run(need_packets: bool, applications: &[ApplicationConfig], send: impl Fn(&mu
     for application in applications {
         engine.add(application.clone()).unwrap();
     }
-    let mut wire = Wire::default();
-    wire.handshake(Nanos::from_secs(1000), 1000);
-    send(&mut wire);
-    let mut seen = Seen::default();
     engine.process(&Batch::new(&wire.memory, &wire.packets), &mut seen);
     engine.finish(&mut seen);
     assert_eq!(engine.budget().used(), 0);
@@ -162,4 +180,94 @@ fn what_waits_counts_once_for_an_application_that_does_not_want_it() {
         bytes: 20,
     };
     assert_eq!(some.discarded, behind);
+}
+
+#[test]
+fn a_handshake_whose_answer_was_captured_first_is_one_for_strict() {
+    let strict = ApplicationConfig {
+        mode: Mode::Strict,
+        ..ApplicationConfig::default()
+    };
+    let mut wire = Wire::default();
+    let begin = START.wrapping_sub(1);
+    for (to_server, seq, ack, flags) in [
+        (false, 999, START, SYN | ACK),
+        (true, begin, 0, SYN),
+        (true, START, 1000, ACK),
+    ] {
+        let segment = Segment {
+            port: 1000,
+            to_server,
+            seq,
+            ack,
+            flags,
+            payload: &[],
+        };
+        wire.push(Nanos::from_secs(1000), &segment);
+    }
+    wire.client(0, 10, 0);
+    let seen = process(false, &[strict], &wire, Seen::default());
+    assert_eq!(seen.pieces.len(), 1);
+    assert_eq!(seen.pieces[0].bytes, bytes(0, 10));
+    assert_eq!(seen.errors, [StreamErrors(0)]);
+}
+
+#[test]
+fn in_mode_fast_copies_that_differ_are_noted() {
+    let fast = ApplicationConfig {
+        mode: Mode::Fast,
+        ..ApplicationConfig::default()
+    };
+    let conflict = |differs: bool| {
+        let mut wire = Wire::default();
+        wire.handshake(Nanos::from_secs(1000), 1000);
+        wire.client(0, 10, 0);
+        // Behind a hole, then over both: a copy that is longer.
+        wire.client(20, 30, 0);
+        let mut payload = bytes(5, 40);
+        payload[20] ^= u8::from(differs);
+        let segment = Segment {
+            port: 1000,
+            to_server: true,
+            seq: START.wrapping_add(5),
+            ack: 1000,
+            flags: ACK,
+            payload: &payload,
+        };
+        wire.push(Nanos::from_secs(1001), &segment);
+        let seen = process(false, core::slice::from_ref(&fast), &wire, Seen::default());
+        seen.errors[0].contains(StreamErrors::OVERLAP_CONFLICT)
+    };
+    assert!(conflict(true));
+    assert!(!conflict(false));
+}
+
+#[test]
+fn a_chunk_that_is_kept_again_and_again_stays_where_it_is() {
+    let application = ApplicationConfig {
+        chunk_bytes: 16,
+        ..ApplicationConfig::default()
+    };
+    let mut wire = Wire::default();
+    wire.handshake(Nanos::from_secs(1000), 1000);
+    for at in 0..128 {
+        wire.client(16 * at, 16 * at + 16, 0);
+    }
+    let seen = Seen {
+        keeps: true,
+        ..Seen::default()
+    };
+    let seen = process(false, &[application.clone(), application], &wire, seen);
+    let kept: Vec<&Piece> = (seen.pieces.iter())
+        .filter(|piece| piece.application == 0)
+        .collect();
+    assert_eq!(kept.len(), 128);
+    assert_eq!(kept[127].bytes, bytes(0, 16 * 128));
+    let mut places: Vec<usize> = (seen.places.iter())
+        .filter(|(application, _)| *application == 0)
+        .map(|(_, place)| *place)
+        .collect();
+    places.dedup();
+    // It moves only when it needs a larger buffer.
+    assert!(places.len() < 40, "{}", places.len());
 }
