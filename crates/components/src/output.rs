@@ -59,6 +59,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         send::TO,
         send::PEER,
         send::SPOOL,
+        send::SPOOL_FOLDER,
+        send::SPOOL_FILE,
         send::WHEN_FULL,
         send::LINGER,
         network::KEYS,

@@ -312,6 +312,10 @@ fn options_that_contradict_each_other_are_named() {
         ("output { to = collector }", "is no address with a port"),
         ("output { to = c:1, file = x }", "is for files"),
         ("output { spool = 8M }", "has no meaning without to"),
+        (
+            "output { to = c:1, spool_file = 8M }",
+            "without spool_folder",
+        ),
         ("output { to = c:1, spool = 8k }", "is less than 1M"),
         ("input { listen = 7 } - keep", "is no address with a port"),
         ("keep input { listen = 1.1.1.1:1 }", "begin"),

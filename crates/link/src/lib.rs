@@ -19,6 +19,7 @@
 
 mod acceptor;
 mod certificate;
+mod disk;
 mod error;
 mod frame;
 mod identity;

@@ -1,9 +1,11 @@
 //! The end that sends items: numbered, spooled, acknowledged, over as many connections as it takes.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::disk::Disk;
 use crate::error::Error;
 use crate::frame::{Answer, Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
 use crate::identity::Identity;
@@ -29,6 +31,9 @@ pub struct SenderOptions {
     pub peer: Option<String>,
     /// Bytes of frames that may wait for their acknowledgement.
     pub spool_bytes: usize,
+    /// A folder for those that have no room in memory, and how many bytes of them there may be. The
+    /// file has no name: it goes with the process.
+    pub spool_file: Option<(PathBuf, u64)>,
     /// What to do when they do.
     pub when_full: WhenFull,
     /// How long connecting may take.
@@ -48,6 +53,7 @@ impl SenderOptions {
             address: address.into(),
             peer: None,
             spool_bytes: 64 << 20,
+            spool_file: None,
             when_full: WhenFull::Wait,
             connect_timeout: Duration::from_secs(10),
             silence: Duration::from_secs(30),
@@ -109,13 +115,26 @@ impl Sender {
     /// Begins to connect; does not wait for it.
     ///
     /// # Errors
-    /// The thread that writes cannot be made.
+    /// The thread that writes, or the spool's file, cannot be made.
     pub fn start(identity: &Identity, options: SenderOptions) -> Result<Sender, Error> {
+        let session = identity.random();
+        let disk = match &options.spool_file {
+            None => None,
+            Some((folder, bytes)) => {
+                let name: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
+                let made = Disk::create(folder, &name, *bytes);
+                Some(made.map_err(|source| Error::File {
+                    action: "create a spool in",
+                    path: folder.clone(),
+                    source,
+                })?)
+            }
+        };
         let inner = Arc::new(Inner {
             identity: identity.clone(),
-            session: identity.random(),
+            session,
             state: Mutex::new(State {
-                spool: Spool::new(options.spool_bytes),
+                spool: Spool::new(options.spool_bytes, disk),
                 announcements: Vec::new(),
                 watermark: 0,
                 is_time_new: false,

@@ -1,7 +1,7 @@
-//! Frames that were not acknowledged yet, in bounded memory.
+//! Frames that were not acknowledged yet, in bounded memory and, beyond that, in a bounded file.
 //!
 //! Items are numbered from 0 in the order in which they were accepted; what is lost has numbers, too,
-//! so that the other side sees exactly how many there were. No I/O and no clock here.
+//! so that the other side sees exactly how many there were. No clock here.
 //!
 //! ```text
 //!            acknowledged                         next
@@ -12,6 +12,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+use crate::disk::{Disk, DiskPlace};
+use crate::notice::notice;
 
 /// What to do with items that come while the spool is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,24 +45,37 @@ pub struct SenderCounts {
     pub reconnections: u64,
 }
 
-/// A frame of items.
+/// A frame of items to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Spooled {
     pub(crate) first: u64,
     pub(crate) count: u32,
     pub(crate) watermark: u64,
     pub(crate) payload: Arc<Vec<u8>>,
+}
+
+/// A frame that is kept.
+#[derive(Debug)]
+struct Kept {
+    first: u64,
+    count: u32,
+    watermark: u64,
+    payload: Payload,
     was_written: bool,
 }
 
-impl Spooled {
+#[derive(Debug)]
+enum Payload {
+    Memory(Arc<Vec<u8>>),
+    Disk(DiskPlace),
+}
+
+/// What a frame costs beside its payload.
+const OVERHEAD: usize = size_of::<Kept>();
+
+impl Kept {
     fn end(&self) -> u64 {
         self.first + u64::from(self.count)
-    }
-
-    /// With what keeping it costs.
-    fn cost(&self) -> usize {
-        self.payload.len() + size_of::<Spooled>()
     }
 }
 
@@ -73,11 +89,13 @@ pub(crate) enum Pushed {
 
 #[derive(Debug)]
 pub(crate) struct Spool {
-    frames: VecDeque<Spooled>,
+    frames: VecDeque<Kept>,
     /// How many of them were written on this connection.
     written: usize,
+    /// Of frames in memory.
     bytes: usize,
     most_bytes: usize,
+    disk: Option<Disk>,
     next: u64,
     acknowledged: u64,
     /// Dropped after they had been written on an earlier connection: they may have arrived.
@@ -86,12 +104,13 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    pub(crate) fn new(most_bytes: usize) -> Spool {
+    pub(crate) fn new(most_bytes: usize, disk: Option<Disk>) -> Spool {
         Spool {
             frames: VecDeque::new(),
             written: 0,
             bytes: 0,
             most_bytes,
+            disk,
             next: 0,
             acknowledged: 0,
             unsure: Vec::new(),
@@ -101,12 +120,49 @@ impl Spool {
 
     /// Whether a frame of so many bytes finds room as it is.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.bytes + bytes + size_of::<Spooled>() <= self.most_bytes
+        let disk = self.disk.as_ref();
+        self.has_memory(bytes) || disk.is_some_and(|disk| disk.has_room(bytes))
+    }
+
+    fn has_memory(&self, bytes: usize) -> bool {
+        self.bytes + bytes + OVERHEAD <= self.most_bytes
     }
 
     /// The largest frame there can be room for.
     pub(crate) fn most_bytes(&self) -> usize {
-        self.most_bytes.saturating_sub(size_of::<Spooled>())
+        let disk = self.disk.as_ref().map_or(0, Disk::most_bytes);
+        self.most_bytes.saturating_sub(OVERHEAD).max(disk)
+    }
+
+    /// Memory while there is some, then the file; `None`: neither has room.
+    fn place(&mut self, payload: Vec<u8>) -> Option<Payload> {
+        if !self.has_memory(payload.len()) {
+            let disk = self.disk.as_mut()?;
+            if !disk.has_room(payload.len()) {
+                return None;
+            }
+            match disk.write(&payload) {
+                Ok(place) => return Some(Payload::Disk(place)),
+                // This one was promised room; there is none for others from here on.
+                Err(error) => notice(format_args!(
+                    "the spool's file cannot be written, and is not used any more: {error}"
+                )),
+            }
+        }
+        self.bytes += payload.len() + OVERHEAD;
+        Some(Payload::Memory(Arc::new(payload)))
+    }
+
+    /// The frame has gone.
+    fn release(&mut self, payload: &Payload) {
+        match payload {
+            Payload::Memory(bytes) => self.bytes -= bytes.len() + OVERHEAD,
+            Payload::Disk(place) => {
+                if let Some(disk) = &mut self.disk {
+                    disk.release(place);
+                }
+            }
+        }
     }
 
     /// Takes a frame, or loses it or others where there is no room.
@@ -126,19 +182,17 @@ impl Spool {
                 result = Pushed::Lost;
             }
         }
-        if !self.has_room(payload.len()) {
+        let Some(payload) = self.place(payload) else {
             self.counts.lost += u64::from(count);
             return Pushed::Lost;
-        }
-        let frame = Spooled {
+        };
+        self.frames.push_back(Kept {
             first,
             count,
             watermark,
-            payload: Arc::new(payload),
+            payload,
             was_written: false,
-        };
-        self.bytes += frame.cost();
-        self.frames.push_back(frame);
+        });
         result
     }
 
@@ -146,7 +200,7 @@ impl Spool {
         let Some(frame) = self.frames.remove(self.written) else {
             return;
         };
-        self.bytes -= frame.cost();
+        self.release(&frame.payload);
         if frame.was_written {
             self.unsure.push((frame.first, frame.count));
         } else {
@@ -156,10 +210,33 @@ impl Spool {
 
     /// The next frame to write; it counts as written.
     pub(crate) fn next(&mut self) -> Option<Spooled> {
-        let frame = self.frames.get_mut(self.written)?;
-        self.written += 1;
-        frame.was_written = true;
-        Some(frame.clone())
+        loop {
+            let frame = self.frames.get_mut(self.written)?;
+            let payload = match &frame.payload {
+                Payload::Memory(bytes) => Ok(bytes.clone()),
+                Payload::Disk(place) => {
+                    let disk = self.disk.as_ref()?;
+                    disk.read(place).map(Arc::new)
+                }
+            };
+            match payload {
+                Ok(payload) => {
+                    self.written += 1;
+                    frame.was_written = true;
+                    return Some(Spooled {
+                        first: frame.first,
+                        count: frame.count,
+                        watermark: frame.watermark,
+                        payload,
+                    });
+                }
+                Err(error) => {
+                    // What cannot be read is lost, as what there was no room for.
+                    notice(format_args!("the spool's file cannot be read: {error}"));
+                    self.drop_oldest();
+                }
+            }
+        }
     }
 
     /// The other side has processed, or seen the loss of, all items before `expected`. False: it
@@ -173,9 +250,10 @@ impl Spool {
                 break;
             };
             self.counts.delivered += u64::from(frame.count);
-            self.bytes -= frame.cost();
             self.written -= 1;
-            self.frames.pop_front();
+            if let Some(frame) = self.frames.pop_front() {
+                self.release(&frame.payload);
+            }
         }
         self.acknowledged = self.acknowledged.max(expected);
         true
@@ -253,11 +331,16 @@ mod tests {
     use super::*;
 
     fn spool(frames: usize) -> Spool {
-        Spool::new(frames * (10 + size_of::<Spooled>()))
+        Spool::new(frames * (10 + OVERHEAD), None)
     }
 
     fn push(spool: &mut Spool, when_full: WhenFull) -> Pushed {
-        spool.push(vec![0; 10], 3, 0, when_full)
+        let payload = payload(spool.total());
+        spool.push(payload, 3, 0, when_full)
+    }
+
+    fn payload(first: u64) -> Vec<u8> {
+        vec![first as u8; 10]
     }
 
     #[test]
@@ -336,10 +419,11 @@ mod tests {
 
     impl Listener {
         fn take(&mut self, frame: &Spooled) {
+            assert_eq!(*frame.payload, payload(frame.first));
             assert!(frame.first >= self.expected, "twice");
             self.lost += frame.first - self.expected;
             self.received += u64::from(frame.count);
-            self.expected = frame.end();
+            self.expected = frame.first + u64::from(frame.count);
         }
     }
 
@@ -347,9 +431,18 @@ mod tests {
         /// Nothing comes twice to the same listener, and all is delivered or lost, on both sides
         /// alike.
         #[test]
-        fn sent_is_received_and_lost(steps in steps(), newest in any::<bool>()) {
+        fn sent_is_received_and_lost(
+            steps in steps(),
+            newest in any::<bool>(),
+            with_disk in any::<bool>(),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let disk = || Disk::create(folder.path(), "x", 3 * 16384).unwrap();
             let policy = if newest { WhenFull::DropNewest } else { WhenFull::DropOldest };
-            let mut spool = spool(5);
+            let mut spool = Spool {
+                disk: with_disk.then(disk),
+                ..spool(2)
+            };
             let mut wire: VecDeque<Spooled> = VecDeque::new();
             let mut listener = Listener::default();
             for step in steps {

@@ -138,7 +138,7 @@ fn a_listener_is_killed() {
     let taken = lines
         .by_ref()
         .filter_map(|line| line.strip_prefix("taken ")?.parse::<u64>().ok());
-    let reached = taken
+    taken
         .into_iter()
         .find(|taken| *taken >= FRAMES * ITEMS / 3)
         .unwrap();
@@ -159,11 +159,8 @@ fn a_listener_is_killed() {
     };
     assert_eq!(before + received + lost, FRAMES * ITEMS);
     assert_eq!(lost, 0);
-    // The first had told of more than it had acknowledged, or of less than it had taken.
-    assert!(
-        before <= FRAMES * ITEMS && before + 64 * ITEMS >= reached / 2,
-        "{before} {reached}"
-    );
+    // What it had taken and not acknowledged came to the second, too: whole frames.
+    assert_eq!(before % ITEMS, 0);
     let counts = sending.join().unwrap();
     assert_eq!(
         (counts.delivered, counts.lost, counts.pending),

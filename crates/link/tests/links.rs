@@ -274,6 +274,35 @@ fn what_a_full_spool_loses_is_counted_on_both_sides() {
 }
 
 #[test]
+fn what_has_no_room_in_memory_waits_in_a_file() {
+    let keys = Keys::new();
+    let identity = keys.identity("collector");
+    let reserved = listen(&identity);
+    let address = reserved.local_address();
+    drop(reserved);
+    let folder = keys.folder.path().join("spool");
+    let options = SenderOptions {
+        spool_bytes: 10_000,
+        spool_file: Some((folder.clone(), 64 << 20)),
+        ..to(address)
+    };
+    let sender = Sender::start(&keys.identity("sensor1"), options).unwrap();
+    let sent = send_numbers(&sender, 0..500);
+    assert!(sent.iter().all(|sent| *sent == Sent::Spooled));
+    assert_eq!(sender.counts().pending, 5000);
+    assert_eq!(
+        std::fs::read_dir(folder).unwrap().count(),
+        0,
+        "nobody else sees it"
+    );
+    let listener = Listener::bind(&identity, ListenerOptions::new(address.to_string())).unwrap();
+    let sending = thread::spawn(move || sender.finish(LONG));
+    assert_eq!(take(&listener, usize::MAX), (0..5000).collect::<Vec<u64>>());
+    let counts = sending.join().unwrap();
+    assert_eq!((counts.delivered, counts.lost), (5000, 0));
+}
+
+#[test]
 fn a_listener_that_takes_nothing_holds_the_sender_up() {
     let keys = Keys::new();
     let options = ListenerOptions {

@@ -1,5 +1,6 @@
 //! `output { to = host:port }`: sends what it gets to an `input` on another machine.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use flowgauge_link::{KeyFolder, Sender, SenderCounts, SenderOptions, Sent, WhenFull};
@@ -38,6 +39,18 @@ pub(crate) const SPOOL: OptionInfo = OptionInfo::new(
     OptionKind::Size,
     "memory for what waits while the other machine is away or slow; 64M where it is not said",
 );
+/// Where more may wait.
+pub(crate) const SPOOL_FOLDER: OptionInfo = OptionInfo::new(
+    "spool_folder",
+    OptionKind::Text,
+    "a folder for a file where more may wait; it goes with the process",
+);
+/// How much more.
+pub(crate) const SPOOL_FILE: OptionInfo = OptionInfo::new(
+    "spool_file",
+    OptionKind::Size,
+    "the most bytes in that file; 1G where it is not said",
+);
 /// What then.
 pub(crate) const WHEN_FULL: OptionInfo = OptionInfo::new(
     "when_full",
@@ -53,7 +66,8 @@ pub(crate) const LINGER: OptionInfo = OptionInfo::new(
 );
 
 /// The options that only sending has.
-pub(crate) const OPTIONS: [OptionInfo; 4] = [PEER, SPOOL, WHEN_FULL, LINGER];
+pub(crate) const OPTIONS: [OptionInfo; 6] =
+    [PEER, SPOOL, SPOOL_FOLDER, SPOOL_FILE, WHEN_FULL, LINGER];
 
 /// Makes the component.
 pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, SettingError> {
@@ -72,6 +86,16 @@ pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, 
                 .with_hint("it holds frames of 256k, of which some are always on their way"));
         }
         options.spool_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    let most = settings.size("spool_file");
+    options.spool_file = settings
+        .text("spool_folder")
+        .map(|folder| (PathBuf::from(folder), most.unwrap_or(1 << 30)));
+    if most.is_some() && options.spool_file.is_none() {
+        return Err(SettingError::of(
+            "spool_file",
+            "has no meaning without spool_folder",
+        ));
     }
     options.when_full = match settings.text("when_full") {
         Some("drop_newest") => WhenFull::DropNewest,

@@ -399,7 +399,7 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
             let text = node.settings.text(option.name).unwrap_or_default();
             let is_file = matches!(option.kind, OptionKind::InputFile | OptionKind::OutputFile);
             // What it says on standard output is kept.
-            if (is_file && text != "-") || option.name == "keys" {
+            if (is_file && text != "-") || matches!(option.name, "keys" | "spool_folder") {
                 stays_within(text)?;
             }
             if matches!(option.name, "to" | "listen") && !rights.network {
