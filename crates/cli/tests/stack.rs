@@ -1,7 +1,7 @@
 //! `flowgauge stack run`: what fails on the way.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Output, Stdio};
 
 fn flowgauge(folder: &std::path::Path) -> Command {
@@ -160,5 +160,71 @@ fn flow_records_of_a_stack_are_those_of_the_command() {
         said.contains("flows cannot stand within ipcnxdemux: it has one table of all flows"),
         "{said}"
     );
+    fs::remove_dir_all(&folder).expect("it can go");
+}
+
+#[test]
+fn what_goes_through_is_said_while_it_runs() {
+    let folder = folder("watch");
+    let trace = fs::read(folder.join("small.pcap")).expect("it was made");
+    let mut child = flowgauge(&folder)
+        .args(["stack", "run", "--watch=1", "--json", "-q", "-r", "-", "-e"])
+        .arg("tcpscan count")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut stdin = child.stdin.take().expect("it is a pipe");
+    let mut said = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
+    let (enough, is_enough) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        // The same packets again and again, until the second has passed.
+        stdin.write_all(&trace[..24]).expect("it reads");
+        while is_enough.try_recv().is_err() {
+            stdin.write_all(&trace[24..]).expect("it reads");
+        }
+    });
+    let mut counts: Vec<serde_json::Value> = Vec::new();
+    while counts.len() < 2 {
+        let line = said.next().expect("it says something").expect("text");
+        counts.push(serde_json::from_str(&line).expect("JSON"));
+    }
+    enough.send(()).expect("the writer goes on");
+    writer.join().expect("it ends");
+    assert!(said.by_ref().all(|line| line.is_ok()));
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(counts[0]["component"], "tcpscan");
+    assert_eq!(counts[1]["component"], "count");
+    assert_eq!(counts[1]["items"], counts[1]["result"]);
+    assert!(
+        counts[0]["items"]
+            .as_u64()
+            .is_some_and(|items| items > 1_000)
+    );
+    fs::remove_dir_all(&folder).expect("it can go");
+}
+
+#[test]
+fn a_bench_has_a_line_for_each_component_and_the_sum() {
+    let folder = folder("bench");
+    let output = flowgauge(&folder)
+        .args(["stack", "bench", "--repeat", "3", "-r", "small.pcap", "-e"])
+        .arg("tcpscan tcpcnxdemux < identity > count")
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let names: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(names, ["tcpscan", "tcpcnxdemux", "count", "all"]);
+    let number = |text: &str| text.parse::<f64>().expect("a number");
+    let sum: f64 = rows[..3].iter().map(|row| number(row[1])).sum();
+    assert!((sum - number(rows[3][1])).abs() < 0.1, "{table}");
+    assert!(number(rows[3][1]) <= number(rows[3][2]));
     fs::remove_dir_all(&folder).expect("it can go");
 }

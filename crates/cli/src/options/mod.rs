@@ -26,7 +26,7 @@ pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
 pub(crate) use shared::{ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions};
 pub(crate) use stack::{
-    FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,
+    BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,
 };
 use values::parse_positive;
 

@@ -28,6 +28,8 @@ pub(crate) enum StackCommand {
     Show(ShowOptions),
     /// Run a stack on files or interfaces
     Run(Box<RunOptions>),
+    /// Measure what a stack costs per packet, component by component
+    Bench(BenchOptions),
     /// Run stacks for those on other machines who may ask for it
     Agent(AgentOptions),
     /// Start, watch, configure and stop stacks at an agent on another machine
@@ -83,6 +85,36 @@ pub(crate) struct ShowOptions {
     /// Write a graph for Graphviz (dot -Tsvg)
     #[arg(long)]
     pub(crate) dot: bool,
+    /// Write a picture
+    #[arg(long, conflicts_with = "dot")]
+    pub(crate) svg: bool,
+}
+
+/// `stack bench`
+#[derive(Args, Debug)]
+pub(crate) struct BenchOptions {
+    /// The stack's file; "-" is standard input
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "FILE",
+        required_unless_present = "expression"
+    )]
+    pub(crate) file: Option<PathBuf>,
+    /// A stack given here instead of in a file: 'tcpscan - count'
+    #[arg(
+        short = 'e',
+        long = "expression",
+        value_name = "STACK",
+        conflicts_with = "file"
+    )]
+    pub(crate) expression: Option<String>,
+    /// Packets from files, which are read into memory first
+    #[arg(short = 'r', long = "read", value_name = "FILE", num_args = 1.., required = true)]
+    pub(crate) read: Vec<PathBuf>,
+    /// How often each component is run
+    #[arg(long, value_name = "TIMES", default_value_t = 5)]
+    pub(crate) repeat: usize,
 }
 
 /// `stack run`
@@ -104,6 +136,17 @@ pub(crate) struct RunOptions {
         conflicts_with = "file"
     )]
     pub(crate) expression: Option<String>,
+    /// Say every so many seconds, on standard error, what went through each component, and its result
+    /// so far [default without a number: 1]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(crate) watch: Option<u64>,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     #[command(flatten)]

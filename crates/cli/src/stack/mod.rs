@@ -2,10 +2,12 @@
 
 mod admin;
 mod agent;
+mod bench;
 mod list;
 mod read;
 mod run;
 mod show;
+mod svg;
 
 use std::fs;
 use std::io::Write as _;
@@ -31,6 +33,7 @@ pub(crate) fn run(options: &StackOptions) -> Result<(), Failure> {
         StackCommand::Fmt(options) => reformat(options),
         StackCommand::Show(options) => show::run(options),
         StackCommand::Run(options) => run::run(options),
+        StackCommand::Bench(options) => bench::run(options),
         StackCommand::Agent(options) => agent::run(options),
         StackCommand::Admin(options) => admin::run(options),
     }

@@ -53,10 +53,17 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     if let Some(opened) = &opened {
         opened.announce(common.quiet);
     }
+    let started = Instant::now();
     let mut running = Running {
         runner,
         failed: 0,
-        started: Instant::now(),
+        started,
+        watch: options.watch.map(|seconds| Watch {
+            every: Duration::from_secs(seconds),
+            next: started + Duration::from_secs(seconds),
+            is_json: options.output.json,
+            before: Vec::new(),
+        }),
     };
     let mut outcome = Outcome::default();
     if let Some(opened) = &mut opened {
@@ -65,12 +72,14 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     while running.runner.has_sources() && !control.stopped() {
         running.runner.wait(LOOK_EVERY);
         running.say_failures();
+        running.watch();
         if control.statistics_wanted() {
             summary::print_statistics(
                 &outcome.ledger,
                 &running.statistics(),
                 running.started.elapsed(),
             );
+            running.results(|row| say!("{row}"));
         }
     }
     running.runner.finish();
@@ -157,9 +166,69 @@ struct Running {
     runner: Runner,
     failed: usize,
     started: Instant,
+    watch: Option<Watch>,
+}
+
+/// What is said while stacks run.
+struct Watch {
+    every: Duration,
+    next: Instant,
+    is_json: bool,
+    /// Items of each component when it was said before.
+    before: Vec<u64>,
 }
 
 impl Running {
+    /// Says how it goes, when it is time.
+    fn watch(&mut self) {
+        let Some(watch) = &mut self.watch else {
+            return;
+        };
+        let now = Instant::now();
+        if now < watch.next {
+            return;
+        }
+        let seconds = (now + watch.every - watch.next).as_secs_f64();
+        watch.next = now + watch.every;
+        let elapsed = (now - self.started).as_secs_f64();
+        let snapshot = self.runner.snapshot();
+        let mut places = 0;
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for ((_, node), state) in stack.iter().zip(&state.components) {
+                let items = state.passed.items;
+                if watch.before.len() <= places {
+                    watch.before.push(0);
+                }
+                let before = core::mem::replace(&mut watch.before[places], items);
+                places += 1;
+                let rate = items.saturating_sub(before) as f64 / seconds;
+                let result = state.result.as_ref().zip(node.info.result);
+                if watch.is_json {
+                    let line = serde_json::json!({
+                        "elapsed": elapsed,
+                        "stack": stack.name,
+                        "component": node.label,
+                        "items": items,
+                        "items_per_second": rate,
+                        "result": result.and_then(|(result, _)| {
+                            result.number().and_then(|number| i64::try_from(number).ok())
+                        }),
+                        "unit": result.map(|(_, info)| info.unit),
+                    });
+                    say!("{line}");
+                    continue;
+                }
+                let name = stack.name.as_ref();
+                let name = name.map_or(String::new(), |name| format!("{name}."));
+                let result = result.map_or(String::new(), |(result, info)| {
+                    format!("; {result} {}", info.unit)
+                });
+                let label = &node.label;
+                say!("{elapsed:.1} s: {name}{label}: {items} items ({rate:.0}/s){result}");
+            }
+        }
+    }
+
     /// Takes the packets of the input through the stacks.
     fn read(&mut self, opened: &mut Opened, control: &Control, quiet: bool, outcome: &mut Outcome) {
         let (live, file_bytes) = (opened.live, opened.file_bytes);
@@ -175,6 +244,7 @@ impl Running {
                 Err(error) => outcome.errors.push(error),
             }
             self.say_failures();
+            self.watch();
             batches += 1;
             if batches.is_multiple_of(BATCHES_PER_LOOK) {
                 progress.show();
@@ -183,6 +253,7 @@ impl Running {
                 let ledger = source.ledger();
                 say!("{}", summary::ledger_line(&ledger));
                 summary::print_statistics(&ledger, &self.statistics(), self.started.elapsed());
+                self.results(|row| say!("{row}"));
             }
         }
         progress.finish();

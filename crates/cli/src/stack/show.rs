@@ -18,6 +18,9 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
         file.file.as_deref(),
         file.expression.as_deref(),
     )?)?;
+    if options.svg {
+        return super::print(super::svg::svg(&program.stacks).as_bytes());
+    }
     let mut text = String::new();
     for stack in &program.stacks {
         if options.dot {
