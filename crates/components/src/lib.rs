@@ -9,12 +9,15 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod binary_operation;
+mod bucket;
 mod bytes;
 mod closing;
 mod count;
 mod discard;
 mod display_filter;
 mod distinct;
+mod distribution;
 mod engine;
 mod fields;
 mod filter;
@@ -32,6 +35,7 @@ mod ipreass;
 mod keyed;
 mod layers;
 mod matcher;
+mod measure;
 mod network;
 mod output;
 mod packet_info;
@@ -39,15 +43,18 @@ mod packets;
 mod protocol_field;
 mod record_fields;
 mod regexp;
+mod result_to_file;
 mod sample;
 mod scan;
 mod search;
+mod statistics;
 mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;
 mod tcpreseq;
 mod tcpscan;
 mod thread;
+mod threshold;
 mod udpscan;
 
 use flowgauge_stack::{
@@ -59,7 +66,6 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &identity::INFO,
     &discard::INFO,
     &output::INFO,
-    &network::receive::INFO,
     &filter::INFO,
     &sample::INFO,
     &count::INFO,
@@ -72,6 +78,12 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &hash::INFO,
     &packet_info::INFO,
     &protocol_field::INFO,
+    &bucket::INFO,
+    &statistics::INFO,
+    &distribution::INFO,
+    &binary_operation::INFO,
+    &threshold::INFO,
+    &result_to_file::INFO,
     &tcpscan::INFO,
     &udpscan::INFO,
     &icmpscan::INFO,

@@ -530,6 +530,11 @@ pub trait Component: Send {
         None
     }
 
+    /// Its result where it is made of the results of those that its options name, when it is read.
+    fn derived(&self, _of: &dyn Fn(&str) -> Option<ResultValue>) -> Option<ResultValue> {
+        None
+    }
+
     /// What it has found for each packet of the last batch, where it does.
     fn values(&self) -> Option<&PacketValues> {
         None

@@ -361,7 +361,7 @@ impl<T: Tail> Graph<T> {
 
     /// A component's result.
     pub fn result(&self, id: NodeId) -> Option<ResultValue> {
-        self.nodes.get(id.index())?.component.as_ref()?.result()
+        result_of(&self.nodes, id, 0)
     }
 
     /// What went through a component.
@@ -374,8 +374,8 @@ impl<T: Tail> Graph<T> {
     /// What went through each component, and its result.
     pub fn read(&self, give: &mut dyn FnMut(NodeId, Passed, Option<ResultValue>)) {
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
-            if let Some(component) = &node.component {
-                give(id, node.passed, component.result());
+            if node.component.is_some() {
+                give(id, node.passed, self.result(id));
             }
         }
     }
@@ -624,6 +624,21 @@ impl<T> core::fmt::Debug for Graph<T> {
     }
 }
 
+/// How many results are made of others in a row, which ends those that are made of themselves.
+const MAX_DERIVED: usize = 16;
+
+/// A component's result: its own, or what it makes of those that its options name.
+fn result_of(nodes: &[Running], id: NodeId, depth: usize) -> Option<ResultValue> {
+    let node = nodes.get(id.index()).filter(|_| depth < MAX_DERIVED)?;
+    let component = node.component.as_ref()?;
+    component.result().or_else(|| {
+        component.derived(&|option| {
+            let (_, id) = node.references.iter().find(|(name, _)| *name == option)?;
+            result_of(nodes, *id, depth + 1)
+        })
+    })
+}
+
 /// The way out of a component.
 struct Exit<'a, T> {
     graph: &'a mut Graph<T>,
@@ -631,12 +646,11 @@ struct Exit<'a, T> {
 }
 
 impl<T> Exit<'_, T> {
-    /// The component that an option names.
-    fn named(&self, option: &str) -> Option<&dyn Component> {
-        let nodes = &self.graph.nodes;
-        let mut references = nodes[self.id.index()].references.iter();
-        let (_, id) = references.find(|(name, _)| *name == option)?;
-        nodes.get(id.index())?.component.as_deref()
+    /// The components that an option names.
+    fn named<'a>(&'a self, option: &'a str) -> impl Iterator<Item = NodeId> + 'a {
+        let references = self.graph.nodes[self.id.index()].references.iter();
+        let named = references.filter(move |(name, _)| *name == option);
+        named.map(|(_, id)| *id)
     }
 }
 
@@ -665,21 +679,23 @@ impl<T: Tail> Outlet for Exit<'_, T> {
     }
 
     fn result(&self, option: &str) -> Option<ResultValue> {
-        self.named(option)?.result()
+        self.graph.result(self.named(option).next()?)
     }
 
     fn results(&self, option: &str) -> Vec<(String, ResultValue)> {
-        let nodes = &self.graph.nodes;
-        let references = nodes[self.id.index()].references.iter();
-        let named = references.filter(|(name, _)| *name == option);
-        let nodes = named.filter_map(|(_, id)| nodes.get(id.index()));
-        nodes
-            .filter_map(|node| Some((node.label.clone(), node.component.as_ref()?.result()?)))
+        let named = self.named(option);
+        named
+            .filter_map(|id| {
+                let node = self.graph.nodes.get(id.index())?;
+                Some((node.label.clone(), self.graph.result(id)?))
+            })
             .collect()
     }
 
     fn values(&self, option: &str) -> Option<&PacketValues> {
-        self.named(option)?.values()
+        let id = self.named(option).next()?;
+        let node = self.graph.nodes.get(id.index())?;
+        node.component.as_ref()?.values()
     }
 
     fn batch(&self) -> u64 {

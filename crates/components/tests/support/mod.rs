@@ -96,6 +96,14 @@ impl Run {
         }
     }
 
+    pub fn difference(&self, label: &str) -> i64 {
+        let id = self.stack.find(label).expect("it is there");
+        match self.graph.result(id) {
+            Some(ResultValue::Difference(value)) => value,
+            other => panic!("{label}: {other:?}"),
+        }
+    }
+
     pub fn table(&self, label: &str) -> Table {
         let id = self.stack.find(label).expect("it is there");
         match self.graph.result(id) {

@@ -1,0 +1,51 @@
+//! `binary_operation`: the sum or difference of two results.
+
+use flowgauge_stack::{
+    Component, ComponentInfo, Input, Items, OptionInfo, OptionKind, Outlet, ResultInfo, ResultValue,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "binary_operation",
+    aliases: &["binop"],
+    summary: "adds the results of two components, or subtracts them",
+    help: "It is computed when it is read. A difference may be less than 0.",
+    input: Input::Any,
+    is_end: true,
+    options: &[
+        OptionInfo::new(
+            "operation",
+            OptionKind::Choice(&["add", "subtract", "0", "1"]),
+            "which; the numbers are MAPI's: 0 adds, 1 subtracts",
+        )
+        .required(),
+        OptionInfo::new("of", OptionKind::Measure, "the first component's label").required(),
+        OptionInfo::new("with", OptionKind::Measure, "the second component's label").required(),
+    ],
+    result: Some(ResultInfo::number("of both results", "")),
+    make: |settings| {
+        Ok(Box::new(Operation {
+            is_difference: matches!(settings.text("operation"), Some("subtract" | "1")),
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+struct Operation {
+    is_difference: bool,
+}
+
+impl Component for Operation {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn derived(&self, of: &dyn Fn(&str) -> Option<ResultValue>) -> Option<ResultValue> {
+        let one = of("of")?.number()?;
+        let other = of("with")?.number()?;
+        let value = if self.is_difference {
+            one - other
+        } else {
+            one + other
+        };
+        let clamped = value.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+        Some(ResultValue::Difference(clamped as i64))
+    }
+}

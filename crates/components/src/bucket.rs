@@ -1,0 +1,152 @@
+//! `bucket`: a component's result per interval.
+
+use std::collections::VecDeque;
+
+use flowgauge_stack::{
+    Cell, Component, ComponentInfo, FieldKind, Input, Items, Merge, OptionInfo, OptionKind, Outlet,
+    Parallel, ResultInfo, ResultValue, Table, TableColumn,
+};
+use flowgauge_wire::Nanos;
+
+use crate::measure::{Growth, Intervals, OF, cell};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "bucket",
+    summary: "keeps the result of another component for each interval",
+    help: "Intervals begin at multiples of their length on the clock of the capture, so that those of \
+           several runs are the same. With `reset` a value is what was added to a count within its \
+           interval, else the count at its end; the other component's result stays as it is. An \
+           interval in which nothing came has 0, unless it is a count without `reset`.",
+    input: Input::Any,
+    is_end: true,
+    options: &[
+        OF.required(),
+        OptionInfo::new("interval", OptionKind::Duration, "length of the intervals").or("1s"),
+        OptionInfo::new("reset", OptionKind::Flag, "count anew in each interval").or("yes"),
+        OptionInfo::new(
+            "slots",
+            OptionKind::Integer {
+                min: 1,
+                max: 1_000_000,
+            },
+            "intervals kept; the oldest go",
+        )
+        .or("1000"),
+    ],
+    result: Some(ResultInfo::table("values by interval", &COLUMNS)),
+    parallel: Parallel::Never("its intervals are those of all packets"),
+    make: |settings| {
+        Ok(Box::new(Bucket {
+            intervals: Intervals::new(settings.duration("interval").unwrap_or(1_000_000_000)),
+            is_reset: settings.flag("reset"),
+            slots: settings.integer("slots").unwrap_or(1000) as usize,
+            growth: Growth::default(),
+            has_come: false,
+            kept: VecDeque::new(),
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+static COLUMNS: [TableColumn; 2] = [
+    TableColumn::new(
+        "time",
+        FieldKind::Time,
+        Merge::Key,
+        "when the interval began",
+    ),
+    TableColumn::new("value", FieldKind::Unsigned, Merge::Sum, "the result"),
+];
+
+struct Bucket {
+    intervals: Intervals,
+    is_reset: bool,
+    slots: usize,
+    growth: Growth,
+    /// Whether anything came in the interval.
+    has_come: bool,
+    kept: VecDeque<(Nanos, i128)>,
+}
+
+impl Bucket {
+    fn keep(&mut self, start: Nanos, value: i128) {
+        if self.kept.len() >= self.slots {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((start, value));
+    }
+
+    /// The value of an interval that has ended, and that of those after it, in which nothing came.
+    fn values(&mut self, result: &ResultValue) -> (i128, i128) {
+        let has_come = core::mem::take(&mut self.has_come);
+        match result {
+            ResultValue::Sum(_) | ResultValue::Difference(_) if !self.is_reset => {
+                let value = result.number().unwrap_or(0);
+                (value, value)
+            }
+            ResultValue::Sum(_) | ResultValue::Difference(_) => (self.growth.since(result), 0),
+            _ if has_come => (result.number().unwrap_or(0), 0),
+            _ => (0, 0),
+        }
+    }
+}
+
+impl Component for Bucket {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {
+        self.has_come = true;
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        Some(self.intervals.end())
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        if now < self.intervals.end() {
+            return;
+        }
+        let Some(result) = out.result("of") else {
+            return;
+        };
+        if self.intervals.begin(now) {
+            self.growth.since(&result);
+            return;
+        }
+        let Some((start, ended)) = self.intervals.advance(now).filter(|(_, ended)| *ended > 0)
+        else {
+            return;
+        };
+        let (value, empty) = self.values(&result);
+        self.keep(start, value);
+        // After a long silence only those that are kept are made.
+        let first = ended.saturating_sub(self.slots as u64).max(1);
+        for number in first..ended {
+            self.keep(Nanos(start.0 + number * self.intervals.length()), empty);
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        if let (true, Some(start), Some(result)) =
+            (self.has_come, self.intervals.start(), out.result("of"))
+        {
+            let (value, _) = self.values(&result);
+            self.keep(start, value);
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let mut table = Table::new(&COLUMNS, self.slots);
+        let rows = self.kept.iter();
+        table.rows = rows
+            .map(|(start, value)| vec![Cell::Time(*start), cell(*value)])
+            .collect();
+        Some(ResultValue::Table(table))
+    }
+
+    fn reset(&mut self) {
+        self.kept.clear();
+    }
+}

@@ -1,0 +1,169 @@
+//! `result_to_file`: writes the results of other components to a file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet, Parallel,
+    ResultInfo, ResultValue,
+};
+use flowgauge_wire::Nanos;
+
+use crate::measure::Intervals;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "result_to_file",
+    aliases: &["res2file"],
+    summary: "writes the results of other components to a file",
+    help: "`text` is a line each time: the time in seconds, then a number per component, separated by \
+           tabs; the rows of a table are lines of their own. `raw` is each number in eight bytes, the \
+           least first. Results are written at each interval's end on the clock of the capture, and at \
+           the end; with an interval of 0 only at the end.",
+    input: Input::Any,
+    is_end: true,
+    options: &[
+        OptionInfo::new("of", OptionKind::References, "labels of the components").required(),
+        OptionInfo::new(
+            "file",
+            OptionKind::OutputFile,
+            "where to write; - is standard output",
+        )
+        .or("-"),
+        OptionInfo::new("interval", OptionKind::Duration, "how often").or("0"),
+        OptionInfo::new(
+            "format",
+            OptionKind::Choice(&["text", "raw", "0", "1"]),
+            "how",
+        )
+        .or("text"),
+        OptionInfo::new("header", OptionKind::Text, "what the file begins with"),
+    ],
+    result: Some(ResultInfo::number("times results were written", "times")),
+    parallel: Parallel::Never("it writes one file"),
+    effects: true,
+    make: |settings| {
+        let interval = settings.duration("interval").unwrap_or(0);
+        Ok(Box::new(ToFile {
+            path: settings.text("file").unwrap_or("-").to_owned(),
+            is_raw: matches!(settings.text("format"), Some("raw" | "0")),
+            header: settings.text("header").map(str::to_owned),
+            intervals: (interval > 0).then(|| Intervals::new(interval)),
+            now: Nanos(0),
+            writer: None,
+            written: 0,
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+struct ToFile {
+    path: String,
+    is_raw: bool,
+    header: Option<String>,
+    intervals: Option<Intervals>,
+    now: Nanos,
+    writer: Option<BufWriter<Box<dyn Write + Send>>>,
+    written: u64,
+}
+
+impl ToFile {
+    fn write(&mut self, time: Nanos, out: &mut dyn Outlet) {
+        let results = out.results("of");
+        let Some(writer) = &mut self.writer else {
+            return;
+        };
+        let done = if self.is_raw {
+            raw(writer, &results)
+        } else {
+            text(writer, time, &results)
+        };
+        self.written += 1;
+        // Somebody may be reading the file as it grows.
+        let done = done.and_then(|()| writer.flush());
+        self.check(done, out);
+    }
+
+    fn check(&self, done: io::Result<()>, out: &mut dyn Outlet) {
+        match done {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => out.end(),
+            Err(error) => out.fail(Failure::new(format!("{}: {error}", self.path))),
+        }
+    }
+}
+
+fn raw(writer: &mut impl Write, results: &[(String, ResultValue)]) -> io::Result<()> {
+    for number in results.iter().filter_map(|(_, result)| result.number()) {
+        writer.write_all(&(number as u64).to_le_bytes())?;
+    }
+    Ok(())
+}
+
+fn text(writer: &mut impl Write, time: Nanos, results: &[(String, ResultValue)]) -> io::Result<()> {
+    let (seconds, nanos) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
+    write!(writer, "{seconds}.{nanos:09}")?;
+    for number in results.iter().filter_map(|(_, result)| result.number()) {
+        write!(writer, "\t{number}")?;
+    }
+    writeln!(writer)?;
+    for (label, result) in results {
+        if let ResultValue::Table(table) = result {
+            for row in table.iter() {
+                writeln!(writer, "{label}\t{row}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Component for ToFile {
+    fn start(&mut self) -> Result<(), Failure> {
+        let target: Box<dyn Write + Send> = if self.path == "-" {
+            Box::new(io::stdout())
+        } else {
+            Box::new(File::create(&self.path).map_err(|error| Failure {
+                message: format!("{}: {error}", self.path),
+                hint: Some("is there such a folder, and may it be written to?".to_owned()),
+            })?)
+        };
+        let mut writer = BufWriter::new(target);
+        if let Some(header) = &self.header {
+            writeln!(writer, "{header}")
+                .map_err(|error| Failure::new(format!("{}: {error}", self.path)))?;
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        self.intervals.map(|intervals| intervals.end())
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        self.now = self.now.max(now);
+        let Some(intervals) = &mut self.intervals else {
+            return;
+        };
+        if now < intervals.end() || intervals.begin(now) {
+            return;
+        }
+        let length = intervals.length();
+        if let Some((start, ended)) = intervals.advance(now).filter(|(_, ended)| *ended > 0) {
+            self.write(Nanos(start.0 + length * ended), out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        self.write(self.now, out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.written))
+    }
+}

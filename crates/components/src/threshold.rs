@@ -1,0 +1,193 @@
+//! `threshold`: notes when a component's result crosses a bound.
+
+use flowgauge_stack::{
+    Cell, Component, ComponentInfo, FieldKind, Input, Items, Merge, OptionInfo, OptionKind, Outlet,
+    Parallel, ResultInfo, ResultValue, Table, TableColumn,
+};
+use flowgauge_wire::Nanos;
+
+use crate::measure::{Intervals, OF, cell};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "threshold",
+    summary: "notes when the result of another component reaches a bound",
+    help: "The result is read at each interval's end on the clock of the capture, divided by `divider`, \
+           and compared; with a `difference_...` its difference to the reading before is. Each time the \
+           condition holds is a row, `count` times at most.",
+    input: Input::Any,
+    is_end: true,
+    options: &[
+        OF.required(),
+        OptionInfo::new("threshold", NUMBER, "the bound").required(),
+        OptionInfo::new(
+            "boundary",
+            OptionKind::Choice(&[
+                "equal",
+                "greater",
+                "less",
+                "difference_equal",
+                "difference_greater",
+                "difference_less",
+                "0",
+                "1",
+                "2",
+                "4",
+                "8",
+                "16",
+            ]),
+            "what must hold; the numbers are MAPI's, in the same order",
+        )
+        .or("greater"),
+        OptionInfo::new("interval", OptionKind::Duration, "how often it is read").or("1s"),
+        OptionInfo::new(
+            "divider",
+            OptionKind::Integer {
+                min: 1,
+                max: i64::MAX,
+            },
+            "what the result is divided by",
+        )
+        .or("1"),
+        OptionInfo::new(
+            "count",
+            OptionKind::Integer {
+                min: 1,
+                max: 100_000,
+            },
+            "how often it is noted",
+        )
+        .or("1"),
+    ],
+    result: Some(ResultInfo::table("when the condition held", &COLUMNS)),
+    parallel: Parallel::Never("it compares the result of all packets"),
+    make: |settings| {
+        Ok(Box::new(Threshold {
+            intervals: Intervals::new(settings.duration("interval").unwrap_or(1_000_000_000)),
+            bound: i128::from(settings.integer("threshold").unwrap_or(0)),
+            condition: Condition::new(settings.text("boundary").unwrap_or_default()),
+            divider: i128::from(settings.integer("divider").unwrap_or(1).max(1)),
+            count: settings.integer("count").unwrap_or(1) as usize,
+            before: None,
+            held: Vec::new(),
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+const NUMBER: OptionKind = OptionKind::Integer {
+    min: i64::MIN,
+    max: i64::MAX,
+};
+
+static COLUMNS: [TableColumn; 2] = [
+    TableColumn::new("time", FieldKind::Time, Merge::Max, "when it was read"),
+    TableColumn::new(
+        "value",
+        FieldKind::Unsigned,
+        Merge::Max,
+        "what was compared",
+    ),
+];
+
+#[derive(Clone, Copy)]
+struct Condition {
+    order: core::cmp::Ordering,
+    is_difference: bool,
+}
+
+impl Condition {
+    fn new(text: &str) -> Condition {
+        use core::cmp::Ordering;
+        let (order, is_difference) = match text {
+            "equal" | "0" => (Ordering::Equal, false),
+            "less" | "2" => (Ordering::Less, false),
+            "difference_equal" | "4" => (Ordering::Equal, true),
+            "difference_greater" | "8" => (Ordering::Greater, true),
+            "difference_less" | "16" => (Ordering::Less, true),
+            _ => (Ordering::Greater, false),
+        };
+        Condition {
+            order,
+            is_difference,
+        }
+    }
+}
+
+struct Threshold {
+    intervals: Intervals,
+    bound: i128,
+    condition: Condition,
+    divider: i128,
+    count: usize,
+    /// The reading before.
+    before: Option<i128>,
+    held: Vec<(Nanos, i128)>,
+}
+
+impl Threshold {
+    fn read(&mut self, time: Nanos, out: &dyn Outlet) {
+        let Some(value) = out.result("of").and_then(|result| result.number()) else {
+            return;
+        };
+        let value = value / self.divider;
+        let before = self.before.replace(value);
+        let compared = match (self.condition.is_difference, before) {
+            (false, _) => value,
+            (true, Some(before)) => value - before,
+            (true, None) => return,
+        };
+        if compared.cmp(&self.bound) == self.condition.order && self.held.len() < self.count {
+            self.held.push((time, compared));
+        }
+    }
+}
+
+impl Component for Threshold {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        (self.held.len() < self.count).then(|| self.intervals.end())
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        if now < self.intervals.end() {
+            return;
+        }
+        if self.intervals.begin(now) {
+            if self.condition.is_difference {
+                self.read(now, out);
+            }
+            return;
+        }
+        if let Some((start, ended)) = self.intervals.advance(now).filter(|(_, ended)| *ended > 0) {
+            self.read(Nanos(start.0 + self.intervals.length()), out);
+            // Nothing has come since: all readings between are this one.
+            if ended > 1 {
+                self.read(Nanos(start.0 + ended * self.intervals.length()), out);
+            }
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        if self.intervals.start().is_some() {
+            self.read(self.intervals.end(), out);
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let mut table = Table::new(&COLUMNS, self.count);
+        let rows = self.held.iter();
+        table.rows = rows
+            .map(|(time, value)| vec![Cell::Time(*time), cell(*value)])
+            .collect();
+        Some(ResultValue::Table(table))
+    }
+
+    fn reset(&mut self) {
+        self.held.clear();
+    }
+}
