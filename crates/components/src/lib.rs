@@ -11,6 +11,7 @@
 mod aggregate;
 mod binary_operation;
 mod bucket;
+mod burst;
 mod bytes;
 mod closing;
 mod count;
@@ -19,6 +20,7 @@ mod display_filter;
 mod distinct;
 mod distribution;
 mod engine;
+mod expired_flows;
 mod fields;
 mod filter;
 mod flows;
@@ -47,7 +49,9 @@ mod result_to_file;
 mod sample;
 mod scan;
 mod search;
+mod start_stop;
 mod statistics;
+mod sync;
 mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;
@@ -55,6 +59,8 @@ mod tcpreseq;
 mod tcpscan;
 mod thread;
 mod threshold;
+mod to_buffer;
+mod top;
 mod udpscan;
 
 use flowgauge_stack::{
@@ -66,6 +72,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &identity::INFO,
     &discard::INFO,
     &output::INFO,
+    &network::receive::INFO,
     &filter::INFO,
     &sample::INFO,
     &count::INFO,
@@ -84,6 +91,12 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &binary_operation::INFO,
     &threshold::INFO,
     &result_to_file::INFO,
+    &burst::INFO,
+    &start_stop::INFO,
+    &sync::INFO,
+    &to_buffer::INFO,
+    &top::INFO,
+    &expired_flows::INFO,
     &tcpscan::INFO,
     &udpscan::INFO,
     &icmpscan::INFO,

@@ -1,0 +1,187 @@
+//! `start_stop`: packets between two points in time.
+
+use flowgauge_stack::{
+    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
+    Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
+};
+use flowgauge_wire::Nanos;
+
+use crate::measure::amount;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "start_stop",
+    aliases: &["startstop"],
+    summary: "lets packets through that come between two points in time",
+    help: "Times are those of the capture: `+10s` (us, ms, s, m, h) after the first packet, or \
+           `2026-11-22 10:30:00` in UTC. The first packet of the second time does not come through.",
+    is_end: true,
+    options: &[
+        OptionInfo::new("start", OptionKind::Text, "when it begins").or("+0"),
+        OptionInfo::new("stop", OptionKind::Text, "when it ends; without it, never"),
+    ],
+    result: Some(ResultInfo::table("times of packets", &COLUMNS)),
+    parallel: Parallel::Never("times are counted from the first of all packets"),
+    make,
+    ..crate::OF_PACKETS
+};
+
+static COLUMNS: [TableColumn; 3] = [
+    TableColumn::new(
+        "first",
+        FieldKind::Time,
+        Merge::Min,
+        "the first packet that came",
+    ),
+    TableColumn::new(
+        "first_processed",
+        FieldKind::Time,
+        Merge::Min,
+        "the first let through",
+    ),
+    TableColumn::new("last", FieldKind::Time, Merge::Max, "the last let through"),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// So long after the first packet.
+    After(u64),
+    /// At this time.
+    At(u64),
+}
+
+impl When {
+    fn read(text: &str) -> Result<When, String> {
+        match text.strip_prefix('+') {
+            Some(span) => {
+                let bare = span.ends_with(|c: char| c.is_ascii_digit());
+                let span = if bare {
+                    format!("{span}s")
+                } else {
+                    span.to_owned()
+                };
+                amount(&span).map(When::After)
+            }
+            None => date(text)
+                .map(When::At)
+                .ok_or_else(|| format!("\"{text}\" is no time, as 2026-11-22 10:30:00 or +10s")),
+        }
+    }
+
+    fn time(self, first: Nanos) -> u64 {
+        match self {
+            When::After(span) => first.0.saturating_add(span),
+            When::At(time) => time,
+        }
+    }
+}
+
+/// Nanoseconds since 1970 of `YYYY-MM-DD HH:MM:SS` in UTC.
+fn date(text: &str) -> Option<u64> {
+    let (date, time) = text.split_once([' ', 'T'])?;
+    let numbers = |text: &str, separator: char| -> Option<[u64; 3]> {
+        let parts: Option<Vec<u64>> = text
+            .split(separator)
+            .map(|part| part.parse().ok())
+            .collect();
+        parts?.try_into().ok()
+    };
+    let [year, month, day] = numbers(date, '-')?;
+    let [hour, minute, second] = numbers(time.trim_end_matches('Z'), ':')?;
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let february = if is_leap(year) { 29 } else { 28 };
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *months.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    let is_right = (1970..2500).contains(&year) && (1..=length).contains(&day);
+    if !is_right || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let years: u64 = (1970..year)
+        .map(|year| 365 + u64::from(is_leap(year)))
+        .sum();
+    let days = years + months.iter().take(month as usize - 1).sum::<u64>() + day - 1;
+    (((days * 24 + hour) * 60 + minute) * 60 + second).checked_mul(1_000_000_000)
+}
+
+struct StartStop {
+    start: When,
+    stop: Option<When>,
+    first: Option<Nanos>,
+    first_processed: Option<Nanos>,
+    last: Option<Nanos>,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let read = |option: &'static str| {
+        let text = settings.text(option);
+        let read = text.map(When::read).transpose();
+        read.map_err(|message| SettingError::of(option, message))
+    };
+    Ok(Box::new(StartStop {
+        start: read("start")?.unwrap_or(When::After(0)),
+        stop: read("stop")?,
+        first: None,
+        first_processed: None,
+        last: None,
+    }))
+}
+
+impl Component for StartStop {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        for (index, packet) in all.iter() {
+            let first = *self.first.get_or_insert(packet.time);
+            let is_before = packet.time.0 < self.start.time(first);
+            if is_before
+                || self
+                    .stop
+                    .is_some_and(|stop| packet.time.0 >= stop.time(first))
+            {
+                packets.selected.remove(index);
+                continue;
+            }
+            self.first_processed.get_or_insert(packet.time);
+            self.last = Some(self.last.map_or(packet.time, |last| last.max(packet.time)));
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let mut table = Table::new(&COLUMNS, 1);
+        let times = [self.first, self.first_processed, self.last];
+        table.rows.push(
+            times
+                .map(|time| time.map_or(Cell::None, Cell::Time))
+                .to_vec(),
+        );
+        Some(ResultValue::Table(table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_relative_or_absolute() {
+        assert_eq!(When::read("+10"), Ok(When::After(10_000_000_000)));
+        assert_eq!(When::read("+5ms"), Ok(When::After(5_000_000)));
+        let at = |seconds: u64| Ok(When::At(seconds * 1_000_000_000));
+        assert_eq!(When::read("1970-01-02 00:00:01"), at(86_401));
+        assert_eq!(When::read("2000-02-29T12:00:00Z"), at(951_825_600));
+        assert_eq!(When::read("2026-11-22 10:30:00"), at(1_795_343_400));
+        for wrong in [
+            "10s",
+            "2026-02-29 00:00:00",
+            "2026-13-01 0:0:0",
+            "2026-00-01 0:0:0",
+            "",
+            "+",
+        ] {
+            assert!(When::read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `sync`: waits until others have begun.
+
+use flowgauge_stack::{
+    Component, ComponentInfo, Input, Items, OptionInfo, OptionKind, Outlet, Parallel, ResultInfo,
+    ResultValue,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "sync",
+    summary: "lets nothing through until each of some components has a result",
+    help: "A result is there when it is not 0, or has rows. It is looked for before each batch, and \
+           never again once all are there.",
+    input: Input::Any,
+    is_end: true,
+    options: &[
+        OptionInfo::new("of", OptionKind::References, "labels of the components").required(),
+    ],
+    result: Some(ResultInfo::number("items held back", "items")),
+    parallel: Parallel::Never("it waits for all packets' results"),
+    make: |_| {
+        Ok(Box::new(Sync {
+            is_open: false,
+            held: 0,
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+struct Sync {
+    is_open: bool,
+    held: u64,
+}
+
+impl Component for Sync {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if !self.is_open {
+            let results = out.results("of");
+            self.is_open = results.iter().all(|(_, result)| match result {
+                ResultValue::Table(table) => !table.rows.is_empty(),
+                result => result.number() != Some(0),
+            });
+        }
+        if !self.is_open {
+            self.held += items.len() as u64;
+            items.clear();
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.held))
+    }
+}

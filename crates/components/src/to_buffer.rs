@@ -1,0 +1,130 @@
+//! `to_buffer`: keeps the last packets.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use flowgauge_stack::{
+    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
+    Parallel, ResultInfo, ResultValue, Table, TableColumn,
+};
+use flowgauge_wire::{LinkType, Nanos};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "to_buffer",
+    summary: "keeps the last packets",
+    help: "With more the oldest go. Memory is `packets` times the largest of them, `snap` bytes at most.",
+    is_end: true,
+    options: &[
+        OptionInfo::new(
+            "packets",
+            OptionKind::Integer {
+                min: 1,
+                max: 1_000_000,
+            },
+            "how many are kept",
+        )
+        .or("1000"),
+        OptionInfo::new(
+            "snap",
+            OptionKind::Integer {
+                min: 1,
+                max: 262_144,
+            },
+            "bytes kept of each",
+        )
+        .or("65535"),
+    ],
+    result: Some(ResultInfo::table("the last packets", &COLUMNS)),
+    parallel: Parallel::Never("the last packets of all are kept"),
+    make: |settings| {
+        Ok(Box::new(Ring {
+            packets: settings.integer("packets").unwrap_or(1) as usize,
+            snap: settings.integer("snap").unwrap_or(65_535) as usize,
+            kept: VecDeque::new(),
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+static COLUMNS: [TableColumn; 4] = [
+    TableColumn::new("time", FieldKind::Time, Merge::Max, "capture time"),
+    TableColumn::new(
+        "length",
+        FieldKind::Unsigned,
+        Merge::Max,
+        "bytes on the wire",
+    ),
+    TableColumn::new(
+        "link",
+        FieldKind::Unsigned,
+        Merge::Max,
+        "link type, pcap's number",
+    ),
+    TableColumn::new(
+        "bytes",
+        FieldKind::Text,
+        Merge::Max,
+        "the bytes, in hexadecimal",
+    ),
+];
+
+struct Kept {
+    time: Nanos,
+    length: u32,
+    link: LinkType,
+    bytes: Vec<u8>,
+}
+
+struct Ring {
+    packets: usize,
+    snap: usize,
+    kept: VecDeque<Kept>,
+}
+
+impl Component for Ring {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        for (_, packet) in packets.iter() {
+            let bytes = packets.bytes(packet);
+            let descriptor = packets.batch.packets.get(usize::from(packet.index));
+            // The oldest packet's memory serves again.
+            let is_full = self.kept.len() >= self.packets;
+            let oldest = if is_full { self.kept.pop_front() } else { None };
+            let mut memory = oldest.map_or_else(Vec::new, |kept| kept.bytes);
+            memory.clear();
+            memory.extend_from_slice(bytes.get(..self.snap).unwrap_or(bytes));
+            self.kept.push_back(Kept {
+                time: packet.time,
+                length: packet.wire_len,
+                link: descriptor.map_or(LinkType::RAW, |descriptor| descriptor.link),
+                bytes: memory,
+            });
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let mut table = Table::new(&COLUMNS, self.packets);
+        table.rows = self.kept.iter().map(row).collect();
+        Some(ResultValue::Table(table))
+    }
+
+    fn reset(&mut self) {
+        self.kept.clear();
+    }
+}
+
+fn row(kept: &Kept) -> Vec<Cell> {
+    let mut text = String::with_capacity(kept.bytes.len() * 2);
+    for byte in &kept.bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    vec![
+        Cell::Time(kept.time),
+        Cell::Unsigned(kept.length.into()),
+        Cell::Unsigned(kept.link.0.into()),
+        Cell::Text(text),
+    ]
+}

@@ -1,0 +1,268 @@
+//! `top`: the values of a field with the most packets or bytes.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use flowgauge_record::link::Mac;
+use flowgauge_stack::{
+    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
+    Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
+};
+use flowgauge_wire::Nanos;
+use hashbrown::HashMap;
+
+use crate::fields::{Field, Kind, Packet, Value};
+use crate::measure::Intervals;
+use crate::protocol_field::unknown;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "top",
+    summary: "finds the values of a field with the most packets or bytes",
+    help: "Fields have Wireshark's names (docs/display-filter.md); several are separated by blanks, as \
+           \"ip.src ipv6.src\". A packet counts once for each of its values. All values are counted as \
+           long as there are no more than `table`; then the smaller half is forgotten, and `error` says \
+           how much a value that came later may have had before.",
+    is_end: true,
+    options: &[
+        OptionInfo::new("by", OptionKind::Text, "which fields").or("ip.addr ipv6.addr"),
+        OptionInfo::new(
+            "count",
+            OptionKind::Integer { min: 1, max: 1000 },
+            "how many values are told",
+        )
+        .or("10"),
+        OptionInfo::new(
+            "sort",
+            OptionKind::Choice(&["packets", "bytes", "1", "2"]),
+            "the most of what; the numbers are MAPI's",
+        )
+        .or("bytes"),
+        OptionInfo::new(
+            "interval",
+            OptionKind::Duration,
+            "count anew so often, and tell those of the last whole interval; 0: never",
+        )
+        .or("0"),
+        OptionInfo::new(
+            "table",
+            OptionKind::Integer {
+                min: 2000,
+                max: 100_000_000,
+            },
+            "values counted at once",
+        )
+        .or("100k"),
+    ],
+    result: Some(ResultInfo::table("the most", &COLUMNS)),
+    parallel: Parallel::Never("a value that is small on each core may be large on all"),
+    make,
+    ..crate::OF_PACKETS
+};
+
+static COLUMNS: [TableColumn; 4] = [
+    TableColumn::new("value", FieldKind::Text, Merge::Key, "value of the field"),
+    TableColumn::new("packets", FieldKind::Unsigned, Merge::Sum, "its packets"),
+    TableColumn::new(
+        "bytes",
+        FieldKind::Unsigned,
+        Merge::Sum,
+        "their bytes on the wire",
+    ),
+    TableColumn::new(
+        "error",
+        FieldKind::Unsigned,
+        Merge::Max,
+        "packets or bytes it may have had more",
+    ),
+];
+
+/// A value, by what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    Number(u64),
+    Ipv4(u32),
+    Ipv6(u128),
+    Mac([u8; 6]),
+}
+
+impl Key {
+    fn new(value: Value<'_>) -> Option<Key> {
+        match value {
+            Value::Number(number) => Some(Key::Number(number)),
+            Value::Ipv4(address) => Some(Key::Ipv4(address)),
+            Value::Ipv6(address) => Some(Key::Ipv6(address)),
+            Value::Bytes(bytes) => bytes.try_into().ok().map(Key::Mac),
+            Value::Time(_) => None,
+        }
+    }
+
+    fn cell(self) -> Cell {
+        match self {
+            Key::Number(number) => Cell::Unsigned(number),
+            Key::Ipv4(address) => Cell::Address(IpAddr::V4(Ipv4Addr::from(address))),
+            Key::Ipv6(address) => Cell::Address(IpAddr::V6(Ipv6Addr::from(address))),
+            Key::Mac(bytes) => Cell::Text(Mac(bytes).to_string()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    packets: u64,
+    bytes: u64,
+    error: u64,
+}
+
+struct Top {
+    fields: Vec<&'static Field>,
+    count: usize,
+    is_by_bytes: bool,
+    intervals: Option<Intervals>,
+    limit: usize,
+    sums: HashMap<Key, Sums>,
+    /// The most that a value had that was forgotten.
+    forgotten: u64,
+    /// Of the last whole interval.
+    last: Option<Vec<Vec<Cell>>>,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let names = settings.text("by").unwrap_or_default();
+    let mut fields = Vec::new();
+    for name in names.split([' ', ',']).filter(|name| !name.is_empty()) {
+        let field = Field::find(name).ok_or_else(|| {
+            let (message, hint) = unknown(name);
+            SettingError::of("by", message).with_hint(hint)
+        })?;
+        if matches!(field.kind, Kind::Bytes | Kind::Protocol | Kind::Time) {
+            return Err(SettingError::of(
+                "by",
+                format!("{name} cannot be counted by"),
+            ));
+        }
+        fields.push(field);
+    }
+    if fields.is_empty() {
+        return Err(SettingError::of("by", "names no field"));
+    }
+    let interval = settings
+        .duration("interval")
+        .filter(|interval| *interval > 0);
+    Ok(Box::new(Top {
+        fields,
+        count: settings.integer("count").unwrap_or(10) as usize,
+        is_by_bytes: !matches!(settings.text("sort"), Some("packets" | "1")),
+        intervals: interval.map(Intervals::new),
+        limit: settings.integer("table").unwrap_or(100_000) as usize,
+        sums: HashMap::new(),
+        forgotten: 0,
+        last: None,
+    }))
+}
+
+impl Top {
+    fn weight(&self, sums: &Sums) -> u64 {
+        if self.is_by_bytes {
+            sums.bytes
+        } else {
+            sums.packets
+        }
+    }
+
+    fn add(&mut self, key: Key, bytes: u32) {
+        if self.sums.len() >= self.limit && !self.sums.contains_key(&key) {
+            self.forget();
+        }
+        let error = self.forgotten;
+        let sums = self.sums.entry(key).or_insert(Sums {
+            error,
+            ..Sums::default()
+        });
+        sums.packets += 1;
+        sums.bytes += u64::from(bytes);
+    }
+
+    /// Forgets the smaller half.
+    #[cold]
+    fn forget(&mut self) {
+        let mut weights: Vec<(u64, Key)> = self
+            .sums
+            .iter()
+            .map(|(key, sums)| (self.weight(sums) + sums.error, *key))
+            .collect();
+        weights.sort_unstable();
+        weights.truncate(self.sums.len() / 2);
+        for (weight, key) in weights {
+            self.sums.remove(&key);
+            self.forgotten = self.forgotten.max(weight);
+        }
+    }
+
+    fn rows(&self) -> Vec<Vec<Cell>> {
+        let mut all: Vec<(&Key, &Sums)> = self.sums.iter().collect();
+        all.sort_unstable_by_key(|(key, sums)| (core::cmp::Reverse(self.weight(sums)), **key));
+        let most = all.into_iter().take(self.count);
+        most.map(|(key, sums)| {
+            let numbers = [sums.packets, sums.bytes, sums.error];
+            let mut row = vec![key.cell()];
+            row.extend(numbers.map(Cell::Unsigned));
+            row
+        })
+        .collect()
+    }
+}
+
+impl Component for Top {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        for (_, decoded) in packets.iter() {
+            let packet = Packet::new(packets, decoded);
+            for number in 0..self.fields.len() {
+                let found = self.fields[number].of(&packet);
+                let mut before = None;
+                for key in found.iter().filter_map(Key::new) {
+                    // Of a packet from a host to itself.
+                    if before.replace(key) != Some(key) {
+                        self.add(key, decoded.wire_len);
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_timer(&self) -> bool {
+        self.intervals.is_some()
+    }
+
+    fn deadline(&self) -> Option<Nanos> {
+        self.intervals.map(|intervals| intervals.end())
+    }
+
+    fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
+        let Some(intervals) = &mut self.intervals else {
+            return;
+        };
+        if now < intervals.end() || intervals.begin(now) {
+            return;
+        }
+        if intervals.advance(now).is_some_and(|(_, ended)| ended > 0) {
+            self.last = Some(self.rows());
+            self.sums.clear();
+            self.forgotten = 0;
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        let mut table = Table::new(&COLUMNS, self.count);
+        table.largest_of = Some(if self.is_by_bytes { 2 } else { 1 });
+        table.rows = self.last.clone().unwrap_or_else(|| self.rows());
+        Some(ResultValue::Table(table))
+    }
+
+    fn reset(&mut self) {
+        self.sums.clear();
+        self.forgotten = 0;
+        self.last = None;
+    }
+}
