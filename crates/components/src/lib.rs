@@ -27,6 +27,7 @@ mod flows;
 mod gap;
 mod hash;
 mod hash_sample;
+mod http;
 mod icmpscan;
 mod identity;
 mod ipcnxdemux;
@@ -112,6 +113,9 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &packets::INFO,
     &matcher::INFO,
     &aggregate::INFO,
+    &http::SCAN,
+    &http::MATCH,
+    &http::BOTH,
     &distinct::INFO,
     &flows::INFO,
     &thread::INFO,

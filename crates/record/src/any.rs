@@ -35,6 +35,8 @@
 //! assert_eq!(once, again);
 //! ```
 
+use core::any::Any;
+
 use flowgauge_wire::{Address, Nanos};
 
 use crate::encoder::Encoder;
@@ -44,12 +46,20 @@ use crate::schema::{Field, FieldVisitor, Record, Schema};
 pub trait KnownRecord: Record {
     /// Its fields, in the order in which [`Record::visit`] gives them.
     fn schema(&self) -> Schema;
+
+    /// Itself, where those who know its type may want it: looking at a field then costs nothing.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// A record of any kind.
 pub trait AnyRecord: AnyObject {
     /// Its fields, in the order of its values.
     fn schema(&self) -> Schema;
+
+    /// Itself, of a type that others may know ([`KnownRecord::as_any`]).
+    fn as_any(&self) -> Option<&dyn Any>;
 
     /// Appends it to `out`, as `encoder` writes it.
     fn encode(&self, encoder: &mut Encoder, out: &mut Vec<u8>);
@@ -104,6 +114,10 @@ impl<R: Record> AnyObject for R {
 impl<R: KnownRecord> AnyRecord for R {
     fn schema(&self) -> Schema {
         KnownRecord::schema(self)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        KnownRecord::as_any(self)
     }
 
     fn encode(&self, encoder: &mut Encoder, out: &mut Vec<u8>) {

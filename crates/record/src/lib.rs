@@ -39,6 +39,7 @@ pub mod csv;
 mod cursor;
 pub mod encoder;
 pub mod flow;
+pub mod http;
 pub mod json;
 pub mod ledger;
 pub mod link;

@@ -1,0 +1,471 @@
+//! `httpscan`, `httpmatch`, `http`: HTTP messages and transactions.
+
+use std::collections::VecDeque;
+
+use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start};
+use flowgauge_record::http::{HttpMessage, HttpRow};
+use flowgauge_stack::{
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel, PerKey, RecordItem,
+    ResultInfo, ResultValue, StreamChunk, StreamEnd, StreamInfo,
+};
+use flowgauge_wire::Nanos;
+
+/// Messages of a connection that wait for their partners at once.
+const WAITING: usize = 256;
+
+pub(crate) static SCAN: ComponentInfo = ComponentInfo {
+    name: "httpscan",
+    aliases: &["scanhttp"],
+    summary: "finds the HTTP messages in one direction of a connection",
+    help: "HTTP/0.9 to 1.1. A message is given on at its end. What a hole makes unreadable is given up, \
+           and the next message looked for. Stands within tcpdirdemux, behind tcpreseq.",
+    input: Input::Of(&[ItemType::Chunk]),
+    output: Output::Of(ItemType::Message),
+    result: Some(ResultInfo::number("messages found", "messages")),
+    parallel: Parallel::ByFlow,
+    make: |_| Ok(Box::new(Scan::default())),
+    ..crate::OF_PACKETS
+};
+
+pub(crate) static MATCH: ComponentInfo = ComponentInfo {
+    name: "httpmatch",
+    summary: "puts HTTP requests and their responses together",
+    help: "Takes the messages of both directions of a connection. What has no partner is given on alone.",
+    input: Input::Of(&[ItemType::Message]),
+    output: Output::Of(ItemType::Transaction),
+    result: Some(ResultInfo::number(
+        "requests with a response",
+        "transactions",
+    )),
+    parallel: Parallel::ByFlow,
+    make: |_| Ok(Box::new(Match::default())),
+    ..crate::OF_PACKETS
+};
+
+pub(crate) static BOTH: ComponentInfo = ComponentInfo {
+    name: "http",
+    summary: "finds HTTP transactions in a connection",
+    help: "What httpscan and httpmatch do, for both directions at once: so responses to HEAD and CONNECT \
+           are read for what they are. Stands within tcpcnxdemux, behind tcpreseq.",
+    input: Input::Of(&[ItemType::Chunk]),
+    output: Output::Of(ItemType::Transaction),
+    result: Some(ResultInfo::number(
+        "requests with a response",
+        "transactions",
+    )),
+    parallel: Parallel::ByFlow,
+    make: |_| Ok(Box::new(Both::default())),
+    ..crate::OF_PACKETS
+};
+
+/// One direction.
+#[derive(Default)]
+struct Side {
+    parser: Parser,
+    message: HttpMessage,
+    depth: u32,
+    /// Something was lost since the last message.
+    is_after_loss: bool,
+    /// No message was found so far, and what came does not look like one: it is another protocol.
+    is_foreign: bool,
+}
+
+/// Where messages go.
+trait Taker {
+    /// Method of the request that the next response is for, where that is known.
+    fn asked(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// Takes the contents of a message that is over.
+    fn take(&mut self, message: &mut HttpMessage);
+}
+
+/// Makes a message of what the parser finds, and gives it on at its end.
+struct Builder<'a, T> {
+    message: &'a mut HttpMessage,
+    depth: &'a mut u32,
+    is_after_loss: &'a mut bool,
+    stream: &'a StreamInfo,
+    time: Nanos,
+    close: Option<&'static str>,
+    taker: &'a mut T,
+}
+
+impl<T: Taker> Events for Builder<'_, T> {
+    fn begin(&mut self) {
+        self.message.clear();
+        self.message.begin = self.time;
+    }
+
+    fn head(&mut self, head: &Head<'_>, framing: Framing) -> Framing {
+        let message = &mut *self.message;
+        message.has_head = true;
+        message.version = head.start.version().name();
+        let mut framing = framing;
+        match head.start {
+            Start::Request { method, uri, .. } => {
+                message.is_request = true;
+                message.method = message.keep(Some(method));
+                message.uri = message.keep(Some(uri));
+            }
+            Start::Response { status, reason, .. } => {
+                message.status = status;
+                message.reason = message.keep(Some(reason));
+                framing = match self.taker.asked() {
+                    Some(b"HEAD") => Framing::None,
+                    Some(b"CONNECT") if status / 100 == 2 => Framing::Tunnel,
+                    _ => framing,
+                };
+            }
+        }
+        message.host = message.keep(head.host());
+        message.user_agent = message.keep(head.user_agent());
+        message.referrer = message.keep(head.referer());
+        message.content_type = message.keep(head.content_type());
+        message.content_encoding = message.keep(head.content_encoding());
+        framing
+    }
+
+    fn knows_request(&self) -> bool {
+        self.taker.asked().is_some()
+    }
+
+    fn end(&mut self, end: &End) {
+        let message = &mut *self.message;
+        // Noise between messages, and what is no HTTP, is no message.
+        if !message.has_head {
+            return;
+        }
+        *self.depth += 1;
+        message.depth = *self.depth;
+        message.end = self.time;
+        message.source = self.stream.source;
+        message.destination = self.stream.destination;
+        message.ip_version = self.stream.version;
+        message.body_bytes = end.body_bytes;
+        message.missing_bytes = end.missing_bytes;
+        message.is_whole = end.is_whole;
+        message.close = self.close;
+        message.is_after_loss = core::mem::take(self.is_after_loss);
+        message.handshake = [self.stream.syn, self.stream.established];
+        message.retransmitted = self.stream.retransmitted;
+        if !end.oddities.is_empty() {
+            let names: Vec<&str> = end.oddities.iter().map(|it| it.name()).collect();
+            message.odd = message.keep(Some(names.join(",").as_bytes()));
+        }
+        self.taker.take(message);
+    }
+}
+
+impl Side {
+    fn chunk(&mut self, chunk: &StreamChunk<'_>, taker: &mut impl Taker) {
+        if chunk.offset == 0 && chunk.end.is_none() && self.depth > 0 {
+            // Another stream under the same key.
+            *self = Side::default();
+        }
+        if self.is_foreign {
+            return;
+        }
+        let mut builder = Builder {
+            message: &mut self.message,
+            depth: &mut self.depth,
+            is_after_loss: &mut self.is_after_loss,
+            stream: chunk.stream,
+            time: chunk.time,
+            close: chunk.end.map(StreamEnd::name),
+            taker,
+        };
+        if chunk.gap_before > 0 {
+            self.parser.gap(chunk.gap_before, &mut builder);
+            *builder.is_after_loss |= self.parser.is_lost();
+        }
+        if !chunk.bytes.is_empty() {
+            self.parser.data(chunk.bytes, &mut builder);
+        }
+        if let Some(end) = chunk.end {
+            self.parser.finish(end == StreamEnd::Fin, &mut builder);
+        }
+        // What begins like no message, without a hole before it, is none.
+        self.is_foreign = self.depth == 0 && self.parser.is_lost() && !self.is_after_loss;
+    }
+}
+
+/// Finds the partners.
+#[derive(Default)]
+struct Pairs {
+    requests: VecDeque<HttpMessage>,
+    responses: VecDeque<HttpMessage>,
+    /// Used, for the next ones.
+    spare: Vec<HttpMessage>,
+}
+
+impl Pairs {
+    /// Takes the contents of a message, and gives transactions that are complete to `give`.
+    fn add(&mut self, message: &mut HttpMessage, give: &mut dyn FnMut(&HttpRow<'_>)) {
+        // Interim responses belong to the final one that follows (RFC 9110, section 15.2).
+        if !message.is_request && message.status / 100 == 1 && message.status != 101 {
+            return;
+        }
+        let kept = core::mem::replace(message, self.spare.pop().unwrap_or_default());
+        if kept.is_request {
+            self.requests.push_back(kept);
+        } else {
+            self.responses.push_back(kept);
+        }
+        self.settle(give);
+        while self.requests.len() + self.responses.len() > WAITING {
+            self.alone(give);
+        }
+    }
+
+    fn settle(&mut self, give: &mut dyn FnMut(&HttpRow<'_>)) {
+        while let (Some(request), Some(response)) = (self.requests.front(), self.responses.front())
+        {
+            if response.begin < request.begin {
+                // Its request was not captured.
+                let response = self.responses.pop_front();
+                self.give(None, response, give);
+                continue;
+            }
+            // Behind a loss the newest request that can be its own is, as a client mostly waits.
+            if response.is_after_loss {
+                let begin = response.begin;
+                let next = self.requests.get(1);
+                if next.is_some_and(|next| next.begin <= begin) {
+                    let request = self.requests.pop_front();
+                    self.give(request, None, give);
+                    continue;
+                }
+            }
+            let (request, mut response) = (self.requests.pop_front(), self.responses.pop_front());
+            if let (Some(request), Some(response)) = (&request, &mut response)
+                && request.get(request.method) == Some(b"HEAD")
+                && response.body_bytes == 0
+            {
+                // Who read it did not know that no body comes.
+                response.is_whole = true;
+            }
+            self.give(request, response, give);
+        }
+    }
+
+    fn give(
+        &mut self,
+        request: Option<HttpMessage>,
+        response: Option<HttpMessage>,
+        give: &mut dyn FnMut(&HttpRow<'_>),
+    ) {
+        give(&HttpRow {
+            request: request.as_ref(),
+            response: response.as_ref(),
+        });
+        for mut message in request.into_iter().chain(response) {
+            if self.spare.len() < 4 {
+                message.clear();
+                self.spare.push(message);
+            }
+        }
+    }
+
+    /// The oldest of those that wait goes on alone.
+    fn alone(&mut self, give: &mut dyn FnMut(&HttpRow<'_>)) {
+        let begin = |it: Option<&HttpMessage>| it.map(|it| it.begin);
+        let request = begin(self.requests.front());
+        let response = begin(self.responses.front());
+        let is_request = match (request, response) {
+            (Some(request), Some(response)) => request <= response,
+            (request, _) => request.is_some(),
+        };
+        if is_request {
+            let request = self.requests.pop_front();
+            self.give(request, None, give);
+        } else {
+            let response = self.responses.pop_front();
+            self.give(None, response, give);
+        }
+    }
+
+    fn close(&mut self, give: &mut dyn FnMut(&HttpRow<'_>)) {
+        while !self.requests.is_empty() || !self.responses.is_empty() {
+            self.alone(give);
+        }
+    }
+}
+
+/// Gives a transaction to what follows.
+fn emit(out: &mut dyn Outlet, key: u32, matched: &mut u64, row: &HttpRow<'_>) {
+    *matched += u64::from(row.request.is_some() && row.response.is_some());
+    let last = row.response.or(row.request);
+    out.emit(Items::Records(&[RecordItem {
+        key,
+        time: last.map_or(Nanos(0), |it| it.end),
+        record: row,
+    }]));
+}
+
+#[derive(Default)]
+struct Scan {
+    sides: PerKey<Side>,
+    messages: u64,
+}
+
+/// Gives messages to what follows.
+struct ToOutlet<'a> {
+    out: &'a mut dyn Outlet,
+    key: u32,
+    messages: &'a mut u64,
+}
+
+impl Taker for ToOutlet<'_> {
+    fn take(&mut self, message: &mut HttpMessage) {
+        *self.messages += 1;
+        self.out.emit(Items::Records(&[RecordItem {
+            key: self.key,
+            time: message.end,
+            record: message,
+        }]));
+    }
+}
+
+impl Component for Scan {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Chunks(chunks) = items {
+            for chunk in *chunks {
+                let mut taker = ToOutlet {
+                    out,
+                    key: chunk.key,
+                    messages: &mut self.messages,
+                };
+                self.sides.of(chunk.key).chunk(chunk, &mut taker);
+            }
+        }
+        items.clear();
+    }
+
+    fn close(&mut self, key: u32, _: &mut dyn Outlet) {
+        self.sides.take(key);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.messages))
+    }
+
+    fn reset(&mut self) {
+        self.messages = 0;
+    }
+}
+
+#[derive(Default)]
+struct Match {
+    pairs: PerKey<Pairs>,
+    scratch: HttpMessage,
+    matched: u64,
+}
+
+impl Component for Match {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Records(records) = items {
+            for item in *records {
+                // Other messages are none of its business.
+                let known = item.record.as_any();
+                let Some(message) = known.and_then(|it| it.downcast_ref::<HttpMessage>()) else {
+                    continue;
+                };
+                self.scratch.clone_from(message);
+                let matched = &mut self.matched;
+                self.pairs.of(item.key).add(&mut self.scratch, &mut |row| {
+                    emit(out, item.key, matched, row);
+                });
+            }
+        }
+        items.clear();
+    }
+
+    fn close(&mut self, key: u32, out: &mut dyn Outlet) {
+        if let Some(mut pairs) = self.pairs.take(key) {
+            pairs.close(&mut |row| emit(out, key, &mut self.matched, row));
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        // Outside of all demultiplexers nothing else ends it.
+        self.close(0, out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.matched))
+    }
+
+    fn reset(&mut self) {
+        self.matched = 0;
+    }
+}
+
+#[derive(Default)]
+struct Both {
+    connections: PerKey<Box<Connection>>,
+    matched: u64,
+}
+
+#[derive(Default)]
+struct Connection {
+    /// The responder's, the initiator's.
+    sides: [Side; 2],
+    pairs: Pairs,
+}
+
+/// Gives transactions to what follows.
+struct ToPairs<'a> {
+    pairs: &'a mut Pairs,
+    out: &'a mut dyn Outlet,
+    key: u32,
+    matched: &'a mut u64,
+}
+
+impl Taker for ToPairs<'_> {
+    fn asked(&self) -> Option<&[u8]> {
+        let request = self.pairs.requests.front()?;
+        request.get(request.method)
+    }
+
+    fn take(&mut self, message: &mut HttpMessage) {
+        let (out, key, matched) = (&mut *self.out, self.key, &mut *self.matched);
+        (self.pairs).add(message, &mut |row| emit(out, key, matched, row));
+    }
+}
+
+impl Component for Both {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Chunks(chunks) = items {
+            for chunk in *chunks {
+                let Connection { sides, pairs } = &mut **self.connections.of(chunk.key);
+                let mut taker = ToPairs {
+                    pairs,
+                    out,
+                    key: chunk.key,
+                    matched: &mut self.matched,
+                };
+                sides[usize::from(chunk.stream.from_initiator)].chunk(chunk, &mut taker);
+            }
+        }
+        items.clear();
+    }
+
+    fn close(&mut self, key: u32, out: &mut dyn Outlet) {
+        if let Some(mut connection) = self.connections.take(key) {
+            let matched = &mut self.matched;
+            connection
+                .pairs
+                .close(&mut |row| emit(out, key, matched, row));
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.matched))
+    }
+
+    fn reset(&mut self) {
+        self.matched = 0;
+    }
+}

@@ -1,0 +1,211 @@
+//! Chunked transfer coding (RFC 9112, section 7.1).
+
+use memchr::memchr;
+
+use super::head::{read_number, trim};
+
+/// Bytes of a chunk's line, extensions included, and of all trailers together.
+const MAX_LINE: u32 = 16 << 10;
+
+/// Where in a chunked body its reader is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Chunks {
+    place: Place,
+    /// Bytes of the line, or of the trailers, so far.
+    seen: u32,
+    /// The size as it is written: the line's first bytes.
+    digits: [u8; 24],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the line with the size.
+    Size,
+    /// In the data: so many bytes are left.
+    Data(u64),
+    /// Behind the data, before the end of their line.
+    Behind,
+    /// In a line of the trailers, which has so many bytes besides carriage returns.
+    Trailer(u32),
+}
+
+/// What a step came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step<'a> {
+    /// All was taken, and more is wanted.
+    More,
+    /// These bytes belong to the body; so many were taken with what came before them.
+    Data(&'a [u8], usize),
+    /// The body is over; so many bytes were taken.
+    Over(usize),
+    /// It is no chunked body.
+    Bad,
+}
+
+impl Default for Chunks {
+    fn default() -> Chunks {
+        Chunks {
+            place: Place::Size,
+            seen: 0,
+            digits: [0; 24],
+        }
+    }
+}
+
+impl Chunks {
+    /// Takes bytes up to the next data or the end.
+    pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            match &mut self.place {
+                Place::Size => {
+                    let rest = &bytes[at..];
+                    let end = memchr(b'\n', rest);
+                    let part = &rest[..end.unwrap_or(rest.len())];
+                    for &byte in part.iter().take(self.digits.len()) {
+                        if let Some(place) = self.digits.get_mut(self.seen as usize) {
+                            *place = byte;
+                        }
+                        self.seen += 1;
+                    }
+                    self.seen += part.len().saturating_sub(self.digits.len()) as u32;
+                    at += part.len();
+                    if self.seen > MAX_LINE {
+                        return Step::Bad;
+                    }
+                    if end.is_none() {
+                        continue;
+                    }
+                    at += 1;
+                    let Some(size) = self.size() else {
+                        return Step::Bad;
+                    };
+                    self.seen = 0;
+                    self.place = match size {
+                        0 => Place::Trailer(0),
+                        size => Place::Data(size),
+                    };
+                }
+                Place::Data(left) => {
+                    let length = (*left).min((bytes.len() - at) as u64);
+                    *left -= length;
+                    let end = at + length as usize;
+                    if *left == 0 {
+                        self.place = Place::Behind;
+                    }
+                    return Step::Data(&bytes[at..end], end);
+                }
+                Place::Behind => {
+                    at += 1;
+                    match byte {
+                        b'\r' if self.seen == 0 => self.seen = 1,
+                        b'\n' => {
+                            self.place = Place::Size;
+                            self.seen = 0;
+                        }
+                        _ => return Step::Bad,
+                    }
+                }
+                Place::Trailer(length) => {
+                    at += 1;
+                    self.seen += 1;
+                    match byte {
+                        b'\n' if *length == 0 => return Step::Over(at),
+                        b'\n' => *length = 0,
+                        b'\r' => {}
+                        _ => *length += 1,
+                    }
+                    if self.seen > MAX_LINE {
+                        return Step::Bad;
+                    }
+                }
+            }
+        }
+        Step::More
+    }
+
+    /// The size in the line that is over.
+    fn size(&self) -> Option<u64> {
+        let line = self
+            .digits
+            .get(..(self.seen as usize).min(self.digits.len()))?;
+        let line = match memchr(b';', line) {
+            Some(extension) => &line[..extension],
+            // The digits go on behind what is kept.
+            None if self.seen as usize > self.digits.len() => return None,
+            None => line,
+        };
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        read_number(trim(line), 16)
+    }
+
+    /// Reads over a hole within a chunk's data; false if it is elsewhere or longer.
+    pub(super) fn skip(&mut self, missing: u64) -> bool {
+        match &mut self.place {
+            Place::Data(left) if missing <= *left => {
+                *left -= missing;
+                if *left == 0 {
+                    self.place = Place::Behind;
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], cut: usize) -> Option<(Vec<u8>, usize)> {
+        let (mut chunks, mut body) = (Chunks::default(), Vec::new());
+        let mut taken = 0;
+        for piece in [&text[..cut], &text[cut..]] {
+            let mut rest = piece;
+            loop {
+                match chunks.step(rest) {
+                    Step::More => break taken += rest.len(),
+                    Step::Data(data, used) => {
+                        body.extend_from_slice(data);
+                        rest = &rest[used..];
+                        taken += used;
+                    }
+                    Step::Over(used) => return Some((body, taken + used)),
+                    Step::Bad => return None,
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn chunks_extensions_and_trailers_are_read_at_any_cut() {
+        let text = b"5\r\nhello\r\n06;name=\"value\"\r\n world\r\n 1a  \r\nabcdefghijklmnopqrstuvwxyz\r\n0\r\nX: y\r\n\r\nNEXT";
+        for cut in 0..text.len() {
+            let (body, used) = read(text, cut).unwrap_or_else(|| panic!("{cut}"));
+            assert_eq!(body, b"hello worldabcdefghijklmnopqrstuvwxyz");
+            assert_eq!(&text[used..], b"NEXT");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for bad in [
+            "g\r\n",
+            "\r\n",
+            "-1\r\n",
+            "0x5\r\nhello\r\n",
+            "11111111111111111\r\n",
+            "000000000000000000000000005\r\nhello\r\n0\r\n\r\n",
+            "5\r\nhelloX\r\n",
+            "5 5\r\n",
+        ] {
+            for cut in 0..bad.len() {
+                assert_eq!(read(bad.as_bytes(), cut), None, "{bad:?} {cut}");
+            }
+        }
+        let endless = [b"5;".as_slice(), &vec![b'x'; 1 << 20]].concat();
+        assert_eq!(Chunks::default().step(&endless), Step::Bad);
+    }
+}

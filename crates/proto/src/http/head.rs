@@ -1,0 +1,400 @@
+//! Start lines and header lines.
+
+use memchr::memchr;
+
+use super::parser::{Framing, Oddities, Oddity};
+
+/// The version of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/0.9: a request of one line.
+    V09,
+    /// HTTP/1.0.
+    V10,
+    /// HTTP/1.1.
+    V11,
+    /// Another one.
+    Other,
+}
+
+impl Version {
+    /// As it is written behind the slash.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Version::V09 => "0.9",
+            Version::V10 => "1.0",
+            Version::V11 => "1.1",
+            Version::Other => "other",
+        }
+    }
+
+    fn read(text: &[u8]) -> Option<Version> {
+        let digits = text.strip_prefix(b"HTTP/")?;
+        match digits {
+            b"1.1" => Some(Version::V11),
+            b"1.0" => Some(Version::V10),
+            [major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
+                Some(Version::Other)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The first line of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start<'a> {
+    /// Of a request.
+    Request {
+        /// As `GET`.
+        method: &'a [u8],
+        /// The request target as it was sent.
+        uri: &'a [u8],
+        /// Its version.
+        version: Version,
+    },
+    /// Of a response.
+    Response {
+        /// As 200.
+        status: u16,
+        /// The words behind it; may be empty.
+        reason: &'a [u8],
+        /// Its version.
+        version: Version,
+    },
+}
+
+impl Start<'_> {
+    /// Its version.
+    pub const fn version(&self) -> Version {
+        match self {
+            Start::Request { version, .. } | Start::Response { version, .. } => *version,
+        }
+    }
+}
+
+/// Header fields that are found while a head is read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known<'a> {
+    host: Option<&'a [u8]>,
+    user_agent: Option<&'a [u8]>,
+    referer: Option<&'a [u8]>,
+    content_type: Option<&'a [u8]>,
+    content_encoding: Option<&'a [u8]>,
+    connection: Option<&'a [u8]>,
+    transfer_encoding: Option<&'a [u8]>,
+    content_length: Option<u64>,
+}
+
+/// What comes before the body.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The first line.
+    pub start: Start<'a>,
+    /// What is odd about it.
+    pub oddities: Oddities,
+    known: Known<'a>,
+    lines: &'a [u8],
+}
+
+/// A header field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header<'a> {
+    /// As it was sent.
+    pub name: &'a [u8],
+    /// Without blanks around it. Of a folded one the first line.
+    pub value: &'a [u8],
+}
+
+impl<'a> Head<'a> {
+    /// Reads a head: from its first byte to the end of the empty line, or as much as there is. `None`:
+    /// it does not begin as a message does.
+    pub(super) fn read(bytes: &'a [u8]) -> Option<Head<'a>> {
+        let (first, lines, bare) = next_line(bytes);
+        let mut oddities = Oddities::default();
+        oddities.set_if(Oddity::BareLf, bare);
+        let start = read_start(first)?;
+        let mut head = Head {
+            start,
+            oddities,
+            known: Known::default(),
+            lines,
+        };
+        let mut rest = lines;
+        let mut has_length = false;
+        while !rest.is_empty() {
+            let (line, after, bare) = next_line(rest);
+            rest = after;
+            if line.is_empty() {
+                break;
+            }
+            head.oddities.set_if(Oddity::BareLf, bare);
+            head.line(line, &mut has_length);
+        }
+        Some(head)
+    }
+
+    fn line(&mut self, line: &'a [u8], has_length: &mut bool) {
+        if matches!(line[0], b' ' | b'\t') {
+            return self.oddities.set(Oddity::FoldedHeader);
+        }
+        let Some(header) = read_header(line) else {
+            return self.oddities.set(Oddity::BadHeader);
+        };
+        let name = header.name;
+        self.oddities.set_if(
+            Oddity::BlankBeforeColon,
+            name.last() == Some(&b' ') || name.last() == Some(&b'\t'),
+        );
+        let known = &mut self.known;
+        let (place, wanted): (&mut Option<&[u8]>, &[u8]) = match name.len() {
+            4 => (&mut known.host, b"host"),
+            7 => (&mut known.referer, b"referer"),
+            10 if name[0] | 0x20 == b'u' => (&mut known.user_agent, b"user-agent"),
+            10 => (&mut known.connection, b"connection"),
+            12 => (&mut known.content_type, b"content-type"),
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                return self.length(header.value, has_length);
+            }
+            16 => (&mut known.content_encoding, b"content-encoding"),
+            17 => (&mut known.transfer_encoding, b"transfer-encoding"),
+            _ => return,
+        };
+        if name.eq_ignore_ascii_case(wanted) {
+            if place.is_some() && wanted == b"transfer-encoding" {
+                self.oddities.set(Oddity::UnknownCoding);
+            } else if place.is_some() && wanted == b"host" {
+                self.oddities.set(Oddity::TwoHosts);
+            }
+            place.get_or_insert(header.value);
+        }
+    }
+
+    /// A `Content-Length`; several that are equal are one (RFC 9112, section 6.3).
+    fn length(&mut self, value: &[u8], has_length: &mut bool) {
+        for part in value.split(|&byte| byte == b',') {
+            let length = read_number(trim(part), 10);
+            match (length, self.known.content_length) {
+                (None, _) => self.oddities.set(Oddity::BadLength),
+                (Some(length), None) if !*has_length => self.known.content_length = Some(length),
+                (length, known) if length == known => {}
+                _ => self.oddities.set(Oddity::TwoLengths),
+            }
+            *has_length = true;
+        }
+    }
+
+    /// How the end of the body is found, as far as this head tells (RFC 9112, section 6.3).
+    pub(super) fn framing(&mut self) -> Framing {
+        let is_request = matches!(self.start, Start::Request { .. });
+        let version = self.start.version();
+        if let Start::Response { status, .. } = self.start
+            && (status / 100 == 1 || matches!(status, 204 | 304))
+        {
+            return match status {
+                101 => Framing::Tunnel,
+                _ => Framing::None,
+            };
+        }
+        if version == Version::V09 {
+            return Framing::None;
+        }
+        if let Some(codings) = self.known.transfer_encoding {
+            self.oddities
+                .set_if(Oddity::LengthAndCoding, self.known.content_length.is_some());
+            self.oddities
+                .set_if(Oddity::UnknownCoding, version == Version::V10);
+            let mut last = codings.rsplit(|&byte| byte == b',');
+            let last = trim(last.next().unwrap_or_default());
+            if last.eq_ignore_ascii_case(b"chunked") {
+                return Framing::Chunked;
+            }
+            self.oddities.set_if(Oddity::UnknownCoding, is_request);
+            return Framing::UntilEnd;
+        }
+        match self.known.content_length {
+            Some(0) => Framing::None,
+            Some(length) => Framing::Length(length),
+            // Nobody can know where it ends.
+            None if self.oddities.has(Oddity::BadLength) => Framing::UntilEnd,
+            None if is_request => Framing::None,
+            None => Framing::UntilEnd,
+        }
+    }
+
+    /// All header fields in their order.
+    pub fn headers(&self) -> impl Iterator<Item = Header<'a>> + use<'a> {
+        let mut rest = self.lines;
+        core::iter::from_fn(move || {
+            while !rest.is_empty() {
+                let (line, after, _) = next_line(rest);
+                rest = after;
+                if line.is_empty() {
+                    rest = &[];
+                } else if !matches!(line[0], b' ' | b'\t')
+                    && let Some(header) = read_header(line)
+                {
+                    return Some(header);
+                }
+            }
+            None
+        })
+    }
+
+    /// The first header field of a name.
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        let mut headers = self.headers();
+        let found = headers.find(|it| trim(it.name).eq_ignore_ascii_case(name.as_bytes()));
+        found.map(|it| it.value)
+    }
+
+    /// `Host`.
+    pub fn host(&self) -> Option<&'a [u8]> {
+        self.known.host
+    }
+
+    /// `User-Agent`.
+    pub fn user_agent(&self) -> Option<&'a [u8]> {
+        self.known.user_agent
+    }
+
+    /// `Referer`.
+    pub fn referer(&self) -> Option<&'a [u8]> {
+        self.known.referer
+    }
+
+    /// `Content-Type`.
+    pub fn content_type(&self) -> Option<&'a [u8]> {
+        self.known.content_type
+    }
+
+    /// `Content-Encoding`.
+    pub fn content_encoding(&self) -> Option<&'a [u8]> {
+        self.known.content_encoding
+    }
+
+    /// `Connection`.
+    pub fn connection(&self) -> Option<&'a [u8]> {
+        self.known.connection
+    }
+
+    /// `Content-Length`, if it is a number.
+    pub fn content_length(&self) -> Option<u64> {
+        self.known.content_length
+    }
+}
+
+/// The next line without its end, what follows, and whether it ended without a carriage return.
+#[inline]
+fn next_line(bytes: &[u8]) -> (&[u8], &[u8], bool) {
+    let Some(end) = memchr(b'\n', bytes) else {
+        return (bytes, &[], false);
+    };
+    let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+    match line.split_last() {
+        Some((b'\r', line)) => (line, rest, false),
+        _ => (line, rest, true),
+    }
+}
+
+fn read_header(line: &[u8]) -> Option<Header<'_>> {
+    let colon = memchr(b':', line).filter(|&at| at > 0)?;
+    Some(Header {
+        name: &line[..colon],
+        value: trim(&line[colon + 1..]),
+    })
+}
+
+fn read_start(line: &[u8]) -> Option<Start<'_>> {
+    if line.starts_with(b"HTTP/") {
+        return read_status(line);
+    }
+    let space = memchr(b' ', line)?;
+    let (method, rest) = (&line[..space], &line[space + 1..]);
+    if !is_method(method) || rest.is_empty() {
+        return None;
+    }
+    // A target with blanks in it is none, but it is sent.
+    let (uri, version) = match rest.iter().rposition(|&byte| byte == b' ') {
+        Some(at) => match Version::read(&rest[at + 1..]) {
+            Some(version) => (trim(&rest[..at]), version),
+            None => return None,
+        },
+        None if method == b"GET" => (rest, Version::V09),
+        None => return None,
+    };
+    Some(Start::Request {
+        method,
+        uri,
+        version,
+    })
+}
+
+fn read_status(line: &[u8]) -> Option<Start<'_>> {
+    let space = memchr(b' ', line)?;
+    let version = Version::read(&line[..space])?;
+    let rest = trim_start(&line[space + 1..]);
+    let status = read_number(rest.get(..3)?, 10)? as u16;
+    let reason = match rest.get(3..)? {
+        [] => &[],
+        [b' ', reason @ ..] => trim(reason),
+        _ => return None,
+    };
+    Some(Start::Response {
+        status,
+        reason,
+        version,
+    })
+}
+
+/// Whether it can be a method: a short token (RFC 9110, section 5.6.2).
+fn is_method(text: &[u8]) -> bool {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    (1..=32).contains(&text.len()) && text.iter().all(is_token)
+}
+
+/// Whether a piece of data begins as a message of HTTP/1 does. Only what is common counts: a
+/// method in upper case with a target that can be one, or a status line.
+pub(super) fn begins_message(bytes: &[u8]) -> bool {
+    if bytes.starts_with(b"HTTP/1.") {
+        return true;
+    }
+    let Some(space) = memchr(b' ', &bytes[..bytes.len().min(24)]) else {
+        return false;
+    };
+    let method = &bytes[..space];
+    let is_upper = |byte: &u8| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_');
+    let is_method = space >= 3 && method.iter().all(is_upper);
+    let target = bytes.get(space + 1).copied().unwrap_or(b' ');
+    let (line, _, _) = next_line(bytes);
+    is_method
+        && (target == b'/' || target == b'*' || target.is_ascii_alphanumeric())
+        && (line.len() == bytes.len() || line.windows(7).any(|it| it == b" HTTP/1"))
+}
+
+/// A whole number of these digits only, which fits.
+pub(super) fn read_number(text: &[u8], base: u32) -> Option<u64> {
+    let mut number: u64 = 0;
+    if text.is_empty() {
+        return None;
+    }
+    for &byte in text {
+        let digit = char::from(byte).to_digit(base)?;
+        number = number
+            .checked_mul(u64::from(base))?
+            .checked_add(u64::from(digit))?;
+    }
+    Some(number)
+}
+
+/// Without blanks around it.
+pub(super) fn trim(text: &[u8]) -> &[u8] {
+    let text = trim_start(text);
+    let end = text.iter().rposition(|byte| !matches!(byte, b' ' | b'\t'));
+    &text[..end.map_or(0, |end| end + 1)]
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'));
+    &text[start.unwrap_or(text.len())..]
+}

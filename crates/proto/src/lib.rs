@@ -1,0 +1,11 @@
+//! Parsers of application protocols, over the bytes of one direction of a connection.
+//!
+//! A parser takes bytes in whatever pieces they come, and holes between them. It keeps a bounded
+//! amount of what it has seen, never panics, and goes on behind what it cannot read: what a hole or
+//! an error cost is said in its events, not left out. Nothing here knows packets, clocks, files or
+//! the other direction; what of the other direction matters is asked for.
+//!
+//! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
+#![forbid(unsafe_code)]
+
+pub mod http;
