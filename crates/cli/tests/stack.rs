@@ -137,6 +137,16 @@ fn flow_records_of_a_stack_are_those_of_the_command() {
         assert!(of_command.lines().count() > 100, "{stack}");
         assert_eq!(of_stack, of_command, "{stack}");
     }
+    let some = run(&[
+        "stack",
+        "run",
+        "-e",
+        "flows - output { format = csv, fields = \"dst_port, src_ip\" }",
+        "-r",
+        "small.pcap",
+    ]);
+    assert!(some.starts_with("src_ip,dst_port\n10."), "{some}");
+    assert!(some.lines().all(|line| line.matches(',').count() == 1));
     // Nothing came: the file is there, and is no capture.
     run(&[
         "stack",

@@ -12,6 +12,8 @@ use flowgauge_wire::Nanos;
 
 /// Messages of a connection that wait for their partners at once.
 const WAITING: usize = 256;
+/// Messages kept for use by others.
+const POOL: usize = 1024;
 
 pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "httpscan",
@@ -58,11 +60,30 @@ pub(crate) static BOTH: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
+/// Messages that were used, for the next ones.
+#[derive(Default)]
+// They move from queue to queue, and are large.
+#[allow(clippy::vec_box)]
+struct Pool(Vec<Box<HttpMessage>>);
+
+impl Pool {
+    fn take(&mut self) -> Box<HttpMessage> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give_back(&mut self, mut message: Box<HttpMessage>) {
+        if self.0.len() < POOL {
+            message.clear();
+            self.0.push(message);
+        }
+    }
+}
+
 /// One direction.
 #[derive(Default)]
 struct Side {
     parser: Parser,
-    message: HttpMessage,
+    message: Option<Box<HttpMessage>>,
     depth: u32,
     /// Something was lost since the last message.
     is_after_loss: bool,
@@ -77,13 +98,19 @@ trait Taker {
         None
     }
 
-    /// Takes the contents of a message that is over.
-    fn take(&mut self, message: &mut HttpMessage);
+    /// A message that begins.
+    fn fresh(&mut self) -> Box<HttpMessage>;
+
+    /// One that is over.
+    fn take(&mut self, message: Box<HttpMessage>);
+
+    /// One that was none.
+    fn drop(&mut self, message: Box<HttpMessage>);
 }
 
 /// Makes a message of what the parser finds, and gives it on at its end.
 struct Builder<'a, T> {
-    message: &'a mut HttpMessage,
+    message: &'a mut Option<Box<HttpMessage>>,
     depth: &'a mut u32,
     is_after_loss: &'a mut bool,
     stream: &'a StreamInfo,
@@ -94,12 +121,15 @@ struct Builder<'a, T> {
 
 impl<T: Taker> Events for Builder<'_, T> {
     fn begin(&mut self) {
-        self.message.clear();
-        self.message.begin = self.time;
+        let mut message = self.taker.fresh();
+        message.begin = self.time;
+        *self.message = Some(message);
     }
 
     fn head(&mut self, head: &Head<'_>, framing: Framing) -> Framing {
-        let message = &mut *self.message;
+        let Some(message) = self.message else {
+            return framing;
+        };
         message.has_head = true;
         message.version = head.start.version().name();
         let mut framing = framing;
@@ -132,10 +162,12 @@ impl<T: Taker> Events for Builder<'_, T> {
     }
 
     fn end(&mut self, end: &End) {
-        let message = &mut *self.message;
+        let Some(mut message) = self.message.take() else {
+            return;
+        };
         // Noise between messages, and what is no HTTP, is no message.
         if !message.has_head {
-            return;
+            return self.taker.drop(message);
         }
         *self.depth += 1;
         message.depth = *self.depth;
@@ -194,24 +226,21 @@ impl Side {
 /// Finds the partners.
 #[derive(Default)]
 struct Pairs {
-    requests: VecDeque<HttpMessage>,
-    responses: VecDeque<HttpMessage>,
-    /// Used, for the next ones.
-    spare: Vec<HttpMessage>,
+    requests: VecDeque<Box<HttpMessage>>,
+    responses: VecDeque<Box<HttpMessage>>,
 }
 
 impl Pairs {
-    /// Takes the contents of a message, and gives transactions that are complete to `give`.
-    fn add(&mut self, message: &mut HttpMessage, give: &mut dyn FnMut(&HttpRow<'_>)) {
+    /// Takes a message, and gives transactions that are complete to `give`.
+    fn add(&mut self, message: Box<HttpMessage>, give: &mut Give<'_>) {
         // Interim responses belong to the final one that follows (RFC 9110, section 15.2).
         if !message.is_request && message.status / 100 == 1 && message.status != 101 {
-            return;
+            return give.pool.give_back(message);
         }
-        let kept = core::mem::replace(message, self.spare.pop().unwrap_or_default());
-        if kept.is_request {
-            self.requests.push_back(kept);
+        if message.is_request {
+            self.requests.push_back(message);
         } else {
-            self.responses.push_back(kept);
+            self.responses.push_back(message);
         }
         self.settle(give);
         while self.requests.len() + self.responses.len() > WAITING {
@@ -219,13 +248,13 @@ impl Pairs {
         }
     }
 
-    fn settle(&mut self, give: &mut dyn FnMut(&HttpRow<'_>)) {
+    fn settle(&mut self, give: &mut Give<'_>) {
         while let (Some(request), Some(response)) = (self.requests.front(), self.responses.front())
         {
             if response.begin < request.begin {
                 // Its request was not captured.
                 let response = self.responses.pop_front();
-                self.give(None, response, give);
+                give.row(None, response);
                 continue;
             }
             // Behind a loss the newest request that can be its own is, as a client mostly waits.
@@ -234,7 +263,7 @@ impl Pairs {
                 let next = self.requests.get(1);
                 if next.is_some_and(|next| next.begin <= begin) {
                     let request = self.requests.pop_front();
-                    self.give(request, None, give);
+                    give.row(request, None);
                     continue;
                 }
             }
@@ -246,31 +275,13 @@ impl Pairs {
                 // Who read it did not know that no body comes.
                 response.is_whole = true;
             }
-            self.give(request, response, give);
-        }
-    }
-
-    fn give(
-        &mut self,
-        request: Option<HttpMessage>,
-        response: Option<HttpMessage>,
-        give: &mut dyn FnMut(&HttpRow<'_>),
-    ) {
-        give(&HttpRow {
-            request: request.as_ref(),
-            response: response.as_ref(),
-        });
-        for mut message in request.into_iter().chain(response) {
-            if self.spare.len() < 4 {
-                message.clear();
-                self.spare.push(message);
-            }
+            give.row(request, response);
         }
     }
 
     /// The oldest of those that wait goes on alone.
-    fn alone(&mut self, give: &mut dyn FnMut(&HttpRow<'_>)) {
-        let begin = |it: Option<&HttpMessage>| it.map(|it| it.begin);
+    fn alone(&mut self, give: &mut Give<'_>) {
+        let begin = |it: Option<&Box<HttpMessage>>| it.map(|it| it.begin);
         let request = begin(self.requests.front());
         let response = begin(self.responses.front());
         let is_request = match (request, response) {
@@ -279,34 +290,51 @@ impl Pairs {
         };
         if is_request {
             let request = self.requests.pop_front();
-            self.give(request, None, give);
+            give.row(request, None);
         } else {
             let response = self.responses.pop_front();
-            self.give(None, response, give);
+            give.row(None, response);
         }
     }
 
-    fn close(&mut self, give: &mut dyn FnMut(&HttpRow<'_>)) {
+    fn close(&mut self, give: &mut Give<'_>) {
         while !self.requests.is_empty() || !self.responses.is_empty() {
             self.alone(give);
         }
     }
 }
 
-/// Gives a transaction to what follows.
-fn emit(out: &mut dyn Outlet, key: u32, matched: &mut u64, row: &HttpRow<'_>) {
-    *matched += u64::from(row.request.is_some() && row.response.is_some());
-    let last = row.response.or(row.request);
-    out.emit(Items::Records(&[RecordItem {
-        key,
-        time: last.map_or(Nanos(0), |it| it.end),
-        record: row,
-    }]));
+/// Gives transactions to what follows.
+struct Give<'a> {
+    out: &'a mut dyn Outlet,
+    key: u32,
+    matched: &'a mut u64,
+    pool: &'a mut Pool,
+}
+
+impl Give<'_> {
+    fn row(&mut self, request: Option<Box<HttpMessage>>, response: Option<Box<HttpMessage>>) {
+        *self.matched += u64::from(request.is_some() && response.is_some());
+        let row = HttpRow {
+            request: request.as_deref(),
+            response: response.as_deref(),
+        };
+        let last = row.response.or(row.request);
+        self.out.emit(Items::Records(&[RecordItem {
+            key: self.key,
+            time: last.map_or(Nanos(0), |it| it.end),
+            record: &row,
+        }]));
+        for message in request.into_iter().chain(response) {
+            self.pool.give_back(message);
+        }
+    }
 }
 
 #[derive(Default)]
 struct Scan {
     sides: PerKey<Side>,
+    pool: Pool,
     messages: u64,
 }
 
@@ -315,16 +343,26 @@ struct ToOutlet<'a> {
     out: &'a mut dyn Outlet,
     key: u32,
     messages: &'a mut u64,
+    pool: &'a mut Pool,
 }
 
 impl Taker for ToOutlet<'_> {
-    fn take(&mut self, message: &mut HttpMessage) {
+    fn fresh(&mut self) -> Box<HttpMessage> {
+        self.pool.take()
+    }
+
+    fn drop(&mut self, message: Box<HttpMessage>) {
+        self.pool.give_back(message);
+    }
+
+    fn take(&mut self, message: Box<HttpMessage>) {
         *self.messages += 1;
         self.out.emit(Items::Records(&[RecordItem {
             key: self.key,
             time: message.end,
-            record: message,
+            record: &*message,
         }]));
+        self.pool.give_back(message);
     }
 }
 
@@ -336,6 +374,7 @@ impl Component for Scan {
                     out,
                     key: chunk.key,
                     messages: &mut self.messages,
+                    pool: &mut self.pool,
                 };
                 self.sides.of(chunk.key).chunk(chunk, &mut taker);
             }
@@ -359,7 +398,7 @@ impl Component for Scan {
 #[derive(Default)]
 struct Match {
     pairs: PerKey<Pairs>,
-    scratch: HttpMessage,
+    pool: Pool,
     matched: u64,
 }
 
@@ -372,11 +411,15 @@ impl Component for Match {
                 let Some(message) = known.and_then(|it| it.downcast_ref::<HttpMessage>()) else {
                     continue;
                 };
-                self.scratch.clone_from(message);
-                let matched = &mut self.matched;
-                self.pairs.of(item.key).add(&mut self.scratch, &mut |row| {
-                    emit(out, item.key, matched, row);
-                });
+                let mut kept = self.pool.take();
+                kept.assign(message);
+                let mut give = Give {
+                    out,
+                    key: item.key,
+                    matched: &mut self.matched,
+                    pool: &mut self.pool,
+                };
+                self.pairs.of(item.key).add(kept, &mut give);
             }
         }
         items.clear();
@@ -384,7 +427,12 @@ impl Component for Match {
 
     fn close(&mut self, key: u32, out: &mut dyn Outlet) {
         if let Some(mut pairs) = self.pairs.take(key) {
-            pairs.close(&mut |row| emit(out, key, &mut self.matched, row));
+            pairs.close(&mut Give {
+                out,
+                key,
+                matched: &mut self.matched,
+                pool: &mut self.pool,
+            });
         }
     }
 
@@ -405,6 +453,7 @@ impl Component for Match {
 #[derive(Default)]
 struct Both {
     connections: PerKey<Box<Connection>>,
+    pool: Pool,
     matched: u64,
 }
 
@@ -415,12 +464,10 @@ struct Connection {
     pairs: Pairs,
 }
 
-/// Gives transactions to what follows.
+/// Gives messages to their partners.
 struct ToPairs<'a> {
     pairs: &'a mut Pairs,
-    out: &'a mut dyn Outlet,
-    key: u32,
-    matched: &'a mut u64,
+    give: Give<'a>,
 }
 
 impl Taker for ToPairs<'_> {
@@ -429,9 +476,16 @@ impl Taker for ToPairs<'_> {
         request.get(request.method)
     }
 
-    fn take(&mut self, message: &mut HttpMessage) {
-        let (out, key, matched) = (&mut *self.out, self.key, &mut *self.matched);
-        (self.pairs).add(message, &mut |row| emit(out, key, matched, row));
+    fn fresh(&mut self) -> Box<HttpMessage> {
+        self.give.pool.take()
+    }
+
+    fn drop(&mut self, message: Box<HttpMessage>) {
+        self.give.pool.give_back(message);
+    }
+
+    fn take(&mut self, message: Box<HttpMessage>) {
+        self.pairs.add(message, &mut self.give);
     }
 }
 
@@ -440,12 +494,13 @@ impl Component for Both {
         if let Items::Chunks(chunks) = items {
             for chunk in *chunks {
                 let Connection { sides, pairs } = &mut **self.connections.of(chunk.key);
-                let mut taker = ToPairs {
-                    pairs,
+                let give = Give {
                     out,
                     key: chunk.key,
                     matched: &mut self.matched,
+                    pool: &mut self.pool,
                 };
+                let mut taker = ToPairs { pairs, give };
                 sides[usize::from(chunk.stream.from_initiator)].chunk(chunk, &mut taker);
             }
         }
@@ -454,10 +509,12 @@ impl Component for Both {
 
     fn close(&mut self, key: u32, out: &mut dyn Outlet) {
         if let Some(mut connection) = self.connections.take(key) {
-            let matched = &mut self.matched;
-            connection
-                .pairs
-                .close(&mut |row| emit(out, key, matched, row));
+            connection.pairs.close(&mut Give {
+                out,
+                key,
+                matched: &mut self.matched,
+                pool: &mut self.pool,
+            });
         }
     }
 

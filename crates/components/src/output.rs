@@ -15,6 +15,7 @@ use flowgauge_stack::{
 use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
 
 use crate::network::{self, send};
+use crate::record_fields::read_names;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "output",
@@ -36,6 +37,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "format",
             OptionKind::Choice(&["json", "csv", "table"]),
             "how records are written; where it is not said, the name of the file says it",
+        ),
+        OptionInfo::new(
+            "fields",
+            OptionKind::Text,
+            "of records only these fields, as \"time, src_ip, uri\", in the order that they have",
         ),
         OptionInfo::new(
             "rotate_size",
@@ -74,9 +80,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 };
 
 /// What files have and links have not.
-const FILE_OPTIONS: [&str; 5] = [
+const FILE_OPTIONS: [&str; 6] = [
     "file",
     "format",
+    "fields",
     "rotate_size",
     "rotate_time",
     "rotate_files",
@@ -87,6 +94,11 @@ struct ToFile {
     /// What comes, as far as it is known beforehand.
     input: Option<Port>,
     format: Format,
+    /// The fields that are wanted; none: all.
+    fields: Vec<String>,
+    /// Of the kind of record that came last: its fields, which of them are wanted, and what is written
+    /// of it.
+    kind: Option<(Schema, Option<Vec<bool>>, Schema)>,
     rotation: Rotation,
     sink: Sink,
     /// Link types of the packets so far, in the order in which they came.
@@ -100,7 +112,7 @@ enum Sink {
     None,
     Packets(Box<FileSink>),
     Bytes(BufWriter<Box<dyn Write + Send>>),
-    Records(Box<RecordWriter>, Schema),
+    Records(Box<RecordWriter>),
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
@@ -160,6 +172,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         path: path.to_owned(),
         input: settings.input(),
         format,
+        fields: match settings.text("fields") {
+            Some(_) => read_names(settings, "fields")?,
+            None => Vec::new(),
+        },
+        kind: None,
         rotation: Rotation {
             bytes: settings.size("rotate_size"),
             seconds,
@@ -294,15 +311,55 @@ impl ToFile {
     fn records(&mut self, records: &[RecordItem<'_>]) -> Result<(), Stop> {
         for item in records {
             let schema = item.record.schema();
-            if let Sink::None = self.sink {
-                let output = Output::new(self.target()?, self.format, schema, None);
-                let writer = RecordWriter::new(output, self.format, schema);
-                self.sink = Sink::Records(Box::new(writer), schema);
+            let is_known = |kind: &(Schema, _, _)| core::ptr::eq(kind.0, schema);
+            if !self.kind.as_ref().is_some_and(is_known) {
+                self.next_kind(schema)?;
             }
-            let Sink::Records(writer, first) = &mut self.sink else {
+            let Sink::Records(writer) = &mut self.sink else {
                 return Err(self.mixed());
             };
-            if self.format != Format::Json && *first != schema {
+            let wanted = self.kind.as_ref().and_then(|kind| kind.1.as_deref());
+            writer.write_any(item.record, wanted);
+            self.written += 1;
+            if writer.has_failed() {
+                return writer.check().map_err(|error| of_writer(&self.path, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Records of another kind than the one before come.
+    #[cold]
+    fn next_kind(&mut self, schema: Schema) -> Result<(), Stop> {
+        let (wanted, written) = if self.fields.is_empty() {
+            (None, schema)
+        } else {
+            let is_wanted = |name: &str| self.fields.iter().any(|wanted| wanted == name);
+            for name in &self.fields {
+                if !schema.iter().any(|field| field.name == name) {
+                    let known: Vec<&str> = schema.iter().map(|field| field.name).collect();
+                    return Err(Stop::Failed(Failure {
+                        message: format!("the records have no field {name}"),
+                        hint: Some(format!("they have {}", known.join(", "))),
+                    }));
+                }
+            }
+            let wanted = schema.iter().map(|field| is_wanted(field.name)).collect();
+            let written: Vec<_> = schema
+                .iter()
+                .copied()
+                .filter(|it| is_wanted(it.name))
+                .collect();
+            // Kinds of records are few, and their descriptions live as long as the program.
+            (Some(wanted), &*written.leak())
+        };
+        match (&self.sink, &self.kind) {
+            (Sink::None, _) => {
+                let output = Output::new(self.target()?, self.format, written, None);
+                let writer = RecordWriter::new(output, self.format, written);
+                self.sink = Sink::Records(Box::new(writer));
+            }
+            (_, Some((_, _, before))) if self.format != Format::Json && *before != written => {
                 return Err(Stop::Failed(Failure {
                     message: format!(
                         "{}: records of several kinds, and only JSON has names in each line",
@@ -311,12 +368,9 @@ impl ToFile {
                     hint: Some("set format to json, or write them to a file each".to_owned()),
                 }));
             }
-            writer.write_any(item.record);
-            self.written += 1;
-            if writer.has_failed() {
-                return writer.check().map_err(|error| of_writer(&self.path, error));
-            }
+            _ => {}
         }
+        self.kind = Some((schema, wanted, written));
         Ok(())
     }
 
@@ -366,7 +420,7 @@ impl Component for ToFile {
                 closed.map(|_| ()).map_err(Stop::from)
             }
             Sink::Bytes(mut writer) => writer.flush().map_err(|error| with(&self.path, error)),
-            Sink::Records(mut writer, _) => {
+            Sink::Records(mut writer) => {
                 writer.flush();
                 writer.check().map_err(|error| of_writer(&self.path, error))
             }

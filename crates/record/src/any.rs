@@ -63,6 +63,9 @@ pub trait AnyRecord: AnyObject {
 
     /// Appends it to `out`, as `encoder` writes it.
     fn encode(&self, encoder: &mut Encoder, out: &mut Vec<u8>);
+
+    /// The same of those of its fields that `wanted` says, by their place in its schema.
+    fn encode_some(&self, wanted: &[bool], encoder: &mut Encoder, out: &mut Vec<u8>);
 }
 
 /// What has fields: a record, or an object within one.
@@ -122,6 +125,92 @@ impl<R: KnownRecord> AnyRecord for R {
 
     fn encode(&self, encoder: &mut Encoder, out: &mut Vec<u8>) {
         encoder.encode(self, out);
+    }
+
+    fn encode_some(&self, wanted: &[bool], encoder: &mut Encoder, out: &mut Vec<u8>) {
+        encoder.encode(&Part(self, wanted), out);
+    }
+}
+
+/// Some fields of a record.
+struct Part<'a, R>(&'a R, &'a [bool]);
+
+impl<R: Record> Record for Part<'_, R> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let wanted = self.1.iter();
+        self.0.visit(&mut Only { visitor, wanted });
+    }
+}
+
+/// Hands on the values of some fields.
+struct Only<'a, V> {
+    visitor: &'a mut V,
+    /// Of the next field, and those behind it.
+    wanted: core::slice::Iter<'a, bool>,
+}
+
+impl<V> Only<'_, V> {
+    #[inline(always)]
+    fn is_next(&mut self) -> bool {
+        self.wanted.next().copied().unwrap_or(false)
+    }
+}
+
+impl<V: FieldVisitor> FieldVisitor for Only<'_, V> {
+    fn null(&mut self, field: &'static Field) {
+        if self.is_next() {
+            self.visitor.null(field);
+        }
+    }
+    fn unsigned(&mut self, field: &'static Field, value: u64) {
+        if self.is_next() {
+            self.visitor.unsigned(field, value);
+        }
+    }
+    fn float(&mut self, field: &'static Field, value: f64) {
+        if self.is_next() {
+            self.visitor.float(field, value);
+        }
+    }
+    fn text(&mut self, field: &'static Field, value: &str) {
+        if self.is_next() {
+            self.visitor.text(field, value);
+        }
+    }
+    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
+        if self.is_next() {
+            self.visitor.symbol(field, value);
+        }
+    }
+    fn hex(&mut self, field: &'static Field, value: u64) {
+        if self.is_next() {
+            self.visitor.hex(field, value);
+        }
+    }
+    fn address(&mut self, field: &'static Field, value: Address, version: u8) {
+        if self.is_next() {
+            self.visitor.address(field, value, version);
+        }
+    }
+    fn time(&mut self, field: &'static Field, value: Nanos) {
+        if self.is_next() {
+            self.visitor.time(field, value);
+        }
+    }
+    fn duration(&mut self, field: &'static Field, value: Nanos) {
+        if self.is_next() {
+            self.visitor.duration(field, value);
+        }
+    }
+    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
+        if self.is_next() {
+            self.visitor.list(field, values);
+        }
+    }
+    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
+        if self.is_next() {
+            self.visitor.object(field, value);
+        }
     }
 }
 
@@ -461,6 +550,27 @@ mod tests {
             );
             assert_eq!(OwnedRecord::of(&owned), owned);
         }
+    }
+
+    #[test]
+    fn some_fields_are_encoded_as_they_are_among_all() {
+        let wanted: Vec<bool> = EACH_SCHEMA
+            .iter()
+            .map(|field| matches!(field.name, "text" | "object" | "null"))
+            .collect();
+        let mut out = Vec::new();
+        Each.encode_some(&wanted, &mut Encoder::new(Format::Json), &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            concat!(
+                r#"{"text":"a \"b\"\n","object":{"kind":"vxlan","src_ip":"10.0.0.1","#,
+                r#""dst_ip":"10.0.0.2","id":null,"depth":1},"null":null}"#,
+                "\n"
+            )
+        );
+        let mut out = Vec::new();
+        Each.encode_some(&wanted, &mut Encoder::new(Format::Csv), &mut out);
+        assert_eq!(out.iter().filter(|&&byte| byte == b'\n').count(), 1);
     }
 
     #[test]

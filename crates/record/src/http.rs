@@ -147,6 +147,14 @@ impl HttpMessage {
         };
     }
 
+    /// Becomes a copy of another one, in its own buffer.
+    pub fn assign(&mut self, other: &HttpMessage) {
+        let mut text = core::mem::take(&mut self.text);
+        text.clear();
+        text.extend_from_slice(&other.text);
+        *self = HttpMessage { text, ..*other };
+    }
+
     /// Keeps a piece of text.
     #[inline]
     pub fn keep(&mut self, text: Option<&[u8]>) -> Piece {

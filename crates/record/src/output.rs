@@ -172,12 +172,16 @@ impl RecordWriter {
         }
     }
 
-    /// Writes a record of a kind that is known only now.
-    pub fn write_any(&mut self, record: &dyn AnyRecord) {
+    /// Writes a record of a kind that is known only now; of its fields those that are `wanted`, by
+    /// their place in its schema.
+    pub fn write_any(&mut self, record: &dyn AnyRecord, wanted: Option<&[bool]>) {
         if self.failure.is_some() {
             return;
         }
-        record.encode(&mut self.encoder, &mut self.buffer);
+        match wanted {
+            Some(wanted) => record.encode_some(wanted, &mut self.encoder, &mut self.buffer),
+            None => record.encode(&mut self.encoder, &mut self.buffer),
+        }
         self.records += 1;
         if self.buffer.len() >= BUFFER {
             self.drain();
