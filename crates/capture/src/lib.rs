@@ -4,6 +4,7 @@
 //! between the file's buffer or the kernel's ring and whoever processes the packets.
 #![forbid(unsafe_code)]
 
+pub mod deduplicate;
 pub mod error;
 pub mod file;
 pub mod filter;
@@ -14,6 +15,7 @@ pub mod memory;
 pub mod sink;
 pub mod source;
 
+pub use deduplicate::{Deduplicated, Deduplicator};
 pub use error::Error;
 pub use file::{MultiSource, expand, open, open_all, open_reader};
 pub use filter::{Filter, Filtered};

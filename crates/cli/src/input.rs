@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource};
-use flowgauge_capture::{Filtered, Limit, PacketSource, SnapLen};
+use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen};
 use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::privileges;
 
@@ -158,9 +158,10 @@ fn open_interfaces(
         let group = LiveSource::open_group(&config, workers);
         for source in group.map_err(|error| Failure::opening(&error))? {
             let source = source.stopped_by(control.stop_handle());
+            let source = deduplicated(Box::new(source), options);
             sources.push(match &left {
                 Some(left) => Box::new(Limit::shared(source, Arc::clone(left))),
-                None => Box::new(source),
+                None => source,
             });
         }
     }
@@ -173,6 +174,14 @@ fn open_files(selection: &Selection, options: &InputOptions) -> Result<Source, F
     narrow(source, &selection.filter, options).map_err(|error| Failure::opening(&error))
 }
 
+/// Leaves out copies where the options say so.
+fn deduplicated(source: Source, options: &InputOptions) -> Source {
+    match options.dedup {
+        Some(window) => Box::new(Deduplicated::new(source, window, Deduplicator::KEEP)),
+        None => source,
+    }
+}
+
 /// Puts the filter, the snap length and the limit of packets before a source.
 fn narrow(
     mut source: Source,
@@ -182,6 +191,8 @@ fn narrow(
     if !filter.is_empty() {
         source = Box::new(Filtered::new(source, filter)?);
     }
+    // By all bytes that there are: what is cut at another place of the datagram differs.
+    source = deduplicated(source, options);
     if let Some(snap_len) = options.snapshot_length.filter(|&bytes| bytes > 0) {
         source = Box::new(SnapLen::new(source, snap_len));
     }

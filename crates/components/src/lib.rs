@@ -15,6 +15,7 @@ mod burst;
 mod bytes;
 mod closing;
 mod count;
+mod deduplicate;
 mod discard;
 mod display_filter;
 mod distinct;
@@ -76,6 +77,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &network::receive::INFO,
     &filter::INFO,
     &sample::INFO,
+    &deduplicate::INFO,
     &count::INFO,
     &bytes::INFO,
     &gap::INFO,

@@ -275,3 +275,78 @@ fn hostile_packets_go_through_all_of_them() {
 
     assert!(all > 4_000 && most < all && some > 0 && some < most);
 }
+
+/// An Ethernet frame of another place on the way: another tag, a hop later.
+fn mirrored(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    packet[8] -= 1;
+    packet[10] ^= 0x5a;
+    ethernet(Some(99), &packet)
+}
+
+#[test]
+fn copies_of_packets_are_dropped_whatever_the_batches() {
+    let packets: Vec<Vec<u8>> = (0..40)
+        .map(|id| ipv4(17, id, 0, false, &udp(1024, 53, &[1, 2, 3])))
+        .collect();
+    let mut frames = Vec::new();
+    for (number, packet) in packets.iter().enumerate() {
+        let time = number as u64 * 1_000_000;
+        frames.push((time, ethernet(None, packet)));
+        frames.push((time + 20_000, mirrored(packet)));
+        // Out of the window: sent again as it was.
+        frames.push((time + 2_000_000_000, ethernet(None, packet)));
+    }
+    frames.sort_by_key(|(time, _)| *time);
+    for size in [1, 2, 3, 7, 256] {
+        let mut run = Run::new("[stack] deduplicate count bytes");
+        for frames in frames.chunks(size) {
+            run.ethernet_at(frames);
+        }
+        assert_eq!(run.result("deduplicate"), 40, "batches of {size}");
+        assert_eq!(run.result("count"), 80, "batches of {size}");
+    }
+    // Less is remembered than lies between a packet and its copy.
+    let mut run = Run::new("[stack] deduplicate { keep = 1 } count");
+    let both = |at: usize| (at as u64, ethernet(None, &packets[at / 2]));
+    run.ethernet_at(&[both(0), both(1), both(2), both(0)]);
+    assert_eq!(run.result("count"), 3);
+}
+
+#[test]
+fn segments_sent_again_are_no_copies_unless_equal_to_the_byte() {
+    let segment = |id: u16, text: &[u8]| {
+        let segment = [tcp(40_000, 80), text.to_vec()].concat();
+        ipv4(6, id, 0, false, &segment)
+    };
+    let dropped = |window: &str, first: Vec<u8>, second: Vec<u8>| {
+        let mut run = Run::new(&format!("[stack] deduplicate {{ {window} }} count"));
+        run.at(&[(0, first), (50_000_000, second)]);
+        run.result("deduplicate")
+    };
+    // By the IP id.
+    assert_eq!(dropped("100ms", segment(7, b"x"), segment(8, b"x")), 0);
+    // A host that leaves it 0, and IPv6, which has none: the limit that the help names.
+    assert_eq!(dropped("100ms", segment(0, b"x"), segment(0, b"x")), 1);
+    let six = ipv6(6, &[tcp(1, 2), b"x".to_vec()].concat());
+    assert_eq!(dropped("100ms", six.clone(), six), 1);
+    // A window shorter than the time to the retransmission keeps it.
+    assert_eq!(dropped("10ms", segment(0, b"x"), segment(0, b"x")), 0);
+    // Other bytes under the same id and sequence number.
+    assert_eq!(dropped("100ms", segment(0, b"x"), segment(0, b"y")), 0);
+}
+
+#[test]
+fn datagrams_put_together_are_compared_whole() {
+    let datagram = udp(1024, 53, &[7; 64]);
+    let pieces = |id| {
+        [
+            ipv4(17, id, 0, true, &datagram[..32]),
+            ipv4(17, id, 32, false, &datagram[32..]),
+        ]
+    };
+    let mut run = Run::new("[stack] ipreass deduplicate { 1h } count");
+    run.packets(&[pieces(1), pieces(1), pieces(2)].concat(), 2);
+    assert_eq!(run.result("deduplicate"), 1);
+    assert_eq!(run.result("count"), 2);
+}

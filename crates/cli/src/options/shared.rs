@@ -10,8 +10,8 @@ use flowgauge_wire::Nanos;
 use crate::memory::Needs;
 
 use super::values::{
-    IdleTimeouts, parse_count, parse_idle_timeouts, parse_memory, parse_policy, parse_positive,
-    parse_seconds,
+    IdleTimeouts, parse_count, parse_duration, parse_idle_timeouts, parse_memory, parse_policy,
+    parse_positive, parse_seconds,
 };
 
 /// Where packets come from.
@@ -30,6 +30,10 @@ pub(crate) struct InputOptions {
     /// Keep at most this many bytes of each packet; 0 is everything
     #[arg(short = 's', long = "snapshot-length", value_name = "BYTES")]
     pub(crate) snapshot_length: Option<u32>,
+    /// Leave out copies of packets, as mirrored ports make them: the same IP datagram again within this
+    /// time (units us, ms, s) [default: 100ms]
+    #[arg(long, value_name = "WINDOW", num_args = 0..=1, require_equals = true, default_missing_value = "100ms", value_parser = parse_duration)]
+    pub(crate) dedup: Option<Nanos>,
     /// Do not put the interface into promiscuous mode
     #[arg(short = 'p', long = "no-promiscuous-mode")]
     pub(crate) no_promiscuous: bool,

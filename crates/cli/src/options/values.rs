@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_stack::{OptionKind, OptionValue};
 use flowgauge_wire::Nanos;
 
 use crate::memory::LEAST_MEMORY;
@@ -58,6 +59,14 @@ pub(super) fn parse_seconds(text: &str) -> Result<Nanos, String> {
         return Err("must be more than zero and less than 500 years".to_owned());
     }
     Ok(Nanos(nanos as u64))
+}
+
+/// A time span as in stacks: seconds, or a number with a unit.
+pub(super) fn parse_duration(text: &str) -> Result<Nanos, String> {
+    match OptionKind::Duration.read(text)? {
+        OptionValue::Duration(nanos) => Ok(Nanos(nanos)),
+        other => Err(format!("{other} is no time span")),
+    }
 }
 
 /// A whole number above zero, perhaps with k, M or G for thousands, millions, milliards.
@@ -182,6 +191,16 @@ mod tests {
         assert!(parse_idle_timeouts("sctp=1").is_err());
         assert!(parse_idle_timeouts("tcp=-1").is_err());
         assert!(parse_idle_timeouts("tcp=inf").is_err());
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("100ms"), Ok(Nanos::from_millis(100)));
+        assert_eq!(parse_duration("50us"), Ok(Nanos(50_000)));
+        assert_eq!(parse_duration("2"), Ok(Nanos::from_secs(2)));
+        for wrong in ["", "-1", "1 week", "ms"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

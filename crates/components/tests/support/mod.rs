@@ -128,6 +128,15 @@ impl Run {
 
     /// Raw IP packets at these times, in one batch.
     pub fn at(&mut self, packets: &[(u64, Vec<u8>)]) {
+        self.of_link_at(LinkType::RAW, packets);
+    }
+
+    /// Ethernet frames at these times, in one batch.
+    pub fn ethernet_at(&mut self, frames: &[(u64, Vec<u8>)]) {
+        self.of_link_at(LinkType::ETHERNET, frames);
+    }
+
+    fn of_link_at(&mut self, link: LinkType, packets: &[(u64, Vec<u8>)]) {
         let mut memory = Vec::new();
         let mut descriptors = Vec::new();
         for (time, packet) in packets {
@@ -136,7 +145,7 @@ impl Run {
                 offset: memory.len() as u32,
                 captured_len: packet.len() as u32,
                 wire_len: packet.len() as u32,
-                link: LinkType::RAW,
+                link,
                 ..PacketDescriptor::default()
             });
             memory.extend_from_slice(packet);

@@ -1,0 +1,88 @@
+//! `deduplicate`: each packet once.
+
+use flowgauge_capture::Deduplicator;
+use flowgauge_stack::{
+    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Parallel, ResultInfo,
+    ResultValue,
+};
+use flowgauge_wire::{DecodeFlags, Nanos};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "deduplicate",
+    aliases: &["dedup"],
+    summary: "drops copies of packets, as mirrored ports make them",
+    help: "A copy has the same innermost IP datagram as a packet let through at most `window` before: \
+           captured bytes and length. Time to live or hop limit, the IPv4 header's checksum and all \
+           below IP (MAC addresses, VLAN tags, outer headers, padding) are left out. What is not IP is \
+           compared whole. TCP segments sent again have another IP id; where the sender leaves it 0, \
+           as IPv6 does, and TCP has no time stamps, they count as copies if they come within the \
+           window. Of each packet a keyed hash of 128 bits is kept: a packet is taken for another one's \
+           copy with a chance of 2^-112. Inside demultiplexers all keys share what is kept.",
+    options: &[
+        OptionInfo::new(
+            "window",
+            OptionKind::Duration,
+            "how long after a packet its copies are expected",
+        )
+        .or("100ms"),
+        OptionInfo::new(
+            "keep",
+            OptionKind::Integer {
+                min: 1,
+                max: 1 << 24,
+            },
+            "packets remembered, 32 to 48 bytes each",
+        )
+        .or("65536"),
+    ],
+    result: Some(ResultInfo::number("copies dropped", "packets")),
+    parallel: Parallel::ByFlow,
+    make: |settings| {
+        let window = settings.duration("window").map(Nanos);
+        let keep = settings.integer("keep").map(|keep| keep as usize);
+        Ok(Box::new(Deduplicate {
+            deduplicator: Deduplicator::new(
+                window.unwrap_or(Deduplicator::WINDOW),
+                keep.unwrap_or(Deduplicator::KEEP),
+            ),
+            copies: 0,
+        }))
+    },
+    ..crate::OF_PACKETS
+};
+
+struct Deduplicate {
+    deduplicator: Deduplicator,
+    copies: u64,
+}
+
+impl Component for Deduplicate {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        for (index, packet) in all.iter() {
+            // A datagram put together from fragments has no frame of its own.
+            let is_frame = !packet.flags.contains(DecodeFlags::REASSEMBLED);
+            let descriptor = all.batch.packets.get(usize::from(packet.index));
+            let descriptor = descriptor.filter(|_| is_frame);
+            if self
+                .deduplicator
+                .is_copy(packet, all.bytes(packet), descriptor)
+            {
+                packets.selected.remove(index);
+                self.copies += 1;
+            }
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.copies))
+    }
+
+    fn reset(&mut self) {
+        self.deduplicator.clear();
+        self.copies = 0;
+    }
+}
