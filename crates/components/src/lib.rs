@@ -65,6 +65,11 @@ mod to_buffer;
 mod top;
 mod udpscan;
 
+/// The example in `docs/components.md`, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/components.md")]
+struct Tutorial;
+
 use flowgauge_stack::{
     ComponentInfo, ComponentKind, Input, ItemType, Output, Parallel, Registry, SettingError,
 };
