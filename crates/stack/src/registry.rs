@@ -50,8 +50,14 @@ impl Registry {
     }
 }
 
+/// Longer words are no misspelt names; to compare them would take its time.
+const LONGEST_NAME: usize = 64;
+
 /// Those of `names` that look most like `name`, three at most.
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    if name.len() > LONGEST_NAME {
+        return Vec::new();
+    }
     let name = name.to_ascii_lowercase();
     let allowed = 1 + name.len() / 4;
     let mut found: Vec<(usize, &str)> = names
@@ -86,5 +92,7 @@ mod tests {
         assert_eq!(near("scanTCP", names), ["tcpscan"]);
         assert_eq!(near("ouptut", names), ["output"]);
         assert_eq!(near("httpmatch", names), [""; 0]);
+        // Neither hours of comparing nor a hint.
+        assert_eq!(near(&"tcpscan".repeat(1_000_000), names), [""; 0]);
     }
 }

@@ -99,17 +99,37 @@ impl Sources {
         let line_end = text[start..]
             .find('\n')
             .map_or(text.len(), |length| start + length);
-        let line = text[line_start..line_end].trim_end();
+        // Of a long line what is around the place.
+        let cut_start = nth_before(text, line_start, start);
+        let cut_end = nth_after(text, start, line_end);
+        let line = text[cut_start..cut_end].trim_end();
         let number = self.position(span).line.to_string();
         let margin = " ".repeat(number.len());
-        let end = (span.end as usize).clamp(start, line_end);
+        let end = (span.end as usize).clamp(start, cut_end);
         let marks = text[start..end].trim_end().chars().count().max(1);
         let mut excerpt = format!("  {number} | {}\n  {margin} | ", printable(line));
         // Wide characters are rare here; a tab takes one column because it is shown as a space.
-        let before = text[line_start..start].chars().count();
+        let before = text[cut_start..start].chars().count();
         let _ = write!(excerpt, "{}{}", " ".repeat(before), "^".repeat(marks));
         excerpt
     }
+}
+
+/// Characters of a line that are shown before a place, and from it on.
+const SHOWN: usize = 200;
+
+/// Where in a line to begin to show it.
+fn nth_before(text: &str, line_start: usize, at: usize) -> usize {
+    let mut before = text[line_start..at].char_indices().rev();
+    before
+        .nth(SHOWN - 1)
+        .map_or(line_start, |(offset, _)| line_start + offset)
+}
+
+/// Where in a line to end.
+fn nth_after(text: &str, at: usize, line_end: usize) -> usize {
+    let mut after = text[at..line_end].char_indices();
+    after.nth(SHOWN).map_or(line_end, |(offset, _)| at + offset)
 }
 
 /// What a terminal obeys becomes spaces and question marks.
@@ -142,6 +162,29 @@ mod tests {
         assert_eq!(
             sources.excerpt(span),
             "  2 |   größe > output\n    |         ^"
+        );
+    }
+
+    #[test]
+    fn of_a_long_line_what_is_around_the_place_is_shown() {
+        let mut sources = Sources::default();
+        let text = format!("{}!{}", "ä".repeat(5000), "b".repeat(5000));
+        let file = sources.add("a.stack", text).expect("room");
+        let span = Span {
+            file,
+            start: 10_000,
+            end: 12_000,
+        };
+        assert_eq!(sources.position(span).column, 5001);
+        assert_eq!(
+            sources.excerpt(span),
+            format!(
+                "  1 | {}!{}\n    | {}{}",
+                "ä".repeat(200),
+                "b".repeat(199),
+                " ".repeat(200),
+                "^".repeat(200)
+            )
         );
     }
 
