@@ -121,6 +121,9 @@ impl Component for Search {
     }
 }
 
+/// Bytes of all alternatives together; automata of more take too long to make.
+const LONGEST: usize = 65_536;
+
 /// The alternatives of a pattern.
 pub(crate) fn patterns(text: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut all = Vec::new();
@@ -151,6 +154,9 @@ pub(crate) fn patterns(text: &str) -> Result<Vec<Vec<u8>>, String> {
     all.push(pattern);
     if all.iter().any(Vec::is_empty) {
         return Err("there is nothing to search for".to_owned());
+    }
+    if all.iter().map(Vec::len).sum::<usize>() > LONGEST {
+        return Err(format!("is longer than {LONGEST} bytes"));
     }
     Ok(all)
 }

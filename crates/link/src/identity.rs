@@ -206,7 +206,8 @@ impl KeyFolder {
                     "there are several keys in this folder: {}",
                     names.join(", ")
                 ),
-                "say who this machine is: identity = NAME".to_owned(),
+                "say who this machine is: --identity NAME, or identity = NAME in a stack"
+                    .to_owned(),
             ),
         };
         Err(Error::Key {

@@ -144,7 +144,7 @@ pub(crate) struct RunOptions {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..)
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     pub(crate) watch: Option<u64>,
     #[command(flatten)]

@@ -44,11 +44,14 @@ pub(super) fn run(options: &ListOptions) -> Result<(), Failure> {
         }
         None => {
             let names: Vec<String> = registry.iter().map(usage).collect();
-            let width = names.iter().map(String::len).max().unwrap_or(0);
+            let widest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
+            let width = widest(&mut names.iter().map(String::len));
+            let inputs = widest(&mut registry.iter().map(|info| input(info).len()));
+            let outputs = widest(&mut registry.iter().map(|info| output(info).len()));
             for (info, usage) in registry.iter().zip(&names) {
                 let _ = writeln!(
                     text,
-                    "{usage:width$}  {:9} {:9}  {}",
+                    "{usage:width$}  {:inputs$}  {:outputs$}  {}",
                     input(info),
                     output(info),
                     info.summary

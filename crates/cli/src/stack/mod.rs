@@ -10,7 +10,8 @@ mod show;
 mod svg;
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
 
 use flowgauge_stack::format;
 
@@ -65,17 +66,34 @@ fn reformat(options: &FormatOptions) -> Result<(), Failure> {
             "leave -i out",
         ));
     }
-    // What is there stays there until the new text is on the disk.
-    let mut beside = options.file.clone().into_os_string();
-    beside.push(".new");
-    let written = fs::write(&beside, &formatted).and_then(|()| fs::rename(&beside, &options.file));
-    if let Err(error) = written {
-        // It is of no use to anybody.
-        let _ = fs::remove_file(&beside);
-        return Err(Failure::run(format!("{name}: {error}"), None));
-    }
+    rewrite(&options.file, formatted.as_bytes()).map_err(|error| {
+        Failure::run(
+            format!("{name}: {error}"),
+            Some("it is as it was; without -i the text goes to standard output".to_owned()),
+        )
+    })?;
     say!("{name}: rewritten");
     Ok(())
+}
+
+/// Gives a file, the one that a link leads to, another text. What is there stays there until the new
+/// text is on the disk.
+fn rewrite(path: &Path, text: &[u8]) -> io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let mut beside = path.clone().into_os_string();
+    beside.push(format!(".{}.new", std::process::id()));
+    // Not one that somebody else has there.
+    let mut file = fs::File::create_new(&beside)?;
+    let written = fs::metadata(&path)
+        .and_then(|now| file.set_permissions(now.permissions()))
+        .and_then(|()| file.write_all(text))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&beside, &path));
+    if written.is_err() {
+        // It is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }
 
 /// Writes to standard output; a reader that went away is no failure.
