@@ -192,3 +192,164 @@ fn what_only_one_of_two_places_saw_is_named() {
         assert_eq!(row["latency"].as_f64(), Some(0.005), "{row}");
     }
 }
+
+/// What a stack prints on so many threads, without the numbers of packets, sorted.
+fn sorted(folder: &Path, stack: &str, file: &str, workers: &str) -> Vec<String> {
+    let arguments = [
+        "stack",
+        "run",
+        "-q",
+        "--workers",
+        workers,
+        "-e",
+        stack,
+        "-r",
+        file,
+    ];
+    let output = flowgauge(folder, &arguments);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stack}: {messages}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let mut lines: Vec<String> = text.lines().map(without_numbers).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// Records of packets are numbered on each thread for itself.
+fn without_numbers(line: &str) -> String {
+    let mut row: Value = serde_json::from_str(line).expect("an object");
+    for part in ["request", "reply"] {
+        if let Some(packet) = row.get_mut(part).and_then(Value::as_object_mut) {
+            packet.remove("number");
+        }
+    }
+    row.to_string()
+}
+
+#[test]
+fn records_are_matched_on_several_threads_as_on_one_whatever_the_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "zoo", "60");
+    for stack in [
+        "packets matcher { key = ttl, way = same } output",
+        "packets matcher { key = \"src_ip, ip_id\" } output",
+        "packets matcher { key = \"src_ip, dst_ip, src_port, dst_port\" } output",
+    ] {
+        let one = sorted(folder, stack, &trace, "1");
+        assert!(one.len() > 60, "{stack}");
+        assert_eq!(one, sorted(folder, stack, &trace, "2"), "{stack}");
+    }
+    // What has no address has no key: the frames of LLDP, say, are no two sightings of one packet.
+    let stack = "packets matcher { key = ip_id } output";
+    for row in sorted(folder, stack, &trace, "1") {
+        let row: Value = serde_json::from_str(&row).expect("an object");
+        let packet = row.get("request").filter(|it| !it.is_null());
+        let packet = packet.or(row.get("reply")).expect("one of them");
+        assert!(!packet["ip_id"].is_null(), "{row}");
+    }
+}
+
+#[test]
+fn groups_say_of_which_interval_they_are_and_packets_are_in_theirs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "zoo", "60");
+    let mut expected: std::collections::BTreeMap<String, u64> = Default::default();
+    let packets = flowgauge(folder, &["packets", "-q", "--json", "-r", &trace]);
+    for row in rows(&String::from_utf8(packets.stdout).expect("text")) {
+        let time = row["time"].as_str().expect("a time");
+        let second = format!("{}.000000000Z", &time[..19]);
+        *expected.entry(second).or_default() += 1;
+    }
+    assert!(expected.len() > 2);
+    let stack = "packets aggregate { by = ether_type, interval = 1s } output";
+    let mut found: std::collections::BTreeMap<String, u64> = Default::default();
+    for row in sorted(folder, stack, &trace, "1") {
+        let row: Value = serde_json::from_str(&row).expect("an object");
+        let interval = row["interval"].as_str().expect("a time").to_owned();
+        *found.entry(interval).or_default() += row["records"].as_u64().expect("a number");
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn names_of_fields_are_checked_where_the_records_are_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for stack in [
+        "flows distinct { nonsense } output",
+        "flows matcher { \"src_ip, nonsense\" } output",
+        "packets matcher { ip_id } distinct { request } output",
+    ] {
+        let output = flowgauge(folder.path(), &["stack", "check", "-e", stack]);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stack}: {messages}");
+        assert!(
+            messages.contains("the records have no field"),
+            "{stack}: {messages}"
+        );
+        assert!(messages.contains("hint: they have "), "{stack}: {messages}");
+    }
+}
+
+#[test]
+fn what_is_absurdly_long_is_refused_briefly() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    fs::write(
+        folder.join("name.stack"),
+        format!("[stack]\n{}\n", "a".repeat(1 << 20)),
+    )
+    .expect("a file");
+    let pattern = "x".repeat(3 << 20);
+    fs::write(
+        folder.join("pattern.stack"),
+        format!("[stack]\nsearch {{ {pattern} }} count\n"),
+    )
+    .expect("a file");
+    for file in ["name.stack", "pattern.stack"] {
+        let output = flowgauge(folder, &["stack", "check", file]);
+        assert_eq!(output.status.code(), Some(2), "{file}");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(messages.contains("error:"), "{file}");
+        assert!(messages.len() < 2 << 20, "{file}: {}", messages.len());
+    }
+}
+
+#[test]
+fn fmt_in_place_keeps_permissions_links_and_other_files() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let real = folder.join("real.stack");
+    fs::write(&real, "[stack]\n   count\n").expect("a file");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    fs::write(folder.join("link.stack.new"), "somebody's").expect("a file");
+    symlink("real.stack", folder.join("link.stack")).expect("a link");
+    let output = flowgauge(folder, &["stack", "fmt", "-i", "link.stack"]);
+    assert!(output.status.success());
+    let link = fs::symlink_metadata(folder.join("link.stack")).expect("it is there");
+    assert!(link.is_symlink());
+    let mode = fs::metadata(&real)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(fs::read_to_string(&real).expect("text"), "[stack]\ncount\n");
+    let other = fs::read_to_string(folder.join("link.stack.new")).expect("text");
+    assert_eq!(other, "somebody's");
+    assert_eq!(fs::read_dir(folder).expect("a folder").count(), 3);
+}
+
+#[test]
+fn watch_has_a_bound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "zoo", "10");
+    let run = |watch: &str| {
+        let arguments = ["stack", "run", "-q", watch, "-e", "count", "-r", &trace];
+        flowgauge(folder, &arguments).status.code()
+    };
+    assert_eq!(run("--watch=18446744073709551615"), Some(2));
+    assert_eq!(run("--watch=86400"), Some(0));
+}

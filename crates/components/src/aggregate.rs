@@ -2,7 +2,9 @@
 
 use flowgauge_record::any::AsRecord;
 use flowgauge_record::flow::FLOW_SCHEMA;
-use flowgauge_record::schema::{FieldVisitor, Record, Schema};
+use flowgauge_record::schema::{
+    Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit,
+};
 use flowgauge_record::{AggregateError, AggregateSpec, Aggregator, KnownRecord};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
@@ -10,6 +12,7 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
+use crate::measure::Intervals;
 use crate::record_fields::read_names;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -17,7 +20,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "groups records by fields and sums others: heavy hitters",
     help: "A key is a field; an address may have a prefix length (src_ip/24). A sum is a field, or a \
            name both of whose halves exist: bytes is src_bytes + dst_bytes. Groups come out largest \
-           first, at the end or every interval.",
+           first, at the end or every interval; the field interval says when that began.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
     outside: Some("it has one table of all groups"),
@@ -60,12 +63,10 @@ struct Aggregate {
     sums: Vec<String>,
     count: &'static str,
     top: Option<usize>,
-    interval: Option<Nanos>,
+    intervals: Option<Intervals>,
     memory: u64,
     /// Made for the kind of record that comes first.
     groups: Option<Groups>,
-    /// End of the interval that has begun.
-    until: Option<Nanos>,
     now: Nanos,
     pruned: u64,
 }
@@ -91,14 +92,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         sums,
         count: if is_of_flows { "flows" } else { "records" },
         top: settings.integer("top").map(|top| top as usize),
-        interval: settings.duration("interval").map(Nanos),
+        intervals: settings.duration("interval").map(Intervals::new),
         memory: settings.size("memory").unwrap_or(256 << 20),
         groups: None,
-        until: None,
         now: Nanos(0),
         pruned: 0,
     };
-    if aggregate.interval == Some(Nanos(0)) {
+    if settings.duration("interval") == Some(0) {
         return Err(SettingError::of("interval", "is no time"));
     }
     if is_of_flows {
@@ -132,9 +132,14 @@ impl Aggregate {
                 })?;
                 let spec = spec.with_memory(self.memory);
                 let aggregator = Aggregator::new(spec.clone());
+                let mut output = aggregator.schema();
+                if self.intervals.is_some() {
+                    // Once, for the kind of record that comes first.
+                    output = Vec::leak([&[&INTERVAL], output].concat());
+                }
                 none.insert(Groups {
                     input: schema,
-                    output: aggregator.schema(),
+                    output,
                     spec,
                     aggregator,
                 })
@@ -157,8 +162,10 @@ impl Aggregate {
         let empty = Aggregator::new(groups.spec.clone());
         let full = core::mem::replace(&mut groups.aggregator, empty);
         self.pruned += full.pruned();
+        let began = self.intervals.map(|it| it.start().unwrap_or(self.now));
         for row in full.rows(self.top) {
             let record = Row {
+                began,
                 row,
                 schema: groups.output,
             };
@@ -171,13 +178,31 @@ impl Aggregate {
     }
 }
 
+/// When the interval began that a group is of.
+static INTERVAL: Field = Field {
+    name: "interval",
+    json_key: JsonKey::new("interval"),
+    kind: FieldKind::Time,
+    unit: Unit::None,
+    column: Column {
+        heading: "INTERVAL",
+        rank: 1,
+        exact: true,
+    },
+    help: "when the interval began",
+};
+
 struct Row<R> {
+    began: Option<Nanos>,
     row: R,
     schema: Schema,
 }
 
 impl<R: Record> Record for Row<R> {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        if let Some(began) = self.began {
+            visitor.time(&INTERVAL, began);
+        }
         self.row.visit(visitor);
     }
 }
@@ -205,18 +230,23 @@ impl Component for Aggregate {
         true
     }
 
+    fn deadline(&self) -> Option<Nanos> {
+        self.intervals.map(|intervals| intervals.end())
+    }
+
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
         self.now = now;
-        let Some(interval) = self.interval else {
+        let Some(mut intervals) = self.intervals else {
             return;
         };
-        let until = *self
-            .until
-            .get_or_insert_with(|| Nanos(now.0 - now.0 % interval.0 + interval.0));
-        if now >= until {
+        if !intervals.begin(now) {
+            if now < intervals.end() {
+                return;
+            }
             self.give(out);
-            self.until = Some(Nanos(now.0 - now.0 % interval.0 + interval.0));
+            intervals.advance(now);
         }
+        self.intervals = Some(intervals);
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {

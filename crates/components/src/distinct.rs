@@ -58,7 +58,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let names = read_names(settings, "by")?;
     Ok(Box::new(Distinct {
         width: names.len(),
-        fields: Fields::new(names),
+        fields: Fields::of(names, settings, "by")?,
         again: settings.duration("again").map(Nanos),
         keep: settings.integer("keep").unwrap_or(1_000_000) as usize,
         seen: PerKey::default(),

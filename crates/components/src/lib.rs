@@ -150,6 +150,7 @@ const OF_PACKETS: ComponentInfo = ComponentInfo {
     options: &[],
     result: None,
     parallel: Parallel::Anyhow,
+    sequential: |_| None,
     decodes: false,
     effects: false,
     make: |_| {

@@ -20,7 +20,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            (src_...) with those of the receiver in the other (dst_...); with way = same also those \
            of the sender are equal to those of the sender: two sightings of one packet. The first \
            that comes is the request, unless request says by a field which ones are. What finds no \
-           partner within the timeout is given on alone.",
+           partner within the timeout is given on alone. Records without a value in any field of key \
+           (in frames without IP addresses, say) are left out.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Transaction),
     options: &[
@@ -65,6 +66,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ],
     result: Some(ResultInfo::number("pairs matched", "pairs")),
     parallel: Parallel::ByFlow,
+    sequential: |settings| {
+        // Packets of a pair of hosts are on one core, others are not.
+        let names = read_names(settings, "key").unwrap_or_default();
+        let has = |name| names.iter().any(|one| one == name);
+        let is_of_hosts = has("src_ip") && has("dst_ip");
+        (!is_of_hosts).then_some("its key is not of both src_ip and dst_ip")
+    },
     make,
     ..crate::OF_PACKETS
 };
@@ -111,7 +119,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         requests = Some(values);
     }
     Ok(Box::new(Matcher {
-        fields: Fields::new(fields),
+        fields: Fields::of(fields, settings, "key")?,
         width,
         requests,
         timeout: Nanos(settings.duration("timeout").unwrap_or(10_000_000_000)),
@@ -147,6 +155,9 @@ fn read_request(text: &str) -> Result<(String, Vec<String>), SettingError> {
 impl Matcher {
     fn record(&mut self, item: &RecordItem<'_>, out: &mut dyn Outlet) -> Result<(), Failure> {
         self.fields.read(item.record)?;
+        if (0..self.width).all(|index| self.fields.get(index).is_empty()) {
+            return Ok(());
+        }
         let is_request = self.requests.as_ref().map(|requests| {
             let value = self.fields.get(2 * self.width);
             requests.iter().any(|one| one.as_bytes() == value)

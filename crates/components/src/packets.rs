@@ -10,7 +10,8 @@ use flowgauge_wire::ChecksumVerdict;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "packets",
     summary: "gives a record of each packet",
-    help: "The fields are those of the command packets; checksums are not looked at.",
+    help: "The fields are those of the command packets; checksums are not looked at. On \
+           several cores each numbers its own packets.",
     output: Output::Of(ItemType::Record),
     options: &[OptionInfo::new(
         "interface",

@@ -3,8 +3,10 @@
 use core::ops::Range;
 
 use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
-use flowgauge_record::schema::{Field, Schema};
-use flowgauge_stack::{Failure, SettingError, Settings};
+use flowgauge_record::flow::FLOW_SCHEMA;
+use flowgauge_record::schema::{Field, FieldKind, Schema};
+use flowgauge_record::transaction::TRANSACTION_SCHEMA;
+use flowgauge_stack::{Failure, ItemType, Port, SettingError, Settings};
 
 /// Values of several fields, one after the other.
 pub(crate) type Key = Box<[u8]>;
@@ -33,13 +35,32 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Nothing was read.
-    pub(crate) fn new(names: Vec<String>) -> Fields {
-        Fields {
+    /// Nothing was read. Where it is known which records come, the names are checked.
+    pub(crate) fn of(
+        names: Vec<String>,
+        settings: &Settings,
+        option: &'static str,
+    ) -> Result<Fields, SettingError> {
+        let mut fields = Fields {
             names,
             places: Vec::new(),
             schema: None,
             values: Values::default(),
+        };
+        let schema = match settings.input() {
+            Some(Port::Items(ItemType::Flow)) => FLOW_SCHEMA,
+            Some(Port::Items(ItemType::Transaction)) => TRANSACTION_SCHEMA,
+            _ => return Ok(fields),
+        };
+        match fields.find(schema) {
+            Ok(()) => Ok(fields),
+            Err(Failure { message, hint }) => {
+                let error = SettingError::of(option, message);
+                Err(match hint {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                })
+            }
         }
     }
 
@@ -61,9 +82,14 @@ impl Fields {
         self.schema = None;
         self.places.clear();
         for name in &self.names {
-            let place = schema.iter().position(|field| field.name == name);
+            // Objects have no value that could be compared.
+            let is_it = |field: &&Field| field.name == name && field.kind != FieldKind::Object;
+            let place = schema.iter().position(is_it);
             self.places.push(place.ok_or_else(|| {
-                let known: Vec<&str> = schema.iter().map(|field| field.name).collect();
+                let known = schema
+                    .iter()
+                    .filter(|field| field.kind != FieldKind::Object);
+                let known: Vec<&str> = known.map(|field| field.name).collect();
                 Failure {
                     message: format!("the records have no field {name}"),
                     hint: Some(format!("they have {}", known.join(", "))),

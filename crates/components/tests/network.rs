@@ -39,6 +39,7 @@ static KEEP: ComponentInfo = ComponentInfo {
     options: &[],
     result: None,
     parallel: Parallel::Anyhow,
+    sequential: |_| None,
     decodes: true,
     effects: true,
     make: |_| Ok(Box::new(Keep)),

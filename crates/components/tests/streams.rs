@@ -28,6 +28,7 @@ static INFO: ComponentInfo = ComponentInfo {
     options: &[],
     result: None,
     parallel: Parallel::Never("the test reads it"),
+    sequential: |_| None,
     decodes: false,
     effects: true,
     make: |_| Ok(Box::new(Collect)),

@@ -274,6 +274,7 @@ const ANY: ComponentInfo = ComponentInfo {
     ],
     result: None,
     parallel: Parallel::Anyhow,
+    sequential: |_| None,
     decodes: false,
     effects: false,
     make: |_| Ok(Box::new(Work)),

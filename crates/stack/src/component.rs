@@ -46,6 +46,8 @@ pub struct ComponentInfo {
     pub result: Option<ResultInfo>,
     /// How it can run on several cores.
     pub parallel: Parallel,
+    /// Why one with these settings cannot run on several cores, although `parallel` says that others can.
+    pub sequential: fn(&Settings) -> Option<&'static str>,
     /// It takes frames as they are: it looks at [`Packets::batch`] alone, or at none of the packets,
     /// and [`Packets::decoded`] may be empty. Where all that packets come to is so, they are not
     /// decoded.

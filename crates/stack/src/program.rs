@@ -171,6 +171,9 @@ impl Stack {
         if let Parallel::Never(because) = node.info.parallel {
             return Some(because);
         }
+        if let Some(because) = (node.info.sequential)(&node.settings) {
+            return Some(because);
+        }
         if !node.references.is_empty() {
             return Some("it uses results of others");
         }

@@ -34,6 +34,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     options: &[],
     result: None,
     parallel: Parallel::Anyhow,
+    sequential: |_| None,
     decodes: false,
     effects: false,
     make: nothing,

@@ -258,6 +258,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],
     result: None,
     parallel: Parallel::Anyhow,
+    sequential: |_| None,
     decodes: false,
     effects: false,
     make: |settings| {
