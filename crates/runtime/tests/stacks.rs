@@ -186,6 +186,13 @@ impl Component for Fail {
     }
 }
 
+/// Lets everything through.
+struct Idle;
+
+impl Component for Idle {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+}
+
 /// Counts how often it works, in all instances.
 struct Work;
 
@@ -277,7 +284,7 @@ const ANY: ComponentInfo = ComponentInfo {
     sequential: |_| None,
     decodes: false,
     effects: false,
-    make: |_| Ok(Box::new(Work)),
+    make: |_| Ok(Box::new(Idle)),
 };
 
 fn number(settings: &Settings) -> u64 {
@@ -329,6 +336,7 @@ static COMPONENTS: [ComponentInfo; 12] = [
     },
     ComponentInfo {
         name: "work",
+        make: |_| Ok(Box::new(Work)),
         ..ANY
     },
     ComponentInfo {
