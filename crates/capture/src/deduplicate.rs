@@ -28,8 +28,7 @@ use flowgauge_wire::{
 };
 
 use crate::error::Error;
-use crate::memory::SharedMemory;
-use crate::source::{Interface, PacketSource};
+use crate::source::{PacketSource, as_source_within};
 
 /// Tells which packets are copies of one seen shortly before.
 #[derive(Clone, Debug)]
@@ -261,22 +260,12 @@ impl<S: PacketSource> PacketSource for Deduplicated<S> {
         Ok(Some(batch))
     }
 
-    fn interfaces(&self) -> &[Interface] {
-        self.inner.interfaces()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.inner.notes()
-    }
+    as_source_within!(inner);
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.inner.ledger();
         ledger.refuse(Place::Duplicate, self.copies, self.copies_bytes);
         ledger
-    }
-
-    fn share(&mut self) -> Option<SharedMemory> {
-        self.inner.share()
     }
 }
 

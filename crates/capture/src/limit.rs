@@ -7,8 +7,7 @@ use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, PacketDescriptor};
 
 use crate::error::Error;
 use crate::file::wire_bytes;
-use crate::memory::SharedMemory;
-use crate::source::{Interface, PacketSource};
+use crate::source::{PacketSource, as_source_within};
 
 /// Ends after a number of packets, exactly. What the inner source had read beyond it was never
 /// received as far as this source's ledger is concerned.
@@ -65,13 +64,7 @@ impl<S: PacketSource> PacketSource for Limit<S> {
         Ok(Some(batch))
     }
 
-    fn interfaces(&self) -> &[Interface] {
-        self.inner.interfaces()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.inner.notes()
-    }
+    as_source_within!(inner);
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.inner.ledger();
@@ -79,10 +72,6 @@ impl<S: PacketSource> PacketSource for Limit<S> {
         ledger.delivered -= self.unwanted;
         ledger.delivered_bytes -= self.unwanted_bytes;
         ledger
-    }
-
-    fn share(&mut self) -> Option<SharedMemory> {
-        self.inner.share()
     }
 }
 
@@ -118,19 +107,9 @@ impl<S: PacketSource> PacketSource for SnapLen<S> {
         Ok(Some(batch))
     }
 
-    fn interfaces(&self) -> &[Interface] {
-        self.inner.interfaces()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.inner.notes()
-    }
+    as_source_within!(inner);
 
     fn ledger(&mut self) -> Ledger {
         self.inner.ledger()
-    }
-
-    fn share(&mut self) -> Option<SharedMemory> {
-        self.inner.share()
     }
 }

@@ -49,6 +49,24 @@ pub trait PacketSource {
     }
 }
 
+/// What a source that narrows another one leaves to that: all but the packets and their account.
+macro_rules! as_source_within {
+    ($source:ident) => {
+        fn interfaces(&self) -> &[$crate::source::Interface] {
+            self.$source.interfaces()
+        }
+
+        fn notes(&self) -> Vec<String> {
+            self.$source.notes()
+        }
+
+        fn share(&mut self) -> Option<$crate::memory::SharedMemory> {
+            self.$source.share()
+        }
+    };
+}
+pub(crate) use as_source_within;
+
 impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
         (**self).next_batch()

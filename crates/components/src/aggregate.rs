@@ -120,30 +120,33 @@ impl Aggregate {
         Ok(spec.with_memory(self.memory))
     }
 
+    /// Groups of the kind of record that comes first.
+    fn begin(&self, schema: Schema) -> Result<Groups, Failure> {
+        let spec = self.spec(schema).map_err(|error| Failure {
+            message: error.to_string(),
+            hint: Some(error.hint()),
+        })?;
+        let aggregator = Aggregator::new(spec.clone());
+        let mut output = aggregator.schema();
+        if self.intervals.is_some() {
+            // Once, for the kind of record that comes first.
+            output = Vec::leak([&[&INTERVAL], output].concat());
+        }
+        Ok(Groups {
+            input: schema,
+            output,
+            spec,
+            aggregator,
+        })
+    }
+
     fn record(&mut self, item: &RecordItem<'_>) -> Result<(), Failure> {
         let schema = item.record.schema();
-        let groups = match &mut self.groups {
-            Some(groups) => groups,
-            none => {
-                let spec = AggregateSpec::new(schema, &self.keys, &self.sums, self.count);
-                let spec = spec.map_err(|error| Failure {
-                    message: error.to_string(),
-                    hint: Some(error.hint()),
-                })?;
-                let spec = spec.with_memory(self.memory);
-                let aggregator = Aggregator::new(spec.clone());
-                let mut output = aggregator.schema();
-                if self.intervals.is_some() {
-                    // Once, for the kind of record that comes first.
-                    output = Vec::leak([&[&INTERVAL], output].concat());
-                }
-                none.insert(Groups {
-                    input: schema,
-                    output,
-                    spec,
-                    aggregator,
-                })
-            }
+        if self.groups.is_none() {
+            self.groups = Some(self.begin(schema)?);
+        }
+        let Some(groups) = &mut self.groups else {
+            return Ok(());
         };
         if !core::ptr::eq(groups.input, schema) {
             return Err(Failure {

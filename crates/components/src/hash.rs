@@ -1,20 +1,17 @@
 //! `hash`: a sum over the bytes of each packet.
 
 use flowgauge_record::link::LinkHeader;
-use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, PacketValues, Packets,
-    Parallel, ResultInfo, ResultValue,
-};
+use flowgauge_stack::{ComponentInfo, OptionInfo, OptionKind, Packets, ResultInfo};
 use flowgauge_wire::{DecodeFlags, Decoded};
 
 use crate::layers;
+use crate::per_packet::{OF_EACH_PACKET, each};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "hash",
     summary: "computes a sum over the bytes of each packet",
     help: "MAPI's: the number of bytes and their sum, modulo 500009. Captured bytes count, padding \
            behind an IP datagram only in layer 0.",
-    is_end: true,
     options: &[OptionInfo::new(
         "layer",
         OptionKind::Integer { min: 0, max: 3 },
@@ -23,50 +20,17 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     )
     .or("0")],
     result: Some(ResultInfo::per_packet("sum of the last packet", "")),
-    parallel: Parallel::Never("its result is that of the last packet"),
     make: |settings| {
-        Ok(Box::new(Hash {
-            layer: settings.integer("layer").unwrap_or(0),
-            last: 0,
-            values: PacketValues::default(),
+        let of = settings.integer("layer").unwrap_or(0);
+        Ok(each(move |packets, packet| {
+            Some(sum(layer(of, packets, packet)))
         }))
     },
-    ..crate::OF_PACKETS
+    ..OF_EACH_PACKET
 };
 
 /// What MAPI's sums are modulo of.
 const MODULUS: u64 = 500_009;
-
-struct Hash {
-    layer: i64,
-    last: u64,
-    values: PacketValues,
-}
-
-impl Component for Hash {
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        let Items::Packets(packets) = items else {
-            return;
-        };
-        self.values.begin(packets, out);
-        for (index, packet) in packets.iter() {
-            self.last = sum(layer(self.layer, packets, packet));
-            self.values.set(index, self.last);
-        }
-    }
-
-    fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Last(self.last))
-    }
-
-    fn values(&self) -> Option<&PacketValues> {
-        Some(&self.values)
-    }
-
-    fn reset(&mut self) {
-        self.last = 0;
-    }
-}
 
 fn layer<'a>(layer: i64, packets: &Packets<'a>, packet: &Decoded) -> &'a [u8] {
     match layer {

@@ -44,6 +44,7 @@ mod network;
 mod output;
 mod packet_info;
 mod packets;
+mod per_packet;
 mod protocol_field;
 mod record_fields;
 mod regexp;

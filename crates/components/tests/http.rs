@@ -1,44 +1,20 @@
 //! HTTP in stacks against the truth that the trace generator tells.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Cursor;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
-use flowgauge_capture::{PacketSource, open_reader};
-use flowgauge_components::registry;
-use flowgauge_stack::{Graph, Sources, check, parse};
-use flowgauge_wire::{DecodedBatch, Decoder, HashSeed, Nanos, hash_batch};
 use serde_json::Value;
+use support::Run;
 
 /// What a stack in front of an `output` gives for a trace.
 fn run(text: &str, trace: &[u8]) -> Vec<Value> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.json");
-    let mut sources = Sources::default();
-    let text = format!("[stack] {text} output {{ {} }}", path.display());
-    let file = sources.add("test", text).expect("room");
-    let document = parse(&sources, file).expect("a stack");
-    let checked = check(&document, &registry());
-    let said = checked.diagnostics.iter();
-    let said: Vec<String> = said.map(|it| it.show(&sources).to_string()).collect();
-    let program = checked
-        .program
-        .unwrap_or_else(|| panic!("{}", said.join("\n")));
-    let stack = program.stacks.into_iter().next().expect("one");
-    let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("it can be made");
-    graph.start().expect("it can begin");
-    let mut source = open_reader(Cursor::new(trace.to_vec()), "test").expect("a trace");
-    let (mut decoder, mut decoded) = (Decoder::default(), DecodedBatch::new());
-    let mut now = Nanos(0);
-    while let Some(batch) = source.next_batch().expect("it is whole") {
-        decoder.decode_batch(&batch, &mut decoded);
-        hash_batch(HashSeed::FIXED, &mut decoded.packets);
-        let last = batch.packets.iter().map(|packet| packet.time).max();
-        now = now.max(last.unwrap_or_default());
-        graph.process(&batch, &decoded, now).expect("nothing fails");
-    }
-    graph.finish().expect("nothing fails");
+    let stack = format!("[stack] {text} output {{ {} }}", path.display());
+    Run::new(&stack).trace(trace);
     let text = fs::read_to_string(&path).expect("it was written");
     let lines = text
         .lines()
@@ -107,7 +83,9 @@ fn losses_leave_messages_alone_but_lose_none_that_was_captured() {
     let count =
         |name: &str, value: &str| rows.iter().filter(|row| row[name] == value).count() as u64;
     let all = truth.http.transactions;
-    assert!(count("whole", "no") > 0 && count("missing_bytes", "0") == 0);
+    assert!(count("whole", "no") > 0);
+    let with_holes = rows.iter().filter(|row| row["missing_bytes"] != 0).count() as u64;
+    assert!(with_holes > 0 && with_holes < all / 5, "{with_holes} {all}");
     // A hundredth of the frames is missing: of most transactions nothing, or bytes of the body only.
     assert!(
         count("state", "matched") > all * 9 / 10,

@@ -1,19 +1,20 @@
 //! Streams within stacks against the truth that the trace generator tells.
 
+mod support;
+
 use std::collections::{BTreeMap, HashMap};
-use std::io::Cursor;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
 use flowgauge_capture::generate::{Config, Detail, Preset, generate};
-use flowgauge_capture::{PacketSource, open_reader};
 use flowgauge_components::registry;
 use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Graph, Input, ItemType, Items, Outlet, Output,
-    Parallel, Registry, Sources, StreamEnd, check, parse,
+    Component, ComponentInfo, ComponentKind, Input, ItemType, Items, Outlet, Output, Parallel,
+    Registry, StreamEnd,
 };
-use flowgauge_wire::{Address, DecodedBatch, Decoder, HashSeed, Nanos, hash_batch};
+use flowgauge_wire::{Address, Nanos};
 use sha2::{Digest, Sha256};
+use support::Run;
 
 static INFO: ComponentInfo = ComponentInfo {
     name: "collect",
@@ -96,37 +97,8 @@ impl Component for Collect {
 }
 
 fn run(text: &str, trace: &[u8]) -> Found {
-    let mut sources = Sources::default();
-    let file = sources.add("test", text).expect("room");
-    let document = parse(&sources, file).expect("a stack");
     let registry = Registry::new(registry().iter().chain([&INFO]));
-    let checked = check(&document, &registry);
-    let said = checked.diagnostics.iter();
-    let said: Vec<String> = said.map(|found| found.show(&sources).to_string()).collect();
-    let program = checked
-        .program
-        .unwrap_or_else(|| panic!("{}", said.join("\n")));
-    let stack = program.stacks.into_iter().next().expect("one");
-    let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("it can be made");
-    graph.start().expect("it can begin");
-    let mut source = open_reader(Cursor::new(trace.to_vec()), "test").expect("a trace");
-    let mut decoder = Decoder::default();
-    let mut decoded = DecodedBatch::new();
-    let mut now = Nanos(0);
-    while let Some(batch) = source.next_batch().expect("it is whole") {
-        decoder.decode_batch(&batch, &mut decoded);
-        hash_batch(HashSeed::FIXED, &mut decoded.packets);
-        now = now.max(
-            batch
-                .packets
-                .iter()
-                .map(|packet| packet.time)
-                .max()
-                .unwrap_or_default(),
-        );
-        graph.process(&batch, &decoded, now).expect("nothing fails");
-    }
-    graph.finish().expect("nothing fails");
+    Run::with(text, &registry).trace(trace);
     FOUND
         .lock()
         .expect("one test at a time")

@@ -4,8 +4,8 @@ use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place};
 
 use super::{DEFAULT_SNAP_LEN, FilterSet};
 use crate::error::Error;
-use crate::memory::SharedMemory;
-use crate::source::{Interface, PacketSource};
+use crate::file::wire_bytes;
+use crate::source::{PacketSource, as_source_within};
 use flowgauge_wire::Ledger;
 
 /// A source whose packets are selected by a filter expression. Packets that do not match are
@@ -97,28 +97,11 @@ impl<S: PacketSource> PacketSource for Filtered<S> {
         }))
     }
 
-    fn interfaces(&self) -> &[Interface] {
-        self.source.interfaces()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.source.notes()
-    }
+    as_source_within!(source);
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
         ledger.refuse(Place::Filter, self.refused, self.refused_bytes);
         ledger
     }
-
-    fn share(&mut self) -> Option<SharedMemory> {
-        self.source.share()
-    }
-}
-
-fn wire_bytes(packets: &[PacketDescriptor]) -> u64 {
-    packets
-        .iter()
-        .map(|packet| u64::from(packet.wire_len))
-        .sum()
 }

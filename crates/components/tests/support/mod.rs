@@ -2,9 +2,11 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)] // each test uses a part
 
-use flowgauge_capture::PacketSource;
+use std::io::Cursor;
+
+use flowgauge_capture::{PacketSource, open_reader};
 use flowgauge_components::registry;
-use flowgauge_stack::{Graph, Program, ResultValue, Sources, Stack, Table, check, parse};
+use flowgauge_stack::{Graph, Program, Registry, ResultValue, Sources, Stack, Table, check, parse};
 use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
     hash_batch,
@@ -12,10 +14,14 @@ use flowgauge_wire::{
 
 /// The program of a text, or what is wrong with it.
 pub fn program(text: &str) -> Result<Program, String> {
+    program_of(text, &registry())
+}
+
+fn program_of(text: &str, components: &Registry) -> Result<Program, String> {
     let mut sources = Sources::default();
     let file = sources.add("test", text).expect("room");
     let document = parse(&sources, file).map_err(|error| error.show(&sources).to_string())?;
-    let checked = check(&document, &registry());
+    let checked = check(&document, components);
     let said = checked.diagnostics.iter();
     let said: Vec<String> = said.map(|found| found.show(&sources).to_string()).collect();
     checked.program.ok_or_else(|| said.join("\n"))
@@ -32,7 +38,12 @@ pub struct Run {
 
 impl Run {
     pub fn new(text: &str) -> Run {
-        let program = program(text).unwrap_or_else(|error| panic!("{error}"));
+        Run::with(text, &registry())
+    }
+
+    /// With other components than those of the program.
+    pub fn with(text: &str, components: &Registry) -> Run {
+        let program = program_of(text, components).unwrap_or_else(|error| panic!("{error}"));
         let stack = program.stacks.into_iter().next().expect("one stack");
         let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("the checker made one, too");
         graph.start().expect("it can begin");
@@ -79,6 +90,13 @@ impl Run {
         while let Some(batch) = source.next_batch().expect("it is whole") {
             self.batch(&batch);
         }
+    }
+
+    /// A trace as it lies in a file, to its end.
+    pub fn trace(&mut self, trace: &[u8]) {
+        let mut source = open_reader(Cursor::new(trace.to_vec()), "test").expect("a trace");
+        self.source(&mut *source);
+        self.finish();
     }
 
     pub fn finish(&mut self) {
