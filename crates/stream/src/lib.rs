@@ -32,11 +32,15 @@
 mod checksums;
 pub mod config;
 mod connection;
+mod control;
+mod delivery;
+mod ends;
 pub mod engine;
 mod fragments;
 pub mod handler;
 mod known_pairs;
 mod packets;
+mod segments;
 mod sequencer;
 mod shard;
 mod shares;

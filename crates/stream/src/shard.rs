@@ -8,10 +8,11 @@ use flowgauge_wire::{
 
 use crate::checksums::{Checksums, DamagedSender, OffloadingSender};
 use crate::config::ShardConfig;
+use crate::ends::EndStreams;
 use crate::fragments::{Fragments, Refused};
 use crate::handler::{Handler, Request};
 use crate::statistics::ShardStatistics;
-use crate::streams::{EndStreams, FollowStreams, Streams};
+use crate::streams::{FollowStreams, Streams};
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Debug)]

@@ -1,16 +1,13 @@
 //! From packets with their flows to stream events.
 
-use flowgauge_flow::{
-    EndReason, EndedFlow, FlowId, FlowTracker, Follower, PacketFlow, PacketFlowFlags, Taker,
-};
+use flowgauge_flow::{FlowId, FlowTracker, Follower, PacketFlow};
 use flowgauge_reassembly::tcp::HalfFlags;
-use flowgauge_reassembly::{
-    GapCause, Half, OverlapPolicy, Reassembler, ReassemblyConfig, Receiver, Segment,
-};
-use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, Nanos, TcpFlags};
+use flowgauge_reassembly::{OverlapPolicy, Reassembler, ReassemblyConfig};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, TcpFlags};
 
-use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Progress, Side};
-use crate::handler::{Chunk, Handler, Stream, StreamFlow, StreamStatus};
+use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
+use crate::delivery::{Delivered, Delivery};
+use crate::handler::{Handler, StreamFlow, StreamStatus};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -18,24 +15,15 @@ pub(crate) const UDP: u8 = 17;
 const PLAIN: TcpFlags =
     TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0 | TcpFlags::ACK.0);
 const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
-/// Directions relieved per batch while memory is tight.
-const RELIEFS: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Streams {
     pub(crate) connections: Connections,
     pub(crate) reassembler: Reassembler,
-    live: u64,
+    pub(crate) live: u64,
     pub(crate) created: u64,
     pub(crate) high: u64,
     pub(crate) delivered: Delivered,
-}
-
-/// Totals over all streams.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Delivered {
-    pub(crate) bytes: u64,
-    pub(crate) chunks: u64,
 }
 
 /// What is read while a packet is dealt with.
@@ -89,39 +77,6 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
         } else {
             self.streams.payload(&pass, packet, flow, self.handler);
         }
-    }
-}
-
-/// Ends the streams of flows that have ended, and hands their records on.
-pub(crate) struct EndStreams<'a, H> {
-    pub(crate) streams: &'a mut Streams,
-    pub(crate) handler: &'a mut H,
-}
-
-impl<H: Handler> Taker for EndStreams<'_, H> {
-    #[inline(always)]
-    fn fetch(&mut self, flow: FlowId) {
-        if H::STREAMS {
-            self.streams.prefetch(flow, self.handler);
-        }
-    }
-
-    #[inline(always)]
-    fn take(&mut self, ended: &EndedFlow<'_>) {
-        if !H::FLOWS {
-            if H::STREAMS {
-                self.streams
-                    .end(ended, StreamFlow::Ended(ended), self.handler);
-            }
-            return;
-        }
-        ended.with_record(|record| {
-            if H::STREAMS {
-                self.streams
-                    .end(ended, StreamFlow::Record(record), self.handler);
-            }
-            self.handler.flow(record);
-        });
     }
 }
 
@@ -181,121 +136,8 @@ impl Streams {
         }
     }
 
-    /// Relieves streams while memory is tight.
-    #[inline]
-    pub(crate) fn maintain<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
-        if self.reassembler.waiting() != 0 {
-            self.relieve(tracker, handler);
-        }
-    }
-
-    /// Gives up holes of streams that fell silent: whenever the capture clock enters another tick.
-    pub(crate) fn look_after_holes<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
-        if self.reassembler.waiting() == 0 {
-            return;
-        }
-        let now = tracker.clock();
-        for queue in 0..self.reassembler.queues() {
-            if let Some(id) = self.reassembler.owner_of(queue) {
-                self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
-                    reassembler.advance(half, peer, now, out);
-                });
-            }
-        }
-    }
-
-    #[cold]
-    fn relieve<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
-        let now = tracker.clock();
-        let lowest = handler.waiting_ceiling(None);
-        for _ in 0..RELIEFS {
-            if !self.reassembler.is_tight(lowest) {
-                break;
-            }
-            let Some(id) = self.reassembler.visit() else {
-                continue;
-            };
-            let ceiling = handler.waiting_ceiling(Some(id));
-            if ceiling != lowest && !self.reassembler.is_tight(ceiling) {
-                continue;
-            }
-            self.work_on(id, now, tracker, handler, |reassembler, half, _, out| {
-                reassembler.relieve(half, out);
-            });
-        }
-    }
-
-    /// Fetches what [`Streams::end`] needs of a flow.
     #[inline(always)]
-    pub(crate) fn prefetch<H: Handler>(&self, flow: FlowId, handler: &mut H) {
-        for direction in [0, 1] {
-            self.connections.prefetch(flow, direction);
-            handler.prefetch(stream_id(flow, direction), true);
-        }
-    }
-
-    /// Ends the streams of a flow whose record is complete.
-    #[inline]
-    pub(crate) fn end<H: Handler>(
-        &mut self,
-        ended: &EndedFlow<'_>,
-        flow: StreamFlow<'_>,
-        handler: &mut H,
-    ) {
-        let (id, protocol) = (ended.id(), ended.protocol());
-        let has_streams = H::PACKETS || matches!(protocol, TCP | UDP);
-        if !has_streams || ended.reason() == EndReason::Active {
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(id) else {
-            return;
-        };
-        let progress = &connection[0].progress;
-        if progress.phase == Phase::Open || progress.announced {
-            let status = match ended.reason() {
-                EndReason::Fin => StreamStatus::Fin,
-                EndReason::Rst => StreamStatus::Rst,
-                EndReason::Idle | EndReason::Active => StreamStatus::Timeout,
-                EndReason::EndOfInput => StreamStatus::EndOfInput,
-                EndReason::Evicted => StreamStatus::Evicted,
-            };
-            let first = usize::from(!connection[0].progress.from_initiator);
-            for direction in [first, 1 - first] {
-                let (side, peer) = sides(connection, direction);
-                let mut trailing = 0;
-                let stream = side.progress.stream(stream_id(id, direction), flow);
-                handler.stream_ends(&stream, ended.at());
-                if protocol == TCP {
-                    let mut delivery = Delivery {
-                        id: stream_id(id, direction),
-                        flow,
-                        progress: &mut side.progress,
-                        total: &mut self.delivered,
-                        time: ended.end(),
-                        handler,
-                    };
-                    trailing = self
-                        .reassembler
-                        .finish(&mut side.half, &peer.half, &mut delivery);
-                }
-                if side.progress.status == StreamStatus::Active {
-                    side.progress.status = status;
-                }
-                trailing += side.progress.pending_gap;
-                if side.half.is_abandoned() {
-                    // Nobody misses it.
-                    trailing = 0;
-                }
-                let stream = side.progress.stream(stream_id(id, direction), flow);
-                handler.stream_terminated(&stream, trailing);
-            }
-            self.live -= 1;
-        }
-        self.connections.clear(id);
-    }
-
-    #[inline(always)]
-    fn tcp<H: Handler>(
+    pub(crate) fn tcp<H: Handler>(
         &mut self,
         pass: &Pass<'_>,
         packet: &Decoded,
@@ -385,166 +227,6 @@ impl Streams {
         }
     }
 
-    /// A packet that acknowledges something while segments of its receiver wait.
-    #[cold]
-    #[inline(never)]
-    fn answer<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        handler: &mut H,
-    ) {
-        self.acknowledged(pass, packet, flow, handler);
-        if packet.payload_len != 0 {
-            return self.segment(pass, packet, flow, packet.seq, handler);
-        }
-        if let Some(connection) = self.connections.get_mut(flow.id) {
-            connection[packet.direction.index()]
-                .half
-                .note_sent(packet.seq);
-        }
-    }
-
-    /// A packet with SYN, FIN or RST.
-    #[inline(never)]
-    fn control<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        handler: &mut H,
-    ) {
-        let direction = packet.direction.index();
-        let Some(connection) = self.connections.get_mut(flow.id) else {
-            return;
-        };
-        let (side, peer) = sides(connection, direction);
-        let flags = packet.tcp_flags;
-        if flags.contains(TcpFlags::RST) {
-            if flow.flags.contains(PacketFlowFlags::RST_VALID) {
-                // It says how far its sender had got, and what it had received.
-                side.half.note_sent(packet.seq);
-                if flags.contains(TcpFlags::ACK) {
-                    side.half.note_ack(packet.ack, packet.window);
-                }
-                let id = stream_id(flow.id, direction);
-                for (id, progress) in [(id, &mut side.progress), (id ^ 1, &mut peer.progress)] {
-                    if progress.status == StreamStatus::Active {
-                        progress.status = StreamStatus::Rst;
-                        let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
-                        if H::PACKETS {
-                            handler.stream_closed(&progress.stream(id, tracked));
-                        }
-                    }
-                }
-            }
-            return;
-        }
-        let syn = flags.contains(TcpFlags::SYN);
-        let mut seq = packet.seq;
-        if syn {
-            seq = seq.wrapping_add(1);
-            side.half.start_at(seq);
-            let bytes = pass.decoded.bytes(pass.batch, packet);
-            side.half.set_window_scale(window_scale(bytes, packet));
-        }
-        if flags.contains(TcpFlags::ACK) {
-            if side.half.note_ack(packet.ack, packet.window) && side.half.note & PEER_WAITS != 0 {
-                self.acknowledged(pass, packet, flow, handler);
-            }
-            if syn && let Some(connection) = self.connections.get_mut(flow.id) {
-                sides(connection, direction).1.half.start_at(packet.ack);
-            }
-        }
-        if flags.contains(TcpFlags::FIN) {
-            self.last(pass, packet, flow, seq, handler);
-        } else if packet.payload_len > 0 {
-            self.segment(pass, packet, flow, seq, handler);
-        }
-    }
-
-    /// A packet with a FIN.
-    #[inline(always)]
-    fn last<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        seq: u32,
-        handler: &mut H,
-    ) {
-        let direction = packet.direction.index();
-        let Some(connection) = self.connections.get_mut(flow.id) else {
-            return;
-        };
-        let (side, peer) = sides(connection, direction);
-        let len = packet.payload_len;
-        if packet.payload_captured != len || !side.half.take_last(seq, len, &peer.half) {
-            return self.segment(pass, packet, flow, seq, handler);
-        }
-        let closed = after(side, peer);
-        if len != 0 {
-            Delivery {
-                id: stream_id(flow.id, direction),
-                flow: StreamFlow::Tracked(pass.tracker, flow.id),
-                progress: &mut side.progress,
-                total: &mut self.delivered,
-                time: packet.time,
-                handler,
-            }
-            .deliver(pass.decoded.payload(pass.batch, packet));
-        }
-        if H::PACKETS && closed {
-            let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
-            handler.stream_closed(&side.progress.stream(stream_id(flow.id, direction), tracked));
-        }
-    }
-
-    /// A packet of a flow that has no streams yet.
-    #[inline(never)]
-    fn first<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        handler: &mut H,
-    ) {
-        let flags = packet.tcp_flags;
-        if flags.contains(TcpFlags::RST) {
-            return;
-        }
-        let Some(connection) = self.connections.make(flow.id) else {
-            return;
-        };
-        let (side, peer) = sides(connection, packet.direction.index());
-        let has_data = packet.payload_len > 0;
-        let syn = flags.contains(TcpFlags::SYN);
-        let ack = flags.contains(TcpFlags::ACK);
-        if syn && !ack && !has_data && peer.progress.phase == Phase::Unseen {
-            // The newest counts, so begin anew.
-            side.half.restart();
-            side.progress.phase = Phase::Syn;
-            side.half.start_at(packet.seq.wrapping_add(1));
-            let bytes = pass.decoded.bytes(pass.batch, packet);
-            side.half.set_window_scale(window_scale(bytes, packet));
-            return;
-        }
-        if side.progress.phase == Phase::Syn && ack {
-            // The SYN-ACK was not captured: what the initiator acknowledges first is its number.
-            peer.half.start_at(packet.ack);
-        }
-        if !syn && !has_data {
-            side.half.start_near(packet.seq);
-        }
-        self.create(pass, packet, flow, handler);
-        if syn || flags.contains(TcpFlags::FIN) {
-            self.control(pass, packet, flow, handler);
-        } else {
-            self.tcp(pass, packet, flow, handler);
-        }
-    }
-
     #[inline(always)]
     fn udp<H: Handler>(
         &mut self,
@@ -625,7 +307,7 @@ impl Streams {
 
     /// Opens the streams of a flow.
     #[inline(never)]
-    fn create<H: Handler>(
+    pub(crate) fn create<H: Handler>(
         &mut self,
         pass: &Pass<'_>,
         packet: &Decoded,
@@ -672,103 +354,6 @@ impl Streams {
             if let Some(policy) = handler.overlap_policy(&stream) {
                 half.set_policy(policy);
             }
-        }
-    }
-
-    /// A segment that is not simply next.
-    #[cold]
-    #[inline(never)]
-    fn segment<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        seq: u32,
-        handler: &mut H,
-    ) {
-        let segment = Segment {
-            seq,
-            bytes: pass.decoded.payload(pass.batch, packet),
-            len: packet.payload_len,
-            fin: packet.tcp_flags.contains(TcpFlags::FIN),
-            time: packet.time,
-        };
-        let id = stream_id(flow.id, packet.direction.index());
-        let time = packet.time;
-        if self.pass_over(id, &segment, pass.tracker, handler) {
-            return;
-        }
-        self.reassembler
-            .set_ceiling(handler.waiting_ceiling(Some(id)));
-        let conflicts = self.reassembler.conflicts();
-        self.work_on(
-            id,
-            time,
-            pass.tracker,
-            handler,
-            |reassembler, half, peer, out| {
-                reassembler.segment(id, half, peer, &segment, out);
-            },
-        );
-        if self.reassembler.conflicts() != conflicts {
-            handler.stream_conflict(id);
-        }
-    }
-
-    /// The packet's sender has acknowledged something while segments of its peer wait.
-    #[cold]
-    #[inline(never)]
-    fn acknowledged<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        handler: &mut H,
-    ) {
-        let id = stream_id(flow.id, 1 - packet.direction.index());
-        let time = packet.time;
-        self.work_on(
-            id,
-            time,
-            pass.tracker,
-            handler,
-            |reassembler, half, peer, out| {
-                reassembler.advance(half, peer, time, out);
-            },
-        );
-    }
-
-    /// Lets `act` work on the direction `id` at `time`.
-    pub(crate) fn work_on<H: Handler>(
-        &mut self,
-        id: u32,
-        time: Nanos,
-        tracker: &FlowTracker,
-        handler: &mut H,
-        act: impl FnOnce(&mut Reassembler, &mut Half, &Half, &mut Delivery<'_, H>),
-    ) {
-        let flow = FlowId(id / 2);
-        let Some(connection) = self.connections.get_mut(flow) else {
-            return;
-        };
-        let (side, peer) = sides(connection, id as usize & 1);
-        let mut delivery = Delivery {
-            id,
-            flow: StreamFlow::Tracked(tracker, flow),
-            progress: &mut side.progress,
-            total: &mut self.delivered,
-            time,
-            handler,
-        };
-        act(
-            &mut self.reassembler,
-            &mut side.half,
-            &peer.half,
-            &mut delivery,
-        );
-        if after(side, peer) && H::PACKETS {
-            let tracked = StreamFlow::Tracked(tracker, flow);
-            handler.stream_closed(&side.progress.stream(id, tracked));
         }
     }
 }
@@ -831,178 +416,4 @@ pub(crate) fn after(side: &mut Side, peer: &mut Side) -> bool {
         progress.status = StreamStatus::Fin;
     }
     closed
-}
-
-impl Progress {
-    /// How far the stream has got, holes counted.
-    #[inline(always)]
-    pub(crate) fn position(&self) -> u64 {
-        self.bytes + self.missing_bytes + self.pending_gap
-    }
-
-    /// Bytes follow the hole before them, if there is one: returns its size.
-    #[inline(always)]
-    pub(crate) fn settle_gap(&mut self) -> u64 {
-        let gap = self.pending_gap;
-        if gap != 0 {
-            self.pending_gap = 0;
-            self.missing_bytes += gap;
-            self.gaps += 1;
-        }
-        gap
-    }
-
-    /// As a handler sees it.
-    #[inline(always)]
-    pub(crate) fn stream<'a>(&self, id: u32, flow: StreamFlow<'a>) -> Stream<'a> {
-        Stream {
-            id,
-            opposite: id ^ 1,
-            bytes: self.bytes,
-            missing_bytes: self.missing_bytes,
-            gaps: self.gaps,
-            status: self.status,
-            from_initiator: self.from_initiator,
-            flow,
-        }
-    }
-}
-
-/// A direction's bytes on their way to the handler.
-pub(crate) struct Delivery<'a, H> {
-    id: u32,
-    flow: StreamFlow<'a>,
-    progress: &'a mut Progress,
-    total: &'a mut Delivered,
-    time: Nanos,
-    handler: &'a mut H,
-}
-
-impl<H: Handler> Delivery<'_, H> {
-    #[inline(always)]
-    fn deliver(&mut self, bytes: &[u8]) {
-        let progress = &mut *self.progress;
-        let gap_before = progress.settle_gap();
-        let chunk = Chunk {
-            bytes,
-            offset: progress.position(),
-            gap_before,
-            time: self.time,
-        };
-        progress.bytes += bytes.len() as u64;
-        self.total.bytes += bytes.len() as u64;
-        self.total.chunks += 1;
-        self.handler
-            .stream_data(&progress.stream(self.id, self.flow), &chunk);
-    }
-}
-
-impl<H: Handler> Receiver for Delivery<'_, H> {
-    fn data(&mut self, bytes: &[u8]) {
-        self.deliver(bytes);
-    }
-
-    fn gap(&mut self, bytes: u64, _cause: GapCause) {
-        self.progress.pending_gap += bytes;
-    }
-}
-
-/// The window scale option of a SYN (RFC 7323); 0 without it.
-fn window_scale(bytes: &[u8], packet: &Decoded) -> u8 {
-    let start = usize::from(packet.transport_offset);
-    let end = packet.payload_offset as usize;
-    let options = bytes.get(start + 20..end).unwrap_or(&[]);
-    match *options {
-        // As Windows, macOS and BSD begin: segment size, padding, window scale.
-        [2, 4, _, _, 1, 3, 3, value, ..] => return value.min(14),
-        // As Linux does: segment size, selective acknowledgements, time stamps, padding, window scale.
-        [
-            2,
-            4,
-            _,
-            _,
-            4,
-            2,
-            8,
-            10,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            1,
-            3,
-            3,
-            value,
-            ..,
-        ] => {
-            return value.min(14);
-        }
-        _ => {}
-    }
-    let mut at = 0;
-    while let Some(&kind) = options.get(at) {
-        if kind == 1 {
-            at += 1;
-            continue;
-        }
-        let Some(&[length, value]) = options
-            .get(at + 1..at + 3)
-            .and_then(|rest| rest.first_chunk())
-        else {
-            return 0;
-        };
-        match (kind, length) {
-            (3, 3) => return value.min(14),
-            (0, _) | (_, 0 | 1) => return 0,
-            _ => at += usize::from(length),
-        }
-    }
-    0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As [`window_scale`] would read these options.
-    fn scale_of(options: &[u8]) -> u8 {
-        let mut bytes = vec![0; 54];
-        bytes.extend_from_slice(options);
-        let packet = Decoded {
-            transport_offset: 34,
-            payload_offset: bytes.len() as u32,
-            ..Decoded::default()
-        };
-        window_scale(&bytes, &packet)
-    }
-
-    #[test]
-    fn the_window_scale_is_found_wherever_it_stands() {
-        let size = [2, 4, 5, 180];
-        let stamps = [8, 10, 0, 0, 0, 1, 0, 0, 0, 0];
-        for value in 0..=20u8 {
-            let scale = [3, 3, value];
-            let pad = [1];
-            let sack = [4, 2];
-            let orders: [&[&[u8]]; 6] = [
-                &[&size, &pad, &scale, &pad, &pad, &sack],
-                &[&size, &sack, &stamps, &pad, &scale],
-                &[&size, &sack, &stamps, &scale, &pad],
-                &[&scale],
-                &[&pad, &scale, &size],
-                &[&stamps, &sack, &scale, &pad, &size],
-            ];
-            for options in orders {
-                assert_eq!(scale_of(&options.concat()), value.min(14), "{options:?}");
-            }
-        }
-        assert_eq!(scale_of(&size), 0);
-        assert_eq!(scale_of(&[0, 3, 3, 7]), 0);
-        assert_eq!(scale_of(&[2, 0, 3, 3, 7]), 0);
-        assert_eq!(scale_of(&[2, 4, 5, 180, 1, 3, 3]), 0);
-    }
 }

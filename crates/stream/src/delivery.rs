@@ -1,0 +1,88 @@
+//! Bytes in order on their way to the handler.
+
+use flowgauge_reassembly::{GapCause, Receiver};
+use flowgauge_wire::Nanos;
+
+use crate::connection::Progress;
+use crate::handler::{Chunk, Handler, Stream, StreamFlow};
+
+/// Totals over all streams.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delivered {
+    pub(crate) bytes: u64,
+    pub(crate) chunks: u64,
+}
+
+/// A direction's bytes on their way to the handler.
+pub(crate) struct Delivery<'a, H> {
+    pub(crate) id: u32,
+    pub(crate) flow: StreamFlow<'a>,
+    pub(crate) progress: &'a mut Progress,
+    pub(crate) total: &'a mut Delivered,
+    pub(crate) time: Nanos,
+    pub(crate) handler: &'a mut H,
+}
+
+impl<H: Handler> Delivery<'_, H> {
+    #[inline(always)]
+    pub(crate) fn deliver(&mut self, bytes: &[u8]) {
+        let progress = &mut *self.progress;
+        let gap_before = progress.settle_gap();
+        let chunk = Chunk {
+            bytes,
+            offset: progress.position(),
+            gap_before,
+            time: self.time,
+        };
+        progress.bytes += bytes.len() as u64;
+        self.total.bytes += bytes.len() as u64;
+        self.total.chunks += 1;
+        self.handler
+            .stream_data(&progress.stream(self.id, self.flow), &chunk);
+    }
+}
+
+impl<H: Handler> Receiver for Delivery<'_, H> {
+    fn data(&mut self, bytes: &[u8]) {
+        self.deliver(bytes);
+    }
+
+    fn gap(&mut self, bytes: u64, _cause: GapCause) {
+        self.progress.pending_gap += bytes;
+    }
+}
+
+impl Progress {
+    /// How far the stream has got, holes counted.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.bytes + self.missing_bytes + self.pending_gap
+    }
+
+    /// Bytes follow the hole before them, if there is one: returns its size.
+    #[inline(always)]
+    pub(crate) fn settle_gap(&mut self) -> u64 {
+        let gap = self.pending_gap;
+        if gap != 0 {
+            self.pending_gap = 0;
+            self.missing_bytes += gap;
+            self.gaps += 1;
+        }
+        gap
+    }
+
+    /// As a handler sees it.
+    #[inline(always)]
+    pub(crate) fn stream<'a>(&self, id: u32, flow: StreamFlow<'a>) -> Stream<'a> {
+        Stream {
+            id,
+            opposite: id ^ 1,
+            bytes: self.bytes,
+            missing_bytes: self.missing_bytes,
+            gaps: self.gaps,
+            status: self.status,
+            from_initiator: self.from_initiator,
+            flow,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What ends streams.
+
+use flowgauge_flow::{EndReason, EndedFlow, FlowId, Taker};
+
+use crate::connection::Phase;
+use crate::delivery::Delivery;
+use crate::handler::{Handler, StreamFlow, StreamStatus};
+use crate::streams::{Streams, TCP, UDP, sides, stream_id};
+
+/// Ends the streams of flows that have ended, and hands their records on.
+pub(crate) struct EndStreams<'a, H> {
+    pub(crate) streams: &'a mut Streams,
+    pub(crate) handler: &'a mut H,
+}
+
+impl<H: Handler> Taker for EndStreams<'_, H> {
+    #[inline(always)]
+    fn fetch(&mut self, flow: FlowId) {
+        if H::STREAMS {
+            self.streams.prefetch(flow, self.handler);
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, ended: &EndedFlow<'_>) {
+        if !H::FLOWS {
+            if H::STREAMS {
+                self.streams
+                    .end(ended, StreamFlow::Ended(ended), self.handler);
+            }
+            return;
+        }
+        ended.with_record(|record| {
+            if H::STREAMS {
+                self.streams
+                    .end(ended, StreamFlow::Record(record), self.handler);
+            }
+            self.handler.flow(record);
+        });
+    }
+}
+
+impl Streams {
+    /// Fetches what [`Streams::end`] needs of a flow.
+    #[inline(always)]
+    pub(crate) fn prefetch<H: Handler>(&self, flow: FlowId, handler: &mut H) {
+        for direction in [0, 1] {
+            self.connections.prefetch(flow, direction);
+            handler.prefetch(stream_id(flow, direction), true);
+        }
+    }
+
+    /// Ends the streams of a flow whose record is complete.
+    #[inline]
+    pub(crate) fn end<H: Handler>(
+        &mut self,
+        ended: &EndedFlow<'_>,
+        flow: StreamFlow<'_>,
+        handler: &mut H,
+    ) {
+        let (id, protocol) = (ended.id(), ended.protocol());
+        let has_streams = H::PACKETS || matches!(protocol, TCP | UDP);
+        if !has_streams || ended.reason() == EndReason::Active {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let progress = &connection[0].progress;
+        if progress.phase == Phase::Open || progress.announced {
+            let status = match ended.reason() {
+                EndReason::Fin => StreamStatus::Fin,
+                EndReason::Rst => StreamStatus::Rst,
+                EndReason::Idle | EndReason::Active => StreamStatus::Timeout,
+                EndReason::EndOfInput => StreamStatus::EndOfInput,
+                EndReason::Evicted => StreamStatus::Evicted,
+            };
+            let first = usize::from(!connection[0].progress.from_initiator);
+            for direction in [first, 1 - first] {
+                let (side, peer) = sides(connection, direction);
+                let mut trailing = 0;
+                let stream = side.progress.stream(stream_id(id, direction), flow);
+                handler.stream_ends(&stream, ended.at());
+                if protocol == TCP {
+                    let mut delivery = Delivery {
+                        id: stream_id(id, direction),
+                        flow,
+                        progress: &mut side.progress,
+                        total: &mut self.delivered,
+                        time: ended.end(),
+                        handler,
+                    };
+                    trailing = self
+                        .reassembler
+                        .finish(&mut side.half, &peer.half, &mut delivery);
+                }
+                if side.progress.status == StreamStatus::Active {
+                    side.progress.status = status;
+                }
+                trailing += side.progress.pending_gap;
+                if side.half.is_abandoned() {
+                    // Nobody misses it.
+                    trailing = 0;
+                }
+                let stream = side.progress.stream(stream_id(id, direction), flow);
+                handler.stream_terminated(&stream, trailing);
+            }
+            self.live -= 1;
+        }
+        self.connections.clear(id);
+    }
+}

@@ -1,0 +1,428 @@
+//! From chunks to data events.
+//!
+//! A chunk is sent to all who share it, in the order of their views. Any of them may change anything
+//! meanwhile; what it keeps or has repeated begins its next chunk.
+
+use super::assemble::Run;
+use super::chunk::{ChunkFlags, ChunkInfo, Content, DataChunk, Source};
+use super::config::ApplicationId;
+use super::core::Core;
+use super::events::Events;
+use super::packets::PacketLog;
+use super::record::{Pending, ViewAt, ViewFlags};
+use super::slab::NONE;
+use super::stream_ref::{Context, StreamRef};
+
+/// Lengths are kept in 32 bits; no chunk grows beyond this, whatever is kept.
+const LARGEST: usize = 1 << 30;
+
+impl Core {
+    /// Sends bytes from where they lie.
+    pub(super) fn send_in_place<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        run: &Run<'_>,
+        len: usize,
+        flags: ChunkFlags,
+    ) {
+        let Some(bytes) = run.bytes.get(..len) else {
+            return;
+        };
+        let info = ChunkInfo {
+            offset: run.offset,
+            gap_before: run.gap_before,
+            repeated: 0,
+            flags,
+            time: run.time,
+        };
+        let mut source = Source::InPlace(bytes, None, None);
+        self.send(events, context, leader, &mut source, info);
+        self.go_on(leader, source, info);
+    }
+
+    /// Sends the partial chunk of a view to all who share it.
+    pub(super) fn send_pending<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        flags: ChunkFlags,
+    ) {
+        let Some(pending) = self.take_pending(leader) else {
+            return;
+        };
+        let info = ChunkInfo {
+            offset: pending.start,
+            gap_before: pending.gap_before,
+            repeated: pending.repeated,
+            flags: pending.flags.with(flags).with(pending.hole_flag()),
+            time: pending.time,
+        };
+        if !pending.is_new() {
+            return self.recycle(pending.content, pending.packets);
+        }
+        pending.packets.fetch();
+        let mut source = Source::Buffer(pending.content, pending.packets);
+        self.statistics.flushed_early += u64::from(flags.contains(ChunkFlags::EARLY));
+        self.send(events, context, leader, &mut source, info);
+        self.go_on(leader, source, info);
+    }
+
+    /// Takes the chunk under way from all who share it.
+    fn take_pending(&mut self, leader: ViewAt) -> Option<Pending> {
+        let chunk = self.view(leader)?.chunk;
+        if chunk == NONE {
+            return None;
+        }
+        let mut at = Some(ViewAt::first(leader.record));
+        while let Some(this) = at {
+            at = self.next_view(this);
+            if let Some(view) = self.view_mut(this)
+                && view.chunk == chunk
+            {
+                view.chunk = NONE;
+            }
+        }
+        let pending = self.pending.remove(chunk);
+        self.partial -= pending.memory();
+        Some(pending)
+    }
+
+    /// Sends a chunk that has got to the cutoff, which is that of all who share it.
+    pub(super) fn send_to_those_who_stop<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        _end: u64,
+    ) {
+        self.send_pending(events, context, leader, ChunkFlags(0));
+    }
+
+    /// Sends what there is of a chunk to one view, the last that it gets; others go on with it.
+    pub(super) fn send_own_share<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        at: ViewAt,
+    ) {
+        let chunk = self.view(at).map_or(NONE, |view| view.chunk);
+        if let Some(pending) = self.pending.get_mut(chunk)
+            && pending.is_new()
+        {
+            let info = ChunkInfo {
+                offset: pending.start,
+                gap_before: pending.gap_before,
+                repeated: pending.repeated,
+                flags: pending
+                    .flags
+                    .with(ChunkFlags::LAST)
+                    .with(pending.hole_flag()),
+                time: pending.time,
+            };
+            let generation = pending.generation;
+            let content = core::mem::take(&mut pending.content);
+            let packets = core::mem::take(&mut pending.packets);
+            let mut source = Source::InPlace(
+                content.bytes.as_slice(),
+                content.holes.as_deref(),
+                Some(&packets),
+            );
+            self.send_to(events, context, at, &mut source, info);
+            let is_mine = self.view(at).is_some_and(|view| view.chunk == chunk);
+            match self.pending.get_mut(chunk) {
+                // (Another chunk may be there by now.)
+                Some(pending)
+                    if pending.stream == at.record
+                        && (is_mine || pending.generation == generation) =>
+                {
+                    pending.content = content;
+                    pending.packets = packets;
+                }
+                _ => {
+                    self.partial -= (content.bytes.capacity() + packets.block.capacity()) as u64;
+                    self.recycle(content, packets);
+                }
+            }
+        }
+        self.leave_chunk(at);
+    }
+
+    /// Sends a chunk to all who share it with `leader`.
+    fn send<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        source: &mut Source<'_>,
+        info: ChunkInfo,
+    ) {
+        let Some(place) = self.view(leader).map(|view| view.parameters) else {
+            return;
+        };
+        let mut next = self.next_view(leader);
+        self.send_to(events, context, leader, source, info);
+        while let Some(this) = next {
+            next = self.next_view(this);
+            if let Some(view) = self.view_mut(this)
+                && view.parameters == place
+                && !view.flags.has(ViewFlags::OVER)
+            {
+                view.flags.set(ViewFlags::GOT);
+                self.send_to(events, context, this, source, info);
+            }
+        }
+    }
+
+    /// Sends a chunk to one application, as far as it wants it.
+    #[inline]
+    pub(super) fn send_to<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        at: ViewAt,
+        source: &mut Source<'_>,
+        info: ChunkInfo,
+    ) {
+        let len = source.bytes().len() as u64;
+        let Some(view) = self.view_mut(at) else {
+            return;
+        };
+        let cut = info.offset.saturating_add(len) >= view.limit;
+        let len = len.min(view.limit.saturating_sub(info.offset)) as u32;
+        // What is repeated was delivered before.
+        let old = info.repeated;
+        let mut info = info;
+        info.repeated = info.repeated.min(len);
+        if info.flags.contains(ChunkFlags::HOLE)
+            && source.holes().first().is_none_or(|hole| hole.start >= len)
+        {
+            info.flags = ChunkFlags(info.flags.0 & !ChunkFlags::HOLE.0);
+        }
+        if cut {
+            info.flags = info.flags.with(ChunkFlags::CUTOFF);
+        }
+        if len > info.repeated
+            || source.packets().len() != 0
+            || info.flags.contains(ChunkFlags::PACKET)
+        {
+            view.chunks = view.chunks.wrapping_add(1);
+            view.flags.set(ViewFlags::BUSY);
+            let application = ApplicationId(view.application);
+            let priority = view.priority;
+            self.statistics.chunks += 1;
+            self.statistics.chunk_bytes += u64::from(len);
+            self.statistics.in_place += u64::from(matches!(source, Source::InPlace(..)));
+            let began = self.stopwatch.as_mut().map(|stopwatch| stopwatch.now());
+            let mut chunk = DataChunk {
+                source: core::mem::replace(source, Source::InPlace(&[], None, None)),
+                len,
+                info,
+                budget: self.lent.take().unwrap_or_else(|| self.budget.clone()),
+                ceiling: self.watermarks.ceiling(priority),
+                is_lost: false,
+            };
+            let mut stream = StreamRef {
+                core: self,
+                context,
+                at,
+            };
+            events.data(application, &mut stream, &mut chunk);
+            *source = chunk.source;
+            self.lent = Some(chunk.budget);
+            self.look_at_memory();
+            if chunk.is_lost {
+                let all = source.received_from(info.repeated);
+                self.drop_bytes(at, all - source.received_from(len));
+            }
+            let ended = self.stopwatch.as_mut().map(|stopwatch| stopwatch.now());
+            if let Some(view) = self.view_mut(at) {
+                view.flags.clear(ViewFlags::BUSY);
+                if let (Some(began), Some(ended)) = (began, ended) {
+                    view.processing += ended.saturating_sub(began);
+                }
+            }
+        }
+        if (len as usize) < source.bytes().len() {
+            self.discard_rest(at, source.received_from(len.max(old)));
+        }
+        // The application may just have raised it.
+        let end = info.offset + u64::from(len);
+        if cut && self.view(at).is_some_and(|view| view.limit <= end) {
+            self.cut(at);
+        } else if (len as usize) < source.bytes().len()
+            && let Some(view) = self.view_mut(at)
+        {
+            view.flags.set(ViewFlags::CLIPPED);
+        }
+    }
+
+    /// After a chunk was sent: what is kept of it or repeated begins the next, its memory goes back.
+    fn go_on(&mut self, leader: ViewAt, source: Source<'_>, info: ChunkInfo) {
+        let mut source = source;
+        let got = |at| (self.view(at)).is_some_and(|view| view.flags.has(ViewFlags::GOT));
+        let is_shared = self.views_of(leader.record).any(got);
+        let mut at = Some(ViewAt::first(leader.record));
+        while let Some(this) = at {
+            at = self.next_view(this);
+            let Some(view) = self.view_mut(this) else {
+                continue;
+            };
+            if view.flags.has(ViewFlags::KEEP) {
+                view.flags.clear(ViewFlags::KEEP);
+                if !view.flags.has(ViewFlags::OVER | ViewFlags::CLIPPED) {
+                    let moves = this == leader && !is_shared;
+                    self.keep_on(this, &mut source, info, moves);
+                }
+            }
+        }
+        self.repeat(leader, &source, info);
+        // Others that got it share what is repeated, unless they or the leader went their own way.
+        let mut at = self.next_view(leader);
+        while let Some(this) = at {
+            at = self.next_view(this);
+            if let Some(view) = self.view_mut(this)
+                && view.flags.has(ViewFlags::GOT)
+            {
+                view.flags.clear(ViewFlags::GOT);
+                self.repeat(this, &source, info);
+            }
+        }
+        if let Source::Buffer(content, packets) = source {
+            self.recycle(content, packets);
+        }
+    }
+
+    /// Takes the memory of a chunk back.
+    pub(super) fn recycle(&mut self, content: Content, packets: PacketLog) {
+        if let Some(holes) = content.holes {
+            self.budget.release(holes.charged);
+        }
+        self.buffers.put(content.bytes);
+        self.buffers.put(packets.block);
+    }
+
+    /// The next chunk of a view begins with all of this one; if nobody else has it (`moves`) it goes on
+    /// where it is.
+    fn keep_on(&mut self, at: ViewAt, source: &mut Source<'_>, info: ChunkInfo, moves: bool) {
+        let Some(view) = self.view(at) else {
+            return;
+        };
+        let chunk_bytes = self.parameters(view.parameters).chunk_bytes.max(1);
+        let len = source.bytes().len();
+        let Some(target) = len
+            .checked_add(chunk_bytes as usize)
+            .filter(|&target| target <= LARGEST)
+        else {
+            return;
+        };
+        let content = match source {
+            // Kept again and again it is not copied again and again.
+            Source::Buffer(content, _) if moves => {
+                let mut content = core::mem::take(content);
+                if let Some(holes) = &mut content.holes {
+                    holes.pieces.clear();
+                }
+                content
+            }
+            _ => {
+                let Some(mut bytes) = self.buffers.get(target, self.ceiling_of(at.record)) else {
+                    return;
+                };
+                bytes.extend(source.bytes());
+                let mut content = Content {
+                    bytes,
+                    ..Content::default()
+                };
+                if !self.take_over_holes(&mut content, source.holes(), 0, at.record) {
+                    return self.recycle(content, PacketLog::default());
+                }
+                content
+            }
+        };
+        let pending = Pending {
+            content,
+            start: info.offset,
+            gap_before: info.gap_before,
+            since: info.time,
+            time: info.time,
+            flags: ChunkFlags::KEPT,
+            repeated: len as u32,
+            target: target as u32,
+            ..Pending::default()
+        };
+        self.open_chunk(at, pending);
+    }
+
+    /// The next chunk begins with the last bytes of this one.
+    fn repeat(&mut self, leader: ViewAt, source: &Source<'_>, info: ChunkInfo) {
+        let Some(view) = self.view(leader) else {
+            return;
+        };
+        let parameters = self.parameters(view.parameters);
+        let ends = info.flags.contains(ChunkFlags::LAST) || view.flags.has(ViewFlags::OVER);
+        let is_clipped = view.flags.has(ViewFlags::CLIPPED);
+        if is_clipped && let Some(view) = self.view_mut(leader) {
+            view.flags.clear(ViewFlags::CLIPPED);
+        }
+        let has_chunk = self.view(leader).is_none_or(|view| view.chunk != NONE);
+        if parameters.overlap_bytes == 0 || has_chunk || ends || is_clipped {
+            return;
+        }
+        let all = source.bytes();
+        let from = all.len().saturating_sub(parameters.overlap_bytes as usize);
+        let repeated = &all[from..];
+        let ceiling = self.ceiling_of(leader.record);
+        let Some(mut bytes) = self.buffers.get(parameters.chunk_bytes as usize, ceiling) else {
+            return;
+        };
+        bytes.extend(repeated);
+        let mut content = Content {
+            bytes,
+            ..Content::default()
+        };
+        if !self.take_over_holes(&mut content, source.holes(), from as u32, leader.record) {
+            return self.recycle(content, PacketLog::default());
+        }
+        self.open_chunk(
+            leader,
+            Pending {
+                start: info.offset + from as u64,
+                since: info.time,
+                time: info.time,
+                repeated: repeated.len() as u32,
+                target: parameters.chunk_bytes,
+                content,
+                ..Pending::default()
+            },
+        );
+    }
+
+    /// What is repeated of a chunk, from `from` on, has the holes it had there. False when there is no
+    /// memory for them.
+    fn take_over_holes(
+        &mut self,
+        content: &mut Content,
+        holes: &[core::ops::Range<u32>],
+        from: u32,
+        record: u32,
+    ) -> bool {
+        let runs: Vec<_> = holes
+            .iter()
+            .filter(|hole| hole.end > from)
+            .map(|hole| hole.start.saturating_sub(from)..hole.end - from)
+            .collect();
+        if runs.is_empty() {
+            return true;
+        }
+        content.holes.get_or_insert_default().runs = runs;
+        let more = content.charge_holes();
+        let is_charged = self.budget.charge(more, self.ceiling_of(record));
+        if !is_charged {
+            content.uncharge_holes(more);
+        }
+        is_charged
+    }
+}

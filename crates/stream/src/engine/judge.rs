@@ -1,0 +1,392 @@
+//! The long way of a packet: one that has to be looked at before its payload is put in order.
+
+use flowgauge_flow::PacketFlowFlags;
+use flowgauge_wire::{Place, TcpFlags};
+
+use super::assemble::Run;
+use super::budget::Sentence;
+use super::buffers::Buffers;
+use super::chunk::{ChunkFlags, ChunkInfo, Source};
+use super::config::{MAX_APPLICATIONS, Mode};
+use super::core::Core;
+use super::events::Events;
+use super::fast::Origin;
+use super::packets::{NewPacket, PacketLog};
+use super::pass::{CONTROL, FAST_OPEN, Hook, TCP, UDP};
+use super::record::{RecordFlags, ViewAt, ViewFlags};
+use super::slab::NONE;
+use super::statistics::Counts;
+use super::stream_ref::{Context, StreamErrors};
+use crate::handler::{Admit, Stream, StreamPacket};
+
+impl<E: Events + ?Sized> Hook<'_, E> {
+    /// A packet that has to be looked at.
+    #[inline(never)]
+    pub(super) fn judge(
+        &mut self,
+        stream: &Stream<'_>,
+        packet: &StreamPacket<'_>,
+        is_old: bool,
+    ) -> Admit {
+        let core = &mut *self.core;
+        let Some(record) = core.records.get(stream.id) else {
+            return Admit::Take;
+        };
+        let decoded = packet.decoded;
+        let flags = record.flags;
+        let counts = Counts {
+            packets: u64::from(decoded.frames),
+            bytes: u64::from(decoded.payload_len),
+        };
+        if flags.has(RecordFlags::UNWANTED) {
+            core.statistics.discarded += counts;
+            return Admit::Refuse(Place::Filter);
+        }
+        if decoded.key.protocol != TCP && decoded.key.protocol != UDP {
+            return self.lone_packet(stream, packet);
+        }
+        let is_tcp = decoded.key.protocol == TCP;
+        let is_control = is_tcp && decoded.tcp_flags.intersects(CONTROL);
+        let is_false_reset = is_tcp
+            && decoded.tcp_flags.contains(TcpFlags::RST)
+            && !packet.flow.flags.contains(PacketFlowFlags::RST_VALID);
+        if is_false_reset || !packet.expected {
+            core.note_error(stream.id, StreamErrors::INVALID_SEQUENCE);
+        }
+        if is_tcp && decoded.tcp_flags.contains(TcpFlags::SYN) {
+            core.note_syn(stream.id, packet);
+        }
+        let has_payload = decoded.payload_len != 0;
+        if has_payload && !is_control {
+            if flags.has(RecordFlags::DONE) {
+                core.discard(stream.id, counts);
+                return Admit::Refuse(flags.done_place());
+            }
+            if core.pressed && !core.is_admitted(stream.id, packet) {
+                core.drop(stream.id, counts);
+                return Admit::Refuse(Place::Priority);
+            }
+        }
+        if core.need_packets && !flags.has(RecordFlags::DONE) {
+            let is_deliverable = packet.is_deliverable();
+            self.note_packet(stream, &NewPacket::of(packet), is_deliverable);
+        }
+        let flags = self
+            .core
+            .records
+            .get(stream.id)
+            .map_or(flags, |record| record.flags);
+        if has_payload && flags.has(RecordFlags::FAST) {
+            return self.fast_segment(stream, packet, counts);
+        }
+        if is_old {
+            self.core.compare(stream.id, packet);
+        }
+        let is_copy = is_old || has_payload && packet.is_waiting_copy();
+        if is_copy && !is_control {
+            self.core.discard(stream.id, counts);
+            return Admit::Refuse(Place::Duplicate);
+        }
+        if has_payload && !is_control {
+            let over = self.core.views_that_are_over(stream.id);
+            let packets = Counts { bytes: 0, ..counts };
+            self.core.discard_for_each(stream.id, over, packets);
+        }
+        Admit::Take
+    }
+
+    /// Enters a packet beside the chunks under way.
+    #[inline(never)]
+    pub(super) fn note_packet(
+        &mut self,
+        stream: &Stream<'_>,
+        packet: &NewPacket<'_>,
+        is_deliverable: bool,
+    ) {
+        let id = stream.id;
+        let delivered = stream.bytes + stream.missing_bytes;
+        let Some(record) = self.core.records.get(id) else {
+            return;
+        };
+        // (Of a stream that was in another mode before, what was delivered is known, too.)
+        let (is_fast, seen) = (
+            record.flags.has(RecordFlags::FAST),
+            record.position.max(delivered),
+        );
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.core.next_view(this);
+            if !self.core.is_leader(this) {
+                continue;
+            }
+            let mode = self.core.mode_of(this);
+            let position = match mode {
+                Mode::Fast if is_fast => seen,
+                _ => delivered,
+            };
+            let is_next = is_deliverable
+                && packet.offset == position as i64
+                && (mode != Mode::Strict || self.core.strictly_goes_on(stream, position, 0));
+            let context = Context::of(stream);
+            self.core
+                .note_packet(self.events, context, this, packet, position, is_next);
+        }
+    }
+
+    /// A packet of a protocol without streams: an event of its own.
+    fn lone_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
+        let id = stream.id;
+        let Some(record) = self.core.records.get_mut(id) else {
+            return Admit::Take;
+        };
+        let info = ChunkInfo {
+            offset: record.position,
+            gap_before: 0,
+            repeated: 0,
+            flags: ChunkFlags::PACKET,
+            time: packet.decoded.time,
+        };
+        record.position += u64::from(packet.decoded.payload_len);
+        let counts = Counts {
+            packets: u64::from(packet.decoded.frames),
+            bytes: u64::from(packet.decoded.payload_len),
+        };
+        if record.flags.has(RecordFlags::DONE) {
+            self.core.discard(id, counts);
+            return Admit::Refuse(Place::Cutoff);
+        }
+        let mut log = PacketLog::default();
+        if self.core.need_packets {
+            let new = NewPacket::of(packet);
+            let ceiling = self.core.ceiling_of(id);
+            let room = PacketLog::room_for(&new, true);
+            match self.core.buffers.get(room, ceiling) {
+                Some(block) => {
+                    log.block = block;
+                    log.push(&new, Some(0));
+                }
+                None => self.core.statistics.packets_lost += 1,
+            }
+        }
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.core.next_view(this);
+            let Some(view) = self.core.view(this) else {
+                continue;
+            };
+            if !view.flags.has(ViewFlags::OVER) {
+                let mut source = Source::InPlace(packet.payload, None, Some(&log));
+                self.core
+                    .send_to(self.events, Context::of(stream), this, &mut source, info);
+            }
+        }
+        self.core.buffers.put(log.block);
+        Admit::Consumed
+    }
+
+    /// A segment of a stream in mode FAST.
+    fn fast_segment(
+        &mut self,
+        stream: &Stream<'_>,
+        packet: &StreamPacket<'_>,
+        counts: Counts,
+    ) -> Admit {
+        let id = stream.id;
+        let decoded = packet.decoded;
+        // Where the stream begins is not known, or the segment is so far ahead that it takes a second
+        // one to be believed: reassembly finds out, and delivers.
+        let over = self.core.views_that_are_over(id);
+        let is_control = decoded.tcp_flags.intersects(CONTROL);
+        let packets = Counts { bytes: 0, ..counts };
+        let Some(offset) = packet.offset.filter(|_| packet.expected) else {
+            if !is_control {
+                self.core.discard_for_each(id, over, packets);
+            }
+            return Admit::Take;
+        };
+        // (Of a stream that was in another mode before, what was delivered is known, too.)
+        let delivered = stream.bytes + stream.missing_bytes;
+        let (flags, seen) = match self.core.records.get(id) {
+            Some(record) => (record.flags, record.position.max(delivered)),
+            None => return Admit::Take,
+        };
+        let ordered = flags.has(RecordFlags::ORDERED);
+        let ends_after = match decoded.key.protocol {
+            TCP => packet.stream_ends_after(),
+            _ => None,
+        };
+        let mut payload = packet.payload;
+        if let Some(len) = ends_after {
+            // Nothing is behind the FIN.
+            payload = &payload[..payload.len().min(len.max(0) as usize)];
+        }
+        let old = offset.min(0).unsigned_abs() as usize;
+        let run = Run {
+            bytes: payload.get(old..).unwrap_or(&[]),
+            offset: offset.max(0) as u64,
+            gap_before: 0,
+            time: decoded.time,
+            last: false,
+        };
+        let origin = Origin {
+            start: offset,
+            end: offset + i64::from(decoded.payload_len),
+            policy: packet.overlap_policy(),
+        };
+        if offset == 0 && !flags.has(FAST_OPEN) && !stream.is_handshake_complete() {
+            self.core.note_error(id, StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        if run.offset < seen {
+            self.core.compare(id, packet);
+        }
+        let is_refusable = !ordered && !is_control && !packet.payload.is_empty();
+        let new = self.place(stream, run, seen, origin, is_refusable);
+        if let Some(len) = ends_after {
+            self.send_complete(stream, (offset + len).max(0) as u64);
+        }
+        if ordered {
+            // Bytes count for those when they are in order.
+            if !is_control {
+                self.core.discard_for_each(id, over, packets);
+            }
+            return Admit::Take;
+        }
+        if new == 0 && is_refusable {
+            self.core.discard(id, counts);
+            let flags = self
+                .core
+                .records
+                .get(id)
+                .map_or(flags, |record| record.flags);
+            return Admit::Refuse(match flags.has(RecordFlags::DONE) {
+                true => flags.done_place(),
+                false => Place::Duplicate,
+            });
+        }
+        if !is_control {
+            self.core.discard_for_each(id, over, counts);
+        }
+        Admit::Consumed
+    }
+
+    /// Gives a segment to all in mode FAST, of whom none has seen a byte at or behind `seen`. Returns
+    /// how many bytes were new. What somebody did not want of it counts as discarded, unless nothing was
+    /// new of a segment that `is_refusable`.
+    pub(super) fn place(
+        &mut self,
+        stream: &Stream<'_>,
+        run: Run<'_>,
+        seen: u64,
+        origin: Origin,
+        is_refusable: bool,
+    ) -> u64 {
+        let id = stream.id;
+        let mut new = 0;
+        // Before anybody leaves the mode in the midst of it.
+        let end = run.offset + run.bytes.len() as u64;
+        if let Some(record) = self.core.records.get_mut(id) {
+            record.position = record.position.max(end);
+        }
+        let context = Context::of(stream);
+        let first = ViewAt::first(id);
+        if self.core.is_alone(first) {
+            if self.core.mode_of(first) == Mode::Fast && self.core.is_leader(first) {
+                let core = &mut *self.core;
+                let (taken, rest) = core.place(self.events, context, first, run, seen, origin);
+                new = taken;
+                if rest != 0 && (new != 0 || !is_refusable) {
+                    core.discard_bytes(id, rest);
+                }
+            }
+        } else {
+            new = self.place_for_each(context, id, run, seen, origin, is_refusable);
+        }
+        if self.core.is_done(id) {
+            self.finish_direction(stream);
+        }
+        new
+    }
+
+    /// The same where several applications have the stream.
+    #[cold]
+    fn place_for_each(
+        &mut self,
+        context: Context<'_>,
+        id: u32,
+        run: Run<'_>,
+        seen: u64,
+        origin: Origin,
+        is_refusable: bool,
+    ) -> u64 {
+        let mut new = 0;
+        let mut unwanted = [0; MAX_APPLICATIONS];
+        for (at, unwanted) in self.core.all_views(id).zip(&mut unwanted) {
+            if self.core.mode_of(at) == Mode::Fast && self.core.is_leader(at) {
+                let core = &mut *self.core;
+                let (taken, rest) = core.place(self.events, context, at, run, seen, origin);
+                new = new.max(taken);
+                *unwanted = rest;
+            }
+        }
+        if new != 0 || !is_refusable {
+            for (at, bytes) in self.core.all_views(id).zip(unwanted) {
+                if bytes != 0 {
+                    self.core.discard_rest(at, bytes);
+                }
+            }
+        }
+        new
+    }
+}
+
+impl Core {
+    /// Whether a packet is kept while memory is short.
+    fn is_admitted(&self, id: u32, packet: &StreamPacket<'_>) -> bool {
+        let offset = packet.offset.unwrap_or(0).max(0) as u64;
+        let priority = self.priority_of(id);
+        let mut used = self.budget.used();
+        if self.watermarks.ceiling(priority) < self.budget.limit() {
+            // With the packet, wherever it will be: what is not taken here may be lost later on.
+            used += Buffers::cost_of(packet.payload.len());
+        }
+        self.watermarks.judge(used, priority, offset) == Sentence::Keep
+    }
+
+    /// Compares a copy with what is still there of the first one, in a chunk under way.
+    #[cold]
+    fn compare(&mut self, id: u32, packet: &StreamPacket<'_>) {
+        let Some(offset) = packet.offset else {
+            return;
+        };
+        let differs = self.views_of(id).any(|at| {
+            let chunk = self.view(at).map_or(NONE, |view| view.chunk);
+            let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) else {
+                return false;
+            };
+            pending
+                .content
+                .differs(offset - pending.start as i64, packet.payload)
+        });
+        if differs {
+            self.note_error(id, StreamErrors::OVERLAP_CONFLICT);
+        }
+    }
+
+    /// Notes data on a SYN, and the SYN-ACK that takes them (RFC 7413).
+    #[cold]
+    fn note_syn(&mut self, id: u32, packet: &StreamPacket<'_>) {
+        let is_taken = packet.decoded.tcp_flags.contains(TcpFlags::ACK)
+            && (self.records.get(id ^ 1))
+                .is_some_and(|record| record.flags.has(RecordFlags::SYN_DATA))
+            && (packet.halves[1].distance_to(packet.decoded.ack)).is_some_and(|ahead| ahead >= 0);
+        let has_data = packet.decoded.payload_len != 0;
+        let Some(record) = self.records.get_mut(id) else {
+            return;
+        };
+        if is_taken {
+            record.flags.set(RecordFlags::SYN_DATA_TAKEN);
+        } else if has_data && !packet.decoded.tcp_flags.contains(TcpFlags::ACK) {
+            record.flags.set(RecordFlags::SYN_DATA);
+        }
+    }
+}

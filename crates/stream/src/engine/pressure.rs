@@ -1,0 +1,98 @@
+//! Memory for chunks: where it is short, partial chunks of other streams are sent first.
+
+use flowgauge_flow::FlowTracker;
+use flowgauge_sys::blocks::Block;
+use flowgauge_sys::prefetch::{prefetch, prefetch_address};
+
+use super::chunk::ChunkFlags;
+use super::core::Core;
+use super::events::Events;
+use super::record::{ViewAt, ViewFlags};
+use super::slab::NONE;
+use super::stream_ref::Context;
+
+/// Partial chunks looked at in one search for memory.
+const STEPS: u32 = 4096;
+/// How many chunks ahead of the search its next ones are fetched from memory.
+const VICTIMS: u32 = 6;
+
+impl Core {
+    /// A buffer, as far as the stream's priority lets it have one; under pressure partial chunks of
+    /// other streams are sent first.
+    pub(super) fn memory<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        size: usize,
+        busy: u32,
+    ) -> Option<Block> {
+        if self.budget.used() + size as u64 > self.watermarks.base()
+            && let Some(tracker) = context.tracker()
+        {
+            self.relieve(events, tracker, size as u64, busy);
+        }
+        self.buffers.get(size, self.ceiling_of(busy))
+    }
+
+    /// Sends partial chunks until `need` more bytes are below the base threshold, or so little is
+    /// in partial chunks that sending them does not help.
+    #[cold]
+    fn relieve<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        tracker: &FlowTracker,
+        need: u64,
+        busy: u32,
+    ) {
+        self.pressed = true;
+        let limit = self.ceiling_of(busy);
+        for _ in 0..STEPS {
+            let used = self.budget.used() + need;
+            let fits =
+                used <= self.watermarks.base() || used <= limit && self.partial <= limit / 32;
+            if fits || self.partial == 0 {
+                break;
+            }
+            self.hand += 1;
+            if self.hand >= self.pending.bound() {
+                self.hand = 0;
+            }
+            self.fetch_victim(self.hand + VICTIMS);
+            let Some(pending) = self.pending.get(self.hand) else {
+                continue;
+            };
+            let stream = pending.stream;
+            if stream == NONE || stream == busy {
+                continue;
+            }
+            if let Some(leader) = self.leader_of(stream, self.hand) {
+                let context = Context::tracked(tracker, stream);
+                self.send_pending(events, context, leader, ChunkFlags::EARLY);
+            }
+        }
+    }
+
+    /// Fetches what it takes to send this chunk.
+    #[inline]
+    fn fetch_victim(&self, chunk: u32) {
+        let Some(pending) = self.pending.get(chunk) else {
+            return;
+        };
+        if let Some(record) = self.records.get(pending.stream) {
+            prefetch(record);
+            prefetch_address(pending.content.bytes.as_slice().as_ptr());
+        }
+    }
+
+    /// What somebody may have changed about a view while others had events: memory is found by sending
+    /// them their chunks.
+    pub(super) fn stance(&self, at: ViewAt) -> Option<(u64, u32, u32, u16, u16)> {
+        let view = self.view(at)?;
+        let generation = match self.pending.get(view.chunk) {
+            Some(pending) if view.chunk != NONE => pending.generation,
+            _ => 0,
+        };
+        let flags = view.flags.0 & !ViewFlags::BUSY;
+        Some((view.limit, view.chunk, generation, view.parameters, flags))
+    }
+}

@@ -1,0 +1,219 @@
+//! The first packet of a connection, and the end of a stream: who wants it, and what is kept for them.
+
+use flowgauge_wire::{DecodeFlags, LinkType, PacketDescriptor};
+
+use super::config::{ApplicationId, FilterPacket, StreamFilter};
+use super::core::Core;
+use super::events::Events;
+use super::pass::{Hook, TCP, UDP};
+use super::record::{Extra, Record, RecordFlags, View, ViewAt, ViewFlags};
+use super::slab::NONE;
+use super::stream_ref::{Context, StreamRef};
+use crate::handler::{Request, Stream, StreamPacket};
+
+impl<E: Events + ?Sized> Hook<'_, E> {
+    /// The first packet of a connection: which applications want its streams?
+    #[cold]
+    pub(super) fn introduce(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
+        let mut first = stream.id;
+        let of = |core: &Core, id: u32| {
+            core.records
+                .get(id)
+                .is_some_and(|record| record.flags.has(RecordFlags::FROM_INITIATOR))
+        };
+        if !of(self.core, first) {
+            first ^= 1;
+        }
+        let mut exchanged = None;
+        if self.core.filtered {
+            exchanged = Some(exchange(packet));
+        }
+        for id in [first, first ^ 1] {
+            let mut descriptor = self
+                .core
+                .descriptors
+                .get(usize::from(packet.decoded.index))
+                .copied()
+                .unwrap_or_default();
+            if packet.decoded.flags.contains(DecodeFlags::REASSEMBLED) {
+                descriptor = PacketDescriptor {
+                    link: LinkType::RAW,
+                    captured_len: packet.frame.len() as u32,
+                    wire_len: packet.decoded.ip_len,
+                    time: packet.decoded.time,
+                    ..PacketDescriptor::default()
+                };
+            }
+            let (frame, decoded) = match &exchanged {
+                Some((frame, decoded)) if id != stream.id => (&frame[..], decoded),
+                _ => (packet.frame, packet.decoded),
+            };
+            let seen = FilterPacket {
+                frame,
+                descriptor: &descriptor,
+                decoded,
+            };
+            self.core.settle(id, &seen);
+            let Some(record) = self.core.records.get(id) else {
+                continue;
+            };
+            if record.flags.has(RecordFlags::UNWANTED) {
+                self.core.requests.push_back(Request::Abandon(id));
+                continue;
+            }
+            self.core.statistics.created += 1;
+            let context = Context::of(stream);
+            let mut at = Some(ViewAt::first(id));
+            while let Some(this) = at {
+                at = self.core.next_view(this);
+                let Some(view) = self.core.view(this) else {
+                    continue;
+                };
+                let application = ApplicationId(view.application);
+                let mut stream = StreamRef {
+                    core: self.core,
+                    context,
+                    at: this,
+                };
+                self.events.created(application, &mut stream);
+            }
+            if self.core.is_done(id) {
+                self.finish_direction(&Stream { id, ..*stream });
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Gives a new direction the views of the applications that want it.
+    fn settle(&mut self, id: u32, packet: &FilterPacket<'_>) {
+        let is_initiator = self
+            .records
+            .get(id)
+            .is_some_and(|record| record.flags.has(RecordFlags::FROM_INITIATOR));
+        let mut last = None;
+        for index in 0..self.applications.len() {
+            let Some(application) = &self.applications[index] else {
+                continue;
+            };
+            let parameters = application.parameters;
+            let application = &application.config;
+            let matches = |filter: &StreamFilter| filter.matches(packet);
+            if application
+                .filter
+                .as_ref()
+                .is_some_and(|filter| !matches(filter))
+            {
+                continue;
+            }
+            let cutoff = &application.cutoff;
+            let class = cutoff.classes.iter().find(|(filter, _)| matches(filter));
+            let direction = match is_initiator {
+                true => cutoff.from_initiator,
+                false => cutoff.from_responder,
+            };
+            let limit = class
+                .map(|class| class.1)
+                .or(direction)
+                .unwrap_or(cutoff.default);
+            let priority = &application.priority;
+            let class = priority.classes.iter().find(|(filter, _)| matches(filter));
+            let priority = class.map_or(priority.default, |class| class.1);
+            let mut view = View {
+                limit: limit.0,
+                application: index as u8,
+                priority,
+                parameters,
+                ..View::default()
+            };
+            if limit.0 == 0 {
+                view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
+            }
+            self.use_priority(priority);
+            let at = self.add_view(id, last, view);
+            if last.is_some() {
+                self.share_or_not(at);
+            }
+            last = Some(at);
+        }
+        if let Some(record) = self.records.get_mut(id) {
+            record.flags.clear(RecordFlags::NEW);
+            if packet.decoded.key.protocol != TCP {
+                record.flags.set(RecordFlags::DATAGRAMS);
+            }
+            if last.is_none() {
+                record.flags.set(RecordFlags::UNWANTED);
+            }
+        }
+        self.note_views(id);
+    }
+
+    fn add_view(&mut self, id: u32, last: Option<ViewAt>, view: View) -> ViewAt {
+        let Some(last) = last else {
+            if let Some(record) = self.records.get_mut(id) {
+                record.view = view;
+            }
+            return ViewAt::first(id);
+        };
+        let extra = self.views.insert(Extra {
+            view,
+            ..Extra::default()
+        });
+        if last.extra == NONE {
+            if let Some(record) = self.records.get_mut(id) {
+                record.more = extra;
+            }
+        } else if let Some(before) = self.views.get_mut(last.extra) {
+            before.next = extra;
+        }
+        ViewAt { record: id, extra }
+    }
+
+    /// The stream is over: frees what is kept for it.
+    pub(super) fn forget(&mut self, id: u32) {
+        self.forget_loss(id);
+        // All leave their chunks while the chain of views still stands.
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.next_view(this);
+            self.leave_chunk(this);
+        }
+        let mut at = Some(ViewAt::first(id));
+        while let Some(this) = at {
+            at = self.next_view(this);
+            if this.extra != NONE {
+                self.views.remove(this.extra);
+            }
+        }
+        if let Some(record) = self.records.get_mut(id) {
+            *record = Record {
+                generation: record.generation.wrapping_add(1),
+                ..Record::default()
+            };
+        }
+    }
+}
+
+/// The packet as if it went the other way: addresses and ports exchanged, of the innermost datagram.
+fn exchange(packet: &StreamPacket<'_>) -> (Vec<u8>, flowgauge_wire::Decoded) {
+    let mut frame = packet.frame.to_vec();
+    let decoded = packet.decoded;
+    let ip = usize::from(decoded.ip_offset);
+    let (at, len) = match decoded.key.version {
+        4 => (ip + 12, 4),
+        _ => (ip + 8, 16),
+    };
+    if let Some(addresses) = frame.get_mut(at..at + 2 * len) {
+        let (source, destination) = addresses.split_at_mut(len);
+        source.swap_with_slice(destination);
+    }
+    if matches!(decoded.key.protocol, TCP | UDP | 132) {
+        let at = usize::from(decoded.transport_offset);
+        if let Some(ports) = frame.get_mut(at..at + 4) {
+            ports.rotate_left(2);
+        }
+    }
+    let mut decoded = *decoded;
+    decoded.direction = decoded.direction.reversed();
+    (frame, decoded)
+}

@@ -1,0 +1,64 @@
+//! Where mode STRICT stops.
+
+use super::assemble::Run;
+use super::config::Mode;
+use super::core::Core;
+use super::record::{RecordFlags, ViewAt, ViewFlags};
+use super::stream_ref::StreamErrors;
+use crate::handler::Stream;
+
+impl Core {
+    /// Whether STRICT has bytes of this stream delivered.
+    pub(super) fn strictly_goes_on(
+        &mut self,
+        stream: &Stream<'_>,
+        offset: u64,
+        gap_before: u64,
+    ) -> bool {
+        if gap_before != 0 {
+            return false;
+        }
+        let Some(record) = self.records.get_mut(stream.id) else {
+            return false;
+        };
+        let known = RecordFlags::DATAGRAMS | RecordFlags::ESTABLISHED;
+        if !record.flags.has(known) {
+            if !stream.is_handshake_complete() {
+                // A server that knows the client takes the data on its SYN, and may answer at once.
+                return record.flags.has(RecordFlags::SYN_DATA_TAKEN)
+                    || record.flags.has(RecordFlags::SYN_DATA) && offset == 0;
+            }
+            record.flags.set(RecordFlags::ESTABLISHED);
+        }
+        true
+    }
+
+    /// Mode STRICT stops before a run for those of these views that are still in it.
+    pub(super) fn halt(&mut self, record: u32, members: &[Option<ViewAt>], run: &Run<'_>) {
+        let gap = run.gap_before;
+        let mut halted = false;
+        for &at in members.iter().flatten() {
+            if self.mode_of(at) != Mode::Strict {
+                continue;
+            }
+            self.leave_chunk(at);
+            if let Some(view) = self.view_mut(at)
+                && !view.flags.has(ViewFlags::OVER)
+            {
+                view.flags.set(ViewFlags::OVER | ViewFlags::HALTED);
+                halted = true;
+                self.discard_rest(at, run.bytes.len() as u64);
+            }
+        }
+        if halted && gap == 0 {
+            self.note_error(record, StreamErrors::INCOMPLETE_HANDSHAKE);
+        }
+        if halted
+            && gap != 0
+            && let Some(loss) = self.loss_mut(record)
+        {
+            loss.halted_at = gap;
+        }
+        self.note_views(record);
+    }
+}

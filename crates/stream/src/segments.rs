@@ -1,0 +1,176 @@
+//! Segments that are not simply next, and what waits for them.
+
+use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
+use flowgauge_reassembly::{Half, Reassembler, Segment};
+use flowgauge_wire::{Decoded, Nanos, TcpFlags};
+
+use crate::delivery::Delivery;
+use crate::handler::{Handler, StreamFlow};
+use crate::streams::{Pass, Streams, after, sides, stream_id};
+
+/// Directions relieved per batch while memory is tight.
+const RELIEFS: usize = 1024;
+
+impl Streams {
+    /// A segment that is not simply next.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn segment<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        seq: u32,
+        handler: &mut H,
+    ) {
+        let segment = Segment {
+            seq,
+            bytes: pass.decoded.payload(pass.batch, packet),
+            len: packet.payload_len,
+            fin: packet.tcp_flags.contains(TcpFlags::FIN),
+            time: packet.time,
+        };
+        let id = stream_id(flow.id, packet.direction.index());
+        let time = packet.time;
+        if self.pass_over(id, &segment, pass.tracker, handler) {
+            return;
+        }
+        self.reassembler
+            .set_ceiling(handler.waiting_ceiling(Some(id)));
+        let conflicts = self.reassembler.conflicts();
+        self.work_on(
+            id,
+            time,
+            pass.tracker,
+            handler,
+            |reassembler, half, peer, out| {
+                reassembler.segment(id, half, peer, &segment, out);
+            },
+        );
+        if self.reassembler.conflicts() != conflicts {
+            handler.stream_conflict(id);
+        }
+    }
+
+    /// A packet that acknowledges something while segments of its receiver wait.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn answer<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        self.acknowledged(pass, packet, flow, handler);
+        if packet.payload_len != 0 {
+            return self.segment(pass, packet, flow, packet.seq, handler);
+        }
+        if let Some(connection) = self.connections.get_mut(flow.id) {
+            connection[packet.direction.index()]
+                .half
+                .note_sent(packet.seq);
+        }
+    }
+
+    /// The packet's sender has acknowledged something while segments of its peer wait.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn acknowledged<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        let id = stream_id(flow.id, 1 - packet.direction.index());
+        let time = packet.time;
+        self.work_on(
+            id,
+            time,
+            pass.tracker,
+            handler,
+            |reassembler, half, peer, out| {
+                reassembler.advance(half, peer, time, out);
+            },
+        );
+    }
+
+    /// Relieves streams while memory is tight.
+    #[inline]
+    pub(crate) fn maintain<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+        if self.reassembler.waiting() != 0 {
+            self.relieve(tracker, handler);
+        }
+    }
+
+    /// Gives up holes of streams that fell silent: whenever the capture clock enters another tick.
+    pub(crate) fn look_after_holes<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+        if self.reassembler.waiting() == 0 {
+            return;
+        }
+        let now = tracker.clock();
+        for queue in 0..self.reassembler.queues() {
+            if let Some(id) = self.reassembler.owner_of(queue) {
+                self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
+                    reassembler.advance(half, peer, now, out);
+                });
+            }
+        }
+    }
+
+    #[cold]
+    fn relieve<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+        let now = tracker.clock();
+        let lowest = handler.waiting_ceiling(None);
+        for _ in 0..RELIEFS {
+            if !self.reassembler.is_tight(lowest) {
+                break;
+            }
+            let Some(id) = self.reassembler.visit() else {
+                continue;
+            };
+            let ceiling = handler.waiting_ceiling(Some(id));
+            if ceiling != lowest && !self.reassembler.is_tight(ceiling) {
+                continue;
+            }
+            self.work_on(id, now, tracker, handler, |reassembler, half, _, out| {
+                reassembler.relieve(half, out);
+            });
+        }
+    }
+
+    /// Lets `act` work on the direction `id` at `time`.
+    pub(crate) fn work_on<H: Handler>(
+        &mut self,
+        id: u32,
+        time: Nanos,
+        tracker: &FlowTracker,
+        handler: &mut H,
+        act: impl FnOnce(&mut Reassembler, &mut Half, &Half, &mut Delivery<'_, H>),
+    ) {
+        let flow = FlowId(id / 2);
+        let Some(connection) = self.connections.get_mut(flow) else {
+            return;
+        };
+        let (side, peer) = sides(connection, id as usize & 1);
+        let mut delivery = Delivery {
+            id,
+            flow: StreamFlow::Tracked(tracker, flow),
+            progress: &mut side.progress,
+            total: &mut self.delivered,
+            time,
+            handler,
+        };
+        act(
+            &mut self.reassembler,
+            &mut side.half,
+            &peer.half,
+            &mut delivery,
+        );
+        if after(side, peer) && H::PACKETS {
+            let tracked = StreamFlow::Tracked(tracker, flow);
+            handler.stream_closed(&side.progress.stream(id, tracked));
+        }
+    }
+}
