@@ -3,7 +3,6 @@
 //! Which part of the language there is says `docs/display-filter.md`. An expression is read once, into
 //! a tree of tests over the fields of `fields`; a packet walks the tree and allocates nothing.
 
-mod lex;
 mod parse;
 
 use flowgauge_stack::{
@@ -12,6 +11,7 @@ use flowgauge_stack::{
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
+use crate::boolean::Tree;
 use crate::fields::{Field, Found, Packet, Value};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -27,17 +27,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 };
 
 struct DisplayFilter {
-    test: Test,
+    tree: Tree<Test>,
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let expression = settings.text("expression").unwrap_or_default();
-    let test = parse::parse(expression).map_err(|trouble| SettingError {
-        option: Some("expression"),
-        message: trouble.message,
-        hint: trouble.hint,
-    })?;
-    Ok(Box::new(DisplayFilter { test }))
+    let tree = parse::parse(expression).map_err(|trouble| trouble.of("expression"))?;
+    Ok(Box::new(DisplayFilter { tree }))
 }
 
 impl Component for DisplayFilter {
@@ -47,7 +43,8 @@ impl Component for DisplayFilter {
         };
         let all = *packets;
         for (index, decoded) in all.iter() {
-            if !self.test.holds(&Packet::new(&all, decoded)) {
+            let packet = Packet::new(&all, decoded);
+            if !self.tree.holds(&|test: &Test| test.holds(&packet)) {
                 packets.selected.remove(index);
             }
         }
@@ -57,11 +54,6 @@ impl Component for DisplayFilter {
 /// What is asked of a packet.
 #[derive(Debug)]
 enum Test {
-    All(Vec<Test>),
-    Any(Vec<Test>),
-    /// An odd number of them holds.
-    Odd(Vec<Test>),
-    Not(Box<Test>),
     /// It has the field; with a mask, a value with one of its bits.
     Exists(Operand),
     Compare(Operand, Relation, Operand),
@@ -236,10 +228,6 @@ impl Literal {
 impl Test {
     fn holds(&self, packet: &Packet<'_>) -> bool {
         match self {
-            Test::All(tests) => tests.iter().all(|test| test.holds(packet)),
-            Test::Any(tests) => tests.iter().any(|test| test.holds(packet)),
-            Test::Odd(tests) => tests.iter().filter(|test| test.holds(packet)).count() % 2 == 1,
-            Test::Not(test) => !test.holds(packet),
             Test::Exists(operand) => {
                 let is_masked = matches!(operand, Operand::Field { mask: Some(_), .. });
                 let values = operand.values(packet);

@@ -10,6 +10,7 @@
 
 mod aggregate;
 mod binary_operation;
+mod boolean;
 mod bucket;
 mod burst;
 mod bytes;
@@ -65,6 +66,7 @@ mod threshold;
 mod to_buffer;
 mod top;
 mod udpscan;
+mod words;
 
 /// The example in `docs/components.md`, compiled and run.
 #[cfg(doctest)]

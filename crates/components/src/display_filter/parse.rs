@@ -4,162 +4,37 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use memchr::memmem::Finder;
 
-use super::lex::{Token, TokenKind, tokens};
 use super::{Function, Literal, Operand, Relation, Slice, Test};
+use crate::boolean::{self, Tree};
 use crate::fields::{Field, Kind};
 use crate::protocol_field::unknown;
 use crate::regexp::compile;
-
-/// Brackets and `not`s inside each other.
-const MAX_DEPTH: usize = 64;
-
-/// Bytes of an expression.
-const MAX_LENGTH: usize = 64 << 10;
-
-/// What is wrong with an expression.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
-    pub(super) message: String,
-    pub(super) hint: Option<String>,
-}
+use crate::words::{TokenKind, Trouble, Words};
 
 /// Reads an expression.
-pub(super) fn parse(text: &str) -> Result<Test, Trouble> {
-    if text.len() > MAX_LENGTH {
-        return Err(Trouble {
-            message: format!("is longer than {} KiB", MAX_LENGTH >> 10),
-            hint: None,
-        });
-    }
-    let tokens = tokens(text).map_err(|(column, message)| at(column, message))?;
-    let mut parser = Parser {
-        tokens,
-        next: 0,
-        depth: 0,
-    };
-    if parser.tokens.len() == 1 {
+pub(super) fn parse(text: &str) -> Result<Tree<Test>, Trouble> {
+    let mut words = Words::of(text)?;
+    if words.peek().kind == TokenKind::End {
         // As in Wireshark: all packets.
-        return Ok(Test::All(Vec::new()));
+        return Ok(Tree::All(Vec::new()));
     }
-    let test = parser.any()?;
-    match &parser.peek().kind {
-        TokenKind::End => Ok(test),
-        other => Err(parser.here(format!(
-            "and, or or the end is expected, not {}",
-            shown(other)
-        ))),
-    }
+    boolean::parse(&mut words, &mut |words| Parser { words }.test())
 }
 
-fn at(column: usize, message: String) -> Trouble {
-    Trouble {
-        message: format!("character {column}: {message}"),
-        hint: None,
-    }
+struct Parser<'a> {
+    words: &'a mut Words,
 }
 
-fn shown(token: &TokenKind) -> String {
-    match token {
-        TokenKind::Word(word) => word.clone(),
-        TokenKind::Text(_) => "a text in quotation marks".to_owned(),
-        TokenKind::Symbol(symbol) => format!("'{symbol}'"),
-        TokenKind::End => "the end".to_owned(),
-    }
-}
-
-struct Parser {
-    tokens: Vec<Token>,
-    next: usize,
-    depth: usize,
-}
-
-impl Parser {
-    fn peek(&self) -> &Token {
-        // The last one is the end, which nothing goes beyond.
-        &self.tokens[self.next.min(self.tokens.len() - 1)]
-    }
-
-    fn take(&mut self) -> Token {
-        let token = self.peek().clone();
-        self.next += 1;
-        token
-    }
-
-    fn here(&self, message: impl Into<String>) -> Trouble {
-        at(self.peek().column, message.into())
-    }
-
-    /// Takes one of these words or symbols, if it is next.
-    fn accept(&mut self, words: &[&str]) -> bool {
-        let is_next = match &self.peek().kind {
-            TokenKind::Word(word) => words.iter().any(|wanted| word.eq_ignore_ascii_case(wanted)),
-            TokenKind::Symbol(symbol) => words.contains(symbol),
-            TokenKind::Text(_) | TokenKind::End => false,
-        };
-        self.next += usize::from(is_next);
-        is_next
-    }
-
-    fn expect(&mut self, symbol: &str) -> Result<(), Trouble> {
-        if self.accept(&[symbol]) {
-            return Ok(());
-        }
-        let found = shown(&self.peek().kind);
-        Err(self.here(format!("'{symbol}' is expected, not {found}")))
-    }
-
-    fn any(&mut self) -> Result<Test, Trouble> {
-        let first = self.odd()?;
-        let mut tests = vec![first];
-        while self.accept(&["or", "||"]) {
-            tests.push(self.odd()?);
-        }
-        Ok(one_or(tests, Test::Any))
-    }
-
-    fn odd(&mut self) -> Result<Test, Trouble> {
-        let mut tests = vec![self.all()?];
-        while self.accept(&["xor", "^^"]) {
-            tests.push(self.all()?);
-        }
-        Ok(one_or(tests, Test::Odd))
-    }
-
-    fn all(&mut self) -> Result<Test, Trouble> {
-        let mut tests = vec![self.not()?];
-        while self.accept(&["and", "&&"]) {
-            tests.push(self.not()?);
-        }
-        Ok(one_or(tests, Test::All))
-    }
-
-    fn not(&mut self) -> Result<Test, Trouble> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.here(format!("more than {MAX_DEPTH} brackets inside each other")));
-        }
-        let test = if self.accept(&["not", "!"]) {
-            Test::Not(Box::new(self.not()?))
-        } else if self.accept(&["("]) {
-            let test = self.any()?;
-            self.expect(")")?;
-            test
-        } else {
-            self.test()?
-        };
-        self.depth -= 1;
-        Ok(test)
-    }
-
-    fn test(&mut self) -> Result<Test, Trouble> {
+impl Parser<'_> {
+    fn test(&mut self) -> Result<Tree<Test>, Trouble> {
         let (left, kind) = self.operand()?;
-        let relation = match &self.peek().kind {
+        let relation = match &self.words.peek().kind {
             TokenKind::Symbol(symbol) => relation(symbol),
             TokenKind::Word(word) => relation(&word.to_ascii_lowercase()),
             TokenKind::Text(_) | TokenKind::End => None,
         };
         if let Some(relation) = relation {
-            self.next += 1;
+            self.words.skip();
             let right = self.right(kind)?;
             let has_prefix = matches!(
                 &right,
@@ -173,48 +48,50 @@ impl Parser {
                 Relation::Equal | Relation::NotEqual | Relation::AllEqual | Relation::AnyNotEqual
             );
             if has_prefix && is_order {
-                return Err(self.here("networks are equal to addresses or not, nothing else"));
+                return Err(self
+                    .words
+                    .here("networks are equal to addresses or not, nothing else"));
             }
-            return Ok(Test::Compare(left, relation, right));
+            return Ok(Tree::Test(Test::Compare(left, relation, right)));
         }
-        if self.accept(&["contains"]) {
+        if self.words.accept(&["contains"]) {
             self.bytes_wanted(kind, "contains")?;
             let bytes = self.bytes()?;
             let finder = Finder::new(&bytes).into_owned();
-            return Ok(Test::Contains(left, Box::new(finder)));
+            return Ok(Tree::Test(Test::Contains(left, Box::new(finder))));
         }
-        if self.accept(&["matches", "~"]) {
+        if self.words.accept(&["matches", "~"]) {
             self.bytes_wanted(kind, "matches")?;
-            let column = self.peek().column;
-            let TokenKind::Text(text) = self.take().kind else {
-                return Err(at(
+            let column = self.words.peek().column;
+            let TokenKind::Text(text) = self.words.take().kind else {
+                return Err(Trouble::at(
                     column,
                     "matches takes an expression in quotation marks".to_owned(),
                 ));
             };
             let text = String::from_utf8_lossy(&text);
-            let regex = compile(&text, true).map_err(|message| at(column, message))?;
-            return Ok(Test::Matches(left, regex));
+            let regex = compile(&text, true).map_err(|message| Trouble::at(column, message))?;
+            return Ok(Tree::Test(Test::Matches(left, regex)));
         }
-        let is_negated = self.accept(&["not"]);
-        if self.accept(&["in"]) {
-            let test = Test::In(left, self.set(kind)?);
+        let is_negated = self.words.accept(&["not"]);
+        if self.words.accept(&["in"]) {
+            let test = Tree::Test(Test::In(left, self.set(kind)?));
             return Ok(if is_negated {
-                Test::Not(Box::new(test))
+                Tree::Not(Box::new(test))
             } else {
                 test
             });
         }
         if is_negated {
-            return Err(self.here("not stands before a test, or before in"));
+            return Err(self.words.here("not stands before a test, or before in"));
         }
-        Ok(Test::Exists(left))
+        Ok(Tree::Test(Test::Exists(left)))
     }
 
     fn bytes_wanted(&self, kind: Kind, what: &str) -> Result<(), Trouble> {
         match kind {
             Kind::Mac | Kind::Bytes | Kind::Protocol => Ok(()),
-            _ => Err(self.here(format!(
+            _ => Err(self.words.here(format!(
                 "{what} takes a field of bytes, as tcp.payload, or a protocol"
             ))),
         }
@@ -222,21 +99,21 @@ impl Parser {
 
     /// A field with what is done with it, and what its values are.
     fn operand(&mut self) -> Result<(Operand, Kind), Trouble> {
-        let column = self.peek().column;
-        let TokenKind::Word(name) = self.peek().kind.clone() else {
-            let found = shown(&self.peek().kind);
-            return Err(self.here(format!("a field is expected, not {found}")));
+        let column = self.words.peek().column;
+        let TokenKind::Word(name) = self.words.peek().kind.clone() else {
+            let found = self.words.peek().kind.shown();
+            return Err(self.words.here(format!("a field is expected, not {found}")));
         };
-        self.next += 1;
+        self.words.skip();
         let function = match name.to_ascii_lowercase().as_str() {
             "len" => Some(Function::Len),
             "count" => Some(Function::Count),
             _ => None,
         };
         if let Some(function) = function {
-            self.expect("(")?;
+            self.words.expect("(")?;
             let (operand, kind) = self.operand()?;
-            self.expect(")")?;
+            self.words.expect(")")?;
             let Operand::Field {
                 field,
                 slice,
@@ -244,7 +121,7 @@ impl Parser {
                 function: None,
             } = operand
             else {
-                return Err(at(column, format!("{name} takes a field")));
+                return Err(Trouble::at(column, format!("{name} takes a field")));
             };
             if function == Function::Len {
                 self.bytes_wanted(kind, "len")?;
@@ -264,20 +141,20 @@ impl Parser {
             let (message, hint) = unknown(&name);
             return Err(Trouble {
                 hint: Some(hint),
-                ..at(column, message)
+                ..Trouble::at(column, message)
             });
         };
         let mut kind = field.kind;
-        let slice = if self.accept(&["["]) {
+        let slice = if self.words.accept(&["["]) {
             self.bytes_wanted(kind, "a slice")?;
             kind = Kind::Bytes;
             Some(self.slice()?)
         } else {
             None
         };
-        let mask = if self.accept(&["&"]) {
+        let mask = if self.words.accept(&["&"]) {
             if !matches!(kind, Kind::Number | Kind::Flag) {
-                return Err(self.here("& takes a field that is a number"));
+                return Err(self.words.here("& takes a field that is a number"));
             }
             Some(self.number()?)
         } else {
@@ -296,69 +173,69 @@ impl Parser {
 
     /// `[start:length]`, `[start-end]`, `[start]`, `[start:]`, `[:length]`; the bracket is taken.
     fn slice(&mut self) -> Result<Slice, Trouble> {
-        let start = if matches!(self.peek().kind, TokenKind::Symbol(":")) {
+        let start = if matches!(self.words.peek().kind, TokenKind::Symbol(":")) {
             0
         } else {
-            let is_negative = self.accept(&["-"]);
+            let is_negative = self.words.accept(&["-"]);
             let start = self.small()?;
             if is_negative { -start } else { start }
         };
-        let is_open = |parser: &Parser| matches!(parser.peek().kind, TokenKind::Symbol("]"));
-        let length = if self.accept(&[":"]) {
+        let is_open =
+            |parser: &Parser<'_>| matches!(parser.words.peek().kind, TokenKind::Symbol("]"));
+        let length = if self.words.accept(&[":"]) {
             if is_open(self) {
                 None
             } else {
                 Some(self.small()? as u64)
             }
-        } else if self.accept(&["-"]) {
+        } else if self.words.accept(&["-"]) {
             let end = self.small()?;
             let length = end
                 .checked_sub(start)
                 .filter(|length| *length >= 0 && start >= 0);
             let length =
-                length.ok_or_else(|| self.here("the end of a slice is before its start"))?;
+                length.ok_or_else(|| self.words.here("the end of a slice is before its start"))?;
             Some(length as u64 + 1)
         } else {
             Some(1)
         };
         if length == Some(0) {
-            return Err(self.here("a slice without bytes"));
+            return Err(self.words.here("a slice without bytes"));
         }
-        self.expect("]")?;
+        self.words.expect("]")?;
         Ok(Slice { start, length })
     }
 
     fn small(&mut self) -> Result<i64, Trouble> {
-        let column = self.peek().column;
+        let column = self.words.peek().column;
         let number = self.number()?;
         let number = i64::try_from(number)
             .ok()
             .filter(|number| *number <= 1 << 20);
-        number.ok_or_else(|| at(column, "no packet is so long".to_owned()))
+        number.ok_or_else(|| Trouble::at(column, "no packet is so long".to_owned()))
     }
 
     fn number(&mut self) -> Result<u64, Trouble> {
-        let column = self.peek().column;
-        match self.take().kind {
-            TokenKind::Word(word) => {
-                number(&word).ok_or_else(|| at(column, format!("a number is expected, not {word}")))
-            }
-            other => Err(at(
+        let column = self.words.peek().column;
+        match self.words.take().kind {
+            TokenKind::Word(word) => number(&word)
+                .ok_or_else(|| Trouble::at(column, format!("a number is expected, not {word}"))),
+            other => Err(Trouble::at(
                 column,
-                format!("a number is expected, not {}", shown(&other)),
+                format!("a number is expected, not {}", other.shown()),
             )),
         }
     }
 
     /// What a field of this kind is compared with: another field, or a value.
     fn right(&mut self, kind: Kind) -> Result<Operand, Trouble> {
-        if let TokenKind::Word(word) = &self.peek().kind {
+        if let TokenKind::Word(word) = &self.words.peek().kind {
             let is_function = ["len", "count"].contains(&word.to_ascii_lowercase().as_str());
             if is_function || Field::find(word).is_some() {
-                let column = self.peek().column;
+                let column = self.words.peek().column;
                 let (operand, other) = self.operand()?;
                 if class(kind) != class(other) {
-                    return Err(at(column, "the two cannot be compared".to_owned()));
+                    return Err(Trouble::at(column, "the two cannot be compared".to_owned()));
                 }
                 return Ok(operand);
             }
@@ -369,39 +246,39 @@ impl Parser {
     fn bytes(&mut self) -> Result<Vec<u8>, Trouble> {
         match self.literal(Kind::Bytes)? {
             Literal::Bytes(bytes) if !bytes.is_empty() => Ok(bytes),
-            _ => Err(self.here("there is nothing to look for")),
+            _ => Err(self.words.here("there is nothing to look for")),
         }
     }
 
     fn set(&mut self, kind: Kind) -> Result<Vec<(Literal, Literal)>, Trouble> {
-        self.expect("{")?;
+        self.words.expect("{")?;
         let mut ranges = Vec::new();
-        while !self.accept(&["}"]) {
+        while !self.words.accept(&["}"]) {
             let low = self.literal(kind)?;
-            let high = if self.accept(&[".."]) {
+            let high = if self.words.accept(&[".."]) {
                 self.literal(kind)?
             } else {
                 low.clone()
             };
             ranges.push((low, high));
-            self.accept(&[","]);
+            self.words.accept(&[","]);
         }
         if ranges.is_empty() {
-            return Err(self.here("the set is empty"));
+            return Err(self.words.here("the set is empty"));
         }
         Ok(ranges)
     }
 
     /// A value for a field of this kind.
     fn literal(&mut self, kind: Kind) -> Result<Literal, Trouble> {
-        let column = self.peek().column;
-        let (word, text) = match self.take().kind {
+        let column = self.words.peek().column;
+        let (word, text) = match self.words.take().kind {
             TokenKind::Word(word) => (word, None),
             TokenKind::Text(text) => (String::from_utf8_lossy(&text).into_owned(), Some(text)),
             other => {
-                return Err(at(
+                return Err(Trouble::at(
                     column,
-                    format!("a value is expected, not {}", shown(&other)),
+                    format!("a value is expected, not {}", other.shown()),
                 ));
             }
         };
@@ -426,17 +303,7 @@ impl Parser {
                 )
             }
         };
-        value.ok_or_else(|| at(column, format!("\"{word}\" is no {wanted}")))
-    }
-}
-
-fn one_or(mut tests: Vec<Test>, make: fn(Vec<Test>) -> Test) -> Test {
-    match tests.pop() {
-        Some(test) if tests.is_empty() => test,
-        last => {
-            tests.extend(last);
-            make(tests)
-        }
+        value.ok_or_else(|| Trouble::at(column, format!("\"{word}\" is no {wanted}")))
     }
 }
 
@@ -599,7 +466,7 @@ mod tests {
     #[test]
     fn long_expressions_do_not_nest() {
         let text = vec!["tcp.port == 1"; 3000].join(" or ");
-        assert!(matches!(parse(&text), Ok(Test::Any(tests)) if tests.len() == 3000));
+        assert!(matches!(parse(&text), Ok(Tree::Any(tests)) if tests.len() == 3000));
     }
 
     #[test]

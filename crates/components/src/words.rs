@@ -1,15 +1,17 @@
-//! The words of a display filter.
+//! The words of expressions: display filters and conditions, and how they are gone through.
+
+use flowgauge_stack::SettingError;
 
 /// A word, and where it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    pub(super) kind: TokenKind,
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
     /// In characters, from 1.
-    pub(super) column: usize,
+    pub(crate) column: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TokenKind {
+pub(crate) enum TokenKind {
     /// A name, a number, an address.
     Word(String),
     /// In double quotes.
@@ -20,13 +22,112 @@ pub(super) enum TokenKind {
 }
 
 /// Longest first.
-const SYMBOLS: [&str; 25] = [
+const SYMBOLS: [&str; 26] = [
     "===", "!==", "==", "!=", ">=", "<=", "&&", "||", "^^", "~=", "..", ">", "<", "!", "~", "&",
-    "(", ")", "[", "]", "{", "}", ",", ":", "-",
+    "(", ")", "[", "]", "{", "}", ",", ":", "-", "=",
 ];
 
+/// Bytes of an expression.
+const MAX_LENGTH: usize = 64 << 10;
+
+/// What is wrong with an expression.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Trouble {
+    /// At a place, in characters from 1.
+    pub(crate) fn at(column: usize, message: impl Into<String>) -> Trouble {
+        Trouble {
+            message: format!("character {column}: {}", message.into()),
+            hint: None,
+        }
+    }
+
+    /// As what is wrong with an option.
+    pub(crate) fn of(self, option: &'static str) -> SettingError {
+        SettingError {
+            option: Some(option),
+            message: self.message,
+            hint: self.hint,
+        }
+    }
+}
+
+/// The words of an expression, taken one after the other.
+pub(crate) struct Words {
+    tokens: Vec<Token>,
+    next: usize,
+}
+
+impl Words {
+    pub(crate) fn of(text: &str) -> Result<Words, Trouble> {
+        if text.len() > MAX_LENGTH {
+            return Err(Trouble {
+                message: format!("is longer than {} KiB", MAX_LENGTH >> 10),
+                hint: None,
+            });
+        }
+        let tokens = tokens(text).map_err(|(column, message)| Trouble::at(column, message))?;
+        Ok(Words { tokens, next: 0 })
+    }
+
+    pub(crate) fn peek(&self) -> &Token {
+        // The last one is the end, which nothing goes beyond.
+        &self.tokens[self.next.min(self.tokens.len() - 1)]
+    }
+
+    pub(crate) fn take(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.next += 1;
+        token
+    }
+
+    /// Goes on to the next word.
+    pub(crate) fn skip(&mut self) {
+        self.next += 1;
+    }
+
+    pub(crate) fn here(&self, message: impl Into<String>) -> Trouble {
+        Trouble::at(self.peek().column, message)
+    }
+
+    /// Takes one of these words or symbols, if it is next.
+    pub(crate) fn accept(&mut self, words: &[&str]) -> bool {
+        let is_next = match &self.peek().kind {
+            TokenKind::Word(word) => words.iter().any(|wanted| word.eq_ignore_ascii_case(wanted)),
+            TokenKind::Symbol(symbol) => words.contains(symbol),
+            TokenKind::Text(_) | TokenKind::End => false,
+        };
+        self.next += usize::from(is_next);
+        is_next
+    }
+
+    pub(crate) fn expect(&mut self, symbol: &str) -> Result<(), Trouble> {
+        if self.accept(&[symbol]) {
+            return Ok(());
+        }
+        let found = self.peek().kind.shown();
+        Err(self.here(format!("'{symbol}' is expected, not {found}")))
+    }
+}
+
+impl TokenKind {
+    /// In messages.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            TokenKind::Word(word) => word.clone(),
+            TokenKind::Text(_) => "a text in quotation marks".to_owned(),
+            TokenKind::Symbol(symbol) => format!("'{symbol}'"),
+            TokenKind::End => "the end".to_owned(),
+        }
+    }
+}
+
 /// The words of a text.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
+fn tokens(text: &str) -> Result<Vec<Token>, (usize, String)> {
     let characters: Vec<char> = text.chars().collect();
     let mut tokens: Vec<Token> = Vec::new();
     let mut at = 0;
