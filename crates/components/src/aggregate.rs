@@ -1,7 +1,6 @@
 //! `aggregate`: records grouped by fields, others of their fields summed.
 
 use flowgauge_record::any::AsRecord;
-use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_record::schema::{
     Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit,
 };
@@ -23,6 +22,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            first, at the end or every interval; the field interval says when that began.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
+    fields: |settings| {
+        let (aggregate, schema) = (Aggregate::read(settings).ok()?, settings.schema()?);
+        Some(aggregate.begin(schema).ok()?.output)
+    },
     outside: Some("it has one table of all groups"),
     options: &[
         OptionInfo::new("by", OptionKind::Text, "fields, as \"src_ip/24, dst_port\"").required(),
@@ -81,29 +84,13 @@ struct Groups {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let keys = read_names(settings, "by")?;
-    let sums = match settings.text("sum") {
-        Some(_) => read_names(settings, "sum")?,
-        None => Vec::new(),
-    };
-    let is_of_flows = settings.input() == Some(Port::Items(ItemType::Flow));
-    let aggregate = Aggregate {
-        keys,
-        sums,
-        count: if is_of_flows { "flows" } else { "records" },
-        top: settings.integer("top").map(|top| top as usize),
-        intervals: settings.duration("interval").map(Intervals::new),
-        memory: settings.size("memory").unwrap_or(256 << 20),
-        groups: None,
-        now: Nanos(0),
-        pruned: 0,
-    };
+    let aggregate = Aggregate::read(settings)?;
     if settings.duration("interval") == Some(0) {
         return Err(SettingError::of("interval", "is no time"));
     }
-    if is_of_flows {
+    if let Some(schema) = settings.schema() {
         // What they have is known before any comes.
-        aggregate.spec(FLOW_SCHEMA).map_err(|error| {
+        aggregate.spec(schema).map_err(|error| {
             let option = match &error {
                 AggregateError::UnknownSum { .. } => "sum",
                 _ => "by",
@@ -115,6 +102,24 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 }
 
 impl Aggregate {
+    fn read(settings: &Settings) -> Result<Aggregate, SettingError> {
+        let is_of_flows = settings.input() == Some(Port::Items(ItemType::Flow));
+        Ok(Aggregate {
+            keys: read_names(settings, "by")?,
+            sums: match settings.text("sum") {
+                Some(_) => read_names(settings, "sum")?,
+                None => Vec::new(),
+            },
+            count: if is_of_flows { "flows" } else { "records" },
+            top: settings.integer("top").map(|top| top as usize),
+            intervals: settings.duration("interval").map(Intervals::new),
+            memory: settings.size("memory").unwrap_or(256 << 20),
+            groups: None,
+            now: Nanos(0),
+            pruned: 0,
+        })
+    }
+
     fn spec(&self, schema: Schema) -> Result<AggregateSpec, AggregateError> {
         let spec = AggregateSpec::new(schema, &self.keys, &self.sums, self.count)?;
         Ok(spec.with_memory(self.memory))

@@ -5,6 +5,8 @@
 
 mod parse;
 
+pub(crate) use parse::seconds;
+
 use flowgauge_stack::{
     Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, SettingError, Settings,
 };

@@ -1,20 +1,21 @@
 //! `distinct`: the first record of each kind.
 
-use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, Parallel,
     PerKey, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_wire::Nanos;
+use hashbrown::HashTable;
 
 use crate::record_fields::{Fields, Key, read_names};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "distinct",
     summary: "lets a record through if none with these values came before",
-    help: "What was seen is remembered for keep values; then the oldest is forgotten, and would be new \
-           again.",
+    help: "What was seen is remembered for keep values; then the one that was seen longest ago is \
+           forgotten, and would be new again.",
     input: Input::Of(&[ItemType::Record]),
     options: &[
         OptionInfo::new("by", OptionKind::Text, "fields, as \"dst_ip, dst_port\"").required(),
@@ -44,14 +45,9 @@ struct Distinct {
     width: usize,
     again: Option<Nanos>,
     keep: usize,
-    seen: PerKey<Seen>,
+    seen: PerKey<Recent>,
+    key: Vec<u8>,
     different: u64,
-}
-
-#[derive(Default)]
-struct Seen {
-    last: HashMap<Key, Nanos>,
-    order: VecDeque<Key>,
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
@@ -62,6 +58,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         again: settings.duration("again").map(Nanos),
         keep: settings.integer("keep").unwrap_or(1_000_000) as usize,
         seen: PerKey::default(),
+        key: Vec::new(),
         different: 0,
     }))
 }
@@ -76,30 +73,14 @@ impl Component for Distinct {
                 out.fail(failure);
                 break;
             }
-            let key = self.fields.key(0..self.width);
+            self.fields.write_key(0..self.width, &mut self.key);
             let seen = self.seen.of(item.key);
-            let again = self.again;
+            let last = seen.see(&self.key, item.time, self.keep);
             let is_recent = |last: Nanos| {
+                let again = self.again;
                 again.is_none_or(|again| item.time.0 <= last.0.saturating_add(again.0))
             };
-            let is_new = match seen.last.get_mut(&key) {
-                Some(last) => {
-                    let is_new = !is_recent(*last);
-                    *last = item.time.max(*last);
-                    is_new
-                }
-                None => {
-                    if seen.last.len() >= self.keep
-                        && let Some(oldest) = seen.order.pop_front()
-                    {
-                        seen.last.remove(&oldest);
-                    }
-                    seen.order.push_back(key.clone());
-                    seen.last.insert(key, item.time);
-                    true
-                }
-            };
-            if is_new {
+            if !last.is_some_and(is_recent) {
                 self.different += 1;
                 out.emit(Items::Records(core::slice::from_ref(item)));
             }
@@ -117,5 +98,124 @@ impl Component for Distinct {
 
     fn reset(&mut self) {
         self.different = 0;
+    }
+}
+
+/// The values that were seen last, in a ring by when that was: the one behind `latest` was seen longest
+/// ago.
+#[derive(Default)]
+struct Recent {
+    hasher: RandomState,
+    table: HashTable<u32>,
+    values: Vec<Value>,
+    latest: u32,
+}
+
+struct Value {
+    key: Key,
+    last: Nanos,
+    before: u32,
+    behind: u32,
+}
+
+impl Recent {
+    /// Notes that a value was seen. Says when it was before, if that is remembered; at most `keep` are.
+    fn see(&mut self, key: &[u8], time: Nanos, keep: usize) -> Option<Nanos> {
+        let hash = self.hasher.hash_one(key);
+        let values = &self.values;
+        let is_it = |index: &u32| *values[*index as usize].key == *key;
+        if let Some(&index) = self.table.find(hash, is_it) {
+            if index != self.latest {
+                self.unlink(index);
+                self.link(index);
+            }
+            let value = &mut self.values[index as usize];
+            let before = value.last;
+            value.last = before.max(time);
+            return Some(before);
+        }
+        let value = Value {
+            key: key.into(),
+            last: time,
+            before: 0,
+            behind: 0,
+        };
+        let index = if self.values.len() < keep.min(u32::MAX as usize) {
+            self.values.push(value);
+            (self.values.len() - 1) as u32
+        } else {
+            let oldest = self.values[self.latest as usize].behind;
+            let old_hash = self.hasher.hash_one(&*self.values[oldest as usize].key);
+            if let Ok(entry) = self.table.find_entry(old_hash, |index| *index == oldest) {
+                entry.remove();
+            }
+            self.unlink(oldest);
+            self.values[oldest as usize] = value;
+            oldest
+        };
+        self.link(index);
+        let (values, hasher) = (&self.values, &self.hasher);
+        let hash_of = |index: &u32| hasher.hash_one(&*values[*index as usize].key);
+        self.table.insert_unique(hash, index, hash_of);
+        None
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Value { before, behind, .. } = self.values[index as usize];
+        self.values[before as usize].behind = behind;
+        self.values[behind as usize].before = before;
+        if self.latest == index {
+            self.latest = before;
+        }
+    }
+
+    /// Puts a value behind the latest.
+    fn link(&mut self, index: u32) {
+        let latest = if self.values.len() == 1 {
+            index
+        } else {
+            self.latest
+        };
+        let behind = if latest == index {
+            index
+        } else {
+            self.values[latest as usize].behind
+        };
+        self.values[index as usize].before = latest;
+        self.values[index as usize].behind = behind;
+        self.values[latest as usize].behind = index;
+        self.values[behind as usize].before = index;
+        self.latest = index;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_longest_ago_is_forgotten_first() {
+        for keep in 1..6 {
+            let (mut recent, mut naive) = (Recent::default(), Vec::<u8>::new());
+            let mut state = 1_u32;
+            for time in 0..2000 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let value = (state >> 24) as u8 % 8;
+                let at = naive.iter().position(|one| *one == value);
+                let found = recent.see(&[value], Nanos(time), keep);
+                assert_eq!(found.is_some(), at.is_some(), "{keep} {time}");
+                match at {
+                    Some(at) => {
+                        naive.remove(at);
+                    }
+                    None if naive.len() == keep => {
+                        naive.remove(0);
+                    }
+                    None => {}
+                }
+                naive.push(value);
+            }
+            assert_eq!(recent.values.len(), keep);
+        }
     }
 }

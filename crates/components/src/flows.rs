@@ -2,6 +2,7 @@
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_record::FlowRow;
+use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_stack::{
     Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Parallel,
     RecordItem, ResultInfo, ResultValue, SettingError, Settings,
@@ -18,6 +19,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "The records are those of the command flows: counters of both directions, state, history, \
            handshake time. It puts fragments together and verifies checksums itself.",
     output: Output::Of(ItemType::Flow),
+    fields: |_| Some(FLOW_SCHEMA),
     outside: Some("it has one table of all flows"),
     options: &[
         engine::CHECKSUMS,

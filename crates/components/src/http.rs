@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start};
-use flowgauge_record::http::{HttpMessage, HttpRow};
+use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HTTP_SCHEMA, HttpMessage, HttpRow};
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel, PerKey, RecordItem,
     ResultInfo, ResultValue, StreamChunk, StreamEnd, StreamInfo,
@@ -23,6 +23,7 @@ pub(crate) static SCAN: ComponentInfo = ComponentInfo {
            and the next message looked for. Stands within tcpdirdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Of(ItemType::Message),
+    fields: |_| Some(HTTP_MESSAGE_SCHEMA),
     result: Some(ResultInfo::number("messages found", "messages")),
     parallel: Parallel::ByFlow,
     make: |_| Ok(Box::new(Scan::default())),
@@ -35,6 +36,7 @@ pub(crate) static MATCH: ComponentInfo = ComponentInfo {
     help: "Takes the messages of both directions of a connection. What has no partner is given on alone.",
     input: Input::Of(&[ItemType::Message]),
     output: Output::Of(ItemType::Transaction),
+    fields: |_| Some(HTTP_SCHEMA),
     result: Some(ResultInfo::number(
         "requests with a response",
         "transactions",
@@ -51,6 +53,7 @@ pub(crate) static BOTH: ComponentInfo = ComponentInfo {
            are read for what they are. Stands within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Of(ItemType::Transaction),
+    fields: |_| Some(HTTP_SCHEMA),
     result: Some(ResultInfo::number(
         "requests with a response",
         "transactions",

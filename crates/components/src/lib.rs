@@ -15,6 +15,7 @@ mod bucket;
 mod burst;
 mod bytes;
 mod closing;
+mod condition;
 mod count;
 mod deduplicate;
 mod discard;
@@ -122,6 +123,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &tcpreseq::INFO,
     &packets::INFO,
     &matcher::INFO,
+    &condition::INFO,
     &aggregate::INFO,
     &http::SCAN,
     &http::MATCH,
@@ -148,6 +150,7 @@ const OF_PACKETS: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Simple,
     input: Input::Of(&[ItemType::Packet]),
     output: Output::Same,
+    fields: |_| None,
     is_end: false,
     outside: None,
     options: &[],

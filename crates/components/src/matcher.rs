@@ -1,9 +1,9 @@
 //! `matcher`: requests with their replies, or what two links saw of one packet.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 use flowgauge_record::any::OwnedObject;
-use flowgauge_record::transaction::TransactionRow;
+use flowgauge_record::transaction::{TRANSACTION_SCHEMA, TransactionRow};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, PerKey, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
@@ -24,6 +24,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            (in frames without IP addresses, say) are left out.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Transaction),
+    fields: |_| Some(TRANSACTION_SCHEMA),
     options: &[
         OptionInfo::new(
             "key",
@@ -88,9 +89,9 @@ struct Matcher {
     keep: usize,
     gives_unmatched: bool,
     waiting: PerKey<HashMap<Key, Waiting>>,
-    /// What waits, in the order in which it came; of some the partner has come since.
-    queue: VecDeque<(Nanos, u32, u64, Key)>,
-    count: usize,
+    /// What waits, by time, and for equal times in the order in which it came: a time far in the
+    /// future holds up nobody but itself.
+    queue: BTreeMap<(Nanos, u64), (u32, Key)>,
     next: u64,
     matched: u64,
 }
@@ -126,8 +127,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         keep: settings.integer("keep").unwrap_or(1_000_000) as usize,
         gives_unmatched: settings.flag("unmatched"),
         waiting: PerKey::default(),
-        queue: VecDeque::new(),
-        count: 0,
+        queue: BTreeMap::new(),
         next: 0,
         matched: 0,
     }))
@@ -169,7 +169,7 @@ impl Matcher {
         if waiting.get(&partner).is_some_and(is_partner)
             && let Some(found) = waiting.remove(&partner)
         {
-            self.count -= 1;
+            self.queue.remove(&(found.time, found.number));
             self.matched += 1;
             let record = OwnedObject::of(item.record);
             let (mine, theirs) = ((item.time, &record), (found.time, &found.record));
@@ -200,43 +200,23 @@ impl Matcher {
         );
         // Both wait under one key: with way = same, and the first is of the same kind no more.
         if let Some(before) = before {
+            self.queue.remove(&(before.time, before.number));
             self.give_alone(item.key, &before, out);
-        } else {
-            self.count += 1;
         }
-        self.queue.push_back((item.time, item.key, number, own));
-        while self.count > self.keep {
+        self.queue.insert((item.time, number), (item.key, own));
+        while self.queue.len() > self.keep {
             self.oldest(out);
-        }
-        if self.queue.len() > 2 * self.count + 64 {
-            self.forget_matched();
         }
         Ok(())
     }
 
-    /// Takes those out of the queue whose partner has come.
-    fn forget_matched(&mut self) {
-        let waiting = &mut self.waiting;
-        self.queue.retain(|(_, key, number, name)| {
-            let waiting = waiting.get(*key);
-            waiting
-                .and_then(|waiting| waiting.get(name))
-                .is_some_and(|it| it.number == *number)
-        });
-    }
-
-    /// The one that has waited longest goes on alone, if its partner has not come.
+    /// The one that has waited longest goes on alone.
     fn oldest(&mut self, out: &mut dyn Outlet) {
-        let Some((_, key, number, name)) = self.queue.pop_front() else {
+        let Some((_, (key, name))) = self.queue.pop_first() else {
             return;
         };
-        let Some(waiting) = self.waiting.get_mut(key) else {
-            return;
-        };
-        if waiting.get(&name).is_some_and(|it| it.number == number)
-            && let Some(found) = waiting.remove(&name)
-        {
-            self.count -= 1;
+        let waiting = self.waiting.get_mut(key);
+        if let Some(found) = waiting.and_then(|waiting| waiting.remove(&name)) {
             self.give_alone(key, &found, out);
         }
     }
@@ -292,7 +272,9 @@ impl Component for Matcher {
         let Some(waiting) = self.waiting.take(key) else {
             return;
         };
-        self.count -= waiting.len();
+        for found in waiting.values() {
+            self.queue.remove(&(found.time, found.number));
+        }
         let mut left: Vec<Waiting> = waiting.into_values().collect();
         left.sort_unstable_by_key(|it| it.number);
         for found in left {
@@ -305,8 +287,8 @@ impl Component for Matcher {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        while let Some(front) = self.queue.front() {
-            if now.0 < front.0.0.saturating_add(self.timeout.0) {
+        while let Some(((time, _), _)) = self.queue.first_key_value() {
+            if now.0 < time.0.saturating_add(self.timeout.0) {
                 break;
             }
             self.oldest(out);

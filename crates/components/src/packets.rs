@@ -1,6 +1,7 @@
 //! `packets`: a record of each packet.
 
 use flowgauge_record::PacketRow;
+use flowgauge_record::packet::PACKET_SCHEMA;
 use flowgauge_stack::{
     Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Packets,
     Parallel, RecordItem, SettingError, Settings,
@@ -13,6 +14,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "The fields are those of the command packets; checksums are not looked at. On \
            several cores each numbers its own packets.",
     output: Output::Of(ItemType::Record),
+    fields: |_| Some(PACKET_SCHEMA),
     options: &[OptionInfo::new(
         "interface",
         OptionKind::Text,

@@ -3,10 +3,8 @@
 use core::ops::Range;
 
 use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
-use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_record::schema::{Field, FieldKind, Schema};
-use flowgauge_record::transaction::TRANSACTION_SCHEMA;
-use flowgauge_stack::{Failure, ItemType, Port, SettingError, Settings};
+use flowgauge_stack::{Failure, SettingError, Settings};
 
 /// Values of several fields, one after the other.
 pub(crate) type Key = Box<[u8]>;
@@ -47,21 +45,14 @@ impl Fields {
             schema: None,
             values: Values::default(),
         };
-        let schema = match settings.input() {
-            Some(Port::Items(ItemType::Flow)) => FLOW_SCHEMA,
-            Some(Port::Items(ItemType::Transaction)) => TRANSACTION_SCHEMA,
-            _ => return Ok(fields),
-        };
-        match fields.find(schema) {
-            Ok(()) => Ok(fields),
-            Err(Failure { message, hint }) => {
-                let error = SettingError::of(option, message);
-                Err(match hint {
-                    Some(hint) => error.with_hint(hint),
-                    None => error,
-                })
-            }
+        if let Some(schema) = settings.schema() {
+            fields.find(schema).map_err(|failure| SettingError {
+                option: Some(option),
+                message: failure.message,
+                hint: failure.hint,
+            })?;
         }
+        Ok(fields)
     }
 
     /// Reads a record.
@@ -110,12 +101,18 @@ impl Fields {
     /// chance.
     pub(crate) fn key(&self, range: Range<usize>) -> Key {
         let mut key = Vec::new();
+        self.write_key(range, &mut key);
+        key.into()
+    }
+
+    /// The same into memory that serves again.
+    pub(crate) fn write_key(&self, range: Range<usize>, key: &mut Vec<u8>) {
+        key.clear();
         for index in range {
             let value = self.get(index);
             key.extend_from_slice(&(value.len() as u32).to_le_bytes());
             key.extend_from_slice(value);
         }
-        key.into()
     }
 }
 

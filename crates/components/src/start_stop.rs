@@ -76,7 +76,7 @@ impl When {
 }
 
 /// Nanoseconds since 1970 of `YYYY-MM-DD HH:MM:SS` in UTC.
-fn date(text: &str) -> Option<u64> {
+pub(crate) fn date(text: &str) -> Option<u64> {
     let (date, time) = text.split_once([' ', 'T'])?;
     let numbers = |text: &str, separator: char| -> Option<[u64; 3]> {
         let parts: Option<Vec<u64>> = text

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{open, open_reader};
-use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
+use flowgauge_wire::Nanos;
 use support::{Run, ipv4, program, tcp, udp};
 
 /// The frames of a capture file.
@@ -238,28 +238,13 @@ fn a_matcher_says_which_field_is_missing() {
     let error =
         program("[stack] packets matcher { key = a, request = x } output").expect_err("no =");
     assert!(error.contains("request: has no \"=\""), "{error}");
-    let mut run = Run::new("[stack] packets matcher { key = \"src_ip, colour\" } discard");
-    let packet = ipv4(17, 1, 0, false, &udp(1, 2, b""));
-    let descriptor = PacketDescriptor {
-        captured_len: packet.len() as u32,
-        wire_len: packet.len() as u32,
-        link: LinkType::RAW,
-        ..PacketDescriptor::default()
-    };
-    let descriptors = [descriptor];
-    let batch = Batch::new(&packet, &descriptors);
-    run.decoder.decode_batch(&batch, &mut run.decoded);
-    let failure = run
-        .graph
-        .process(&batch, &run.decoded, Nanos(1))
-        .expect_err("no such field");
-    assert!(failure.to_string().contains("no field colour"), "{failure}");
+    let error = program("[stack] packets matcher { key = \"src_ip, colour\" } discard");
+    let error = error.expect_err("no such field");
     assert!(
-        failure
-            .failure
-            .hint
-            .is_some_and(|hint| hint.contains("src_ip"))
+        error.contains("key: the records have no field colour"),
+        "{error}"
     );
+    assert!(error.contains("hint: they have number, time"), "{error}");
 }
 
 /// A segment of the connection 192.0.2.1:4000 to 198.51.100.7:80, or back.
@@ -335,4 +320,74 @@ fn a_day_is_replayed_in_less_than_a_second_of_ours() {
         run.finish();
         assert_eq!(run.result("tcpcnxdemux"), expected, "{timeout}");
     }
+}
+
+#[test]
+fn a_time_far_ahead_holds_up_no_other_request() {
+    let mut run = Run::new(
+        "[stack] packets matcher { key = \"src_ip, dst_ip, src_port, dst_port\", timeout = 5s } count",
+    );
+    let request = |port| ipv4(17, 1, 0, false, &udp(port, 53, b""));
+    let second = 1_000_000_000;
+    // The clock does not believe the first one: nothing confirms it.
+    run.graph_at(&[(10_000_000 * second, request(1))], 0);
+    run.graph_at(&[(second, request(2))], second);
+    run.graph_at(&[(7 * second, request(3))], 7 * second);
+    assert_eq!(run.result("count"), 1, "the one that has waited 6 seconds");
+    run.finish();
+    assert_eq!(run.result("count"), 3);
+}
+
+#[test]
+fn records_are_let_through_by_a_condition_whatever_their_batches() {
+    let packets: Vec<Vec<u8>> = (0..100)
+        .map(|port| ipv4(17, 1, 0, false, &udp(port, 53, &vec![0; usize::from(port)])))
+        .collect();
+    for size in [1, 7, 100] {
+        let mut run = Run::new(
+            "[stack] packets where { \"src_port in {10..19, 90} and payload_bytes < 50\" } count \
+             where { \"ttl = 63 or src_port = 12\", as = second } count where { tunnel } count",
+        );
+        run.packets(&packets, size);
+        run.finish();
+        assert_eq!(run.result("where(0)"), 10);
+        assert_eq!(run.result("count(0)"), 10);
+        assert_eq!(run.result("second"), 1);
+        assert_eq!((run.result("count(1)"), run.result("count(2)")), (1, 0));
+    }
+}
+
+#[test]
+fn only_amounts_are_added_up() {
+    for (stack, said) in [
+        (
+            "packets aggregate { proto, ttl } output",
+            "no field \"ttl\" to sum",
+        ),
+        (
+            "packets aggregate { proto, seq } output",
+            "no field \"seq\" to sum",
+        ),
+        (
+            "packets aggregate { proto, fragment_offset } output",
+            "to sum",
+        ),
+        (
+            "flows aggregate { src_ip, port } output",
+            "no field \"port\" to sum",
+        ),
+        (
+            "packets aggregate { proto, length } where { \"payload_bytes > 1\" } output",
+            "the records have no field payload_bytes",
+        ),
+    ] {
+        let error = program(&format!("[stack] {stack}")).expect_err(stack);
+        assert!(error.contains(said), "{stack}: {error}");
+    }
+    let stack = "[stack] packets aggregate { proto, \"length, payload_bytes\", interval = 1s } \
+                 where { \"payload_bytes > 1 and interval\" } distinct { proto } output";
+    assert!(program(stack).is_ok());
+    assert!(
+        program("[stack] tcpscan tcpcnxdemux < tcpreseq http > distinct { host } output").is_ok()
+    );
 }

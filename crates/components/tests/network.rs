@@ -34,6 +34,7 @@ static KEEP: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Simple,
     input: Input::Any,
     output: Output::Same,
+    fields: |_| None,
     is_end: true,
     outside: None,
     options: &[],

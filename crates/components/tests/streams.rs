@@ -24,6 +24,7 @@ static INFO: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Simple,
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Same,
+    fields: |_| None,
     is_end: true,
     outside: None,
     options: &[],

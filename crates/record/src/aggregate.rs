@@ -208,7 +208,7 @@ impl Key {
 impl Sum {
     fn parse(schema: Schema, name: &str) -> Result<Sum, AggregateError> {
         let summable = |wanted: &str| {
-            let mut amounts = schema.iter().filter(|field| is_amount(field));
+            let mut amounts = schema.iter().filter(|field| field.is_amount());
             amounts.find(|field| field.name == wanted)
         };
         if let Some(field) = summable(name) {
@@ -217,11 +217,9 @@ impl Sum {
                 of: vec![field.name],
             });
         }
-        let halves = (
-            summable(&format!("src_{name}")),
-            summable(&format!("dst_{name}")),
-        );
-        if let (Some(source), Some(destination)) = halves {
+        if let Some((source, destination)) = halves(schema, name)
+            && source.is_amount()
+        {
             return Ok(Sum {
                 field: leaked_field(name, source.kind, source.unit, name, 2),
                 of: vec![source.name, destination.name],
@@ -229,7 +227,7 @@ impl Sum {
         }
         let mut known: Vec<&'static str> = Vec::new();
         for field in schema.iter() {
-            if is_amount(field) {
+            if field.is_amount() {
                 known.push(field.name);
                 if let Some(half) = field.name.strip_prefix("src_") {
                     known.push(half);
@@ -243,10 +241,14 @@ impl Sum {
     }
 }
 
-/// Whether a sum of the field's values means something: of numbers that are names it does not.
-fn is_amount(field: &Field) -> bool {
-    matches!(field.kind, FieldKind::Unsigned | FieldKind::Duration)
-        && !field.name.ends_with("_port")
+/// The fields of both sides, `src_` and `dst_`, of what is called by one name: those of `bytes` are
+/// `src_bytes` and `dst_bytes`.
+pub fn halves(schema: Schema, name: &str) -> Option<(&'static Field, &'static Field)> {
+    let find = |side: &str| {
+        let mut fields = schema.iter();
+        fields.find(|field| field.name.strip_prefix(side) == Some(name))
+    };
+    Some((find("src_")?, find("dst_")?))
 }
 
 /// Keys are in every table: without them groups look alike.

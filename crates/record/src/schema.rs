@@ -119,6 +119,32 @@ pub struct Field {
     pub help: &'static str,
 }
 
+impl Field {
+    /// Whether a sum of its values means something: of numbers that are names, places or settings
+    /// (`seq`, `ttl`, `offset`) it does not.
+    pub fn is_amount(&self) -> bool {
+        const COUNTS: [&str; 6] = [
+            "gaps",
+            "chunks",
+            "matches",
+            "repeats",
+            "streams",
+            "empty_streams",
+        ];
+        const PLACES: [&str; 3] = ["offset", "end", "fragment_offset"];
+        match self.kind {
+            FieldKind::Unsigned if PLACES.contains(&self.name) => false,
+            FieldKind::Unsigned => {
+                self.unit != Unit::None
+                    || COUNTS.contains(&self.name)
+                    || self.name.ends_with("_bytes")
+                    || self.name.ends_with("_packets")
+            }
+            kind => kind == FieldKind::Duration,
+        }
+    }
+}
+
 /// The fields of one kind of record, in order.
 pub type Schema = &'static [&'static Field];
 

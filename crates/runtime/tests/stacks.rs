@@ -265,6 +265,7 @@ const ANY: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Simple,
     input: Input::Any,
     output: Output::Same,
+    fields: |_| None,
     is_end: true,
     outside: None,
     options: &[

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::component::{Branches, ComponentInfo, ComponentKind, Input, Output};
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::items::{ItemType, Port};
+use crate::items::{Coming, ItemType, Port};
 use crate::options::{Given, Level, complete};
 use crate::parse::MAX_COMPONENTS;
 use crate::program::{Inner, Node, NodeId, Program, Stack};
@@ -78,7 +78,7 @@ struct Checker<'a> {
 }
 
 /// What is known of what comes along; `None`: a mistake before it makes it unknown.
-type Flow = Option<Port>;
+type Flow = Option<Coming>;
 
 /// A component of which not all may be known.
 struct Draft {
@@ -191,7 +191,7 @@ impl<'a> Checker<'a> {
         let place = Place {
             scope,
             parent: None,
-            flow: Some(Port::Items(ItemType::Packet)),
+            flow: Some(Port::Items(ItemType::Packet).into()),
             begins: true,
         };
         let (row, _) = self.row(&section.body, place, &mut building);
@@ -220,7 +220,7 @@ impl<'a> Checker<'a> {
         let mut row: Vec<NodeId> = Vec::new();
         let mut flow = place.flow;
         for node in &body.nodes {
-            if flow == Some(Port::Nothing) {
+            if flow.is_some_and(|flow| flow.port == Port::Nothing) {
                 let before = row.last().map(|id| &building.drafts[id.index()].name);
                 let before = before.map_or("the one before it", String::as_str);
                 let message = format!(
@@ -354,11 +354,18 @@ impl<'a> Checker<'a> {
         let inside = self.inside(node, info, inside, building);
         let output = match info.map(|info| info.output) {
             None => None,
-            Some(Output::Nothing) => Some(Port::Nothing),
-            Some(Output::Of(item)) => Some(Port::Items(item)),
+            Some(Output::Nothing) => Some(Port::Nothing.into()),
+            Some(Output::Of(item)) => {
+                let fields = info.map(|info| (info.fields)(&building.drafts[id.index()].settings));
+                Some(Coming {
+                    port: Port::Items(item),
+                    schema: fields.flatten(),
+                })
+            }
             Some(Output::Option(option)) => {
                 let named = building.drafts[id.index()].settings.text(option);
-                named.and_then(ItemType::named).map(Port::Items)
+                let port = named.and_then(ItemType::named).map(Port::Items);
+                port.map(Coming::from)
             }
             Some(Output::Same) => inside,
         };
@@ -455,7 +462,7 @@ impl<'a> Checker<'a> {
     ) -> Flow {
         let (info, name, flow) = (info?, &node.name, place.flow);
         let takes = match info.input {
-            Input::Nothing if place.begins => return Some(Port::Nothing),
+            Input::Nothing if place.begins => return Some(Port::Nothing.into()),
             Input::Nothing => {
                 let message = format!("{} takes nothing: it can only begin a stack", name.text);
                 self.error(name.span, message);
@@ -466,7 +473,7 @@ impl<'a> Checker<'a> {
         };
         let wanted: Vec<String> = takes.iter().map(|item| format!("{item}s")).collect();
         let wanted = wanted.join(" or ");
-        match flow? {
+        match flow?.port {
             Port::Nothing => None,
             Port::Items(item) if takes.iter().any(|taken| item.is_a(*taken)) => flow,
             Port::Items(item) => {
@@ -621,7 +628,11 @@ impl<'a> Checker<'a> {
         let rows: Vec<NodeId> = match &draft.inner {
             Inner::Nothing => {
                 let is_end = draft.info.is_none_or(|info| info.is_end);
-                if !is_end && draft.output.is_some_and(|port| port != Port::Nothing) {
+                if !is_end
+                    && draft
+                        .output
+                        .is_some_and(|output| output.port != Port::Nothing)
+                {
                     let message = format!("what {} gives on goes nowhere", draft.name);
                     let found = Diagnostic::warning(draft.span, message)
                         .with_hint("a stack ends with output, discard, or what counts or keeps");
@@ -853,8 +864,8 @@ impl Draft {
             label,
             settings: self.settings,
             references,
-            input: self.input?,
-            output: self.output?,
+            input: self.input?.port,
+            output: self.output?.port,
             inner: self.inner,
             next: self.next,
             parent: self.parent,
@@ -875,11 +886,14 @@ fn demultiplexers(place: Place, building: &Building) -> Vec<&'static str> {
 
 /// What comes out where two rows meet.
 fn both(one: Flow, other: Flow) -> Flow {
-    match (one?, other?) {
-        (Port::Nothing, port) | (port, Port::Nothing) => Some(port),
-        (Port::Items(one), Port::Items(other)) => {
-            Some(one.common(other).map_or(Port::Mixed, Port::Items))
-        }
-        _ => Some(Port::Mixed),
-    }
+    let (one, other) = (one?, other?);
+    Some(match (one.port, other.port) {
+        (Port::Nothing, _) => other,
+        (_, Port::Nothing) => one,
+        (Port::Items(item), Port::Items(another)) => Coming {
+            port: item.common(another).map_or(Port::Mixed, Port::Items),
+            schema: one.schema.filter(|_| one.schema == other.schema),
+        },
+        _ => Port::Mixed.into(),
+    })
 }

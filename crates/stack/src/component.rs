@@ -12,6 +12,7 @@ use core::time::Duration;
 
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
+use flowgauge_record::schema::Schema;
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, HashSeed, Nanos};
 
 use crate::items::ItemType;
@@ -36,6 +37,8 @@ pub struct ComponentInfo {
     pub input: Input,
     /// What it gives on.
     pub output: Output,
+    /// Which fields the records have that it makes, where its settings and what comes tell.
+    pub fields: fn(&Settings) -> Option<Schema>,
     /// Whether a stack may end with it: it writes, keeps or counts what it gets.
     pub is_end: bool,
     /// Why it must stand outside of demultiplexers; `None`: it need not.

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use flowgauge_record::schema::Schema;
+
 /// The type of a port: what kind of item goes through it.
 ///
 /// Some types are also others: what takes packets takes segments, too.
@@ -97,6 +99,20 @@ pub enum Port {
     Items(ItemType),
     /// Items of types that have nothing in common.
     Mixed,
+}
+
+/// What the checker knows of what comes along.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Coming {
+    pub(crate) port: Port,
+    /// Of records: their fields, where that is known.
+    pub(crate) schema: Option<Schema>,
+}
+
+impl From<Port> for Coming {
+    fn from(port: Port) -> Coming {
+        Coming { port, schema: None }
+    }
 }
 
 impl fmt::Display for Port {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::component::ComponentInfo;
 use crate::diagnostic::Diagnostic;
-use crate::items::Port;
+use crate::items::Coming;
 use crate::registry::near;
 use crate::settings::{OptionInfo, Setting, Settings};
 use crate::source::Span;
@@ -37,7 +37,7 @@ pub(crate) fn complete(
     info: &'static ComponentInfo,
     span: Span,
     given: Vec<Given<'_>>,
-    place: (Option<Port>, &[&'static str]),
+    place: (Option<Coming>, &[&'static str]),
     diagnostics: &mut Vec<Diagnostic>,
 ) -> (Option<String>, Settings) {
     let before = diagnostics.len();
@@ -54,8 +54,10 @@ pub(crate) fn complete(
             None => settings.extend(default(option)),
         }
     }
-    let (input, around) = place;
-    let settings = Settings::new(settings).placed(input, around.to_vec());
+    let (coming, around) = place;
+    let input = coming.map(|coming| coming.port);
+    let schema = coming.and_then(|coming| coming.schema);
+    let settings = Settings::new(settings).placed(input, schema, around.to_vec());
     // Where what comes is wrong that was said; what follows from it is not.
     if diagnostics.len() == before
         && input.is_some()

@@ -1,5 +1,7 @@
 //! The options of one component, read and completed with defaults.
 
+use flowgauge_record::schema::Schema;
+
 use crate::items::Port;
 use crate::source::Span;
 use crate::value::{OptionKind, OptionValue};
@@ -68,6 +70,7 @@ pub struct Setting {
 pub struct Settings {
     settings: Vec<Setting>,
     input: Option<Port>,
+    schema: Option<Schema>,
     around: Vec<&'static str>,
 }
 
@@ -80,11 +83,18 @@ impl Settings {
         }
     }
 
-    /// With what comes into the component, and the demultiplexers around it, the innermost first.
+    /// With what comes into the component, which fields that has, and the demultiplexers around it, the
+    /// innermost first.
     #[must_use]
-    pub fn placed(self, input: Option<Port>, around: Vec<&'static str>) -> Settings {
+    pub fn placed(
+        self,
+        input: Option<Port>,
+        schema: Option<Schema>,
+        around: Vec<&'static str>,
+    ) -> Settings {
         Settings {
             input,
+            schema,
             around,
             ..self
         }
@@ -99,6 +109,11 @@ impl Settings {
     /// What comes into the component: the checker knows it.
     pub fn input(&self) -> Option<Port> {
         self.input
+    }
+
+    /// The fields of the records that come into the component, where that is known beforehand.
+    pub fn schema(&self) -> Option<Schema> {
+        self.schema
     }
 
     /// The setting of an option, given or by default.

@@ -29,6 +29,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Simple,
     input: Input::Of(&[ItemType::Packet]),
     output: Output::Same,
+    fields: |_| None,
     is_end: false,
     outside: None,
     options: &[],
@@ -64,12 +65,14 @@ static COMPONENTS: [ComponentInfo; 16] = [
         name: "discard",
         input: Input::Any,
         output: Output::Nothing,
+        fields: |_| None,
         is_end: true,
         ..SIMPLE
     },
     ComponentInfo {
         name: "output",
         input: Input::Any,
+        fields: |_| None,
         is_end: true,
         options: &[OptionInfo::new("file", OptionKind::OutputFile, "where to").required()],
         parallel: Parallel::Never("it writes one file"),
@@ -78,6 +81,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
     ComponentInfo {
         name: "count",
         aliases: &["pkt_counter"],
+        fields: |_| None,
         is_end: true,
         result: Some(ResultInfo::number("packets", "packets")),
         ..SIMPLE
@@ -153,6 +157,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
             OptionInfo::new("of", OptionKind::Measure, "whose result").required(),
             OptionInfo::new("interval", OptionKind::Duration, "how often").or("1s"),
         ],
+        fields: |_| None,
         is_end: true,
         ..SIMPLE
     },
@@ -168,6 +173,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
             OptionKind::References,
             "whose results",
         )],
+        fields: |_| None,
         is_end: true,
         ..SIMPLE
     },

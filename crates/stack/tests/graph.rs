@@ -253,6 +253,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Simple,
     input: Input::Any,
     output: Output::Same,
+    fields: |_| None,
     is_end: true,
     outside: None,
     options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],

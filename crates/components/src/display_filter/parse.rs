@@ -352,7 +352,7 @@ fn flag(word: &str) -> Option<u64> {
 }
 
 /// Seconds with up to nine decimals, in nanoseconds.
-fn seconds(word: &str) -> Option<u64> {
+pub(crate) fn seconds(word: &str) -> Option<u64> {
     let (whole, decimals) = word.split_once('.').unwrap_or((word, "0"));
     if decimals.len() > 9 || !decimals.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;

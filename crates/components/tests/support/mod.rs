@@ -149,6 +149,25 @@ impl Run {
         self.of_link_at(LinkType::RAW, packets);
     }
 
+    /// Raw IP packets at these times, with the clock at `now`.
+    pub fn graph_at(&mut self, packets: &[(u64, Vec<u8>)], now: u64) {
+        for (time, packet) in packets {
+            let descriptor = PacketDescriptor {
+                time: Nanos(*time),
+                captured_len: packet.len() as u32,
+                wire_len: packet.len() as u32,
+                link: LinkType::RAW,
+                ..PacketDescriptor::default()
+            };
+            let descriptors = [descriptor];
+            let batch = Batch::new(packet, &descriptors);
+            self.decoder.decode_batch(&batch, &mut self.decoded);
+            hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
+            let result = self.graph.process(&batch, &self.decoded, Nanos(now));
+            result.expect("no component fails");
+        }
+    }
+
     /// Ethernet frames at these times, in one batch.
     pub fn ethernet_at(&mut self, frames: &[(u64, Vec<u8>)]) {
         self.of_link_at(LinkType::ETHERNET, frames);

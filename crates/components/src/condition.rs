@@ -1,0 +1,804 @@
+//! `where`: records of which a condition holds.
+//!
+//! The condition is read once, and bound to the fields of each kind of record that comes. A record
+//! hands its values over one after the other; each is looked at by the tests of its field, and then
+//! the tests are combined. Nothing is allocated for a record.
+
+use core::cmp::Ordering;
+use core::net::IpAddr;
+
+use flowgauge_record::aggregate::halves;
+use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
+use flowgauge_record::schema::{Field, FieldKind, Schema, Unit};
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, OptionValue,
+    Outlet, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_wire::Address;
+use memchr::memmem::Finder;
+use regex::bytes::Regex;
+
+use crate::boolean::{self, Tree};
+use crate::display_filter::seconds;
+use crate::regexp::compile;
+use crate::start_stop::date;
+use crate::words::{TokenKind, Trouble, Words};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "where",
+    summary: "lets records through of which a condition holds",
+    help: "As `bytes > 1M and dst_port = 443`: fields with = != < <= > >=, in {80, 8000..8080}, contains \
+           and matches (texts), and a field alone, which asks whether it has a value; and, or, xor, not, \
+           brackets. Values are as the field is: 1M (of bytes 2^20, else 10^6), 5ms, 10.0.0.0/8, \
+           \"2026-11-22 10:30:00\" in UTC; texts in double quotes, if they are no words. `bytes` is \
+           src_bytes + dst_bytes where there are both, `port` and `ip` are those of either side. \
+           A field of an object is request.src_port. Where a field has no value no test of it holds.",
+    input: Input::Of(&[ItemType::Record]),
+    options: &[OptionInfo::new("condition", OptionKind::Text, "which records").required()],
+    result: Some(ResultInfo::number("records let through", "records")),
+    make,
+    ..crate::OF_PACKETS
+};
+
+struct Where {
+    condition: Condition,
+    passed: u64,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let text = settings.text("condition").unwrap_or_default();
+    let of = |trouble: Trouble| trouble.of("condition");
+    let mut condition = Condition::read(text).map_err(of)?;
+    if let Some(schema) = settings.schema() {
+        condition.bind(schema).map_err(of)?;
+    }
+    Ok(Box::new(Where {
+        condition,
+        passed: 0,
+    }))
+}
+
+impl Component for Where {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Records(records) = items else {
+            return;
+        };
+        let mut passed = 0;
+        let all = *records;
+        for (index, item) in all.iter().enumerate() {
+            let holds = match self.condition.holds(item.record) {
+                Ok(holds) => holds,
+                Err(trouble) => {
+                    out.fail(Failure {
+                        message: format!("condition: {}", trouble.message),
+                        hint: trouble.hint,
+                    });
+                    break;
+                }
+            };
+            // As long as all come through they stay where they are.
+            if holds && passed < index {
+                out.emit(Items::Records(core::slice::from_ref(item)));
+            } else if !holds && passed == index {
+                let before = all.get(..index).unwrap_or_default();
+                if !before.is_empty() {
+                    out.emit(Items::Records(before));
+                }
+                *records = &[];
+            }
+            passed += usize::from(holds);
+        }
+        self.passed += passed as u64;
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.passed))
+    }
+
+    fn reset(&mut self) {
+        self.passed = 0;
+    }
+}
+
+/// A condition on records of any kind.
+struct Condition {
+    tree: Tree<usize>,
+    tests: Vec<Test>,
+    /// For each kind of record that came: which tests look at which field.
+    bound: Vec<Bound>,
+    /// What each test has found in the record at work.
+    found: Vec<Found>,
+}
+
+/// What is asked of a field.
+struct Test {
+    name: String,
+    /// Where it stands, in characters from 1.
+    column: usize,
+    relation: Relation,
+}
+
+enum Relation {
+    /// It has a value.
+    Exists,
+    Is(Order, Literal),
+    In(Vec<(Literal, Literal)>),
+    Contains(Box<Finder<'static>>),
+    Matches(Regex),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Order {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Order::Equal => order.is_eq(),
+            Order::NotEqual => order.is_ne(),
+            Order::Less => order.is_lt(),
+            Order::LessOrEqual => order.is_le(),
+            Order::Greater => order.is_gt(),
+            Order::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+/// A value as it is written, and what it is to fields of each kind.
+#[derive(Clone, Debug, Default)]
+struct Literal {
+    column: usize,
+    text: String,
+    number: Option<u64>,
+    size: Option<u64>,
+    float: Option<f64>,
+    duration: Option<u64>,
+    time: Option<u64>,
+    hex: Option<u64>,
+    network: Option<Network>,
+}
+
+/// An address, and how many of its bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    address: Address,
+    version: u8,
+    bits: u32,
+}
+
+/// The tests of the fields of one kind of record, in the order of the fields.
+struct Bound {
+    schema: Schema,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    place: usize,
+    test: usize,
+    side: Side,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// The field itself.
+    Whole,
+    /// The first of two that are added.
+    Summand,
+    /// The second.
+    Sum,
+    /// One of two, either of which will do.
+    Either,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Found {
+    sum: u64,
+    has_value: bool,
+    looked: u8,
+    held: u8,
+}
+
+impl Condition {
+    fn read(text: &str) -> Result<Condition, Trouble> {
+        let mut words = Words::of(text)?;
+        let mut tests = Vec::new();
+        let tree = boolean::parse(&mut words, &mut |words| {
+            tests.push(test(words)?);
+            Ok(Tree::Test(tests.len() - 1))
+        })?;
+        Ok(Condition {
+            tree,
+            found: vec![Found::default(); tests.len()],
+            tests,
+            bound: Vec::new(),
+        })
+    }
+
+    /// Finds the fields of a kind of record, and whether what they are compared with fits.
+    #[cold]
+    fn bind(&mut self, schema: Schema) -> Result<(), Trouble> {
+        let mut steps = Vec::new();
+        for (index, test) in self.tests.iter().enumerate() {
+            let (name, rest) = match test.name.split_once('.') {
+                Some((name, rest)) => (name, Some(rest)),
+                None => (test.name.as_str(), None),
+            };
+            let place = |name: &str| schema.iter().position(|field| field.name == name);
+            let mut add = |place: Option<usize>, side| {
+                steps.extend(place.map(|place| Step {
+                    place,
+                    test: index,
+                    side,
+                }));
+            };
+            if let Some(at) = place(name) {
+                let field = schema[at];
+                if rest.is_none() {
+                    test.check(field)?;
+                } else if field.kind != FieldKind::Object {
+                    let message = format!("{name} is no object that has fields of its own");
+                    return Err(Trouble::at(test.column, message));
+                }
+                add(Some(at), Side::Whole);
+                continue;
+            }
+            let Some((one, other)) = halves(schema, name).filter(|_| rest.is_none()) else {
+                return Err(unknown(test, schema));
+            };
+            test.check(one)?;
+            let (first, second) = match one.is_amount() {
+                true => (Side::Summand, Side::Sum),
+                false => (Side::Either, Side::Either),
+            };
+            let (one, other) = (place(one.name), place(other.name));
+            add(one.min(other), first);
+            add(one.max(other), second);
+        }
+        steps.sort_by_key(|step| step.place);
+        self.bound.push(Bound { schema, steps });
+        Ok(())
+    }
+
+    fn holds(&mut self, record: &dyn AnyRecord) -> Result<bool, Trouble> {
+        let schema = record.schema();
+        let is_it = |bound: &Bound| core::ptr::eq(bound.schema, schema);
+        let index = match self.bound.iter().position(is_it) {
+            Some(index) => index,
+            None => {
+                self.bind(schema)?;
+                self.bound.len() - 1
+            }
+        };
+        self.found.fill(Found::default());
+        if let Some(bound) = self.bound.get(index) {
+            record.values(&mut Look {
+                tests: &self.tests,
+                steps: &bound.steps,
+                found: &mut self.found,
+                place: 0,
+            });
+        }
+        let holds = |test: &usize| {
+            let (test, found) = (&self.tests[*test], &self.found[*test]);
+            match test.relation {
+                // Neither side is it.
+                Relation::Is(Order::NotEqual, _) => found.looked > 0 && found.held == found.looked,
+                _ => found.held > 0,
+            }
+        };
+        Ok(self.tree.holds(&holds))
+    }
+}
+
+/// Hands the values of a record to the tests of their fields.
+struct Look<'a> {
+    tests: &'a [Test],
+    steps: &'a [Step],
+    found: &'a mut [Found],
+    place: usize,
+}
+
+impl ValueVisitor for Look<'_> {
+    #[inline]
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        while let Some((step, rest)) = self.steps.split_first() {
+            if step.place != self.place {
+                break;
+            }
+            self.steps = rest;
+            let (Some(test), Some(found)) =
+                (self.tests.get(step.test), self.found.get_mut(step.test))
+            else {
+                continue;
+            };
+            if let Some((_, rest)) = test.name.split_once('.') {
+                if let ValueRef::Object(Some(object)) = value {
+                    object.values(&mut Inside {
+                        test,
+                        name: rest,
+                        found,
+                    });
+                }
+                continue;
+            }
+            match (step.side, value) {
+                (Side::Whole | Side::Either, value) => found.look(test, field, value),
+                (Side::Summand | Side::Sum, ValueRef::Unsigned(value))
+                | (Side::Summand | Side::Sum, ValueRef::Duration(flowgauge_wire::Nanos(value))) => {
+                    found.has_value = true;
+                    found.sum = found.sum.saturating_add(value);
+                }
+                (Side::Summand | Side::Sum, _) => {}
+            }
+            if step.side == Side::Sum && found.has_value {
+                let sum = match field.kind {
+                    FieldKind::Duration => ValueRef::Duration(flowgauge_wire::Nanos(found.sum)),
+                    _ => ValueRef::Unsigned(found.sum),
+                };
+                found.look(test, field, sum);
+            }
+        }
+        self.place += 1;
+    }
+}
+
+/// The fields of an object within a record.
+struct Inside<'a> {
+    test: &'a Test,
+    name: &'a str,
+    found: &'a mut Found,
+}
+
+impl ValueVisitor for Inside<'_> {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        let (name, rest) = match self.name.split_once('.') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (self.name, None),
+        };
+        if field.name != name {
+            return;
+        }
+        match (rest, value) {
+            (None, value) => self.found.look(self.test, field, value),
+            (Some(name), ValueRef::Object(Some(object))) => object.values(&mut Inside {
+                test: self.test,
+                name,
+                found: self.found,
+            }),
+            (Some(_), _) => {}
+        }
+    }
+}
+
+impl Found {
+    fn look(&mut self, test: &Test, field: &Field, value: ValueRef<'_>) {
+        if matches!(value, ValueRef::Null | ValueRef::Object(None)) {
+            return;
+        }
+        self.looked = self.looked.saturating_add(1);
+        self.held = self.held.saturating_add(test.holds(field, value).into());
+    }
+}
+
+impl Test {
+    fn holds(&self, field: &Field, value: ValueRef<'_>) -> bool {
+        match &self.relation {
+            Relation::Exists => true,
+            Relation::Is(order, literal) => match value {
+                // None of them is it.
+                ValueRef::List(list) if *order == Order::NotEqual => {
+                    list.iter().all(|one| Some(*one) != literal.number)
+                }
+                ValueRef::List(list) => literal
+                    .number
+                    .is_some_and(|number| list.iter().any(|one| order.holds(one.cmp(&number)))),
+                value => literal
+                    .compare(field, value)
+                    .is_some_and(|found| order.holds(found)),
+            },
+            Relation::In(ranges) => match value {
+                ValueRef::List(list) => list.iter().any(|one| {
+                    let one = ValueRef::Unsigned(*one);
+                    ranges.iter().any(|range| is_in(range, field, one))
+                }),
+                value => ranges.iter().any(|range| is_in(range, field, value)),
+            },
+            Relation::Contains(finder) => {
+                text(&value).is_some_and(|text| finder.find(text).is_some())
+            }
+            Relation::Matches(regex) => text(&value).is_some_and(|text| regex.is_match(text)),
+        }
+    }
+
+    /// Whether a field of this kind can be asked so.
+    fn check(&self, field: &Field) -> Result<(), Trouble> {
+        let wrong = |message: String| Err(Trouble::at(self.column, message));
+        let name = field.name;
+        match (&self.relation, field.kind) {
+            (Relation::Exists, _) => Ok(()),
+            (_, FieldKind::Object) => wrong(format!("{name} is an object: ask for a field of it")),
+            (Relation::Contains(_) | Relation::Matches(_), FieldKind::Text) => Ok(()),
+            (Relation::Contains(_) | Relation::Matches(_), _) => {
+                wrong(format!("{name} is no text to look in"))
+            }
+            (Relation::Is(order, literal), kind) => {
+                let has_order =
+                    !matches!(kind, FieldKind::Text | FieldKind::Hex | FieldKind::Address);
+                if !has_order && !matches!(order, Order::Equal | Order::NotEqual) {
+                    return wrong(format!("{name} is equal to something or not, nothing else"));
+                }
+                literal.check(field)
+            }
+            (Relation::In(ranges), kind) => {
+                for (low, high) in ranges {
+                    low.check(field)?;
+                    high.check(field)?;
+                    let is_one = low.column == high.column;
+                    if !is_one
+                        && matches!(kind, FieldKind::Text | FieldKind::Hex | FieldKind::Address)
+                    {
+                        return wrong(format!("{name} has no ranges"));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn text<'a>(value: &ValueRef<'a>) -> Option<&'a [u8]> {
+    match value {
+        ValueRef::Text(text) => Some(text.as_bytes()),
+        ValueRef::Symbol(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn is_in((low, high): &(Literal, Literal), field: &Field, value: ValueRef<'_>) -> bool {
+    low.compare(field, value).is_some_and(Ordering::is_ge)
+        && high.compare(field, value).is_some_and(Ordering::is_le)
+}
+
+impl Literal {
+    fn new(column: usize, text: String) -> Literal {
+        let whole = OptionKind::Integer {
+            min: 0,
+            max: i64::MAX,
+        };
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let number = match whole.read(&text) {
+            Ok(OptionValue::Integer(number)) => u64::try_from(number).ok(),
+            _ => text.strip_prefix("0x").and_then(hex).or(text.parse().ok()),
+        };
+        Literal {
+            column,
+            number,
+            size: match OptionKind::Size.read(&text) {
+                Ok(OptionValue::Size(size)) => Some(size),
+                _ => number,
+            },
+            float: text.parse().ok(),
+            duration: match OptionKind::Duration.read(&text) {
+                Ok(OptionValue::Duration(span)) => Some(span),
+                _ => None,
+            },
+            time: time(&text),
+            hex: hex(&text).filter(|_| text.len() == 16),
+            network: Network::read(&text),
+            text,
+        }
+    }
+
+    /// How a value of a field compares with it; `None`: not at all.
+    fn compare(&self, field: &Field, value: ValueRef<'_>) -> Option<Ordering> {
+        Some(match value {
+            ValueRef::Unsigned(value) if field.unit == Unit::Bytes => value.cmp(&self.size?),
+            ValueRef::Unsigned(value) => value.cmp(&self.number?),
+            ValueRef::Float(value) => value.partial_cmp(&self.float?)?,
+            ValueRef::Duration(value) => value.0.cmp(&self.duration?),
+            ValueRef::Time(value) => value.0.cmp(&self.time?),
+            ValueRef::Hex(value) => value.cmp(&self.hex?),
+            ValueRef::Text(value) => value.cmp(&self.text),
+            ValueRef::Symbol(value) => value.cmp(self.text.as_bytes()),
+            ValueRef::Address(address, version) => match self.network?.has(address, version) {
+                true => Ordering::Equal,
+                false => Ordering::Less,
+            },
+            _ => return None,
+        })
+    }
+
+    /// Whether it is something to a field of this kind.
+    fn check(&self, field: &Field) -> Result<(), Trouble> {
+        let (is_right, wanted) = match field.kind {
+            FieldKind::Unsigned if field.unit == Unit::Bytes => {
+                (self.size.is_some(), "number of bytes, as 1500 or 1M")
+            }
+            FieldKind::Unsigned | FieldKind::List => (self.number.is_some(), "whole number"),
+            FieldKind::Float => (self.float.is_some(), "number"),
+            FieldKind::Duration => (self.duration.is_some(), "time span, as 250ms"),
+            FieldKind::Time => (self.time.is_some(), "time, as \"2026-11-22 10:30:00\""),
+            FieldKind::Hex => (self.hex.is_some(), "identifier of 16 hexadecimal digits"),
+            FieldKind::Address => (self.network.is_some(), "address or network, as 10.0.0.0/8"),
+            _ => (true, ""),
+        };
+        if is_right {
+            return Ok(());
+        }
+        let message = format!("\"{}\" is no {wanted}; {} is one", self.text, field.name);
+        Err(Trouble::at(self.column, message))
+    }
+}
+
+impl Network {
+    fn read(text: &str) -> Option<Network> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let (address, version, most) = match address.parse().ok()? {
+            IpAddr::V4(address) => (Address::v4(address.octets()), 4, 32),
+            IpAddr::V6(address) => (Address(address.octets()), 6, 128),
+        };
+        let bits = match bits {
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
+            None => most,
+        };
+        Some(Network {
+            address,
+            version,
+            // IPv4 addresses are the last 32 bits.
+            bits: bits + 128 - most,
+        })
+    }
+
+    fn has(self, address: Address, version: u8) -> bool {
+        let mask = u128::MAX.checked_shl(128 - self.bits).unwrap_or(0);
+        let number = |address: Address| u128::from_be_bytes(address.0) & mask;
+        self.version == version && number(address) == number(self.address)
+    }
+}
+
+/// Nanoseconds since 1970: a date with or without decimals, or seconds.
+fn time(text: &str) -> Option<u64> {
+    let bare = text.trim_end_matches('Z');
+    let (whole, decimals) = bare.split_once('.').unwrap_or((bare, ""));
+    match date(whole) {
+        Some(time) if decimals.is_empty() => Some(time),
+        Some(time) => time.checked_add(seconds(&format!("0.{decimals}"))?),
+        None => seconds(text),
+    }
+}
+
+fn test(words: &mut Words) -> Result<Test, Trouble> {
+    let column = words.peek().column;
+    let TokenKind::Word(name) = words.peek().kind.clone() else {
+        let found = words.peek().kind.shown();
+        return Err(words.here(format!("a field is expected, not {found}")));
+    };
+    words.skip();
+    let test = |relation| Test {
+        name,
+        column,
+        relation,
+    };
+    let order = match &words.peek().kind {
+        TokenKind::Symbol(symbol) => order(symbol),
+        _ => None,
+    };
+    if let Some(order) = order {
+        words.skip();
+        return Ok(test(Relation::Is(order, literal(words)?)));
+    }
+    if words.accept(&["contains"]) {
+        let wanted = literal(words)?;
+        if wanted.text.is_empty() {
+            return Err(Trouble::at(wanted.column, "there is nothing to look for"));
+        }
+        let finder = Finder::new(wanted.text.as_bytes()).into_owned();
+        return Ok(test(Relation::Contains(Box::new(finder))));
+    }
+    if words.accept(&["matches", "~"]) {
+        let wanted = literal(words)?;
+        let regex = compile(&wanted.text, false);
+        let regex = regex.map_err(|message| Trouble::at(wanted.column, message))?;
+        return Ok(test(Relation::Matches(regex)));
+    }
+    if words.accept(&["in"]) {
+        words.expect("{")?;
+        let mut ranges = Vec::new();
+        while !words.accept(&["}"]) {
+            let low = literal(words)?;
+            let high = match words.accept(&[".."]) {
+                true => literal(words)?,
+                false => low.clone(),
+            };
+            ranges.push((low, high));
+            words.accept(&[","]);
+        }
+        if ranges.is_empty() {
+            return Err(words.here("the set is empty"));
+        }
+        return Ok(test(Relation::In(ranges)));
+    }
+    Ok(test(Relation::Exists))
+}
+
+fn order(symbol: &str) -> Option<Order> {
+    Some(match symbol {
+        "=" | "==" => Order::Equal,
+        "!=" => Order::NotEqual,
+        "<" => Order::Less,
+        "<=" => Order::LessOrEqual,
+        ">" => Order::Greater,
+        ">=" => Order::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn literal(words: &mut Words) -> Result<Literal, Trouble> {
+    let column = words.peek().column;
+    match words.take().kind {
+        TokenKind::Word(word) => Ok(Literal::new(column, word)),
+        TokenKind::Text(text) => {
+            let text = String::from_utf8_lossy(&text).into_owned();
+            Ok(Literal::new(column, text))
+        }
+        other => {
+            let message = format!("a value is expected, not {}", other.shown());
+            Err(Trouble::at(column, message))
+        }
+    }
+}
+
+fn unknown(test: &Test, schema: Schema) -> Trouble {
+    let names: Vec<&str> = schema.iter().map(|field| field.name).collect();
+    Trouble {
+        hint: Some(format!("they have {}", names.join(", "))),
+        ..Trouble::at(
+            test.column,
+            format!("the records have no field {}", test.name),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_record::any::{OwnedRecord, Value};
+    use flowgauge_record::flow::FLOW_SCHEMA;
+    use flowgauge_wire::Nanos;
+
+    use super::*;
+
+    /// A flow of 600 and 500 KiB from 10.1.2.3:40000 to 192.0.2.1:443, in VLANs 7 and 42.
+    fn flow() -> OwnedRecord {
+        let values = FLOW_SCHEMA.iter().map(|field| match field.name {
+            "src_ip" => Value::Address(Address::v4([10, 1, 2, 3]), 4),
+            "dst_ip" => Value::Address(Address::v4([192, 0, 2, 1]), 4),
+            "src_port" => Value::Unsigned(40_000),
+            "dst_port" => Value::Unsigned(443),
+            "proto" => Value::Symbol(b"tcp".as_slice().into()),
+            "start" => Value::Time(Nanos(1_795_343_400_500_000_000)),
+            "duration" => Value::Duration(Nanos(1_500_000_000)),
+            "src_bytes" => Value::Unsigned(600 << 10),
+            "dst_bytes" => Value::Unsigned(500 << 10),
+            "history" => Value::Text("ShADadFf".into()),
+            "vlan" => Value::List([7, 42].into()),
+            "flow_id" => Value::Hex(0xfeed),
+            _ => Value::Null,
+        });
+        OwnedRecord::new(FLOW_SCHEMA, values.collect())
+    }
+
+    fn holds(text: &str) -> bool {
+        let mut condition = Condition::read(text).unwrap_or_else(|it| panic!("{text}: {it:?}"));
+        let found = condition.holds(&flow());
+        found.unwrap_or_else(|it| panic!("{text}: {it:?}"))
+    }
+
+    #[test]
+    fn fields_are_compared_as_what_they_are() {
+        for text in [
+            "bytes > 1M and dst_port = 443",
+            "bytes = 1100k",
+            "src_bytes >= 600k and src_bytes <= 614400",
+            "port = 443 and port = 40000",
+            "port in {80, 400..500}",
+            "ip = 10.0.0.0/8",
+            "src_ip = 10.1.2.3 and dst_ip != 10.0.0.0/8",
+            "dst_ip in {2001:db8::/32, 192.0.2.0/24}",
+            "duration > 1 and duration < 2s and duration = 1500ms",
+            "start > \"2026-11-22 10:30:00\" and start < \"2026-11-22T10:30:01Z\"",
+            "start = \"2026-11-22 10:30:00.5\" and start > 1795343400.25",
+            "proto = tcp and proto != udp and proto in {udp tcp}",
+            "history contains ad and history matches \"^Sh.*f$\"",
+            "vlan = 42 and vlan = 7 and vlan != 8 and vlan in {1..10}",
+            "flow_id = 000000000000feed",
+            "vlan and not handshake_rtt",
+            "proto = tcp xor proto = udp",
+            "(proto = udp or port = 443) and !(port = 80)",
+        ] {
+            assert!(holds(text), "{text}");
+        }
+        for text in [
+            "bytes > 2M",
+            "bytes < 1M",
+            "port != 443",
+            "ip != 10.0.0.0/8",
+            "src_ip = 192.0.2.1",
+            "src_ip = ::a01:203",
+            "handshake_rtt < 1h",
+            "handshake_rtt != 1h",
+            "vlan != 42",
+            "proto = TCP",
+            "history contains x",
+            "tunnel.id = 7",
+            "proto = tcp xor port = 443",
+        ] {
+            assert!(!holds(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, expected) in [
+            ("", "character 1: a field is expected, not the end"),
+            (
+                "nonsense = 1",
+                "character 1: the records have no field nonsense",
+            ),
+            (
+                "proto = tcp and bits > 5",
+                "character 17: the records have no field bits",
+            ),
+            (
+                "bytes > ten",
+                "character 9: \"ten\" is no number of bytes, as 1500 or 1M; src_bytes is one",
+            ),
+            (
+                "src_ip = host",
+                "character 10: \"host\" is no address or network, as 10.0.0.0/8; src_ip is one",
+            ),
+            (
+                "src_ip > 10.0.0.1",
+                "character 1: src_ip is equal to something or not, nothing else",
+            ),
+            (
+                "duration = 5 parsecs",
+                "character 14: and, or or the end is expected, not parsecs",
+            ),
+            (
+                "dst_port contains 4",
+                "character 1: dst_port is no text to look in",
+            ),
+            ("proto in {a..b}", "character 1: proto has no ranges"),
+            ("proto in {}", "character 12: the set is empty"),
+            (
+                "tunnel = gre",
+                "character 1: tunnel is an object: ask for a field of it",
+            ),
+            (
+                "proto.name = x",
+                "character 1: proto is no object that has fields of its own",
+            ),
+            ("proto matches \"(\"", "character 15: unclosed group"),
+            (
+                "start < yesterday",
+                "character 9: \"yesterday\" is no time, as \"2026-11-22 10:30:00\"; start is one",
+            ),
+        ] {
+            let read = Condition::read(text).and_then(|mut it| it.bind(FLOW_SCHEMA));
+            let trouble = read.expect_err(text);
+            assert_eq!(trouble.message, expected, "{text}");
+            let is_unknown = trouble.message.contains("have no field");
+            assert_eq!(trouble.hint.is_some(), is_unknown, "{text}");
+        }
+    }
+}
