@@ -10,7 +10,7 @@
 //!
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
-use flowgauge_sys::prefetch::prefetch_address;
+use flowgauge_sys::prefetch::{prefetch, prefetch_address};
 use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
 
 use crate::extra::{Extra, NO_EXTRA};
@@ -247,6 +247,19 @@ impl Flow {
         // with a flag find the flow out of the cache: the others follow them closely.
         if packet.begins_or_ends() {
             line(3);
+        }
+    }
+
+    /// Brings closer what this packet reads besides, if it is the first with data, or without, of its
+    /// side.
+    #[inline(always)]
+    pub(crate) fn prefetch_rest_for(&self, packet: &Decoded) {
+        let bit = match packet.payload_len {
+            0 => tcp::seen::ACK,
+            _ => tcp::seen::DATA,
+        };
+        if self.hot.seen[packet.direction.index()] & bit == 0 {
+            prefetch(&self.cold);
         }
     }
 

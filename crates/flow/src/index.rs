@@ -23,6 +23,9 @@ const MIN_SLOTS: usize = 1024;
 /// Slots of the old table looked at per insertion while it is being moved. Two insertions' worth
 /// of slots per free slot of the new table would do; eight finish early.
 const MOVE_PER_INSERT: usize = 8;
+/// ... and per packet looked up, so that it ends soon where no more flows come: as long as there are
+/// two tables, two are asked.
+const MOVE_PER_PACKET: usize = 2;
 
 /// Which 32 bits of a flow's hash the index uses.
 #[inline(always)]
@@ -229,6 +232,14 @@ impl Index {
         }
         let moving = self.moving.as_ref()?;
         moving.table.find(tag, matches).map(|(_, id)| id)
+    }
+
+    /// Goes on with moving to a larger table, if it is, by as much as so many packets are worth.
+    #[inline(always)]
+    pub fn go_on(&mut self, packets: usize) {
+        if self.moving.is_some() {
+            self.move_some(packets * MOVE_PER_PACKET);
+        }
     }
 
     /// Adds a record that is not there yet.

@@ -48,7 +48,7 @@ use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 use crate::ports;
 use crate::record::{EndReason, FlowRecord};
 use crate::tcp;
-use crate::usual::is_plain_syn;
+use crate::usual::{Quiet, is_plain_syn};
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 
 /// What a tracker has done so far.
@@ -74,6 +74,9 @@ const STEP: usize = 8;
 /// lines (one of the index, four or five of a flow and its streams) are still in the first level
 /// cache when the packet's turn comes.
 const STEPS_AHEAD: usize = 4;
+
+/// Flows of a table most of whose flows are not in the cache.
+const LARGE: usize = 1 << 19;
 
 /// Timeout classes, each with a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,8 +142,7 @@ pub struct FlowTracker {
     pub(crate) wheels: [Wheel; CLASSES],
     pub(crate) timeouts: [Nanos; CLASSES],
     clock: CaptureClock,
-    /// A number of ticks of silence that no timeout is shorter than.
-    shortest: u32,
+    quiet: Quiet,
     /// The clock's tick.
     pub(crate) tick: u32,
     /// Whether flows have timed out that are not ended yet.
@@ -175,8 +177,6 @@ impl FlowTracker {
             config.udp_idle,
             config.other_idle,
         ];
-        let shortest = timeouts.iter().map(|timeout| timeout.0 >> TICK_SHIFT).min();
-        let shortest = shortest.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
         let max_flows = config.max_flows.clamp(1, 1 << 30);
         FlowTracker {
             config: FlowConfig {
@@ -189,7 +189,7 @@ impl FlowTracker {
             extras: Extras::new(),
             wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
             timeouts,
-            shortest,
+            quiet: Quiet::of(&config),
             clock: CaptureClock::new(config.led_clock),
             tick: 0,
             overdue: false,
@@ -222,9 +222,11 @@ impl FlowTracker {
         if self.overdue {
             self.end_overdue(END_PER_BATCH);
         }
+        self.index.go_on(packets.len());
         let slots = Cell::from_mut(refs.as_mut_slice()).as_slice_of_cells();
         let steps = || packets.chunks(STEP).zip(slots.chunks(STEP));
-        let (mut far, mut near) = (packets.chunks(STEP), steps());
+        let (mut far, mut near, mut next) = (packets.chunks(STEP), steps(), steps().skip(1));
+        let is_large = self.index.len() > LARGE;
         // Flows that will likely be opened by packets that were looked up already.
         let mut coming = 0;
         for packets in far.by_ref().take(2 * STEPS_AHEAD) {
@@ -239,6 +241,9 @@ impl FlowTracker {
             }
             if let Some((packets, slots)) = near.next() {
                 coming = self.find_candidates(packets, slots, coming, follower);
+            }
+            if is_large && let Some((packets, slots)) = next.next() {
+                self.fetch_rest(packets, slots);
             }
             for (packet, slot) in step.iter().zip(slots) {
                 if !self.clock.goes_on(packet.time) {
@@ -293,6 +298,17 @@ impl FlowTracker {
             follower.fetch(packet, FlowId(place));
         }
         coming
+    }
+
+    /// Brings closer what a packet needs that is the first of its kind in its flow, now that the flow's
+    /// own line is there.
+    #[inline(never)]
+    fn fetch_rest(&self, packets: &[Decoded], slots: &[Cell<PacketFlow>]) {
+        for (packet, slot) in packets.iter().zip(slots) {
+            if let Some(flow) = self.flows.get(slot.get().id.0) {
+                flow.prefetch_rest_for(packet);
+            }
+        }
     }
 
     /// Sets the clock by a packet of this batch. The place is found by its address, so that the loop
@@ -397,7 +413,7 @@ impl FlowTracker {
         if (self.config.active).is_some_and(|active| flow.is_cut_by(packet.time, active)) {
             return None;
         }
-        let flags = flow.goes_on(packet, self.tick, self.shortest)?;
+        let flags = flow.goes_on(packet, self.tick, &self.quiet)?;
         if flags.0 & PacketFlowFlags::MOVES.0 != 0 {
             return Some(self.moves(id, flags));
         }
@@ -529,8 +545,7 @@ impl FlowTracker {
         let now = self.clock.now();
         let tick = self.tick;
         let flow = self.flows.at(id);
-        let idle_ticks = tick.wrapping_sub(flow.hot.last_tick);
-        if idle_ticks >= self.shortest {
+        if !self.quiet.covers(flow, tick) {
             let timeout = self.timeouts[Class::of(flow) as usize];
             let seen = flow
                 .last()

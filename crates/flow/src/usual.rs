@@ -9,13 +9,15 @@
 //!  FIN                 finishes
 //! ```
 
-use flowgauge_wire::{DecodeFlags, Decoded, TcpFlags};
+use flowgauge_wire::{DecodeFlags, Decoded, Nanos, TcpFlags};
 
+use crate::config::FlowConfig;
 use crate::flow::{Flow, FlowFlags, UDP};
 use crate::history::Letter;
 use crate::holes::delta;
 use crate::packet_flow::PacketFlowFlags;
 use crate::tcp::{self, FAR, PLAIN, TcpState, seen};
+use crate::wheel::TICK_SHIFT;
 
 /// What of a packet's decode flags tells whether there is anything unusual about it.
 const LOOKED_AT: u16 = DecodeFlags::FRAGMENT.0
@@ -42,6 +44,45 @@ const fn flags(decoded: u16, tcp: u8) -> u32 {
 #[inline(always)]
 const fn state(tcp: u16, flow: u16) -> u32 {
     tcp as u32 | (flow as u32) << 16
+}
+
+/// Ticks of silence that a flow's timeout is certainly longer than.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quiet {
+    /// Whatever the flow.
+    any: u32,
+    tcp: u32,
+    closed: u32,
+    other: u32,
+}
+
+impl Quiet {
+    pub(crate) fn of(config: &FlowConfig) -> Quiet {
+        let ticks = |timeout: Nanos| (timeout.0 >> TICK_SHIFT).min(u64::from(u32::MAX)) as u32;
+        let (tcp, closed) = (ticks(config.tcp_idle), ticks(config.linger));
+        let other = ticks(config.udp_idle.min(config.other_idle));
+        Quiet {
+            any: tcp.min(closed).min(other),
+            tcp,
+            closed,
+            other,
+        }
+    }
+
+    /// Whether a flow that is seen in this tick has not been silent for longer.
+    #[inline(always)]
+    pub(crate) fn covers(&self, flow: &Flow, tick: u32) -> bool {
+        let silent = tick.wrapping_sub(flow.hot.last_tick);
+        silent < self.any || silent < self.ticks(flow)
+    }
+
+    fn ticks(&self, flow: &Flow) -> u32 {
+        match flow.hot.key.protocol {
+            tcp::PROTOCOL if flow.hot.flags.has(FlowFlags::CLOSED) => self.closed,
+            tcp::PROTOCOL => self.tcp,
+            _ => self.other,
+        }
+    }
 }
 
 /// Whether this is a whole SYN and nothing else, of a window that is not zero and without data.
@@ -74,17 +115,16 @@ impl Flow {
     }
 
     /// The next packet of a flow that goes as it should: returns what it means for the flow if it
-    /// was one and has been dealt with. The flow has the packet's key. `quiet` is a number of ticks
-    /// shorter than every timeout.
+    /// was one and has been dealt with. The flow has the packet's key.
     #[inline(always)]
     pub(crate) fn goes_on(
         &mut self,
         packet: &Decoded,
         tick: u32,
-        quiet: u32,
+        quiet: &Quiet,
     ) -> Option<PacketFlowFlags> {
         let side = packet.direction.index();
-        let usual = tick.wrapping_sub(self.hot.last_tick) < quiet
+        let usual = quiet.covers(self, tick)
             && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
             && self.sides[side].packets < u32::MAX - 0x1_0000;
         if !usual {
