@@ -1,14 +1,16 @@
-//! Stacks over generated and real captures: results, and packets that are written, do not depend on the
-//! number of threads.
+//! Stacks over generated and real captures: results, and what is written, depend neither on the number of
+//! threads nor on how packets come in batches.
 
 mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use flowgauge_capture::{Error, Interface, PacketSource};
 use flowgauge_components::registry;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions};
 use flowgauge_stack::{Program, ResultValue, Sources, check, parse};
+use flowgauge_wire::{Batch, Ledger, PacketDescriptor};
 
 /// What is run; `FILE` is where it writes.
 const STACKS: &str = "
@@ -27,6 +29,14 @@ ipcnxdemux { timeout = 1 } < count identity > sample { 7 } output { FILE.2.pcapn
 ipcnxdemux { timeout = 1 } < count identity > filter { ip } count
 [stack ports]
 tcpscan tcpportdemux < count > discard
+[stack intervals]
+tcpscan packets aggregate { by = \"src_ip, dst_port\", sum = length, interval = 100ms } output { FILE.1.json }
+[stack numbers]
+udpscan packets output { FILE.2.json }
+[stack over]
+flows { tcp_timeout = 5, udp_timeout = 2 } aggregate { by = proto, sum = bytes, interval = 3 } output { FILE.3.json }
+[stack each]
+flows { active_timeout = 10 } output { FILE.4.json }
 ";
 
 /// Presets and how large a part of them.
@@ -40,9 +50,11 @@ const PRESETS: [(&str, &str); 4] = [
 /// One of so many captures of the corpora.
 const STRIDE: usize = 7;
 
-/// Where results do depend on it: time stamps jump, and a packet of another pair of hosts in the same batch
-/// makes `flows` believe that, or ends what waits in `ipreass`.
-const EXCEPTIONS: [&str; 2] = ["babel_update_oobr.pcap", "olsr-oobr-1.pcap"];
+/// Captures in which time stamps jump.
+const JUMPS: [&str; 2] = ["babel_update_oobr.pcap", "olsr-oobr-1.pcap"];
+
+/// Sizes of batches, beside that of the source.
+const SIZES: [usize; 2] = [1, 37];
 
 #[test]
 fn generated_traces() {
@@ -69,15 +81,100 @@ fn real_captures() {
             .is_some_and(|e| e == "pcap" || e == "pcapng" || e == "cap" || e == "trace")
     };
     let all = support::files_below(&corpora, &is_capture);
-    let is_excepted = |path: &PathBuf| EXCEPTIONS.iter().any(|name| path.ends_with(name));
-    let captures = all.into_iter().step_by(STRIDE);
-    let captures: Vec<PathBuf> = captures.filter(|path| !is_excepted(path)).collect();
+    let mut captures: Vec<PathBuf> = all.iter().step_by(STRIDE).cloned().collect();
+    let jump = all
+        .iter()
+        .filter(|path| JUMPS.iter().any(|name| path.ends_with(name)));
+    captures.extend(jump.cloned());
+    captures.sort();
+    captures.dedup();
     assert!(captures.len() > 50, "{}", captures.len());
     compare(&support::scratch("stack-threads-real"), &captures, &[2]);
 }
 
-/// What came of a run: a line for each component.
-fn run(capture: &Path, file: &Path, workers: usize) -> Vec<String> {
+/// A source in smaller batches.
+struct Small {
+    inner: Box<dyn PacketSource + Send>,
+    size: usize,
+    memory: Vec<u8>,
+    packets: Vec<PacketDescriptor>,
+    at: usize,
+}
+
+impl PacketSource for Small {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        if self.at >= self.packets.len() {
+            self.at = 0;
+            self.memory.clear();
+            self.packets.clear();
+            let Some(batch) = self.inner.next_batch()? else {
+                return Ok(None);
+            };
+            for packet in batch.packets {
+                let offset = self.memory.len() as u32;
+                self.memory.extend_from_slice(batch.bytes_of(packet));
+                self.packets.push(PacketDescriptor { offset, ..*packet });
+            }
+        }
+        let from = self.at;
+        self.at = (from + self.size).min(self.packets.len());
+        Ok(Some(Batch::new(&self.memory, &self.packets[from..self.at])))
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.inner.interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.inner.ledger()
+    }
+}
+
+/// What a line says of a file whose order of packets it depends on.
+const FILE: &str = "file ";
+
+fn sum_of(bytes: &[u8], sum: u64) -> u64 {
+    bytes.iter().fold(sum, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A sum of all packets of a capture, whatever their order.
+fn packets(path: &Path) -> u64 {
+    let mut sum: u64 = 0;
+    let Ok(mut source) = flowgauge_capture::open(path) else {
+        return sum;
+    };
+    while let Ok(Some(batch)) = source.next_batch() {
+        for packet in batch.packets {
+            let of = sum_of(batch.bytes_of(packet), packet.time.0);
+            sum = sum.wrapping_add(of);
+        }
+    }
+    sum
+}
+
+/// Whether a time stamp is so far ahead of those before it that it takes another packet to be believed:
+/// one of the same batch is enough at once.
+fn jumps_far(path: &Path) -> bool {
+    let Ok(mut source) = flowgauge_capture::open(path) else {
+        return false;
+    };
+    let mut latest = None;
+    while let Ok(Some(batch)) = source.next_batch() {
+        for packet in batch.packets {
+            let before = latest.unwrap_or(packet.time.0);
+            if packet.time.0 > before.saturating_add(600_000_000_000) {
+                return true;
+            }
+            latest = Some(before.max(packet.time.0));
+        }
+    }
+    false
+}
+
+/// What came of a run: a line for each component, and what was written.
+fn run(capture: &Path, file: &Path, workers: usize, size: Option<usize>) -> Vec<String> {
     let options = RunnerOptions {
         workers,
         ..RunnerOptions::default()
@@ -86,13 +183,25 @@ fn run(capture: &Path, file: &Path, workers: usize) -> Vec<String> {
     let mut lines = Vec::new();
     match flowgauge_capture::open(capture) {
         Err(error) => lines.push(error.to_string()),
-        Ok(mut source) => loop {
-            match runner.step(&mut source) {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(error) => lines.push(error.to_string()),
+        Ok(source) => {
+            let mut source: Box<dyn PacketSource + Send> = Box::new(source);
+            if let Some(size) = size {
+                source = Box::new(Small {
+                    inner: source,
+                    size,
+                    memory: Vec::new(),
+                    packets: Vec::new(),
+                    at: 0,
+                });
             }
-        },
+            loop {
+                match runner.step(&mut source) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break,
+                    Err(error) => lines.push(error.to_string()),
+                }
+            }
+        }
     }
     runner.finish();
     let mut failed = Vec::new();
@@ -120,10 +229,21 @@ fn run(capture: &Path, file: &Path, workers: usize) -> Vec<String> {
         }
         let path = PathBuf::from(format!("{}.{number}.pcapng", file.display()));
         let bytes = fs::read(&path).unwrap_or_default();
-        let sum = bytes.iter().fold(0u64, |sum, &byte| {
-            (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        lines.push(format!("file {number}: {} bytes, {sum:x}", bytes.len()));
+        let sum = sum_of(&bytes, 0);
+        lines.push(format!("{FILE}{number}: {} bytes, {sum:x}", bytes.len()));
+        lines.push(format!("packets {number}: {:x}", packets(&path)));
+        let _ = fs::remove_file(&path);
+    }
+    for number in 1..=4 {
+        if !failed.is_empty() {
+            continue;
+        }
+        let path = PathBuf::from(format!("{}.{number}.json", file.display()));
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let mut records: Vec<&str> = text.lines().collect();
+        // In which order those of the same time come is nobody's business.
+        records.sort_unstable();
+        lines.extend(records.iter().map(|record| format!("{number}: {record}")));
         let _ = fs::remove_file(&path);
     }
     lines
@@ -146,18 +266,27 @@ fn compare(folder: &Path, captures: &[PathBuf], workers: &[usize]) {
     let numbered: Vec<(usize, &PathBuf)> = captures.iter().enumerate().collect();
     let differ = support::in_parallel(&numbered, 2, |&(number, capture)| {
         let file = folder.join(number.to_string());
-        let one = run(capture, &file, 1);
+        let one = run(capture, &file, 1, None);
         let mut differ = Vec::new();
-        for &workers in workers {
-            let other = run(capture, &file, workers);
+        let workers = workers.iter().map(|&workers| (workers, None));
+        let sizes = SIZES.iter().filter(|_| !jumps_far(capture));
+        let sizes = sizes.map(|&size| (1, Some(size)));
+        for (workers, size) in workers.chain(sizes) {
+            let other = run(capture, &file, workers, size);
             let lines = one.iter().zip(&other);
-            let different: Vec<String> = lines
-                .filter(|(one, other)| one != other)
+            let different = lines.filter(|(one, other)| one != other);
+            // What was put together comes before what is left of its batch.
+            let different = different.filter(|(one, _)| size.is_none() || !one.starts_with(FILE));
+            let different: Vec<String> = different
+                .take(4)
                 .map(|(one, other)| format!("{one} <> {other}"))
                 .collect();
             if one.len() != other.len() || !different.is_empty() {
                 let name = capture.display();
-                differ.push(format!("{name}, {workers} workers: {different:?}"));
+                let lines = (one.len(), other.len());
+                differ.push(format!(
+                    "{name}, {workers} workers, {size:?} packets: {lines:?} lines, {different:#?}"
+                ));
             }
         }
         differ

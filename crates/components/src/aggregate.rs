@@ -238,8 +238,9 @@ impl Component for Aggregate {
         true
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        self.intervals.map(|intervals| intervals.end())
+    fn interval(&self) -> Option<Nanos> {
+        let length = |intervals: Intervals| Nanos(intervals.length());
+        self.intervals.map(length)
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

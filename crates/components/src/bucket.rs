@@ -100,8 +100,8 @@ impl Component for Bucket {
         true
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        Some(self.intervals.end())
+    fn interval(&self) -> Option<Nanos> {
+        Some(Nanos(self.intervals.length()))
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

@@ -124,8 +124,8 @@ impl Component for Distribution {
         true
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        self.measured.deadline()
+    fn interval(&self) -> Option<Nanos> {
+        self.measured.interval()
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

@@ -60,6 +60,8 @@ struct Flows {
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let mut config = engine::configuration(settings)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
+    // The clock of the stack sees all packets, also those that other cores have.
+    config.flow.led_clock = true;
     Ok(Box::new(Flows {
         shard: Box::new(Shard::new(config)),
         chosen: Chosen::default(),

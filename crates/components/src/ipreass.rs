@@ -174,7 +174,6 @@ impl Component for Reassembly {
                 continue;
             }
             packets.selected.remove(index);
-            self.defragmenter.expire(packet.time);
             if let Some(sums) = self.insert(all.bytes(packet), packet) {
                 self.keep(&all, packet, all.key(index), sums);
             }

@@ -63,6 +63,8 @@ where
         table: KeyTable::new(Nanos(timeout), keys as usize),
         key,
         closing,
+        looked: Nanos(0),
+        finished: Vec::new(),
         made_before: 0,
     })
 }
@@ -71,6 +73,10 @@ struct Keyed<K, F> {
     table: KeyTable<K>,
     key: F,
     closing: Option<Closing>,
+    /// The clock when keys were last ended.
+    looked: Nanos,
+    /// Keys that a component inside has finished with.
+    finished: Vec<u32>,
     /// Instances that the result does not count: it was reset.
     made_before: u64,
 }
@@ -134,8 +140,15 @@ where
     }
 
     fn ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
+        // Not behind each batch: instances do not depend on how packets come in batches.
+        let goes_on = now > core::mem::replace(&mut self.looked, now);
+        if goes_on {
+            self.finished.drain(..).for_each(|key| self.table.end(key));
+        }
         if let Some(closing) = &mut self.closing {
-            closing.closed.drain(..).for_each(|key| self.table.end(key));
+            if goes_on {
+                closing.closed.drain(..).for_each(|key| self.table.end(key));
+            }
             self.table.take_ended(now, ended);
             closing.forget(ended);
         } else {
@@ -148,7 +161,7 @@ where
     }
 
     fn end_key(&mut self, key: u32) {
-        self.table.end(key);
+        self.finished.push(key);
     }
 
     fn close(&mut self, key: u32, _: &mut dyn Outlet) {

@@ -139,9 +139,9 @@ impl Measured {
         }
     }
 
-    /// When it wants to look at the clock.
-    pub(crate) fn deadline(&self) -> Option<Nanos> {
-        (self.is_per_packet != Some(true)).then(|| self.intervals.end())
+    /// [`flowgauge_stack::Component::interval`].
+    pub(crate) fn interval(&self) -> Option<Nanos> {
+        Some(Nanos(self.intervals.length()))
     }
 
     /// The value of an interval that has ended; of intervals without packets there is none.

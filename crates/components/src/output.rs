@@ -137,6 +137,24 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             return Err(SettingError::of(option, "has no meaning without to"));
         }
     }
+    if let Some(Port::Items(item)) = settings.input()
+        && !item.is_a(ItemType::Record)
+    {
+        for option in ["format", "fields"] {
+            if is_given(option) {
+                let (message, hint) = match item {
+                    ItemType::Chunk => ("chunks are written as they are", None),
+                    _ => (
+                        "packets are written as a capture",
+                        Some("\"packets\" before it makes records of them"),
+                    ),
+                };
+                let mut error = SettingError::of(option, format!("is for records: {message}"));
+                error.hint = hint.map(str::to_owned);
+                return Err(error);
+            }
+        }
+    }
     let seconds = match settings.duration("rotate_time") {
         Some(nanos) if nanos < 1_000_000_000 => {
             return Err(SettingError::of("rotate_time", "is less than a second"));

@@ -11,8 +11,9 @@ use flowgauge_wire::ChecksumVerdict;
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "packets",
     summary: "gives a record of each packet",
-    help: "The fields are those of the command packets; checksums are not looked at. On \
-           several cores each numbers its own packets.",
+    help: "The fields are those of the command packets; checksums are not looked at. \
+           Packets have the number that they have in the input; a datagram that was put together from \
+           fragments that of its last one.",
     output: Output::Of(ItemType::Record),
     fields: |_| Some(PACKET_SCHEMA),
     options: &[OptionInfo::new(
@@ -27,26 +28,23 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 struct ToRecords {
     interface: Option<String>,
-    number: u64,
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     Ok(Box::new(ToRecords {
         interface: settings.text("interface").map(str::to_owned),
-        number: 0,
     }))
 }
 
 impl ToRecords {
-    fn packets(&mut self, packets: &Packets<'_>, out: &mut dyn Outlet) {
+    fn packets(&self, packets: &Packets<'_>, out: &mut dyn Outlet) {
         for (index, decoded) in packets.iter() {
-            self.number += 1;
             let Some(packet) = packets.batch.packets.get(usize::from(decoded.index)) else {
                 continue;
             };
             let tunnel = usize::from(decoded.tunnel).checked_sub(1);
             let row = PacketRow {
-                number: self.number,
+                number: packets.position(index),
                 packet,
                 interface: self.interface.as_deref(),
                 decoded,

@@ -141,8 +141,9 @@ impl Component for ToFile {
         true
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        self.intervals.map(|intervals| intervals.end())
+    fn interval(&self) -> Option<Nanos> {
+        let length = |intervals: Intervals| Nanos(intervals.length());
+        self.intervals.map(length)
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

@@ -77,8 +77,8 @@ impl Component for Statistics {
         true
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        self.measured.deadline()
+    fn interval(&self) -> Option<Nanos> {
+        self.measured.interval()
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

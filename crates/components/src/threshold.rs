@@ -149,8 +149,8 @@ impl Component for Threshold {
         true
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        (self.held.len() < self.count).then(|| self.intervals.end())
+    fn interval(&self) -> Option<Nanos> {
+        Some(Nanos(self.intervals.length()))
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

@@ -235,8 +235,9 @@ impl Component for Top {
         self.intervals.is_some()
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        self.intervals.map(|intervals| intervals.end())
+    fn interval(&self) -> Option<Nanos> {
+        let length = |intervals: Intervals| Nanos(intervals.length());
+        self.intervals.map(length)
     }
 
     fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {

@@ -475,6 +475,7 @@ mod tests {
     use flowgauge_wire::{Tunnel, TunnelKind};
 
     use super::*;
+    use crate::RecordStore;
     use crate::encoder::Format;
     use crate::flow::TunnelRow;
     use crate::schema::fields;
@@ -549,6 +550,17 @@ mod tests {
                 String::from_utf8_lossy(&kept)
             );
             assert_eq!(OwnedRecord::of(&owned), owned);
+            let mut store = RecordStore::default();
+            for _ in 0..2 {
+                store.clear();
+                store.push(&owned);
+                store.push(&Each);
+            }
+            let mut stored = Vec::new();
+            let record = store.get(1).expect("two were kept");
+            record.encode(&mut encoder, &mut stored);
+            assert_eq!(typed, stored);
+            assert!(store.get(2).is_none());
         }
     }
 

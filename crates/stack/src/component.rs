@@ -221,6 +221,8 @@ pub struct Packets<'a> {
     pub origins: &'a [u16],
     /// What [`Decoded::hash`] is computed with.
     pub seed: HashSeed,
+    /// How many packets of the source came before the batch.
+    pub before: u64,
 }
 
 impl<'a> Packets<'a> {
@@ -234,7 +236,21 @@ impl<'a> Packets<'a> {
             keys: &[],
             origins: &[],
             seed,
+            before: 0,
         }
+    }
+
+    /// The position in the source, from 1, of the packet at a place; of one that a component made, that
+    /// of the packet that completed it.
+    pub fn position(&self, index: usize) -> u64 {
+        let place = match self.origins.get(index) {
+            Some(&origin) => usize::from(origin),
+            None => {
+                let decoded = self.decoded.packets.get(index);
+                decoded.map_or(index, |decoded| usize::from(decoded.index))
+            }
+        };
+        self.before + place as u64 + 1
     }
 
     /// The selected ones: place, headers.
@@ -518,12 +534,15 @@ pub trait Component: Send {
         false
     }
 
-    /// The capture clock, after each batch, where [`Component::has_timer`] says so.
+    /// The capture clock has gone on, where [`Component::has_timer`] says that this is wanted: some
+    /// sixteen times a second, at the ends of intervals ([`Component::interval`]), and at the end of the
+    /// input; always between two packets, and at the same packets whatever the batches are.
     fn tick(&mut self, _now: Nanos, _out: &mut dyn Outlet) {}
 
-    /// The time of the next [`Component::tick`] that matters: it comes when all packets before that time
-    /// have gone through the stack, and none of those after it. Of components with a timer only.
-    fn deadline(&self) -> Option<Nanos> {
+    /// The intervals in which it works, which begin at multiples of their length. A [`Component::tick`]
+    /// comes before the first packet and at the end of each: when all packets of the interval have gone
+    /// through the stack, and none of the next. Of components with a timer only.
+    fn interval(&self) -> Option<Nanos> {
         None
     }
 

@@ -37,16 +37,11 @@ pub trait Tail: Send {
     /// them; `None`: they are what is left of a batch.
     fn take(&mut self, now: Nanos, maker: Option<NodeId>, items: Items<'_>);
 
-    /// Components look at the clock now.
-    fn begin_tick(&mut self) {}
+    /// Components look at the clock, which has come to `now`.
+    fn begin_tick(&mut self, _now: Nanos) {}
 
     /// Components have looked at the clock: those behind do so now.
     fn end_tick(&mut self, _now: Nanos) {}
-
-    /// When those behind want to look at the clock ([`Component::deadline`]).
-    fn deadline(&self) -> Option<Nanos> {
-        None
-    }
 }
 
 /// Nothing comes behind: what is left goes nowhere.
@@ -65,8 +60,12 @@ pub struct Graph<T = NoTail> {
     tail: T,
     /// Demultiplexers, and components that wait for a time.
     timed: Vec<NodeId>,
+    /// The lengths of their intervals.
+    intervals: Vec<Nanos>,
     seed: HashSeed,
     now: Nanos,
+    /// Packets of the source so far, where whole batches are taken.
+    before: u64,
     /// Counts batches, and parts of them.
     batch: u64,
     /// The component at work, to name it should it fail.
@@ -144,6 +143,7 @@ impl<T: Tail> Graph<T> {
     ) -> Result<Graph<T>, SettingError> {
         let mut nodes = Vec::with_capacity(stack.nodes.len());
         let mut timed = Vec::new();
+        let mut intervals = Vec::new();
         let first = from.map_or(u32::MAX, |id| id.0);
         let range = first..until.map_or(u32::MAX, |id| id.0);
         for (id, node) in stack.iter() {
@@ -154,6 +154,7 @@ impl<T: Tail> Graph<T> {
                 if made.has_timer() || matches!(node.inner, Inner::PerKey(_)) {
                     timed.push(id);
                 }
+                intervals.extend(made.interval());
                 component = Some(made);
             }
             nodes.push(Running {
@@ -166,13 +167,17 @@ impl<T: Tail> Graph<T> {
                 passed: Passed::default(),
             });
         }
+        intervals.sort_unstable();
+        intervals.dedup();
         Ok(Graph {
             nodes,
             entry: from.filter(|_| !range.is_empty()),
             tail,
             timed,
+            intervals,
             seed,
             now: Nanos(0),
+            before: 0,
             batch: 0,
             current: from.unwrap_or(stack.entry),
             failure: None,
@@ -207,23 +212,16 @@ impl<T: Tail> Graph<T> {
         decoded: &DecodedBatch,
         now: Nanos,
     ) -> Result<(), ComponentFailure> {
-        self.process_some(Packets::new(batch, decoded, self.seed), now)
-    }
-
-    /// Takes the selected packets of a batch through, and the capture clock to `now`.
-    ///
-    /// # Errors
-    /// A component failed or panicked. The stack does nothing any more.
-    pub fn process_some(
-        &mut self,
-        packets: Packets<'_>,
-        now: Nanos,
-    ) -> Result<(), ComponentFailure> {
+        let packets = Packets {
+            before: self.before,
+            ..Packets::new(batch, decoded, self.seed)
+        };
+        self.before += batch.len() as u64;
         self.guarded(|graph| {
             let end = graph.now.max(now);
             let mut left = packets.selected;
             let mut done = 0;
-            // A component that looks at the clock in the middle of the batch gets it in parts.
+            // Where an interval ends in the middle of the batch it goes in parts.
             while let Some((next, time)) = graph.cut(packets.batch, done, end) {
                 let selected = left.and(Selection::first(next));
                 left = left.without(selected);
@@ -244,19 +242,15 @@ impl<T: Tail> Graph<T> {
         })
     }
 
-    /// Takes items through, with the capture clock at `now`, of a batch of which others may follow.
-    /// Once all went through, [`Graph::advance`] has to be called.
+    /// Takes items through. The capture clock stands still; [`Graph::advance`] lets it go on.
     ///
     /// # Errors
     /// A component failed or panicked. The stack does nothing any more.
-    pub fn feed(&mut self, items: Items<'_>, now: Nanos) -> Result<(), ComponentFailure> {
-        self.guarded(|graph| {
-            graph.now = graph.now.max(now);
-            graph.enter(items);
-        })
+    pub fn feed(&mut self, items: Items<'_>) -> Result<(), ComponentFailure> {
+        self.guarded(|graph| graph.enter(items))
     }
 
-    /// Lets components that wait for a time look at the capture clock.
+    /// The capture clock goes on: components that wait for a time look at it.
     ///
     /// # Errors
     /// A component failed or panicked. The stack does nothing any more.
@@ -267,11 +261,15 @@ impl<T: Tail> Graph<T> {
         })
     }
 
-    /// The time of the next look at the clock that matters ([`Component::deadline`]).
-    pub fn deadline(&self) -> Option<Nanos> {
-        let timed = self.timed.iter().map(|id| &self.nodes[id.index()]);
-        let deadlines = timed.filter_map(|node| node.component.as_ref()?.deadline());
-        deadlines.chain(self.tail.deadline()).min()
+    /// Whether any of its components looks at the clock.
+    pub fn is_timed(&self) -> bool {
+        !self.timed.is_empty()
+    }
+
+    /// The lengths of the intervals at whose ends components look at the clock
+    /// ([`Component::interval`]).
+    pub fn intervals(&self) -> &[Nanos] {
+        &self.intervals
     }
 
     /// Lets the source that the stack begins with take what there is, or wait for it, and the capture
@@ -294,9 +292,11 @@ impl<T: Tail> Graph<T> {
         Ok(received)
     }
 
-    /// The next packet, from `start` on, before which a component looks at the clock, and its time.
+    /// The next packet, from `start` on, that comes after the end of an interval, and its time.
     fn cut(&self, batch: &Batch<'_>, start: usize, now: Nanos) -> Option<(usize, Nanos)> {
-        let deadline = self.deadline().filter(|deadline| *deadline <= now)?;
+        let intervals = self.intervals.iter();
+        let ends = intervals.map(|&length| end_of_interval(self.now, length));
+        let deadline = ends.min().filter(|deadline| *deadline <= now)?;
         first_after(batch.packets, start, deadline, now).filter(|(index, time)| {
             // It came at the deadline already: the part must have packets, or the clock go on.
             *index > start || *time > self.now
@@ -546,7 +546,7 @@ impl<T: Tail> Graph<T> {
     /// Components that wait for a time look at the clock.
     fn tick(&mut self) {
         let now = self.now;
-        self.tail.begin_tick();
+        self.tail.begin_tick(now);
         for index in 0..self.timed.len() {
             let id = self.timed[index];
             self.with(id, |component, exit| component.tick(now, exit));
@@ -609,6 +609,14 @@ impl<T: Tail> Graph<T> {
                 }
             }
         }
+    }
+}
+
+/// When an interval ends that it is in at `now`; before the first packet that is at once.
+fn end_of_interval(now: Nanos, length: Nanos) -> Nanos {
+    match (now.0, length.0.max(1)) {
+        (0, _) => Nanos(0),
+        (now, length) => Nanos((now / length + 1).saturating_mul(length)),
     }
 }
 

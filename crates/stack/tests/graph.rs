@@ -346,8 +346,8 @@ impl Component for Every {
         true
     }
 
-    fn deadline(&self) -> Option<Nanos> {
-        Some(Nanos(self.next))
+    fn interval(&self) -> Option<Nanos> {
+        Some(Nanos(10))
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

@@ -6,81 +6,108 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flowgauge_stack::{Items, NodeId, Packets, Selection};
 use flowgauge_wire::Nanos;
 
-use super::items::{Made, Message, OwnedItems, Phase};
+use super::items::{Message, Phase};
 use super::part::Part;
 use super::reader::SharedBatch;
-use crate::queue::Sender;
+use crate::queue::{Bell, Receiver, Sender, queue};
 
 /// The end of a stage: collects what comes out of it and sends it on, batch by batch.
 pub(super) struct Crossing {
     /// `None`: the stack is over.
     sender: Option<Sender<Message>>,
-    current: Option<Arc<SharedBatch>>,
-    left: Selection,
-    made: Vec<Made>,
-    pub(super) phase: Phase,
+    /// Messages that were read.
+    emptied: Receiver<Message>,
+    current: Message,
+    phase: Phase,
     /// Where there is no room, what comes is dropped and counted here.
     drops: Option<Arc<AtomicU64>>,
 }
 
+/// The beginning of a stage, from one thread of the stage before.
+pub(super) struct Entry {
+    pub(super) queue: Receiver<Message>,
+    emptied: Sender<Message>,
+}
+
+impl Entry {
+    /// A message was read: its memory serves again.
+    pub(super) fn give_back(&mut self, mut message: Message) {
+        message.clear();
+        // Where there is no room there are enough.
+        let _ = self.emptied.try_send(message);
+    }
+}
+
+/// A way from one thread to another, of so many messages; `bell` is the reader's.
+pub(super) fn crossing(
+    waiting: usize,
+    drops: Option<Arc<AtomicU64>>,
+    bell: &Arc<Bell>,
+) -> (Crossing, Entry) {
+    let (sender, receiver) = queue(waiting, &Bell::new(), bell);
+    let (give_back, emptied) = queue(waiting + 2, &Bell::new(), &Bell::new());
+    let crossing = Crossing {
+        sender: Some(sender),
+        emptied,
+        current: Message::begun(),
+        phase: Phase::Piece,
+        drops,
+    };
+    let entry = Entry {
+        queue: receiver,
+        emptied: give_back,
+    };
+    (crossing, entry)
+}
+
 impl Crossing {
-    pub(super) fn new(sender: Sender<Message>, drops: Option<Arc<AtomicU64>>) -> Crossing {
-        Crossing {
-            sender: Some(sender),
-            current: None,
-            left: Selection::NONE,
-            made: Vec::new(),
-            phase: Phase::Batch,
-            drops,
+    /// What comes belongs to this batch.
+    pub(super) fn begin(&mut self, batch: &Arc<SharedBatch>) {
+        if self.sender.is_some() {
+            self.current.batch = Some(Arc::clone(batch));
         }
     }
 
-    /// What comes belongs to this batch.
-    pub(super) fn begin(&mut self, batch: &Arc<SharedBatch>) {
-        self.current = Some(Arc::clone(batch));
+    /// Components look at the clock, which has come to `now`.
+    pub(super) fn begin_tick(&mut self, now: Nanos) {
+        // Of parts one behind the other each says it.
+        if self.phase != Phase::Clock && self.sender.is_some() {
+            self.current.begin_piece(now);
+        }
+        self.phase = Phase::Clock;
+    }
+
+    /// They have.
+    pub(super) fn end_tick(&mut self) {
+        self.phase = Phase::Piece;
+    }
+
+    /// The input is over.
+    pub(super) fn begin_end(&mut self) {
+        self.phase = Phase::End;
     }
 
     pub(super) fn take(&mut self, maker: Option<NodeId>, items: Items<'_>) {
-        let mut owned = None;
-        if let (Items::Packets(packets), Some(current)) = (&items, &self.current)
-            && current.has(packets.decoded)
-        {
-            if maker.is_none() {
-                self.left = self.left.or(packets.selected);
-                return;
-            }
-            owned = Some(OwnedItems::Shared(Arc::clone(current), packets.selected));
-        }
-        if let Some(items) = owned.or_else(|| OwnedItems::copy(items)) {
-            self.made.push(Made {
-                phase: self.phase,
-                maker: maker.unwrap_or(NodeId(u32::MAX)),
-                items,
-            });
+        if self.sender.is_some() {
+            self.current.take(self.phase, maker, items);
         }
     }
 
     /// The batch is over.
-    pub(super) fn send(&mut self, now: Nanos, is_last: bool) {
-        let batch = self.current.take();
-        let left = core::mem::replace(&mut self.left, Selection::NONE);
+    pub(super) fn send(&mut self, is_last: bool) {
         let Some(sender) = &mut self.sender else {
-            self.made.clear();
             return;
         };
-        let message = Message {
-            now,
-            left: batch
-                .filter(|_| !left.is_empty())
-                .map(|batch| (batch, left)),
-            made: core::mem::take(&mut self.made),
-            is_last,
-        };
+        let fresh = self.emptied.try_receive().unwrap_or_else(Message::begun);
+        let mut message = core::mem::replace(&mut self.current, fresh);
+        message.is_last = is_last;
         let refused = match &self.drops {
             // The end is not to be lost.
             Some(drops) if !is_last => match sender.try_send(message) {
-                Err(message) if !sender.is_closed() => {
+                Err(mut message) if !sender.is_closed() => {
                     drops.fetch_add(message.len(), Ordering::Relaxed);
+                    message.clear();
+                    self.current = message;
                     false
                 }
                 sent => sent.is_err(),
@@ -88,93 +115,104 @@ impl Crossing {
             _ => sender.send(message).is_err(),
         };
         if refused {
-            self.sender = None;
+            self.close();
         }
     }
 
     /// Nothing more is sent: the stack is over.
     pub(super) fn close(&mut self) {
         self.sender = None;
-        self.current = None;
-        self.left = Selection::NONE;
-        self.made.clear();
+        self.current.clear();
     }
 }
+
+/// What puts items in order that several threads made: maker, order, thread, number among what that
+/// thread made, place.
+pub(super) type Order = (NodeId, u64, usize, usize, usize);
 
 /// Takes what the threads of a stage made of one batch through the next.
-pub(super) fn put_together(messages: &[Message], part: &mut Part) {
-    let now = messages.iter().map(|message| message.now).max();
-    let now = now.unwrap_or_default();
-    give_made(messages, Phase::Batch, now, part);
-    let mut left: Option<(&Arc<SharedBatch>, Selection)> = None;
-    for (batch, selected) in messages.iter().filter_map(|message| message.left.as_ref()) {
-        let all = left.map_or(Selection::NONE, |(_, all)| all);
-        left = Some((batch, all.or(*selected)));
-    }
-    match left {
-        Some((shared, selected)) => {
-            let batch = shared.batch();
-            part.begin(shared);
-            part.process(
-                Packets {
-                    selected,
-                    ..shared.packets(&batch)
-                },
-                now,
-            );
-        }
-        None => part.advance(now),
-    }
-    if messages.iter().any(|message| {
-        let mut made = message.made.iter();
-        made.any(|made| made.phase == Phase::Clock)
-    }) {
-        give_made(messages, Phase::Clock, now, part);
-        part.advance(now);
-    }
+#[derive(Default)]
+pub(super) struct Joining {
+    order: Vec<Order>,
+    places: Vec<usize>,
 }
 
-/// Takes what was made in a phase through a part, in an order of its own if several threads made it.
-pub(super) fn give_made(messages: &[Message], phase: Phase, now: Nanos, part: &mut Part) {
-    let all = || {
-        let lanes = messages.iter().enumerate();
-        lanes.flat_map(move |(lane, message)| {
-            let made = message.made.iter().enumerate();
-            made.filter(move |(_, made)| made.phase == phase)
-                .map(move |(number, made)| (lane, number, made))
-        })
-    };
-    let mut lanes = all().map(|(lane, ..)| lane);
-    let is_of_one = lanes
-        .next()
-        .is_none_or(|first| lanes.all(|lane| lane == first));
-    if is_of_one {
-        for (_, _, made) in all() {
-            made.items.give(None, |items| part.feed(items, now));
+impl Joining {
+    /// Takes all pieces of a batch through a part.
+    pub(super) fn batch(&mut self, messages: &[Message], part: &mut Part) {
+        let shared = messages.iter().find_map(|message| message.batch.as_ref());
+        let pieces = messages.iter().map(|message| message.pieces.len()).max();
+        if let Some(shared) = shared {
+            part.begin(shared);
         }
-        return;
-    }
-    let mut places = Vec::new();
-    for (lane, number, made) in all() {
-        for place in made.items.places() {
-            places.push((made.maker, made.items.order(place), lane, number, place));
+        for piece in 0..pieces.unwrap_or(0) {
+            let all = || messages.iter().filter_map(|it| it.pieces.get(piece));
+            if let Some(now) = all().find_map(|piece| piece.clock) {
+                self.made(messages, piece, Phase::Clock, part);
+                part.advance(now);
+            }
+            self.made(messages, piece, Phase::Piece, part);
+            let left = all().fold(Selection::NONE, |left, piece| left.or(piece.left));
+            if let Some(shared) = shared.filter(|_| !left.is_empty()) {
+                let batch = shared.batch();
+                part.feed(Items::Packets(Packets {
+                    selected: left,
+                    ..shared.packets(&batch)
+                }));
+            }
         }
     }
-    places.sort_unstable();
-    let same = |one: &(NodeId, u64, usize, usize, usize),
-                other: &(NodeId, u64, usize, usize, usize)| {
-        (one.2, one.3) == (other.2, other.3) && one.4 < other.4
-    };
-    for run in places.chunk_by(same) {
-        let Some(&(_, _, lane, number, _)) = run.first() else {
-            continue;
+
+    /// Takes what was made at the end of the input through a part.
+    pub(super) fn end(&mut self, messages: &[Message], part: &mut Part) {
+        let pieces = messages.iter().map(|message| message.pieces.len()).max();
+        for piece in 0..pieces.unwrap_or(0) {
+            self.made(messages, piece, Phase::End, part);
+        }
+    }
+
+    /// Takes what was made in a phase through a part, in an order of its own if several threads made
+    /// it.
+    fn made(&mut self, messages: &[Message], piece: usize, phase: Phase, part: &mut Part) {
+        let all = || {
+            let lanes = messages.iter().enumerate();
+            lanes.flat_map(move |(lane, message)| {
+                let made = message.made.iter().enumerate();
+                made.filter(move |(_, made)| made.piece == piece && made.phase == phase)
+                    .map(move |(number, made)| (lane, number, message, made))
+            })
         };
-        let run: Vec<usize> = run.iter().map(|of| of.4).collect();
-        if let Some(made) = messages
-            .get(lane)
-            .and_then(|message| message.made.get(number))
-        {
-            made.items.give(Some(&run), |items| part.feed(items, now));
+        let mut lanes = all().map(|(lane, ..)| lane);
+        let is_of_one = lanes
+            .next()
+            .is_none_or(|first| lanes.all(|lane| lane == first));
+        if is_of_one {
+            for (_, _, message, made) in all() {
+                message.give(made, None, |items| part.feed(items));
+            }
+            return;
+        }
+        self.order.clear();
+        for (lane, number, message, made) in all() {
+            message.order(made, |place, order| {
+                self.order.push((made.maker, order, lane, number, place));
+            });
+        }
+        self.order.sort_unstable();
+        let same =
+            |one: &Order, other: &Order| (one.2, one.3) == (other.2, other.3) && one.4 < other.4;
+        for run in self.order.chunk_by(same) {
+            let Some(&(_, _, lane, number, _)) = run.first() else {
+                continue;
+            };
+            self.places.clear();
+            self.places.extend(run.iter().map(|of| of.4));
+            let Some(message) = messages.get(lane) else {
+                continue;
+            };
+            if let Some(made) = message.made.get(number) {
+                message.give(made, Some(&self.places), |items| part.feed(items));
+            }
         }
     }
 }

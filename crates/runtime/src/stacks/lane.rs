@@ -8,10 +8,9 @@ use flowgauge_stack::{NodeId, Packets, Received, ResultValue};
 use flowgauge_wire::Nanos;
 
 use super::board::{Answered, Board};
-use super::crossing::{give_made, put_together};
-use super::items::{Message, Phase};
+use super::crossing::{Entry, Joining};
 use super::part::{Common, Count, Part};
-use super::reader::SharedBatch;
+use super::reader::{Cut, SharedBatch};
 use crate::queue::{Bell, Receiver};
 
 /// How long a source may keep a thread from looking whether the run is to end.
@@ -26,10 +25,10 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Takes packets through all parts.
-    pub(super) fn packets(&mut self, packets: Packets<'_>, now: Nanos) {
+    pub(super) fn packets(&mut self, packets: Packets<'_>, pieces: &[Cut]) {
         for part in &mut self.parts {
             if !part.is_over() {
-                part.process(packets, now);
+                part.pieces(packets, pieces);
             }
         }
     }
@@ -44,8 +43,8 @@ impl Lane {
         for part in &mut self.parts {
             if !part.is_over() {
                 part.begin(shared);
-                part.process(packets, shared.now);
-                part.send(shared.now);
+                part.pieces(packets, shared.pieces());
+                part.send();
             }
         }
     }
@@ -143,19 +142,14 @@ impl Behind {
 }
 
 /// A thread that takes what other threads left of each batch.
-pub(super) fn run_behind(
-    mut behind: Behind,
-    mut queues: Vec<Receiver<Message>>,
-    bell: &Bell,
-    board: &Board,
-) {
+pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bell, board: &Board) {
     let mut answered = Answered::default();
-    let mut messages = Vec::with_capacity(queues.len());
+    let mut messages = Vec::with_capacity(entries.len());
+    let mut joining = Joining::default();
     'input: loop {
-        messages.clear();
-        for queue in &mut queues {
+        for entry in &mut entries {
             let message = loop {
-                let found = next(queue, bell, board, &answered);
+                let found = next(&mut entry.queue, bell, board, &answered);
                 if board.is_asked(&answered) {
                     if board.resets(&mut answered) {
                         behind.reset();
@@ -171,17 +165,20 @@ pub(super) fn run_behind(
             };
             messages.push(message);
         }
-        put_together(&messages, &mut behind.part);
-        let now = behind.part.now();
-        if messages.iter().any(|message| message.is_last) {
-            give_made(&messages, Phase::End, now, &mut behind.part);
-            messages.clear();
-            behind.part.finish(now);
-            break;
+        joining.batch(&messages, &mut behind.part);
+        let is_last = messages.iter().any(|message| message.is_last);
+        if is_last {
+            joining.end(&messages, &mut behind.part);
         }
         // Before waiting: the reader may wait for the memory.
-        messages.clear();
-        behind.part.send(now);
+        for (entry, message) in entries.iter_mut().zip(messages.drain(..)) {
+            entry.give_back(message);
+        }
+        if is_last {
+            behind.part.finish(behind.part.now());
+            break;
+        }
+        behind.part.send();
         if behind.part.is_over() {
             break;
         }
@@ -196,7 +193,7 @@ pub(super) fn run_source(mut part: Part, common: &Common, board: &Board) {
         match part.receive(PATIENCE) {
             Received::End => break,
             Received::Nothing => {}
-            Received::Until(_) => part.send(part.now()),
+            Received::Until(_) => part.send(),
         }
         if board.is_asked(&answered) {
             if board.resets(&mut answered) {

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_stack::{
-    ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue, Tail,
+    ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue, Selection, Tail,
 };
 use flowgauge_wire::Nanos;
 
 use super::crossing::Crossing;
-use super::items::Phase;
-use super::reader::SharedBatch;
+use super::reader::{Cut, SharedBatch};
 
 /// A stack that is over because a component failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,30 +115,23 @@ pub(super) enum Next {
 }
 
 impl Tail for Next {
-    fn take(&mut self, now: Nanos, maker: Option<NodeId>, items: Items<'_>) {
+    fn take(&mut self, _: Nanos, maker: Option<NodeId>, items: Items<'_>) {
         match self {
             Next::Nothing => {}
-            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.feed(items, now)),
+            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.feed(items)),
             Next::Crossing(crossing) => crossing.take(maker, items),
         }
     }
 
-    fn begin_tick(&mut self) {
-        self.crossings(&mut |crossing| crossing.phase = Phase::Clock);
+    fn begin_tick(&mut self, now: Nanos) {
+        self.crossings(&mut |crossing| crossing.begin_tick(now));
     }
 
     fn end_tick(&mut self, now: Nanos) {
         match self {
             Next::Nothing => {}
             Next::Parts(parts) => parts.iter_mut().for_each(|part| part.advance(now)),
-            Next::Crossing(crossing) => crossing.phase = Phase::Batch,
-        }
-    }
-
-    fn deadline(&self) -> Option<Nanos> {
-        match self {
-            Next::Parts(parts) => parts.iter().filter_map(|part| part.graph.deadline()).min(),
-            Next::Nothing | Next::Crossing(_) => None,
+            Next::Crossing(crossing) => crossing.end_tick(),
         }
     }
 }
@@ -221,23 +213,33 @@ impl Part {
         self.crossings(&mut |crossing| crossing.begin(batch));
     }
 
-    /// Takes what there is of a batch, and the clock to its end.
-    pub(super) fn process(&mut self, packets: Packets<'_>, now: Nanos) {
+    /// Takes packets of a batch, and the clock wherever it comes to between them.
+    pub(super) fn pieces(&mut self, packets: Packets<'_>, pieces: &[Cut]) {
+        let mut left = packets.selected;
+        for piece in pieces {
+            if let Some(now) = piece.clock {
+                self.advance(now);
+            }
+            let selected = left.and(Selection::first(usize::from(piece.end)));
+            left = left.without(selected);
+            if !selected.is_empty() {
+                self.feed(Items::Packets(Packets {
+                    selected,
+                    ..packets
+                }));
+            }
+        }
+    }
+
+    /// Takes items.
+    pub(super) fn feed(&mut self, items: Items<'_>) {
         if !self.is_over() {
-            let result = self.graph.process_some(packets, now);
+            let result = self.graph.feed(items);
             self.note(result);
         }
     }
 
-    /// Takes items of a batch of which more may follow.
-    pub(super) fn feed(&mut self, items: Items<'_>, now: Nanos) {
-        if !self.is_over() {
-            let result = self.graph.feed(items, now);
-            self.note(result);
-        }
-    }
-
-    /// All items of a batch came: components look at the clock.
+    /// The capture clock goes on: components look at it.
     pub(super) fn advance(&mut self, now: Nanos) {
         if !self.is_over() {
             let result = self.graph.advance(now);
@@ -246,8 +248,20 @@ impl Part {
     }
 
     /// Sends what the batch left to the next stage.
-    pub(super) fn send(&mut self, now: Nanos) {
-        self.crossings(&mut |crossing| crossing.send(now, false));
+    pub(super) fn send(&mut self) {
+        self.crossings(&mut |crossing| crossing.send(false));
+    }
+
+    /// Whether any component looks at the clock, and the lengths of the intervals at whose ends some
+    /// do.
+    pub(super) fn times(&self, is_timed: &mut bool, intervals: &mut Vec<Nanos>) {
+        *is_timed |= self.graph.is_timed();
+        intervals.extend(self.graph.intervals());
+        if let Next::Parts(parts) = self.graph.tail() {
+            parts
+                .iter()
+                .for_each(|part| part.times(is_timed, intervals));
+        }
     }
 
     /// Lets the source that the part begins with take what there is.
@@ -272,11 +286,12 @@ impl Part {
         self.graph.now()
     }
 
-    /// The input is over.
+    /// The input is over, with the capture clock at `now`.
     pub(super) fn finish(&mut self, now: Nanos) {
-        self.crossings(&mut |crossing| crossing.phase = Phase::End);
+        self.advance(now);
+        self.crossings(&mut Crossing::begin_end);
         self.finish_all();
-        self.crossings(&mut |crossing| crossing.send(now, true));
+        self.crossings(&mut |crossing| crossing.send(true));
     }
 
     fn finish_all(&mut self) {

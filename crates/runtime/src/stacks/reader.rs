@@ -12,6 +12,18 @@ use flowgauge_wire::{
 use super::runner::Step;
 use crate::spread::Spread;
 
+/// How often components look at the capture clock: 2^26 ns, some fifteen times a second.
+const TICK: Nanos = Nanos(1 << 26);
+
+/// A part of a batch between two looks at the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Where the clock has come to before it.
+    pub(super) clock: Option<Nanos>,
+    /// The place of the packet behind it.
+    pub(super) end: u16,
+}
+
 /// A batch, its headers, and which worker gets what of it.
 #[derive(Debug, Default)]
 pub(super) struct SharedBatch {
@@ -19,6 +31,8 @@ pub(super) struct SharedBatch {
     columns: Columns,
     /// The capture clock behind it.
     pub(super) now: Nanos,
+    /// Packets of the source before it.
+    before: u64,
     /// Where its columns go when nobody holds it any more.
     home: Option<Arc<Home>>,
 }
@@ -30,6 +44,7 @@ struct Columns {
     decoded: DecodedBatch,
     /// By worker.
     selections: Vec<Selection>,
+    pieces: Vec<Cut>,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +59,15 @@ impl SharedBatch {
 
     /// All its packets.
     pub(super) fn packets<'a>(&'a self, batch: &'a Batch<'a>) -> Packets<'a> {
-        Packets::new(batch, &self.columns.decoded, HashSeed::FIXED)
+        Packets {
+            before: self.before,
+            ..Packets::new(batch, &self.columns.decoded, HashSeed::FIXED)
+        }
+    }
+
+    /// The parts of it between looks at the clock.
+    pub(super) fn pieces(&self) -> &[Cut] {
+        &self.columns.pieces
     }
 
     /// Those of a worker.
@@ -74,6 +97,13 @@ impl Drop for SharedBatch {
 pub(super) struct Reader {
     decoder: Decoder,
     clock: CaptureClock,
+    /// Lengths of the intervals at whose ends components look at the clock.
+    intervals: Vec<Nanos>,
+    /// When they look at it next.
+    next_look: Nanos,
+    /// Packets so far.
+    packets: u64,
+    pieces: Vec<Cut>,
     /// Whether any stack wants headers.
     pub(super) decodes: bool,
     decoded: DecodedBatch,
@@ -86,10 +116,29 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// For so many workers. `waiting` batches may be held elsewhere at once.
-    pub(super) fn new(workers: usize, decodes: bool, waiting: usize) -> Reader {
+    /// For so many workers. `waiting` batches may be held elsewhere at once. Components that are `timed`
+    /// look at the clock every tick, and at the ends of `intervals`.
+    pub(super) fn new(
+        workers: usize,
+        decodes: bool,
+        waiting: usize,
+        is_timed: bool,
+        mut intervals: Vec<Nanos>,
+    ) -> Reader {
         let options = DecodeOptions::default();
+        intervals.extend(is_timed.then_some(TICK));
+        intervals.sort_unstable();
+        intervals.dedup();
         Reader {
+            // Before the first packet.
+            next_look: if intervals.is_empty() {
+                Nanos(u64::MAX)
+            } else {
+                Nanos(0)
+            },
+            intervals,
+            packets: 0,
+            pieces: Vec::new(),
             decoder: Decoder::new(options.clone()),
             clock: CaptureClock::default(),
             decodes,
@@ -106,7 +155,7 @@ impl Reader {
     pub(super) fn lent<S: PacketSource + ?Sized>(
         &mut self,
         source: &mut S,
-        work: impl FnOnce(Packets<'_>, Nanos),
+        work: impl FnOnce(Packets<'_>, &[Cut], Nanos),
     ) -> Result<Option<Step>, Error> {
         let Some(batch) = source.next_batch()? else {
             return Ok(None);
@@ -115,11 +164,15 @@ impl Reader {
             self.decoder.decode_batch(&batch, &mut self.decoded);
             hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
         }
-        let step = self.take(&batch);
-        work(
-            Packets::new(&batch, &self.decoded, HashSeed::FIXED),
-            self.clock.now(),
-        );
+        let before = self.packets;
+        let mut pieces = core::mem::take(&mut self.pieces);
+        let step = self.take(&batch, &mut pieces);
+        let packets = Packets {
+            before,
+            ..Packets::new(&batch, &self.decoded, HashSeed::FIXED)
+        };
+        work(packets, &pieces, self.clock.now());
+        self.pieces = pieces;
         Ok(Some(step))
     }
 
@@ -143,7 +196,8 @@ impl Reader {
             self.decoder.decode_batch(&batch, &mut columns.decoded);
             hash_batch(HashSeed::FIXED, &mut columns.decoded.packets);
         }
-        let step = self.take(&batch);
+        let before = self.packets;
+        let step = self.take(&batch, &mut columns.pieces);
         columns.selections.clear();
         columns.selections.resize(self.workers, Selection::NONE);
         if let Some(spread) = &mut self.spread {
@@ -172,26 +226,53 @@ impl Reader {
             memory,
             columns,
             now: self.clock.now(),
+            before,
             home: Some(Arc::clone(&self.home)),
         };
         Ok(Some((Arc::new(shared), step)))
     }
 
-    fn take(&mut self, batch: &Batch<'_>) -> Step {
+    /// Takes the times of a batch, and cuts it where components look at the clock.
+    fn take(&mut self, batch: &Batch<'_>, pieces: &mut Vec<Cut>) -> Step {
+        pieces.clear();
+        let mut piece = Cut::default();
         let mut step = Step::default();
-        let mut packets = batch.packets.iter().peekable();
-        while let Some(packet) = packets.next() {
-            step.packets += 1;
+        for (place, packet) in batch.packets.iter().enumerate() {
             step.captured_bytes += u64::from(packet.captured_len);
             if !self.clock.goes_on(packet.time) {
-                let next = packets.peek().map(|next| next.time);
+                let next = batch.packets.get(place + 1).map(|next| next.time);
                 self.clock.packet(packet.time, next);
             }
+            if self.clock.now() >= self.next_look {
+                piece.end = place as u16;
+                pieces.push(piece);
+                piece.clock = Some(self.look());
+            }
         }
+        piece.end = batch.len() as u16;
+        pieces.push(piece);
         if let Some(now) = batch.now {
             self.clock.trusted(now);
+            if self.clock.now() >= self.next_look {
+                piece.clock = Some(self.look());
+                pieces.push(piece);
+            }
         }
+        step.packets = batch.len() as u64;
+        self.packets += step.packets;
         step
+    }
+
+    /// Components look at the clock now; says when they do so next.
+    #[cold]
+    fn look(&mut self) -> Nanos {
+        let now = self.clock.now();
+        let ends = self.intervals.iter().map(|length| {
+            let length = length.0.max(1);
+            (now.0 / length + 1).saturating_mul(length)
+        });
+        self.next_look = Nanos(ends.min().unwrap_or(u64::MAX));
+        now
     }
 }
 

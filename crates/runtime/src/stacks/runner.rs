@@ -15,8 +15,7 @@ use flowgauge_stack::{
 use flowgauge_wire::{HashSeed, Nanos};
 
 use super::board::Board;
-use super::crossing::Crossing;
-use super::items::Message;
+use super::crossing::{Entry, crossing};
 use super::lane::{Behind, Lane, run_behind, run_lane, run_source};
 use super::part::{Common, Next, Part, StackFailure};
 use super::plan::{First, groups, part};
@@ -153,7 +152,7 @@ struct Waiting {
 
 enum Work {
     Lane(Lane, Receiver<Arc<SharedBatch>>),
-    Behind(Behind, Vec<Receiver<Message>>),
+    Behind(Behind, Vec<Entry>),
     Source(Part),
 }
 
@@ -161,7 +160,7 @@ enum Work {
 struct Making {
     stages: Vec<Stage>,
     /// The way into the second stage, from each thread of the first.
-    receivers: Vec<Receiver<Message>>,
+    entries: Vec<Entry>,
     bell: Arc<Bell>,
     entrance: Entrance,
 }
@@ -195,7 +194,7 @@ impl Runner {
         let workers = options.workers.max(1);
         let common = Arc::new(Common::new(stacks.len()));
         let mut runner = Runner {
-            reader: Reader::new(1, true, 2),
+            reader: Reader::new(1, true, 2, false, Vec::new()),
             shares: false,
             inline: Lane {
                 parts: Vec::new(),
@@ -216,7 +215,8 @@ impl Runner {
         let decodes = packets.into_iter().any(Stack::needs_decoded);
         runner.shares = !runner.waiting.is_empty();
         let held: usize = runner.waiting.iter().map(Waiting::held).sum();
-        runner.reader = Reader::new(workers, decodes, held + 4);
+        let (is_timed, intervals) = runner.times();
+        runner.reader = Reader::new(workers, decodes, held + 4, is_timed, intervals);
         runner.stacks = stacks;
         Ok(runner)
     }
@@ -261,7 +261,7 @@ impl Runner {
             }
             let stage = Making {
                 stages,
-                receivers: Vec::new(),
+                entries: Vec::new(),
                 bell: Bell::new(),
                 entrance,
             };
@@ -272,9 +272,9 @@ impl Runner {
             None => Next::Nothing,
             Some(making) => {
                 let entrance = &making.entrance;
-                let (sender, receiver) = queue(entrance.waiting, &Bell::new(), &making.bell);
-                making.receivers.push(receiver);
-                let crossing = Crossing::new(sender, entrance.drops.clone());
+                let drops = entrance.drops.clone();
+                let (crossing, entry) = crossing(entrance.waiting, drops, &making.bell);
+                making.entries.push(entry);
                 Next::Crossing(Box::new(crossing))
             }
         };
@@ -336,7 +336,7 @@ impl Runner {
     fn behind(&mut self, index: usize, stack: &Stack, making: Making) -> Result<(), SettingError> {
         let Making {
             stages,
-            mut receivers,
+            mut entries,
             mut bell,
             mut entrance,
         } = making;
@@ -347,10 +347,10 @@ impl Runner {
             if let Some(behind) = stages.peek() {
                 let entrance = Entrance::of(stack, behind);
                 let bell = Bell::new();
-                let (sender, receiver) = queue(entrance.waiting, &Bell::new(), &bell);
-                let crossing = Crossing::new(sender, entrance.drops.clone());
+                let drops = entrance.drops.clone();
+                let (crossing, entry) = crossing(entrance.waiting, drops, &bell);
                 tail = Next::Crossing(Box::new(crossing));
-                next = Some((vec![receiver], bell, entrance));
+                next = Some((vec![entry], bell, entrance));
             }
             let graph = Graph::part(stack, stage.from, stage.until, HashSeed::FIXED, tail)?;
             let thread = stage.thread.map(|thread| {
@@ -365,14 +365,30 @@ impl Runner {
                 name: format!("fg-stack-{index}.{number}"),
                 bell: Arc::clone(&bell),
                 stacks: vec![index],
-                work: Work::Behind(behind, core::mem::take(&mut receivers)),
+                work: Work::Behind(behind, core::mem::take(&mut entries)),
             });
             number += 1;
             if let Some(next) = next {
-                (receivers, bell, entrance) = next;
+                (entries, bell, entrance) = next;
             }
         }
         Ok(())
+    }
+
+    /// Whether any component looks at the clock, and at the ends of which intervals some do.
+    fn times(&self) -> (bool, Vec<Nanos>) {
+        let (mut is_timed, mut intervals) = (false, Vec::new());
+        let mut add = |part: &Part| part.times(&mut is_timed, &mut intervals);
+        self.inline.parts.iter().for_each(&mut add);
+        for waiting in &self.waiting {
+            match &waiting.work {
+                Work::Lane(lane, _) => lane.parts.iter().for_each(&mut add),
+                Work::Behind(behind, _) => add(&behind.part),
+                // Its clock is its own.
+                Work::Source(_) => {}
+            }
+        }
+        (is_timed, intervals)
     }
 
     fn start(&mut self) -> Result<(), StackFailure> {
@@ -404,7 +420,7 @@ impl Runner {
             let core = self.cores.of(number);
             let handle = start_detached(name.clone(), core, move || match work {
                 Work::Lane(lane, queue) => run_lane(lane, queue, &bell, &own),
-                Work::Behind(behind, queues) => run_behind(behind, queues, &bell, &own),
+                Work::Behind(behind, entries) => run_behind(behind, entries, &bell, &own),
                 Work::Source(part) => run_source(part, &common, &own),
             });
             self.threads.push(Thread {
@@ -448,9 +464,9 @@ impl Runner {
         }
         if !self.shares {
             let (inline, now) = (&mut self.inline, &mut self.now);
-            return self.reader.lent(source, |packets, time| {
+            return self.reader.lent(source, |packets, pieces, time| {
                 *now = time;
-                inline.packets(packets, time);
+                inline.packets(packets, pieces);
             });
         }
         let Some((shared, step)) = self.reader.shared(source)? else {
@@ -580,7 +596,10 @@ impl Waiting {
     fn held(&self) -> usize {
         match &self.work {
             Work::Lane(_, queue) => queue.capacity() + 2,
-            Work::Behind(_, queues) => queues.iter().map(|queue| queue.capacity() + 2).sum(),
+            Work::Behind(_, entries) => {
+                let waiting = entries.iter().map(|entry| entry.queue.capacity() + 2);
+                waiting.sum()
+            }
             Work::Source(_) => 0,
         }
     }

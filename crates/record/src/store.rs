@@ -1,0 +1,241 @@
+//! Records of any kind, kept one behind the other.
+//!
+//! An [`crate::OwnedRecord`] has memory of its own. Where many records are kept for a short time, as on
+//! their way to another thread, a store takes them all: what a batch of records needed serves the next.
+
+use core::ops::Range;
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::any::{AnyObject, AnyRecord, KnownRecord, ValueRef, ValueVisitor};
+use crate::schema::{Field, FieldVisitor, Record, Schema};
+
+/// Copies of records.
+#[derive(Clone, Debug, Default)]
+pub struct RecordStore {
+    records: Vec<Kept>,
+    values: Vec<StoredValue>,
+    /// Of objects within records: a field and its value each.
+    members: Vec<(Option<&'static Field>, StoredValue)>,
+    text: String,
+    bytes: Vec<u8>,
+    lists: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    schema: Schema,
+    values: Range<usize>,
+}
+
+/// A part of one of the store's columns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    start: usize,
+    end: usize,
+}
+
+impl Part {
+    fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum StoredValue {
+    #[default]
+    Null,
+    Unsigned(u64),
+    Float(f64),
+    Text(Part),
+    Symbol(Part),
+    Hex(u64),
+    Address(Address, u8),
+    Time(Nanos),
+    Duration(Nanos),
+    List(Part),
+    Object(Option<Part>),
+}
+
+impl RecordStore {
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Keeps a copy of a record.
+    pub fn push(&mut self, record: &dyn AnyRecord) {
+        let start = self.values.len();
+        record.values(&mut Filling(self));
+        self.records.push(Kept {
+            schema: record.schema(),
+            values: start..self.values.len(),
+        });
+    }
+
+    /// A record, in the order in which they came.
+    pub fn get(&self, index: usize) -> Option<StoredRecord<'_>> {
+        let kept = self.records.get(index)?;
+        Some(StoredRecord { store: self, kept })
+    }
+
+    /// Forgets all of them; their memory serves the next ones.
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.values.clear();
+        self.members.clear();
+        self.text.clear();
+        self.bytes.clear();
+        self.lists.clear();
+    }
+
+    fn keep(&mut self, value: ValueRef<'_>) -> StoredValue {
+        match value {
+            ValueRef::Null => StoredValue::Null,
+            ValueRef::Unsigned(value) => StoredValue::Unsigned(value),
+            ValueRef::Float(value) => StoredValue::Float(value),
+            ValueRef::Text(text) => {
+                let start = self.text.len();
+                self.text.push_str(text);
+                let end = self.text.len();
+                StoredValue::Text(Part { start, end })
+            }
+            ValueRef::Symbol(bytes) => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(bytes);
+                let end = self.bytes.len();
+                StoredValue::Symbol(Part { start, end })
+            }
+            ValueRef::Hex(value) => StoredValue::Hex(value),
+            ValueRef::Address(address, version) => StoredValue::Address(address, version),
+            ValueRef::Time(time) => StoredValue::Time(time),
+            ValueRef::Duration(span) => StoredValue::Duration(span),
+            ValueRef::List(list) => {
+                let start = self.lists.len();
+                self.lists.extend_from_slice(list);
+                let end = self.lists.len();
+                StoredValue::List(Part { start, end })
+            }
+            ValueRef::Object(object) => {
+                StoredValue::Object(object.map(|object| self.object(object)))
+            }
+        }
+    }
+
+    fn object(&mut self, object: &dyn AnyObject) -> Part {
+        // Objects within it stand behind it.
+        let mut members = Counting(0);
+        object.values(&mut members);
+        let start = self.members.len();
+        let end = start + members.0;
+        self.members.resize(end, (None, StoredValue::Null));
+        object.values(&mut FillingObject { store: self, start });
+        Part { start, end }
+    }
+
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V, field: &'static Field, value: StoredValue) {
+        match value {
+            StoredValue::Null => visitor.null(field),
+            StoredValue::Unsigned(value) => visitor.unsigned(field, value),
+            StoredValue::Float(value) => visitor.float(field, value),
+            StoredValue::Text(at) => {
+                visitor.text(field, self.text.get(at.range()).unwrap_or_default());
+            }
+            StoredValue::Symbol(at) => {
+                visitor.symbol(field, self.bytes.get(at.range()).unwrap_or_default());
+            }
+            StoredValue::Hex(value) => visitor.hex(field, value),
+            StoredValue::Address(address, version) => visitor.address(field, address, version),
+            StoredValue::Time(time) => visitor.time(field, time),
+            StoredValue::Duration(span) => visitor.duration(field, span),
+            StoredValue::List(at) => {
+                visitor.list(field, self.lists.get(at.range()).unwrap_or_default());
+            }
+            StoredValue::Object(at) => {
+                let object = at.map(|at| StoredObject { store: self, at });
+                visitor.object(field, object.as_ref());
+            }
+        }
+    }
+}
+
+/// Keeps the values of a record.
+struct Filling<'a>(&'a mut RecordStore);
+
+impl ValueVisitor for Filling<'_> {
+    fn value(&mut self, _: &'static Field, value: ValueRef<'_>) {
+        let kept = self.0.keep(value);
+        self.0.values.push(kept);
+    }
+}
+
+/// Counts the values of an object.
+struct Counting(usize);
+
+impl ValueVisitor for Counting {
+    fn value(&mut self, _: &'static Field, _: ValueRef<'_>) {
+        self.0 += 1;
+    }
+}
+
+/// Keeps the values of an object.
+struct FillingObject<'a> {
+    store: &'a mut RecordStore,
+    /// Where the next one goes.
+    start: usize,
+}
+
+impl ValueVisitor for FillingObject<'_> {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        let kept = self.store.keep(value);
+        if let Some(member) = self.store.members.get_mut(self.start) {
+            *member = (Some(field), kept);
+        }
+        self.start += 1;
+    }
+}
+
+/// A record of a store.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredRecord<'a> {
+    store: &'a RecordStore,
+    kept: &'a Kept,
+}
+
+impl Record for StoredRecord<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let values = self.store.values.get(self.kept.values.clone());
+        let values = values.unwrap_or_default().iter().copied();
+        let missing = core::iter::repeat(StoredValue::Null);
+        for (field, value) in self.kept.schema.iter().copied().zip(values.chain(missing)) {
+            self.store.visit(visitor, field, value);
+        }
+    }
+}
+
+impl KnownRecord for StoredRecord<'_> {
+    fn schema(&self) -> Schema {
+        self.kept.schema
+    }
+}
+
+struct StoredObject<'a> {
+    store: &'a RecordStore,
+    at: Part,
+}
+
+impl Record for StoredObject<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let members = self.store.members.get(self.at.range()).unwrap_or_default();
+        for (field, value) in members {
+            if let Some(field) = field {
+                self.store.visit(visitor, field, *value);
+            }
+        }
+    }
+}
