@@ -1,11 +1,10 @@
 //! The engine with the options of the command line.
 
-use flowgauge_reassembly::GapCause;
 use flowgauge_record::text::protocol_name;
 use flowgauge_runtime::capture::with_refusals;
 use flowgauge_stream::engine::EngineStatistics;
 use flowgauge_stream::{
-    ChecksumPolicy, DamagedSender, Handler, OffloadingSender, Shard, ShardConfig,
+    ChecksumPolicy, Findings, Handler, OffloadingSender, Shard, ShardConfig, ShardStatistics,
 };
 use flowgauge_wire::{Batch, Ledger};
 
@@ -73,8 +72,7 @@ impl<H: Handler> Pipeline<H> for Engine {
 }
 
 /// Counters, for `--stats`.
-pub(crate) fn statistics(shard: &Shard) -> Vec<String> {
-    let counters = shard.statistics();
+pub(crate) fn statistics(counters: &ShardStatistics) -> Vec<String> {
     let (flow, checksums) = (counters.flow, counters.checksums);
     let (fragments, segments) = (counters.defragment, counters.reassembly);
     vec![
@@ -117,105 +115,53 @@ pub(crate) fn statistics(shard: &Shard) -> Vec<String> {
     ]
 }
 
-/// What a run found that changes what its results mean.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Findings {
-    accepted: Vec<OffloadingSender>,
-    left_out: u64,
-    most_left_out: Option<DamagedSender>,
-    evicted: u64,
-    /// Datagrams in fragments given up for memory.
-    datagrams: u64,
-    /// Holes in streams given up for memory.
-    relieved: u64,
-}
-
-impl Findings {
-    /// What a user should know of a shard's input.
-    pub(crate) fn of(shard: &Shard) -> Findings {
-        let counters = shard.statistics();
-        Findings {
-            accepted: shard.offloading_senders(),
-            left_out: counters.checksums.left_out,
-            most_left_out: shard.most_damaged_sender(),
-            evicted: counters.flow.evicted,
-            datagrams: counters.defragment.evicted,
-            relieved: counters.reassembly.gaps[GapCause::Memory as usize],
-        }
+/// Findings as lines.
+pub(crate) fn notes(findings: &Findings) -> Vec<String> {
+    let mut notes: Vec<String> = findings
+        .accepted
+        .iter()
+        .take(NAMED_SENDERS)
+        .map(accepted)
+        .collect();
+    let others = findings.accepted.get(NAMED_SENDERS..).unwrap_or_default();
+    if !others.is_empty() {
+        let packets: u64 = others.iter().map(|sender| sender.packets).sum();
+        notes.push(format!(
+            "{packets} more of {} taken, too",
+            count(others.len() as u64, "further sender").were()
+        ));
     }
-
-    /// Adds another worker's.
-    pub(crate) fn merge(&mut self, other: Findings) {
-        let sender = |it: &OffloadingSender| (it.address, it.version, it.protocol);
-        self.accepted.extend(other.accepted);
-        self.accepted.sort_unstable_by_key(sender);
-        self.accepted.dedup_by(|next, kept| {
-            let same = sender(next) == sender(kept);
-            if same {
-                kept.packets += next.packets;
-            }
-            same
+    if findings.left_out > 0 {
+        let most = findings.most_left_out.map_or(String::new(), |sender| {
+            let address = sender.address.to_ip(sender.version);
+            format!(" (most from {address}: {})", sender.packets)
         });
-        self.accepted
-            .sort_by(|a, b| b.packets.cmp(&a.packets).then(a.address.cmp(&b.address)));
-        self.left_out += other.left_out;
-        self.evicted += other.evicted;
-        self.datagrams += other.datagrams;
-        self.relieved += other.relieved;
-        self.most_left_out = match (self.most_left_out, other.most_left_out) {
-            (Some(mine), Some(theirs)) if theirs.packets > mine.packets => Some(theirs),
-            (mine, theirs) => mine.or(theirs),
-        };
+        notes.push(format!(
+            "{} left out because of wrong checksums{most}; hint: --checksums ignore takes them",
+            count(findings.left_out, "packet").were()
+        ));
     }
-
-    /// As lines.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self
-            .accepted
-            .iter()
-            .take(NAMED_SENDERS)
-            .map(accepted)
-            .collect();
-        let others = self.accepted.get(NAMED_SENDERS..).unwrap_or_default();
-        if !others.is_empty() {
-            let packets: u64 = others.iter().map(|sender| sender.packets).sum();
-            notes.push(format!(
-                "{packets} more of {} taken, too",
-                count(others.len() as u64, "further sender").were()
-            ));
-        }
-        if self.left_out > 0 {
-            let most = self.most_left_out.map_or(String::new(), |sender| {
-                let address = sender.address.to_ip(sender.version);
-                format!(" (most from {address}: {})", sender.packets)
-            });
-            notes.push(format!(
-                "{} left out because of wrong checksums{most}; hint: --checksums ignore takes them",
-                count(self.left_out, "packet").were()
-            ));
-        }
-        if self.evicted > 0 {
-            notes.push(format!(
-                "{} ended early to make room for others, so long ones may be in several records; \
+    if findings.evicted > 0 {
+        notes.push(format!(
+            "{} ended early to make room for others, so long ones may be in several records; \
                  hint: raise --max-flows or --memory",
-                count(self.evicted, "flow").were()
-            ));
-        }
-        if self.datagrams > 0 {
-            notes.push(format!(
-                "{} given up for memory before all fragments came; hint: raise --memory",
-                count(self.datagrams, "datagram").were()
-            ));
-        }
-        if self.relieved > 0 {
-            notes.push(format!(
-                "{} given up early for memory, so that bytes that came later in their streams are \
-                 missing; hint: raise --memory",
-                count(self.relieved, "hole").were()
-            ));
-        }
-        notes
+            count(findings.evicted, "flow").were()
+        ));
     }
+    if findings.datagrams > 0 {
+        notes.push(format!(
+            "{} given up for memory before all fragments came; hint: raise --memory",
+            count(findings.datagrams, "datagram").were()
+        ));
+    }
+    if findings.relieved > 0 {
+        notes.push(format!(
+            "{} given up early for memory, so that bytes that came later in their streams are \
+                 missing; hint: raise --memory",
+            count(findings.relieved, "hole").were()
+        ));
+    }
+    notes
 }
 
 fn accepted(sender: &OffloadingSender) -> String {

@@ -18,6 +18,7 @@ mod options;
 mod packet_line;
 mod packets;
 mod pattern_files;
+mod preset;
 mod progress;
 mod report;
 mod run;

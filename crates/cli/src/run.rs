@@ -8,13 +8,13 @@ use std::time::Instant;
 
 use flowgauge_capture::PacketSource;
 use flowgauge_record::{Encoder, Format, Output, RecordWriter, Schema};
-use flowgauge_runtime::{Distributor, ThreadFailure, capture, distribute, threads};
-use flowgauge_stream::Handler;
+use flowgauge_runtime::{Distributor, ThreadFailure, distribute, threads};
 use flowgauge_stream::engine::EngineStatistics;
+use flowgauge_stream::{Findings, Handler};
 use flowgauge_wire::{DecodeOptions, Ledger};
 
 use crate::control::Control;
-use crate::engine::{self, Engine, Findings, Pipeline};
+use crate::engine::{self, Engine, Pipeline};
 use crate::failure::{self, Failure};
 use crate::input::{self, Source};
 use crate::memory;
@@ -259,13 +259,13 @@ impl Run {
             outcome.ledger.merge(&part.ledger);
             outcome.errors.extend(part.errors);
             outcome.notes.extend(part.notes);
-            findings.merge(part.findings);
+            findings.merge(&part.findings);
             outcome.statistics.extend(part.statistics);
             if let Some(streams) = &part.streams {
-                capture::add(outcome.streams.get_or_insert_default(), streams);
+                outcome.streams.get_or_insert_default().add(streams);
             }
         }
-        outcome.notes.extend(findings.notes());
+        outcome.notes.extend(engine::notes(&findings));
         Ok((outcome, consumers))
     }
 }
@@ -387,7 +387,7 @@ fn work<C: Consumer, P: Pipeline<C>>(
         }
         if board.control.statistics_wanted() {
             board.publish(number, pipeline.ledger(source.ledger()));
-            board.print(&engine::statistics(pipeline.shard()));
+            board.print(&engine::statistics(&pipeline.shard().statistics()));
         }
     }
     pipeline.finish(consumer);
@@ -397,7 +397,7 @@ fn work<C: Consumer, P: Pipeline<C>>(
     part.ledger = pipeline.ledger(source.ledger());
     part.notes = source.notes();
     part.findings = Findings::of(pipeline.shard());
-    part.statistics = engine::statistics(pipeline.shard());
+    part.statistics = engine::statistics(&pipeline.shard().statistics());
     part.streams = pipeline.streams();
     part
 }

@@ -14,13 +14,18 @@ use crate::options::OutputOptions;
 /// The format asked for, by option or by the ending of the file's name; otherwise a table on a
 /// terminal, JSON lines elsewhere.
 pub(crate) fn format(options: &OutputOptions) -> Format {
-    if let Some(format) = by_option(options).or_else(|| by_name(options.write.as_deref())) {
+    if let Some(format) = given_format(options) {
         format
     } else if options.write.is_none() && io::stdout().is_terminal() {
         Format::Table
     } else {
         Format::Json
     }
+}
+
+/// The format asked for, by option or by the ending of the file's name.
+pub(crate) fn given_format(options: &OutputOptions) -> Option<Format> {
+    by_option(options).or_else(|| by_name(options.write.as_deref()))
 }
 
 /// Refuses a file whose name says another format than the options.

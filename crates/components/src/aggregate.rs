@@ -6,8 +6,8 @@ use flowgauge_record::schema::{
 };
 use flowgauge_record::{AggregateError, AggregateSpec, Aggregator, KnownRecord};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Output, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind,
+    Outlet, Output, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_wire::Nanos;
 
@@ -145,6 +145,12 @@ impl Aggregate {
         })
     }
 
+    /// Groups given up so far.
+    fn pruned(&self) -> u64 {
+        let now = self.groups.as_ref().map_or(0, |it| it.aggregator.pruned());
+        self.pruned + now
+    }
+
     fn record(&mut self, item: &RecordItem<'_>) -> Result<(), Failure> {
         let schema = item.record.schema();
         if self.groups.is_none() {
@@ -262,8 +268,25 @@ impl Component for Aggregate {
         self.give(out);
     }
 
+    fn account(&self) -> Option<Box<Account>> {
+        let pruned = self.pruned();
+        if pruned == 0 {
+            return None;
+        }
+        let groups = if pruned == 1 {
+            "group was"
+        } else {
+            "groups were"
+        };
+        Some(Box::new(Account {
+            notes: vec![format!(
+                "{pruned} small {groups} given up to bound memory; sums of small groups are too low"
+            )],
+            ..Account::default()
+        }))
+    }
+
     fn result(&self) -> Option<ResultValue> {
-        let now = self.groups.as_ref().map_or(0, |it| it.aggregator.pruned());
-        Some(ResultValue::Sum(self.pruned + now))
+        Some(ResultValue::Sum(self.pruned()))
     }
 }

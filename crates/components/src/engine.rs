@@ -1,7 +1,8 @@
 //! What components around the engine of `flowgauge-stream` have in common.
 
-use flowgauge_stack::{OptionInfo, OptionKind, Packets, SettingError, Settings};
-use flowgauge_stream::{ChecksumPolicy, Needs, ShardConfig, Shares};
+use flowgauge_reassembly::{OverlapPolicy, UnknownPolicy};
+use flowgauge_stack::{Account, OptionInfo, OptionKind, Packets, SettingError, Settings};
+use flowgauge_stream::{ChecksumPolicy, Findings, Needs, Shard, ShardConfig, Shares};
 use flowgauge_wire::{Batch, Nanos, PacketDescriptor};
 
 pub(crate) const CHECKSUMS: OptionInfo = OptionInfo::new(
@@ -10,6 +11,16 @@ pub(crate) const CHECKSUMS: OptionInfo = OptionInfo::new(
     "what is done about wrong checksums; auto takes those of senders that compute none",
 )
 .or("auto");
+
+pub(crate) const OVERLAP_POLICY: OptionInfo = OptionInfo::new(
+    "overlap_policy",
+    OptionKind::Text,
+    "which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd, solaris and others",
+)
+.or("first");
+
+/// The least `memory` for each core: room for hundreds of flows and whole datagrams.
+const LEAST_MEMORY: u64 = 256 << 10;
 
 pub(crate) const MEMORY: OptionInfo = OptionInfo::new(
     "memory",
@@ -55,23 +66,39 @@ pub(crate) fn checksums(settings: &Settings) -> Result<ChecksumPolicy, SettingEr
         .map_err(|message: String| SettingError::of("checksums", message))
 }
 
-/// The engine's configuration by these options.
-pub(crate) fn configuration(settings: &Settings) -> Result<ShardConfig, SettingError> {
+/// What [`OVERLAP_POLICY`] says.
+fn policy(settings: &Settings) -> Result<OverlapPolicy, SettingError> {
+    let policy = settings.text("overlap_policy").unwrap_or("first");
+    policy
+        .parse()
+        .map_err(|error: UnknownPolicy| SettingError::of("overlap_policy", error.to_string()))
+}
+
+/// The engine's configuration by these options, where memory is wanted for `needs`, too.
+pub(crate) fn configuration(
+    settings: &Settings,
+    needs: Needs,
+) -> Result<ShardConfig, SettingError> {
     let mut config = ShardConfig {
         checksums: checksums(settings)?,
         ..ShardConfig::default()
-    };
+    }
+    .with_policy(policy(settings)?);
     if let Some(bytes) = settings.size("memory") {
-        if bytes < 1 << 20 {
-            return Err(SettingError::of("memory", "is less than 1M"));
+        let copies = settings.copies() as u64;
+        let least = LEAST_MEMORY * copies;
+        if bytes < least {
+            let message = format!("is less than {}K, 256K for each core", least >> 10);
+            return Err(SettingError::of("memory", message));
         }
-        let shares = Shares::new(bytes, 1, Needs::default());
+        let shares = Shares::new(bytes, copies, needs);
         config.flow.max_flows = shares.flows;
         config.defragment.max_bytes = shares.fragments;
         config = config.with_memory(shares.segments);
     }
     if let Some(flows) = settings.integer("max_flows") {
-        config.flow.max_flows = u32::try_from(flows).unwrap_or(u32::MAX);
+        let share = flows.unsigned_abs().div_ceil(settings.copies() as u64);
+        config.flow.max_flows = u32::try_from(share).unwrap_or(u32::MAX);
     }
     let flow = &mut config.flow;
     for (option, timeout) in [
@@ -84,6 +111,16 @@ pub(crate) fn configuration(settings: &Settings) -> Result<ShardConfig, SettingE
         }
     }
     Ok(config)
+}
+
+/// What is to be told of a shard.
+pub(crate) fn account(shard: &Shard) -> Account {
+    Account {
+        ledger: shard.ledger().clone(),
+        findings: Findings::of(shard),
+        shards: vec![shard.statistics()],
+        ..Account::default()
+    }
 }
 
 /// The selected packets as a batch of their own.

@@ -4,10 +4,10 @@ use flowgauge_flow::FlowRecord;
 use flowgauge_record::FlowRow;
 use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_stack::{
-    Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Parallel,
-    RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
+    Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
-use flowgauge_stream::{Handler, Shard};
+use flowgauge_stream::{Handler, Needs, Shard};
 use flowgauge_wire::{Batch, Nanos};
 
 use crate::engine::{self, Chosen};
@@ -23,6 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     outside: Some("it has one table of all flows"),
     options: &[
         engine::CHECKSUMS,
+        engine::OVERLAP_POLICY,
         engine::MEMORY,
         engine::MAX_FLOWS,
         engine::TCP_IDLE,
@@ -58,7 +59,7 @@ struct Flows {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let mut config = engine::configuration(settings)?;
+    let mut config = engine::configuration(settings, Needs::default())?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
     // The clock of the stack sees all packets, also those that other cores have.
     config.flow.led_clock = true;
@@ -133,5 +134,9 @@ impl Component for Flows {
 
     fn result(&self) -> Option<ResultValue> {
         Some(ResultValue::Sum(self.records))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        Some(Box::new(engine::account(&self.shard)))
     }
 }

@@ -1,8 +1,9 @@
 //! `output`: writes what comes, or sends it to another machine, and lets it through.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use flowgauge_capture::sink::Rotation;
 use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, SinkOptions};
@@ -12,7 +13,7 @@ use flowgauge_stack::{
     Packets, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
     StreamChunk,
 };
-use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
+use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 
 use crate::network::{self, send};
 use crate::record_fields::read_names;
@@ -79,6 +80,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
+/// How long records and bytes may wait for a buffer to become full.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
 /// What files have and links have not.
 const FILE_OPTIONS: [&str; 6] = [
     "file",
@@ -93,6 +97,8 @@ struct ToFile {
     path: String,
     /// What comes, as far as it is known beforehand.
     input: Option<Port>,
+    /// What records have, as far as it is known beforehand.
+    schema: Option<Schema>,
     format: Format,
     /// The fields that are wanted; none: all.
     fields: Vec<String>,
@@ -105,6 +111,8 @@ struct ToFile {
     interfaces: Vec<Interface>,
     chosen: Vec<PacketDescriptor>,
     written: u64,
+    /// When what is buffered was last written for a reader who waits.
+    flushed: Instant,
 }
 
 /// What the file is follows from what comes first.
@@ -184,11 +192,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         Some("csv") => Format::Csv,
         Some("table") => Format::Table,
         None if path.ends_with(".csv") => Format::Csv,
+        None if path == "-" && io::stdout().is_terminal() => Format::Table,
         _ => Format::Json,
     };
     Ok(Box::new(ToFile {
         path: path.to_owned(),
         input: settings.input(),
+        schema: settings.schema(),
         format,
         fields: match settings.text("fields") {
             Some(_) => read_names(settings, "fields")?,
@@ -206,6 +216,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         interfaces: Vec::new(),
         chosen: Vec::new(),
         written: 0,
+        flushed: Instant::now(),
     }))
 }
 
@@ -234,7 +245,20 @@ impl From<Error> for Stop {
 fn with(path: &str, error: io::Error) -> Stop {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Stop::NotWanted,
-        _ => Stop::Failed(Failure::new(format!("{path}: {error}"))),
+        kind => Stop::Failed(Failure {
+            message: match path {
+                "-" => format!("cannot write the output: {error}"),
+                path => format!("cannot write {path}: {error}"),
+            },
+            hint: match kind {
+                io::ErrorKind::StorageFull => Some("free space, or write elsewhere".to_owned()),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    Some("check the path".to_owned())
+                }
+                io::ErrorKind::IsADirectory => Some("give the name of a file in it".to_owned()),
+                _ => None,
+            },
+        }),
     }
 }
 
@@ -373,7 +397,8 @@ impl ToFile {
         };
         match (&self.sink, &self.kind) {
             (Sink::None, _) => {
-                let output = Output::new(self.target()?, self.format, written, None);
+                let width = (self.path == "-").then(terminal_width).flatten();
+                let output = Output::new(self.target()?, self.format, written, width);
                 let writer = RecordWriter::new(output, self.format, written);
                 self.sink = Sink::Records(Box::new(writer));
             }
@@ -409,13 +434,10 @@ impl Component for ToFile {
         let file = File::options().append(true).create(true).open(&self.path);
         match file {
             Ok(_) => Ok(()),
-            Err(error) => Err(Failure {
-                message: format!("{}: {error}", self.path),
-                hint: Some(match error.kind() {
-                    io::ErrorKind::IsADirectory => "give the name of a file in it".to_owned(),
-                    _ => "is there such a folder, and may it be written to?".to_owned(),
-                }),
-            }),
+            Err(error) => match with(&self.path, error) {
+                Stop::Failed(failure) => Err(failure),
+                Stop::NotWanted => Ok(()),
+            },
         }
     }
 
@@ -425,6 +447,27 @@ impl Component for ToFile {
             Items::Chunks(chunks) => self.chunks(chunks),
             Items::Records(records) => self.records(records),
             _ => Ok(()),
+        };
+        stop(result, out);
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, _now: Nanos, out: &mut dyn Outlet) {
+        let now = Instant::now();
+        if now.duration_since(self.flushed) < FLUSH_EVERY {
+            return;
+        }
+        self.flushed = now;
+        let result = match &mut self.sink {
+            Sink::Records(writer) => {
+                writer.flush();
+                writer.check().map_err(|error| of_writer(&self.path, error))
+            }
+            Sink::Bytes(writer) => writer.flush().map_err(|error| with(&self.path, error)),
+            Sink::Packets(_) | Sink::None => Ok(()),
         };
         stop(result, out);
     }
@@ -455,6 +498,16 @@ impl Component for ToFile {
     }
 }
 
+/// Columns of the terminal that standard output is.
+fn terminal_width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    // Its height says nothing: it is 0 where only the width was set.
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
 /// Ends the stack if there was a reason to.
 fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
     match result {
@@ -467,7 +520,7 @@ fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
 impl ToFile {
     /// A capture without packets is a capture, too.
     fn nothing_came(&self) -> Result<(), Stop> {
-        if self.rotation.seconds.is_some() || self.path == "-" {
+        if self.rotation.seconds.is_some() {
             return Ok(());
         }
         if !matches!(
@@ -476,7 +529,17 @@ impl ToFile {
                 ItemType::Packet | ItemType::Datagram | ItemType::Segment
             ))
         ) {
-            return self.target().map(|_| ());
+            let target = self.target()?;
+            if let Some(schema) = self.schema.filter(|_| self.fields.is_empty()) {
+                let output = Output::new(target, self.format, schema, None);
+                let mut writer = RecordWriter::new(output, self.format, schema);
+                writer.flush();
+                return writer.check().map_err(|error| of_writer(&self.path, error));
+            }
+            return Ok(());
+        }
+        if self.path == "-" {
+            return Ok(());
         }
         let options = SinkOptions {
             format: self.file_format(),

@@ -115,8 +115,12 @@ impl CaptureClock {
         self.until = if self.jumped {
             Nanos::ZERO
         } else {
-            Nanos((self.now.0 | ((1 << TICK_SHIFT) - 1)).saturating_add(1))
+            self.end_of_tick()
         };
+    }
+
+    fn end_of_tick(&self) -> Nanos {
+        Nanos((self.now.0 | ((1 << TICK_SHIFT) - 1)).saturating_add(1))
     }
 
     fn unusual(&mut self, time: Nanos, next: Option<Nanos>) {

@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_capture::{Filtered, PacketSource, open_all};
 use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Budget, Counts, Engine, EngineConfig, EngineStatistics,
-    Events, MAX_APPLICATIONS,
+    ApplicationConfig, ApplicationId, Budget, Engine, EngineConfig, EngineStatistics, Events,
+    MAX_APPLICATIONS,
 };
 use flowgauge_wire::{Ledger, Place};
 
@@ -380,7 +380,7 @@ impl Control {
         let mut progress = Progress::default();
         for shard in shards.iter() {
             progress.ledger.merge(&shard.ledger);
-            add(&mut progress.statistics, &shard.statistics);
+            progress.statistics.add(&shard.statistics);
         }
         progress
     }
@@ -420,26 +420,9 @@ impl Outcome {
     /// ([`EngineStatistics::shard`] is empty).
     pub fn total(&self) -> EngineStatistics {
         let mut total = EngineStatistics::default();
-        self.shards.iter().for_each(|shard| add(&mut total, shard));
+        self.shards.iter().for_each(|shard| total.add(shard));
         total
     }
-}
-
-/// Adds the counters of one engine to those of several; not those of the layers below. Memory is not
-/// added up: they share a budget.
-pub fn add(total: &mut EngineStatistics, part: &EngineStatistics) {
-    let sum = |mine: &mut Counts, theirs: Counts| *mine += theirs;
-    total.created += part.created;
-    total.terminated += part.terminated;
-    sum(&mut total.all, part.all);
-    sum(&mut total.dropped, part.dropped);
-    sum(&mut total.discarded, part.discarded);
-    total.chunks += part.chunks;
-    total.chunk_bytes += part.chunk_bytes;
-    total.in_place += part.in_place;
-    total.flushed_early += part.flushed_early;
-    total.memory = total.memory.max(part.memory);
-    total.memory_high = total.memory_high.max(part.memory_high);
 }
 
 /// A source's ledger with what the engine behind it refused.

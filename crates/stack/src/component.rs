@@ -15,6 +15,7 @@ use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_record::schema::Schema;
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, HashSeed, Nanos};
 
+use crate::account::Account;
 use crate::items::ItemType;
 use crate::selection::Selection;
 use crate::settings::{OptionInfo, Settings};
@@ -551,6 +552,12 @@ pub trait Component: Send {
 
     /// Its result, where it has one.
     fn result(&self) -> Option<ResultValue> {
+        None
+    }
+
+    /// What else it has to tell of the run: packets that it refused, and what changes the meaning of its
+    /// results. It is asked rarely.
+    fn account(&self) -> Option<Box<Account>> {
         None
     }
 

@@ -22,6 +22,7 @@ use std::panic::catch_unwind;
 
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos};
 
+use crate::account::Account;
 use crate::component::{
     Component, Failure, Items, Outlet, Packets, Received, RecordItem, ResultValue, SettingError,
     StreamChunk,
@@ -378,6 +379,11 @@ impl<T: Tail> Graph<T> {
                 give(id, node.passed, self.result(id));
             }
         }
+    }
+
+    /// What a component tells beside its result.
+    pub fn account(&self, id: NodeId) -> Option<Box<Account>> {
+        self.nodes.get(id.index())?.component.as_ref()?.account()
     }
 
     /// Does something with the components; one that fails or panics ends it all.

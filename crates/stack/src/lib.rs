@@ -41,6 +41,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod account;
 mod check;
 mod component;
 mod cursor;
@@ -62,6 +63,7 @@ pub mod syntax;
 mod value;
 mod values;
 
+pub use account::Account;
 pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,

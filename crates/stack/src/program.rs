@@ -226,6 +226,24 @@ impl Stack {
         stages
     }
 
+    /// Tells the components that run on each of several cores that there are so many of each.
+    pub fn set_copies(&mut self, workers: usize) {
+        let first = self.stages(workers > 1).into_iter().next();
+        let Some((from, until)) = first
+            .filter(|first| first.is_parallel)
+            .and_then(|first| Some((first.from?, first.until)))
+        else {
+            return;
+        };
+        let row = self.row(from).take_while(|&id| Some(id) != until);
+        let ids: Vec<u32> = row.flat_map(|id| self.subtree(id)).collect();
+        for id in ids {
+            if let Some(node) = self.nodes.get_mut(id as usize) {
+                node.settings.set_copies(workers);
+            }
+        }
+    }
+
     /// Whether it needs the headers of packets, or decodes those it wants itself.
     pub fn needs_decoded(&self) -> bool {
         let takes_packets = |port: Port| match port {

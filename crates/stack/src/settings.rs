@@ -1,7 +1,11 @@
 //! The options of one component, read and completed with defaults.
 
+use core::any::Any;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use flowgauge_record::schema::Schema;
 
+use crate::component::SettingError;
 use crate::items::Port;
 use crate::source::Span;
 use crate::value::{OptionKind, OptionValue};
@@ -72,6 +76,39 @@ pub struct Settings {
     input: Option<Port>,
     schema: Option<Schema>,
     around: Vec<&'static str>,
+    copies: Copies,
+}
+
+/// How many components are made of the same settings, and what they share.
+#[derive(Debug)]
+struct Copies {
+    number: usize,
+    shared: Mutex<Option<Weak<dyn Any + Send + Sync>>>,
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies {
+            number: 1,
+            shared: Mutex::new(None),
+        }
+    }
+}
+
+impl Clone for Copies {
+    /// Those of another run share nothing with these.
+    fn clone(&self) -> Copies {
+        Copies {
+            number: self.number,
+            ..Copies::default()
+        }
+    }
+}
+
+impl PartialEq for Copies {
+    fn eq(&self, other: &Copies) -> bool {
+        self.number == other.number
+    }
 }
 
 impl Settings {
@@ -98,6 +135,38 @@ impl Settings {
             around,
             ..self
         }
+    }
+
+    /// That so many components are made of these settings, one for each core.
+    pub fn set_copies(&mut self, number: usize) {
+        self.copies.number = number.max(1);
+    }
+
+    /// How many components are made of these settings: on several cores there is one on each, and each
+    /// gets its share of the items and of what an option bounds.
+    pub fn copies(&self) -> usize {
+        self.copies.number
+    }
+
+    /// What all components made of these settings have in common: the first makes it. It lives as
+    /// long as one of them holds it.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub fn shared<T: Any + Send + Sync>(
+        &self,
+        make: impl FnOnce() -> Result<T, SettingError>,
+    ) -> Result<Arc<T>, SettingError> {
+        let place = self.copies.shared.lock();
+        let mut place = place.unwrap_or_else(PoisonError::into_inner);
+        let known = place.as_ref().and_then(Weak::upgrade);
+        if let Some(known) = known.and_then(|known| known.downcast::<T>().ok()) {
+            return Ok(known);
+        }
+        let made = Arc::new(make()?);
+        let kept: Arc<dyn Any + Send + Sync> = Arc::clone(&made) as _;
+        *place = Some(Arc::downgrade(&kept));
+        Ok(made)
     }
 
     /// The demultiplexers around the component, the innermost first: that is whose keys its items
@@ -174,5 +243,22 @@ impl Settings {
             OptionValue::Text(text) => Some(text),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_of_the_same_settings_share_while_one_of_them_lives() {
+        let settings = Settings::new(Vec::new());
+        let one = settings.shared(|| Ok(vec![1])).unwrap();
+        let two = settings.shared(|| Ok(vec![2])).unwrap();
+        assert!(Arc::ptr_eq(&one, &two));
+        let of_another_run = settings.clone().shared(|| Ok(vec![3])).unwrap();
+        assert_eq!(*of_another_run, [3]);
+        drop((one, two));
+        assert_eq!(*settings.shared(|| Ok(vec![4])).unwrap(), [4]);
     }
 }

@@ -36,6 +36,7 @@ mod control;
 mod delivery;
 mod ends;
 pub mod engine;
+mod findings;
 mod fragments;
 pub mod handler;
 mod known_pairs;
@@ -49,6 +50,7 @@ mod streams;
 
 pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
+pub use findings::Findings;
 pub use handler::{
     Admit, Chunk, Handler, Request, Stream, StreamIdentity, StreamPacket, StreamStatus,
 };

@@ -24,7 +24,9 @@ pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
-pub(crate) use shared::{ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions};
+pub(crate) use shared::{
+    ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
+};
 pub(crate) use stack::{
     BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,
 };
@@ -142,6 +144,8 @@ pub(crate) struct FlowsOptions {
     pub(crate) engine: EngineOptions,
     #[command(flatten)]
     pub(crate) aggregate: AggregateOptions,
+    #[command(flatten)]
+    pub(crate) preset: PresetOptions,
 }
 
 /// Aggregation of flow records.

@@ -103,6 +103,15 @@ pub(crate) struct CommonOptions {
     pub(crate) fail_on_drop: bool,
 }
 
+/// Of commands that are stacks.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct PresetOptions {
+    /// Print the stack that these options make, for flowgauge stack run, and do nothing else
+    #[arg(long)]
+    pub(crate) show_stack: bool,
+}
+
 /// How flows and streams are tracked.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Tracking")]

@@ -3,8 +3,9 @@
 mod admin;
 mod agent;
 mod bench;
+pub(crate) mod execute;
 mod list;
-mod read;
+pub(crate) mod read;
 mod run;
 mod show;
 mod svg;
@@ -14,6 +15,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use flowgauge_stack::format;
+
+pub(crate) use run::refuse_overwriting;
 
 use crate::failure::Failure;
 use crate::options::{FormatOptions, StackCommand, StackOptions};
@@ -97,7 +100,7 @@ fn rewrite(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// Writes to standard output; a reader that went away is no failure.
-fn print(bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut target = sinks::target(None)?;
     match target.write_all(bytes).and_then(|()| target.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::run(

@@ -102,6 +102,20 @@ pub(super) fn program(text: Text) -> Result<Program, Failure> {
     }
 }
 
+/// A stack that a command has made; warnings are not said.
+///
+/// # Errors
+/// What is wrong with it, which was said.
+pub(crate) fn checked(name: &str, text: String) -> Result<Program, Failure> {
+    let mut sources = Sources::default();
+    let file = sources.add(name, text).unwrap_or_default();
+    let document = flowgauge_stack::parse(&sources, file);
+    let document = document.map_err(|found| refused(name, &[*found], &sources))?;
+    let checked = check(&document, &registry());
+    let program = checked.program;
+    program.ok_or_else(|| refused(name, &checked.diagnostics, &sources))
+}
+
 /// Reads what a file includes: paths are relative to it.
 fn include(including: &str, path: &str) -> Result<(String, String), String> {
     let folder = Path::new(including).parent().unwrap_or(Path::new(""));

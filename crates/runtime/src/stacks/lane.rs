@@ -49,6 +49,16 @@ impl Lane {
         }
     }
 
+    /// What the packets left goes to the next stages.
+    pub(super) fn send(&mut self) {
+        self.parts.iter_mut().for_each(Part::send);
+    }
+
+    /// Whether no part has anything to do any more.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.parts.iter_mut().all(Part::is_over)
+    }
+
     /// The input is over.
     pub(super) fn finish(&mut self, now: Nanos) {
         self.parts.iter_mut().for_each(|part| part.finish(now));
@@ -123,13 +133,12 @@ pub(super) struct Behind {
 
 impl Behind {
     fn counts(&self, give: &mut dyn FnMut(Count)) {
-        self.part.counts(&mut |(stack, id, passed, result)| {
-            let dropped = self.thread.as_ref().filter(|(thread, _)| *thread == id);
-            let result = match dropped {
-                Some((_, dropped)) => Some(ResultValue::Sum(dropped.load(Ordering::Relaxed))),
-                None => result,
-            };
-            give((stack, id, passed, result));
+        self.part.counts(&mut |mut count| {
+            let thread = self.thread.as_ref();
+            if let Some((_, dropped)) = thread.filter(|(thread, _)| *thread == count.id) {
+                count.result = Some(ResultValue::Sum(dropped.load(Ordering::Relaxed)));
+            }
+            give(count);
         });
     }
 
@@ -183,6 +192,62 @@ pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bel
             break;
         }
     }
+    board.write(&mut answered, true, |give| behind.counts(give));
+}
+
+/// The same behind threads that read a source each: there are no common batches, and what comes is taken
+/// as it comes.
+pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bell, board: &Board) {
+    let mut answered = Answered::default();
+    let mut joining = Joining::default();
+    let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
+    let mut at = 0;
+    while !behind.part.is_over() && entries.iter().any(Option::is_some) {
+        let found = bell.wait(|| {
+            // Each in turn, so that a busy one does not keep the others waiting.
+            for _ in 0..entries.len() {
+                at = (at + 1) % entries.len();
+                let Some(Some(entry)) = entries.get_mut(at) else {
+                    continue;
+                };
+                let is_closed = entry.queue.is_closed();
+                if let Some(message) = entry.queue.try_receive() {
+                    return Some(Next::Thing(message));
+                }
+                if is_closed {
+                    return Some(Next::End);
+                }
+            }
+            board.is_asked(&answered).then_some(Next::Question)
+        });
+        match (found, &mut entries[at]) {
+            (Next::Thing(message), from) => {
+                let messages = core::slice::from_ref(&message);
+                joining.batch(messages, &mut behind.part);
+                let is_last = message.is_last;
+                if is_last {
+                    joining.end(messages, &mut behind.part);
+                }
+                if let Some(entry) = from {
+                    entry.give_back(message);
+                }
+                if is_last {
+                    *from = None;
+                } else {
+                    behind.part.send();
+                }
+            }
+            (Next::End, from) => *from = None,
+            (Next::Question, _) => {}
+        }
+        if board.is_asked(&answered) {
+            if board.resets(&mut answered) {
+                behind.reset();
+            }
+            board.write(&mut answered, false, |give| behind.counts(give));
+        }
+    }
+    behind.part.finish(behind.part.now());
     board.write(&mut answered, true, |give| behind.counts(give));
 }
 

@@ -24,6 +24,9 @@
 //! batch to the next stage, which puts them together in an order that does not depend on the number of
 //! workers: packets by their place in the batch, chunks and records by time within the batch.
 //!
+//! Of an interface each worker can have a ring of its own ([`Runner::fan_out`]): nobody reads for others
+//! then, and what the workers made is taken as it comes.
+//!
 //! A component `thread` is such an end of a stage, too: with a queue of the length that its options say.
 //! All queues are bounded. Each carries one message per batch, in order, so that whoever waits, waits
 //! for somebody who goes on.
@@ -32,6 +35,7 @@
 
 mod board;
 mod crossing;
+mod fan_out;
 mod items;
 mod lane;
 mod part;
@@ -39,5 +43,6 @@ mod plan;
 mod reader;
 mod runner;
 
+pub use fan_out::SourceReport;
 pub use part::StackFailure;
 pub use runner::{ComponentState, Runner, RunnerOptions, SetupError, Snapshot, StackState, Step};

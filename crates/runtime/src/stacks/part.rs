@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_stack::{
-    ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue, Selection, Tail,
+    Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue,
+    Selection, Tail,
 };
 use flowgauge_wire::Nanos;
 
@@ -147,7 +148,15 @@ impl Next {
 }
 
 /// What is known of a component while it runs.
-pub(super) type Count = (usize, NodeId, Passed, Option<ResultValue>);
+#[derive(Clone, Debug)]
+pub(super) struct Count {
+    /// Whose it is.
+    pub(super) stack: usize,
+    pub(super) id: NodeId,
+    pub(super) passed: Passed,
+    pub(super) result: Option<ResultValue>,
+    pub(super) account: Option<Box<Account>>,
+}
 
 impl Part {
     pub(super) fn new(stacks: Vec<usize>, graph: Graph<Next>, common: &Arc<Common>) -> Part {
@@ -310,7 +319,13 @@ impl Part {
     pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.graph.read(&mut |id, passed, result| {
             for &stack in &self.stacks {
-                give((stack, id, passed, result.clone()));
+                give(Count {
+                    stack,
+                    id,
+                    passed,
+                    result: result.clone(),
+                    account: self.graph.account(id),
+                });
             }
         });
         if let Next::Parts(parts) = self.graph.tail() {

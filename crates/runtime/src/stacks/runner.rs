@@ -9,15 +9,16 @@ use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_stack::{
-    ComponentFailure, Failure, Graph, NodeId, Passed, Program, ResultValue, SettingError, Stack,
-    Stage,
+    Account, ComponentFailure, Failure, Graph, NodeId, Passed, Program, ResultValue, SettingError,
+    Stack, Stage,
 };
 use flowgauge_wire::{HashSeed, Nanos};
 
 use super::board::Board;
 use super::crossing::{Entry, crossing};
-use super::lane::{Behind, Lane, run_behind, run_lane, run_source};
-use super::part::{Common, Next, Part, StackFailure};
+use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
+use super::lane::{Behind, Lane, run_behind, run_behind_any, run_lane, run_source};
+use super::part::{Common, Count, Next, Part, StackFailure};
 use super::plan::{First, groups, part};
 use super::reader::{Reader, SharedBatch};
 use crate::queue::{Bell, Receiver, Sender, queue};
@@ -113,6 +114,8 @@ pub struct ComponentState {
     pub passed: Passed,
     /// Its result, if it has one.
     pub result: Option<ResultValue>,
+    /// What it tells beside, if it does.
+    pub account: Option<Box<Account>>,
 }
 
 /// Drives the stacks of a program. See the [module](super).
@@ -129,6 +132,8 @@ pub struct Runner {
     /// To the threads that take batches of the source.
     lanes: Vec<Sender<Arc<SharedBatch>>>,
     threads: Vec<Thread>,
+    /// Of workers that read a source each.
+    readings: Vec<Arc<Reading>>,
     cores: Cores,
     now: Nanos,
     is_finished: bool,
@@ -152,8 +157,17 @@ struct Waiting {
 
 enum Work {
     Lane(Lane, Receiver<Arc<SharedBatch>>),
-    Behind(Behind, Vec<Entry>),
+    Own(Lane, OwnSource, Box<Reader>, Arc<Reading>),
+    /// In step with all queues, or with whichever has something.
+    Behind(Behind, Vec<Entry>, Order),
     Source(Part),
+}
+
+/// How a stage takes what several threads made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    ByBatch,
+    AsItComes,
 }
 
 /// The stages of a stack behind its first, and the ways to them, while they are being made.
@@ -190,8 +204,11 @@ impl Runner {
     /// # Errors
     /// [`SetupError::Setting`], [`SetupError::Start`].
     pub fn new(program: Program, options: &RunnerOptions) -> Result<Runner, SetupError> {
-        let stacks = program.stacks;
+        let mut stacks = program.stacks;
         let workers = options.workers.max(1);
+        stacks
+            .iter_mut()
+            .for_each(|stack| stack.set_copies(workers));
         let common = Arc::new(Common::new(stacks.len()));
         let mut runner = Runner {
             reader: Reader::new(1, true, 2, false, Vec::new()),
@@ -203,6 +220,7 @@ impl Runner {
             waiting: Vec::new(),
             lanes: Vec::new(),
             threads: Vec::new(),
+            readings: Vec::new(),
             cores: options.cores.clone(),
             now: Nanos(0),
             is_finished: false,
@@ -365,7 +383,7 @@ impl Runner {
                 name: format!("fg-stack-{index}.{number}"),
                 bell: Arc::clone(&bell),
                 stacks: vec![index],
-                work: Work::Behind(behind, core::mem::take(&mut entries)),
+                work: Work::Behind(behind, core::mem::take(&mut entries), Order::ByBatch),
             });
             number += 1;
             if let Some(next) = next {
@@ -382,8 +400,8 @@ impl Runner {
         self.inline.parts.iter().for_each(&mut add);
         for waiting in &self.waiting {
             match &waiting.work {
-                Work::Lane(lane, _) => lane.parts.iter().for_each(&mut add),
-                Work::Behind(behind, _) => add(&behind.part),
+                Work::Lane(lane, _) | Work::Own(lane, ..) => lane.parts.iter().for_each(&mut add),
+                Work::Behind(behind, ..) => add(&behind.part),
                 // Its clock is its own.
                 Work::Source(_) => {}
             }
@@ -395,8 +413,10 @@ impl Runner {
         self.inline.parts.iter_mut().try_for_each(Part::start)?;
         for waiting in &mut self.waiting {
             match &mut waiting.work {
-                Work::Lane(lane, _) => lane.parts.iter_mut().try_for_each(Part::start)?,
-                Work::Behind(behind, _) => behind.part.start()?,
+                Work::Lane(lane, _) | Work::Own(lane, ..) => {
+                    lane.parts.iter_mut().try_for_each(Part::start)?;
+                }
+                Work::Behind(behind, ..) => behind.part.start()?,
                 Work::Source(part) => part.start()?,
             }
         }
@@ -420,7 +440,15 @@ impl Runner {
             let core = self.cores.of(number);
             let handle = start_detached(name.clone(), core, move || match work {
                 Work::Lane(lane, queue) => run_lane(lane, queue, &bell, &own),
-                Work::Behind(behind, entries) => run_behind(behind, entries, &bell, &own),
+                Work::Own(lane, source, reader, reading) => {
+                    run_own(lane, source, *reader, &reading, &common, &own);
+                }
+                Work::Behind(behind, entries, Order::ByBatch) => {
+                    run_behind(behind, entries, &bell, &own);
+                }
+                Work::Behind(behind, entries, Order::AsItComes) => {
+                    run_behind_any(behind, entries, &bell, &own);
+                }
                 Work::Source(part) => run_source(part, &common, &own),
             });
             self.threads.push(Thread {
@@ -443,6 +471,63 @@ impl Runner {
         let wants =
             |(index, stack): (usize, &Stack)| !stack.has_source() && !self.common.is_over(index);
         self.stacks.iter().enumerate().any(wants)
+    }
+
+    /// Whether each worker can read a source of its own: all stacks that want packets can run on several
+    /// cores.
+    pub fn can_fan_out(&self) -> bool {
+        let is_shared = |waiting: &Waiting| match &waiting.work {
+            Work::Lane(lane, _) => lane.worker.is_some(),
+            _ => true,
+        };
+        self.inline.parts.is_empty() && !self.lanes.is_empty() && self.waiting.iter().all(is_shared)
+    }
+
+    /// Gives each worker a source of its own instead of [`Runner::step`]; where there are fewer sources
+    /// than workers, some workers have none. Both directions of a flow must come from the same source.
+    pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
+        let decodes = self.reader.decodes;
+        let (is_timed, intervals) = self.times();
+        self.lanes.clear();
+        let mut sources = sources.into_iter();
+        let waiting = core::mem::take(&mut self.waiting).into_iter();
+        self.waiting = waiting
+            .map(|waiting| {
+                let work = match waiting.work {
+                    Work::Lane(mut lane, queue) => match sources.next() {
+                        Some(source) => {
+                            lane.worker = None;
+                            let reading = Arc::new(Reading::default());
+                            self.readings.push(Arc::clone(&reading));
+                            let times = intervals.clone();
+                            let reader = Reader::new(1, decodes, 2, is_timed, times);
+                            let reader = Box::new(reader);
+                            Work::Own(lane, source, reader, reading)
+                        }
+                        None => Work::Lane(lane, queue),
+                    },
+                    Work::Behind(behind, entries, _) if entries.len() > 1 => {
+                        Work::Behind(behind, entries, Order::AsItComes)
+                    }
+                    other => other,
+                };
+                Waiting { work, ..waiting }
+            })
+            .collect();
+    }
+
+    /// Whether a worker still reads a source of its own.
+    pub fn is_reading(&self) -> bool {
+        self.readings.iter().any(|reading| !reading.is_over())
+    }
+
+    /// What is known of the sources that workers read. Errors are told once.
+    pub fn sources(&self) -> SourceReport {
+        let mut report = SourceReport::default();
+        self.readings
+            .iter()
+            .for_each(|reading| reading.tell(&mut report));
+        report
     }
 
     /// Whether a stack has a source of its own that goes on.
@@ -496,7 +581,9 @@ impl Runner {
             self.spawn_or_fail();
         }
         let common = &self.common;
-        common.wait(timeout, || common.sources.load(Ordering::Acquire) == 0);
+        common.wait(timeout, || {
+            common.sources.load(Ordering::Acquire) == 0 && !self.is_reading()
+        });
     }
 
     /// The stacks that failed since it was asked last.
@@ -596,18 +683,18 @@ impl Waiting {
     fn held(&self) -> usize {
         match &self.work {
             Work::Lane(_, queue) => queue.capacity() + 2,
-            Work::Behind(_, entries) => {
+            Work::Behind(_, entries, _) => {
                 let waiting = entries.iter().map(|entry| entry.queue.capacity() + 2);
                 waiting.sum()
             }
-            Work::Source(_) => 0,
+            Work::Source(_) | Work::Own(..) => 0,
         }
     }
 
-    fn counts(&self, give: &mut dyn FnMut(super::part::Count)) {
+    fn counts(&self, give: &mut dyn FnMut(Count)) {
         match &self.work {
-            Work::Lane(lane, _) => lane.counts(give),
-            Work::Behind(behind, _) => behind.part.counts(give),
+            Work::Lane(lane, _) | Work::Own(lane, ..) => lane.counts(give),
+            Work::Behind(behind, ..) => behind.part.counts(give),
             Work::Source(part) => part.counts(give),
         }
     }
@@ -627,14 +714,17 @@ impl StackState {
 }
 
 impl Snapshot {
-    fn add(&mut self, (stack, id, passed, result): &super::part::Count) {
-        let stack = self.stacks.get_mut(*stack);
-        let Some(state) = stack.and_then(|stack| stack.components.get_mut(id.index())) else {
+    fn add(&mut self, count: &Count) {
+        let stack = self.stacks.get_mut(count.stack);
+        let Some(state) = stack.and_then(|stack| stack.components.get_mut(count.id.index())) else {
             return;
         };
-        state.passed.items += passed.items;
-        state.passed.batches += passed.batches;
-        match (&mut state.result, result) {
+        state.passed.items += count.passed.items;
+        state.passed.batches += count.passed.batches;
+        if let Some(account) = &count.account {
+            state.account.get_or_insert_default().merge(account);
+        }
+        match (&mut state.result, &count.result) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
             (mine @ None, theirs) => mine.clone_from(theirs),
             (Some(_), None) => {}

@@ -116,4 +116,20 @@ impl EngineStatistics {
     pub const fn captured(&self) -> Counts {
         self.all.without(self.dropped).without(self.discarded)
     }
+
+    /// Adds the counters of another engine; not those of the layers below. Memory is not
+    /// added up: they share a budget.
+    pub fn add(&mut self, part: &EngineStatistics) {
+        self.created += part.created;
+        self.terminated += part.terminated;
+        self.all += part.all;
+        self.dropped += part.dropped;
+        self.discarded += part.discarded;
+        self.chunks += part.chunks;
+        self.chunk_bytes += part.chunk_bytes;
+        self.in_place += part.in_place;
+        self.flushed_early += part.flushed_early;
+        self.memory = self.memory.max(part.memory);
+        self.memory_high = self.memory_high.max(part.memory_high);
+    }
 }

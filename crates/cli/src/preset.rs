@@ -1,0 +1,214 @@
+//! Commands as stacks: a file under `stacks/`, with the command's options in it.
+
+use std::path::Path;
+
+use flowgauge_record::Format;
+use flowgauge_stack::syntax::{
+    Assignment, Comments, Document, Item, Name, Node, OptionSection, Shape, Value,
+};
+use flowgauge_stack::{OptionValue, Program, Sources, Span, format, parse};
+use flowgauge_wire::Nanos;
+
+use crate::failure::Failure;
+use crate::memory;
+use crate::options::{ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions};
+use crate::sinks;
+use crate::stack::execute::Running;
+use crate::stack::{print, read, refuse_overwriting};
+
+/// A command's stack.
+pub(crate) struct Preset {
+    /// What messages call it.
+    name: &'static str,
+    document: Document,
+    /// Bound for all components together, if there is one.
+    memory: Option<u64>,
+}
+
+impl Preset {
+    /// That of a command, from the text of its file.
+    ///
+    /// # Errors
+    /// When it cannot be parsed, which a test rules out.
+    pub(crate) fn new(name: &'static str, text: &str) -> Result<Preset, Failure> {
+        let mut sources = Sources::default();
+        let file = sources.add(name, text).unwrap_or_default();
+        let document = parse(&sources, file);
+        let document = document.map_err(|found| Failure::run(found.message.clone(), None))?;
+        Ok(Preset {
+            name,
+            document,
+            memory: None,
+        })
+    }
+
+    /// Puts a component in front of another one of the outermost row.
+    pub(crate) fn insert(&mut self, before: &str, component: &str) {
+        for item in &mut self.document.items {
+            let Item::Stack(section) = item else {
+                continue;
+            };
+            let nodes = &mut section.body.nodes;
+            if let Some(at) = nodes.iter().position(|node| node.name.text == before) {
+                nodes.insert(at, node(component));
+            }
+        }
+    }
+
+    /// Sets an option of a component; what the file says of it counts no more.
+    pub(crate) fn set(&mut self, component: &str, option: &str, value: impl ToString) {
+        let text = value.to_string();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
+        let is_quoted = text.is_empty() || !text.chars().all(is_word);
+        let assignment = Assignment {
+            option: Some(name(option)),
+            value: Value {
+                is_quoted,
+                text,
+                span: Span::default(),
+            },
+            is_static: false,
+            comments: Comments::default(),
+        };
+        let sections = self.document.items.iter_mut();
+        let mut sections = sections.filter_map(|item| match item {
+            Item::Options(section) if section.component.text == component => Some(section),
+            _ => None,
+        });
+        if let Some(section) = sections.next() {
+            let is_it = |it: &Assignment| it.option.as_ref().is_some_and(|it| it.text == option);
+            section.assignments.retain(|it| !is_it(it));
+            section.assignments.push(assignment);
+            return;
+        }
+        self.document.items.push(Item::Options(OptionSection {
+            component: name(component),
+            instance: None,
+            assignments: vec![assignment],
+            span: Span::default(),
+            comments: Comments::default(),
+        }));
+    }
+
+    /// Sets an option that was given.
+    pub(crate) fn set_some(&mut self, component: &str, option: &str, value: Option<impl ToString>) {
+        if let Some(value) = value {
+            self.set(component, option, value);
+        }
+    }
+
+    /// Sets what all components around the flow table have; `memory` is their share of it.
+    pub(crate) fn track(&mut self, component: &str, options: &EngineOptions, memory: Option<u64>) {
+        self.memory = options.memory;
+        match options.checksums {
+            ChecksumMode::Auto => {}
+            ChecksumMode::Verify => self.set(component, "checksums", "verify"),
+            ChecksumMode::Ignore => self.set(component, "checksums", "ignore"),
+        }
+        if options.overlap_policy != Default::default() {
+            self.set(component, "overlap_policy", options.overlap_policy.name());
+        }
+        if let Some(timeouts) = options.idle_timeout {
+            for (option, timeout) in [
+                ("tcp_timeout", timeouts.tcp),
+                ("udp_timeout", timeouts.udp),
+                ("other_timeout", timeouts.other),
+            ] {
+                self.set_some(component, option, timeout.map(duration));
+            }
+        }
+        self.set_some(component, "max_flows", options.max_flows);
+        self.set_some(component, "memory", memory.map(OptionValue::Size));
+    }
+
+    /// Sets where records go.
+    pub(crate) fn write(&mut self, options: &OutputOptions) -> Result<(), Failure> {
+        self.write_to(options.write.as_deref())?;
+        let format = match sinks::given_format(options) {
+            Some(Format::Csv) => "csv",
+            Some(Format::Table) => "table",
+            Some(_) => "json",
+            None => return Ok(()),
+        };
+        self.set("output", "format", format);
+        Ok(())
+    }
+
+    /// Sets the file that records go to.
+    pub(crate) fn write_to(&mut self, path: Option<&Path>) -> Result<(), Failure> {
+        let Some(path) = path else {
+            return Ok(());
+        };
+        let Some(text) = path.to_str() else {
+            return Err(Failure::usage(
+                format!("{}: is no text in UTF-8", path.display()),
+                "give the file another name",
+            ));
+        };
+        self.set("output", "file", text);
+        Ok(())
+    }
+
+    fn program(&self) -> Result<Program, Failure> {
+        read::checked(self.name, format(&self.document))
+    }
+
+    /// Shows the stack or runs it.
+    ///
+    /// # Errors
+    /// What went wrong, for the user.
+    pub(crate) fn run(
+        &self,
+        shows: bool,
+        input: &InputOptions,
+        common: &CommonOptions,
+    ) -> Result<(), Failure> {
+        if shows {
+            return print(format(&self.document).as_bytes());
+        }
+        let running = self.finished(input, common)?;
+        running.conclude(common)
+    }
+
+    /// Runs the stack to the end of its input.
+    ///
+    /// # Errors
+    /// When it cannot begin.
+    pub(crate) fn finished(
+        &self,
+        input: &InputOptions,
+        common: &CommonOptions,
+    ) -> Result<Running, Failure> {
+        let workers = input.workers.map_or(1, u64::from);
+        memory::check(self.memory, workers)?;
+        let program = self.program()?;
+        refuse_overwriting(input, &program.stacks)?;
+        let mut running = Running::begin(program, input, common, None, false)?;
+        running.run();
+        Ok(running)
+    }
+}
+
+/// A time span as it is written in a stack.
+pub(crate) fn duration(time: Nanos) -> OptionValue {
+    OptionValue::Duration(time.0)
+}
+
+fn name(text: &str) -> Name {
+    Name {
+        text: text.to_owned(),
+        span: Span::default(),
+    }
+}
+
+fn node(component: &str) -> Node {
+    Node {
+        name: name(component),
+        options: Vec::new(),
+        option_comments: Vec::new(),
+        shape: Shape::Simple,
+        has_dash: true,
+        span: Span::default(),
+        comments: Comments::default(),
+    }
+}

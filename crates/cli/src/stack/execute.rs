@@ -1,0 +1,419 @@
+//! Stacks that run: their input, signals, what is said meanwhile and at the end.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use flowgauge_record::results::{ResultRow, Value};
+use flowgauge_runtime::capture::with_refusals;
+use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
+use flowgauge_stack::{Account, Program, ResultValue};
+use flowgauge_wire::{Ledger, Place};
+
+use crate::control::Control;
+use crate::engine;
+use crate::failure::Failure;
+use crate::input::{self, Opened};
+use crate::options::{CommonOptions, InputOptions};
+use crate::progress::Progress;
+use crate::say::{count, say};
+use crate::summary::{self, Outcome};
+
+/// Batches between two looks at progress and statistics.
+const BATCHES_PER_LOOK: u64 = 256;
+
+/// How often signals are looked at where no packets are read.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What is to be said while stacks run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchOptions {
+    pub(crate) every: Duration,
+    pub(crate) is_json: bool,
+}
+
+/// Stacks that run, and what became of them.
+pub(crate) struct Running {
+    runner: Runner,
+    control: Control,
+    opened: Option<Opened>,
+    failures: Vec<String>,
+    hint: Option<String>,
+    started: Instant,
+    watch: Option<Watch>,
+    quiet: bool,
+    /// Whether the user wrote the stack: who gave a command does not know its components.
+    names_components: bool,
+    outcome: Outcome,
+}
+
+/// What is said while stacks run.
+struct Watch {
+    options: WatchOptions,
+    next: Instant,
+    /// Items of each component when it was said before.
+    before: Vec<u64>,
+}
+
+impl Running {
+    /// Makes the components, opens the input and gives up privileges.
+    ///
+    /// # Errors
+    /// When a component cannot begin, or something cannot be opened.
+    pub(crate) fn begin(
+        program: Program,
+        input: &InputOptions,
+        common: &CommonOptions,
+        watch: Option<WatchOptions>,
+        names_components: bool,
+    ) -> Result<Running, Failure> {
+        let control = Control::install()?;
+        // Each worker has a ring of its own of each interface.
+        let rings = input.interface.len().max(1);
+        let options = RunnerOptions {
+            workers: rings * input.workers.map_or(1, usize::from),
+            ..RunnerOptions::default()
+        };
+        let mut runner = Runner::new(program, &options).map_err(|error| Failure::Usage {
+            what: match &error {
+                SetupError::Start(failure) if !names_components => {
+                    failure.failure.failure.message.clone()
+                }
+                error => error.to_string(),
+            },
+            hint: error.hint().map(str::to_owned),
+        })?;
+        let opened = open(input, &mut runner, &control)?;
+        if let Some(opened) = &opened {
+            opened.announce(common.quiet);
+        }
+        let started = Instant::now();
+        Ok(Running {
+            runner,
+            control,
+            opened,
+            failures: Vec::new(),
+            hint: None,
+            started,
+            watch: watch.map(|options| Watch {
+                options,
+                next: started + options.every,
+                before: Vec::new(),
+            }),
+            quiet: common.quiet,
+            names_components,
+            outcome: Outcome::default(),
+        })
+    }
+
+    /// Runs to the end of the input, or until it is to stop.
+    pub(crate) fn run(&mut self) {
+        if let Some(opened) = self.opened.take() {
+            self.read(opened);
+        }
+        // Interfaces end of their own accord when they are stopped, after the packets in their rings.
+        while self.runner.is_reading() || (self.runner.has_sources() && !self.control.stopped()) {
+            self.runner.wait(LOOK_EVERY);
+            self.say_failures();
+            self.say_watched();
+            if !self.wants_anything() {
+                self.control.stop();
+            }
+            if self.control.statistics_wanted() {
+                self.say_statistics();
+            }
+        }
+        self.runner.finish();
+        self.say_failures();
+        let report = self.runner.sources();
+        self.outcome.ledger.merge(&report.ledger);
+        self.outcome.errors.extend(report.errors);
+        self.outcome.notes.extend(report.notes);
+        self.outcome.elapsed = self.started.elapsed();
+        let snapshot = self.runner.snapshot();
+        let mut notes = Vec::new();
+        let ledger = core::mem::take(&mut self.outcome.ledger);
+        self.outcome.ledger = self.accounted(ledger, &snapshot, &mut notes);
+        for account in self.accounts(&snapshot) {
+            notes.extend(engine::notes(&account.findings));
+            notes.extend(account.notes.iter().cloned());
+            if let Some(streams) = &account.streams {
+                self.outcome.streams.get_or_insert_default().add(streams);
+            }
+        }
+        self.outcome.notes.extend(notes);
+        self.outcome.statistics = self.statistics(&snapshot);
+    }
+
+    fn wants_anything(&self) -> bool {
+        self.runner.wants_packets() || self.runner.has_sources()
+    }
+
+    /// Takes the packets of the input through the stacks.
+    fn read(&mut self, opened: Opened) {
+        let (live, file_bytes) = (opened.live, opened.file_bytes);
+        let mut sources = opened.sources;
+        if sources.len() > 1 {
+            self.runner.fan_out(sources);
+            return;
+        }
+        let Some(source) = sources.first_mut() else {
+            return;
+        };
+        let progress = Progress::new(file_bytes.filter(|_| !self.quiet && !live));
+        let mut batches: u64 = 0;
+        while (live || !self.control.stopped()) && self.runner.wants_packets() {
+            match self.runner.step(source) {
+                Ok(Some(step)) => progress.add_step(step.packets, step.captured_bytes),
+                Ok(None) => break,
+                Err(error) => self.outcome.errors.push(error),
+            }
+            self.say_failures();
+            self.say_watched();
+            batches += 1;
+            if batches.is_multiple_of(BATCHES_PER_LOOK) {
+                progress.show();
+            }
+            if self.control.statistics_wanted() {
+                self.outcome.ledger = source.ledger();
+                self.say_statistics();
+            }
+        }
+        progress.finish();
+        self.outcome.ledger = source.ledger();
+        self.outcome.notes.extend(source.notes());
+    }
+
+    /// Says how it goes, when it is time.
+    fn say_watched(&mut self) {
+        let Some(watch) = &mut self.watch else {
+            return;
+        };
+        let now = Instant::now();
+        if now < watch.next {
+            return;
+        }
+        let seconds = (now + watch.options.every - watch.next).as_secs_f64();
+        watch.next = now + watch.options.every;
+        let elapsed = (now - self.started).as_secs_f64();
+        let snapshot = self.runner.snapshot();
+        let mut places = 0;
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for ((_, node), state) in stack.iter().zip(&state.components) {
+                let items = state.passed.items;
+                if watch.before.len() <= places {
+                    watch.before.push(0);
+                }
+                let before = core::mem::replace(&mut watch.before[places], items);
+                places += 1;
+                let rate = items.saturating_sub(before) as f64 / seconds;
+                let result = state.result.as_ref().zip(node.info.result);
+                if watch.options.is_json {
+                    let line = serde_json::json!({
+                        "elapsed": elapsed,
+                        "stack": stack.name,
+                        "component": node.label,
+                        "items": items,
+                        "items_per_second": rate,
+                        "result": result.and_then(|(result, _)| {
+                            result.number().and_then(|number| i64::try_from(number).ok())
+                        }),
+                        "unit": result.map(|(_, info)| info.unit),
+                    });
+                    say!("{line}");
+                    continue;
+                }
+                let name = stack.name.as_ref();
+                let name = name.map_or(String::new(), |name| format!("{name}."));
+                let result = result.map_or(String::new(), |(result, info)| {
+                    format!("; {result} {}", info.unit)
+                });
+                let label = &node.label;
+                say!("{elapsed:.1} s: {name}{label}: {items} items ({rate:.0}/s){result}");
+            }
+        }
+    }
+
+    /// The results of all components that have one.
+    pub(crate) fn results(&self, mut give: impl FnMut(&ResultRow<'_>)) {
+        let snapshot = self.runner.snapshot();
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for (id, node) in stack.iter() {
+                let result = state.component(id).and_then(|state| state.result.as_ref());
+                let (Some(info), Some(result)) = (node.info.result, result) else {
+                    continue;
+                };
+                let cell = result.cell();
+                let row = ResultRow {
+                    stack: stack.name.as_deref(),
+                    component: &node.label,
+                    result: info.summary,
+                    value: Value(&cell),
+                    unit: info.unit,
+                    row: None,
+                };
+                match result {
+                    ResultValue::Table(table) => table.iter().for_each(|cells| {
+                        give(&ResultRow {
+                            row: Some(cells),
+                            ..row
+                        });
+                    }),
+                    _ => give(&row),
+                }
+            }
+        }
+    }
+
+    /// What components tell beside their results; what several stacks have in common once.
+    fn accounts<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Account> {
+        let mut accounts: Vec<&Account> = Vec::new();
+        for state in &snapshot.stacks {
+            let told = state.components.iter();
+            for account in told.filter_map(|state| state.account.as_deref()) {
+                if !accounts.contains(&account) {
+                    accounts.push(account);
+                }
+            }
+        }
+        accounts
+    }
+
+    /// A source's ledger with what the component that gets all its packets refused. What others refused
+    /// becomes notes.
+    fn accounted(&self, source: Ledger, snapshot: &Snapshot, notes: &mut Vec<String>) -> Ledger {
+        let mut ledger = source.clone();
+        let is_only = self.runner.stacks().len() == 1;
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for (id, node) in stack.iter() {
+                let account = state.component(id).and_then(|state| state.account.as_ref());
+                let Some(refused) = account.map(|account| &account.ledger) else {
+                    continue;
+                };
+                if is_only && id == stack.entry {
+                    ledger = with_refusals(source.clone(), refused);
+                    continue;
+                }
+                for place in Place::ALL {
+                    if refused.at(place) > 0 {
+                        let packets = count(refused.at(place), "packet").were();
+                        let (name, label) = (place.name(), &node.label);
+                        notes.push(format!("{packets} not taken by {label} ({name})"));
+                    }
+                }
+            }
+        }
+        ledger
+    }
+
+    /// What SIGUSR1 asks for.
+    fn say_statistics(&self) {
+        let snapshot = self.runner.snapshot();
+        let mut ledger = self.outcome.ledger.clone();
+        ledger.merge(&self.runner.sources().ledger);
+        let ledger = self.accounted(ledger, &snapshot, &mut Vec::new());
+        say!("{}", summary::ledger_line(&ledger));
+        summary::print_statistics(&ledger, &self.statistics(&snapshot), self.started.elapsed());
+        self.results(|row| say!("{row}"));
+    }
+
+    /// What went through each component, and what was counted in it, for `--stats`.
+    fn statistics(&self, snapshot: &Snapshot) -> Vec<String> {
+        let mut lines = Vec::new();
+        for account in self.accounts(snapshot) {
+            for shard in &account.shards {
+                lines.extend(engine::statistics(shard));
+            }
+            lines.extend(account.statistics.iter().cloned());
+        }
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for ((_, node), state) in stack.iter().zip(&state.components) {
+                lines.push(format!(
+                    "{}: {} items in {} batches",
+                    node.label, state.passed.items, state.passed.batches
+                ));
+            }
+        }
+        lines
+    }
+
+    /// Components that failed are said at once where other stacks go on.
+    fn say_failures(&mut self) {
+        let stacks = self.runner.stacks();
+        for StackFailure { stack, failure } in self.runner.failures() {
+            if stacks.len() == 1 {
+                self.failures.push(if self.names_components {
+                    failure.to_string()
+                } else {
+                    failure.failure.message
+                });
+                self.hint = failure.failure.hint;
+                continue;
+            }
+            let name = stacks.get(stack).and_then(|stack| stack.name.as_ref());
+            let name = name.map_or(String::new(), |name| format!("stack {name}: "));
+            say!("flowgauge: error: {name}{failure}");
+            if let Some(hint) = &failure.failure.hint {
+                say!("hint: {hint}");
+            }
+            self.failures.push(String::new());
+        }
+    }
+
+    /// Prints the ledger, notes and errors, and decides whether the run was a success.
+    ///
+    /// # Errors
+    /// The failure that the exit code is to tell.
+    pub(crate) fn conclude(mut self, common: &CommonOptions) -> Result<(), Failure> {
+        let outcome = core::mem::take(&mut self.outcome);
+        outcome.conclude(common)?;
+        self.conclude_stacks()
+    }
+
+    /// Whether all stacks came to their end.
+    fn conclude_stacks(&mut self) -> Result<(), Failure> {
+        let all = self.runner.stacks().len();
+        match self.failures.len() {
+            0 => Ok(()),
+            _ if all == 1 => {
+                let what = self.failures.swap_remove(0);
+                Err(Failure::run(what, self.hint.take()))
+            }
+            failed => Err(Failure::run(
+                format!("{failed} of {all} stacks failed"),
+                None,
+            )),
+        }
+    }
+}
+
+/// Opens what packets come from, if a stack wants any.
+fn open(
+    input: &InputOptions,
+    runner: &mut Runner,
+    control: &Control,
+) -> Result<Option<Opened>, Failure> {
+    if !runner.wants_packets() {
+        if input.read.is_empty() && input.interface.is_empty() {
+            return Ok(None);
+        }
+        return Err(Failure::usage(
+            "all stacks begin with a source of their own",
+            "leave -r and -i out",
+        ));
+    }
+    // Of files there is one reader, however many threads share what it reads; of an interface too where a
+    // stack cannot be divided.
+    let mut input = input.clone();
+    let fans_out = runner.can_fan_out();
+    if input.interface.is_empty() || !fans_out {
+        input.workers = None;
+    }
+    let opened = input::open(&input, control)?;
+    if opened.sources.len() > 1 && !fans_out {
+        return Err(Failure::usage(
+            "a stack that cannot be divided takes packets of one source",
+            "use -i any for all interfaces",
+        ));
+    }
+    Ok(Some(opened))
+}

@@ -1,0 +1,111 @@
+//! Workers that read a source each: the rings of an interface, between which the kernel divides flows.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flowgauge_capture::{Error, PacketSource};
+use flowgauge_wire::Ledger;
+
+use super::board::{Answered, Board};
+use super::lane::Lane;
+use super::part::Common;
+use super::reader::Reader;
+
+/// Batches between two times that a thread writes down how far it is.
+const BATCHES_PER_NOTE: u64 = 256;
+
+/// A source that a thread may have.
+pub(super) type OwnSource = Box<dyn PacketSource + Send>;
+
+/// What is known of the sources that workers read.
+#[derive(Debug, Default)]
+pub struct SourceReport {
+    /// Where their packets went.
+    pub ledger: Ledger,
+    /// What was damaged, or failed.
+    pub errors: Vec<Error>,
+    /// What a user should know of the input.
+    pub notes: Vec<String>,
+}
+
+/// What a thread that reads a source of its own writes down.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    state: Mutex<SourceReport>,
+    is_over: AtomicBool,
+}
+
+impl Reading {
+    fn lock(&self) -> MutexGuard<'_, SourceReport> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Adds what is known to a report; errors are told once.
+    pub(super) fn tell(&self, report: &mut SourceReport) {
+        let mut state = self.lock();
+        report.ledger.merge(&state.ledger);
+        report.errors.append(&mut state.errors);
+        report.notes.extend(state.notes.iter().cloned());
+    }
+}
+
+/// Says that a source is over, however its thread ends.
+struct Ending<'a>(&'a Reading, &'a Common);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
+        self.1.notify();
+    }
+}
+
+/// A thread that takes the packets of its own source through a lane. A source ends of its own accord.
+pub(super) fn run_own(
+    mut lane: Lane,
+    mut source: OwnSource,
+    mut reader: Reader,
+    reading: &Arc<Reading>,
+    common: &Common,
+    board: &Board,
+) {
+    let ending = Ending(reading, common);
+    let mut answered = Answered::default();
+    let mut now = flowgauge_wire::Nanos(0);
+    let mut batches: u64 = 0;
+    while !lane.is_over() {
+        let mut is_idle = false;
+        let step = reader.lent(&mut source, |packets, pieces, time| {
+            now = time;
+            is_idle = packets.batch.is_empty();
+            lane.packets(packets, pieces);
+            lane.send();
+        });
+        match step {
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(error) => reading.lock().errors.push(error),
+        }
+        batches += 1;
+        if is_idle || batches.is_multiple_of(BATCHES_PER_NOTE) || board.is_asked(&answered) {
+            reading.lock().ledger = source.ledger();
+        }
+        if board.is_asked(&answered) {
+            if board.resets(&mut answered) {
+                lane.reset();
+            }
+            board.write(&mut answered, false, |give| lane.counts(give));
+        }
+    }
+    lane.finish(now);
+    {
+        let mut state = reading.lock();
+        state.ledger = source.ledger();
+        state.notes = source.notes();
+    }
+    board.write(&mut answered, true, |give| lane.counts(give));
+    drop(ending);
+}

@@ -1,0 +1,61 @@
+//! What a run found that changes what its results mean.
+
+use flowgauge_reassembly::GapCause;
+
+use crate::{DamagedSender, OffloadingSender, Shard};
+
+/// What a run found that changes what its results mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Senders whose packets were taken although their checksums are wrong, the busiest first.
+    pub accepted: Vec<OffloadingSender>,
+    /// Packets left out because of wrong checksums.
+    pub left_out: u64,
+    /// Whom most of those are from.
+    pub most_left_out: Option<DamagedSender>,
+    /// Flows ended early to make room.
+    pub evicted: u64,
+    /// Datagrams in fragments given up for memory.
+    pub datagrams: u64,
+    /// Holes in streams given up for memory.
+    pub relieved: u64,
+}
+
+impl Findings {
+    /// What a user should know of a shard's input.
+    pub fn of(shard: &Shard) -> Findings {
+        let counters = shard.statistics();
+        Findings {
+            accepted: shard.offloading_senders(),
+            left_out: counters.checksums.left_out,
+            most_left_out: shard.most_damaged_sender(),
+            evicted: counters.flow.evicted,
+            datagrams: counters.defragment.evicted,
+            relieved: counters.reassembly.gaps[GapCause::Memory as usize],
+        }
+    }
+
+    /// Adds another worker's.
+    pub fn merge(&mut self, other: &Findings) {
+        let sender = |it: &OffloadingSender| (it.address, it.version, it.protocol);
+        self.accepted.extend(&other.accepted);
+        self.accepted.sort_unstable_by_key(sender);
+        self.accepted.dedup_by(|next, kept| {
+            let same = sender(next) == sender(kept);
+            if same {
+                kept.packets += next.packets;
+            }
+            same
+        });
+        self.accepted
+            .sort_by(|a, b| b.packets.cmp(&a.packets).then(a.address.cmp(&b.address)));
+        self.left_out += other.left_out;
+        self.evicted += other.evicted;
+        self.datagrams += other.datagrams;
+        self.relieved += other.relieved;
+        self.most_left_out = match (self.most_left_out, other.most_left_out) {
+            (Some(mine), Some(theirs)) if theirs.packets > mine.packets => Some(theirs),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+}
