@@ -231,10 +231,23 @@ fn a_bench_has_a_line_for_each_component_and_the_sum() {
         .map(|line| line.split_whitespace().collect())
         .collect();
     let names: Vec<&str> = rows.iter().map(|row| row[0]).collect();
-    assert_eq!(names, ["tcpscan", "tcpcnxdemux", "count", "all"]);
+    assert_eq!(
+        names,
+        [
+            "tcpscan",
+            "tcpcnxdemux",
+            "identity",
+            "count",
+            "between",
+            "all"
+        ]
+    );
     let number = |text: &str| text.parse::<f64>().expect("a number");
-    let sum: f64 = rows[..3].iter().map(|row| number(row[1])).sum();
-    assert!((sum - number(rows[3][1])).abs() < 0.1, "{table}");
-    assert!(number(rows[3][1]) <= number(rows[3][2]));
+    let sum: f64 = rows[..4].iter().map(|row| number(row[1])).sum();
+    let (between, all) = (number(rows[4][2]), number(rows[5][1]));
+    assert!((sum + between - all).abs() < 0.1, "{table}");
+    assert!(all <= number(rows[5][2]));
+    let items: Vec<f64> = rows[..4].iter().map(|row| number(row[3])).collect();
+    assert!(items[0] > items[1] && items[1] == items[2], "{table}");
     fs::remove_dir_all(&folder).expect("it can go");
 }

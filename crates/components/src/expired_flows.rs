@@ -125,7 +125,7 @@ struct Flow {
 }
 
 struct ExpiredFlows {
-    table: KeyTable<(FlowKey, Direction)>,
+    table: KeyTable<FlowKey>,
     /// By number in the table.
     live: Vec<Option<Flow>>,
     timeout: u64,
@@ -139,7 +139,11 @@ struct ExpiredFlows {
 
 impl ExpiredFlows {
     fn packet(&mut self, packet: &Decoded) {
-        let key = (packet.key, packet.direction);
+        // One flow for each direction.
+        let key = FlowKey {
+            reserved: packet.direction as u16,
+            ..packet.key
+        };
         let number = self.table.number(0, key, packet.time) as usize;
         if number >= self.live.len() {
             self.live.resize(number + 1, None);

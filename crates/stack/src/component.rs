@@ -530,6 +530,14 @@ pub trait Component: Send {
     /// demultiplexer ends all its keys that belong to it.
     fn close(&mut self, _key: u32, _out: &mut dyn Outlet) {}
 
+    /// The keys of these numbers have ended: [`Component::close`] of each. Of a component that keeps
+    /// nothing for keys that costs nothing.
+    fn close_all(&mut self, keys: &[u32], out: &mut dyn Outlet) {
+        for &key in keys {
+            self.close(key, out);
+        }
+    }
+
     /// Whether [`Component::tick`] is wanted.
     fn has_timer(&self) -> bool {
         false

@@ -88,10 +88,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips blanks, line ends and comments, and returns the comments. A blank line between two
-    /// comments, or a comment that says nothing, is an empty one.
+    /// comments is an empty one, and one that says nothing is a blank.
     pub(crate) fn skip(&mut self) -> Vec<String> {
         let mut comments: Vec<String> = Vec::new();
-        let (mut lines, mut is_apart) = (0, false);
+        let mut lines = 0;
         loop {
             match self.peek() {
                 Some('\n') => {
@@ -99,16 +99,15 @@ impl<'a> Cursor<'a> {
                     self.at += 1;
                 }
                 Some('#') => {
-                    let comment = self.comment();
-                    is_apart |= lines > 1 || comment.is_empty();
-                    lines = 0;
-                    if !comment.is_empty() {
-                        if is_apart && !comments.is_empty() {
-                            comments.push(String::new());
-                        }
-                        is_apart = false;
-                        comments.push(comment);
+                    let mut comment = self.comment();
+                    if lines > 1 && !comments.is_empty() {
+                        comments.push(String::new());
                     }
+                    lines = 0;
+                    if comment.is_empty() {
+                        comment.push(' ');
+                    }
+                    comments.push(comment);
                 }
                 Some(c) if c.is_whitespace() => {
                     self.bump();

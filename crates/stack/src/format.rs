@@ -275,7 +275,7 @@ impl Lines {
             if comment.is_empty() {
                 self.blank();
             } else {
-                self.line(indent, "", &format!("# {comment}"));
+                self.line(indent, "", format!("# {comment}").trim_end());
             }
         }
     }

@@ -69,6 +69,9 @@ pub struct Graph<T = NoTail> {
     before: u64,
     /// Counts batches, and parts of them.
     batch: u64,
+    /// Memory for the keys that have ended.
+    ended: Vec<u32>,
+    stopwatch: Option<Stopwatch>,
     /// The component at work, to name it should it fail.
     current: NodeId,
     failure: Option<ComponentFailure>,
@@ -87,6 +90,15 @@ struct Running {
     references: Vec<(&'static str, NodeId)>,
     label: String,
     passed: Passed,
+    /// What the clock of [`Graph::measure`] went on while it worked itself.
+    spent: u64,
+}
+
+/// Where time is measured.
+struct Stopwatch {
+    clock: fn() -> u64,
+    /// What the clock went on in components that the one at work gave something.
+    within: u64,
 }
 
 /// What went through a component.
@@ -166,6 +178,7 @@ impl<T: Tail> Graph<T> {
                 references: node.references.clone(),
                 label: node.label.clone(),
                 passed: Passed::default(),
+                spent: 0,
             });
         }
         intervals.sort_unstable();
@@ -180,6 +193,8 @@ impl<T: Tail> Graph<T> {
             now: Nanos(0),
             before: 0,
             batch: 0,
+            ended: Vec::new(),
+            stopwatch: None,
             current: from.unwrap_or(stack.entry),
             failure: None,
             is_ending: false,
@@ -372,6 +387,17 @@ impl<T: Tail> Graph<T> {
             .map_or(Passed::default(), |node| node.passed)
     }
 
+    /// From now on it is measured what a clock goes on while each component works, without what follows
+    /// it and what is in it.
+    pub fn measure(&mut self, clock: fn() -> u64) {
+        self.stopwatch = Some(Stopwatch { clock, within: 0 });
+    }
+
+    /// What a component took, on the clock of [`Graph::measure`].
+    pub fn spent(&self, id: NodeId) -> u64 {
+        self.nodes.get(id.index()).map_or(0, |node| node.spent)
+    }
+
     /// What went through each component, and its result.
     pub fn read(&self, give: &mut dyn FnMut(NodeId, Passed, Option<ResultValue>)) {
         for (id, node) in (0..).map(NodeId).zip(&self.nodes) {
@@ -425,7 +451,16 @@ impl<T: Tail> Graph<T> {
     ) -> Option<R> {
         let mut component = self.nodes[id.index()].component.take()?;
         let before = core::mem::replace(&mut self.current, id);
+        let started = self.stopwatch.as_mut().map(|stopwatch| {
+            let outside = core::mem::take(&mut stopwatch.within);
+            ((stopwatch.clock)(), outside)
+        });
         let result = work(&mut *component, &mut Exit { graph: self, id });
+        if let (Some(started), Some(stopwatch)) = (started, &mut self.stopwatch) {
+            let spent = (stopwatch.clock)().saturating_sub(started.0);
+            self.nodes[id.index()].spent += spent.saturating_sub(stopwatch.within);
+            stopwatch.within = started.1 + spent;
+        }
         self.current = before;
         self.nodes[id.index()].component = Some(component);
         Some(result)
@@ -526,23 +561,26 @@ impl<T: Tail> Graph<T> {
         let Inner::PerKey(first) = self.nodes[id.index()].inner else {
             return;
         };
-        let mut ended = Vec::new();
+        // Where one is inside another's, the inner one finds no memory to use again.
+        let mut ended = core::mem::take(&mut self.ended);
         let now = self.now;
         self.with(id, |component, _| component.ended(now, &mut ended));
-        for key in ended {
-            self.close_row(first, key);
+        if !ended.is_empty() {
+            self.close_row(first, &ended);
+            ended.clear();
         }
+        self.ended = ended;
     }
 
-    fn close_row(&mut self, first: NodeId, key: u32) {
+    fn close_row(&mut self, first: NodeId, keys: &[u32]) {
         let mut at = Some(first);
         while let Some(id) = at {
             // What is before it may still give it something, so it comes after.
-            self.with(id, |component, exit| component.close(key, exit));
+            self.with(id, |component, exit| component.close_all(keys, exit));
             self.collect(id);
             let mut branch = 0;
             while let Some(first) = self.branch(id, branch) {
-                self.close_row(first, key);
+                self.close_row(first, keys);
                 branch += 1;
             }
             at = self.nodes[id.index()].next;

@@ -34,8 +34,12 @@ pub struct KeyTable<K> {
     ended: Vec<u32>,
     /// Taken note of, to be free when asked again.
     released: Vec<u32>,
-    /// By the number of the outer key: the first of its keys.
+    /// By the number of the outer key: the first of its keys. Of a demultiplexer in no other there are
+    /// none, and no links either.
     first_of_outer: Vec<u32>,
+    /// By number, where there are outer keys.
+    links: Vec<Links>,
+    is_nested: bool,
     wheel: Vec<Vec<(u32, u32)>>,
     /// By list: how many at its beginning wait no more.
     fronts: Vec<usize>,
@@ -50,19 +54,31 @@ pub struct KeyTable<K> {
     hasher: DefaultHashBuilder,
 }
 
+/// With the key of a connection it is one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Entry<K> {
     key: K,
     last_seen: Nanos,
     outer: u32,
     /// The part of its hash that the index knows it by.
     tag: u32,
-    /// Others of the same outer key.
+    /// Which of the keys that had this number it is: even once it has ended.
+    generation: u32,
+}
+
+impl<K> Entry<K> {
+    #[inline]
+    fn is_live(&self) -> bool {
+        !self.generation.is_multiple_of(2)
+    }
+}
+
+/// Other keys of the same outer key.
+#[derive(Clone, Copy, Debug)]
+struct Links {
     next: u32,
     previous: u32,
-    /// Which of the keys that had this number it is.
-    generation: u32,
-    is_live: bool,
 }
 
 impl<K: Copy + Eq + Hash> KeyTable<K> {
@@ -76,6 +92,8 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
             ended: Vec::new(),
             released: Vec::new(),
             first_of_outer: Vec::new(),
+            links: Vec::new(),
+            is_nested: false,
             wheel: vec![Vec::new(); lists],
             fronts: vec![0; lists],
             tick: 0,
@@ -124,9 +142,19 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
             NONE => self.free.last().copied().unwrap_or(self.entries.len()),
             number => number,
         };
-        let address: *const u8 = self.entries.address(number).cast();
-        prefetch_address(address);
-        prefetch_address(address.wrapping_add(64));
+        prefetch_address(self.entries.address(number).cast());
+    }
+
+    /// There are outer keys: from now on it is known which keys belong to which.
+    #[cold]
+    fn nest(&mut self) {
+        self.is_nested = true;
+        for number in 0..self.entries.len() {
+            let entry = self.entries.get(number).filter(|entry| entry.is_live());
+            if let Some(outer) = entry.map(|entry| entry.outer) {
+                self.link(number, outer);
+            }
+        }
     }
 
     /// The number of a key within one of the instances around, seen at `now`; made if it is new.
@@ -171,32 +199,63 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
             last_seen: now,
             outer,
             tag,
-            next: NONE,
-            previous: NONE,
             generation: 1,
-            is_live: true,
         };
-        let number = self.free.pop();
-        let number = match number {
-            Some(number) => number,
+        let number = match self.free.pop() {
+            Some(number) => {
+                let slot = self.entries.at(number);
+                // It had ended.
+                entry.generation = slot.generation.wrapping_add(1);
+                *slot = entry;
+                number
+            }
             None => self.entries.push(entry),
         };
-        if self.first_of_outer.len() <= outer as usize {
-            self.first_of_outer.resize(outer as usize + 1, NONE);
+        if self.is_nested {
+            self.link(number, outer);
+        } else if outer != 0 {
+            self.nest();
         }
-        let first = core::mem::replace(&mut self.first_of_outer[outer as usize], number);
-        if first != NONE {
-            self.entries.at(first).previous = number;
-        }
-        entry.next = first;
-        let slot = self.entries.at(number);
-        entry.generation = slot.generation.wrapping_add(1);
-        *slot = entry;
         self.live += 1;
         self.made += 1;
         self.wait(number, entry.generation, now);
         self.index.insert(tag, number);
         number
+    }
+
+    /// Takes a key in among those of its outer key.
+    fn link(&mut self, number: u32, outer: u32) {
+        if self.first_of_outer.len() <= outer as usize {
+            self.first_of_outer.resize(outer as usize + 1, NONE);
+        }
+        let none = Links {
+            next: NONE,
+            previous: NONE,
+        };
+        if self.links.len() <= number as usize {
+            self.links.resize(number as usize + 1, none);
+        }
+        let next = core::mem::replace(&mut self.first_of_outer[outer as usize], number);
+        if next != NONE {
+            self.links[next as usize].previous = number;
+        }
+        self.links[number as usize] = Links {
+            next,
+            previous: NONE,
+        };
+    }
+
+    /// Takes a key out from those of its outer key.
+    fn unlink(&mut self, number: u32, outer: u32) {
+        let Links { next, previous } = self.links[number as usize];
+        if next != NONE {
+            self.links[next as usize].previous = previous;
+        }
+        if previous != NONE {
+            self.links[previous as usize].next = next;
+        } else {
+            self.first_of_outer[outer as usize] = next;
+        }
     }
 
     /// The outer key of a key.
@@ -209,18 +268,14 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         let Some(entry) = self.entries.get_mut(number) else {
             return;
         };
-        if !core::mem::replace(&mut entry.is_live, false) {
+        if !entry.is_live() {
             return;
         }
-        let (tag, next, previous, outer) = (entry.tag, entry.next, entry.previous, entry.outer);
+        entry.generation = entry.generation.wrapping_add(1);
+        let (tag, outer) = (entry.tag, entry.outer);
         self.index.remove(tag, number);
-        if next != NONE {
-            self.entries.at(next).previous = previous;
-        }
-        if previous != NONE {
-            self.entries.at(previous).next = next;
-        } else {
-            self.first_of_outer[outer as usize] = next;
+        if self.is_nested {
+            self.unlink(number, outer);
         }
         self.live -= 1;
         self.ended.push(number);
@@ -228,6 +283,9 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
 
     /// Ends all keys of an outer key.
     pub fn end_outer(&mut self, outer: u32) {
+        if !self.is_nested {
+            self.nest();
+        }
         while let Some(&first) = self.first_of_outer.get(outer as usize) {
             if first == NONE {
                 return;
@@ -236,18 +294,36 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         }
     }
 
-    /// Ends all keys, the longest idle first.
+    /// Ends all keys, the longest idle first, to a tick.
     pub fn end_all(&mut self) {
-        let mut live = Vec::with_capacity(self.live);
-        for number in 0..self.entries.len() {
-            let entry = self.entries.at(number);
-            if core::mem::replace(&mut entry.is_live, false) {
-                live.push((entry.last_seen, number));
+        let lists = self.wheel.len() as u64;
+        // Twice around: one that was seen since it was entered goes to a later list.
+        for tick in self.tick + 1..self.tick + 1 + 2 * lists {
+            if self.live == 0 {
+                break;
+            }
+            let list = (tick % lists) as usize;
+            self.fronts[list] = 0;
+            let mut waiting = core::mem::take(&mut self.wheel[list]);
+            for (number, generation) in waiting.drain(..) {
+                let entry = self.entries.get(number);
+                let entry = entry.filter(|it| it.is_live() && it.generation == generation);
+                let Some(last_seen) = entry.map(|entry| entry.last_seen) else {
+                    continue;
+                };
+                if self.due(last_seen) > tick {
+                    self.wait(number, generation, last_seen);
+                    continue;
+                }
+                let entry = self.entries.at(number);
+                entry.generation = entry.generation.wrapping_add(1);
+                self.live -= 1;
+                self.ended.push(number);
+            }
+            if self.wheel[list].is_empty() {
+                self.wheel[list] = waiting;
             }
         }
-        live.sort_unstable();
-        self.ended.extend(live.iter().map(|(_, number)| number));
-        self.live = 0;
         self.index = Index::new();
         self.first_of_outer.fill(NONE);
     }
@@ -281,7 +357,7 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
                 }
                 let (number, generation) = waiting[place];
                 let entry = self.entries.get(number);
-                let entry = entry.filter(|entry| entry.is_live && entry.generation == generation);
+                let entry = entry.filter(|it| it.is_live() && it.generation == generation);
                 let Some(last_seen) = entry.map(|entry| entry.last_seen) else {
                     continue;
                 };
@@ -313,7 +389,7 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
             let list = (tick % lists) as usize;
             while let Some(&(number, generation)) = self.wheel[list].get(self.fronts[list]) {
                 let entry = self.entries.get(number);
-                let entry = entry.filter(|entry| entry.is_live && entry.generation == generation);
+                let entry = entry.filter(|it| it.is_live() && it.generation == generation);
                 let Some(last_seen) = entry.map(|entry| entry.last_seen) else {
                     self.fronts[list] += 1;
                     continue;
@@ -466,6 +542,13 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), model.len());
             }
+            table.end_all();
+            let mut gone = ended(&mut table, now);
+            gone.sort_unstable();
+            let mut left: Vec<u32> = model.values().map(|(number, _)| *number).collect();
+            left.sort_unstable();
+            prop_assert_eq!(gone, left);
+            prop_assert!(table.is_empty());
         }
     }
 }

@@ -174,7 +174,8 @@ pub struct Value {
 /// Comments of one thing, without `#` and the spaces behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comments {
-    /// On lines of their own before it; an empty text is a blank line between comments.
+    /// On lines of their own before it; an empty text is a blank line between comments, a blank one a
+    /// comment that says nothing.
     pub before: Vec<String>,
     /// Behind it on its line.
     pub behind: Option<String>,

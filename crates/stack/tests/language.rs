@@ -165,6 +165,8 @@ fn nesting_and_numbers_have_bounds() {
 #[test]
 fn what_is_long_or_commented_is_broken_at_its_outermost_level() {
     let text = "# what is asked for
+#
+#   and why
 [stack   web]   # every port
 tcpscan - tcpcnxdemux<tcpdirdemux<tcpreseq - httpscan{ports=\"80,8080\",maximum_headers=64k}>anonymize - httpmatch{timeout=2m}>output
 ipprotoswitch(
@@ -180,6 +182,8 @@ ipprotoswitch(
 ";
     let formatted = format(&read(text).expect("it is right"));
     let expected = "# what is asked for
+#
+#   and why
 [stack web]  # every port
 tcpscan -
 tcpcnxdemux <
@@ -302,6 +306,7 @@ fn before() -> impl Strategy<Value = Vec<String>> {
         4 => Just(Vec::new()),
         1 => vec(comment(), 1..3),
         1 => (comment(), comment()).prop_map(|(a, b)| vec![a, String::new(), b]),
+        1 => (comment(), comment()).prop_map(|(a, b)| vec![a, " ".to_owned(), b]),
     ]
 }
 

@@ -115,6 +115,12 @@ pub(crate) struct BenchOptions {
     /// How often each component is run
     #[arg(long, value_name = "TIMES", default_value_t = 5)]
     pub(crate) repeat: usize,
+    /// Packets in a batch
+    #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) batch: u16,
+    /// Write a JSON object for each component
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `stack run`

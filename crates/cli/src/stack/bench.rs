@@ -1,11 +1,12 @@
 //! `flowgauge stack bench`
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use flowgauge_capture::{PacketSource, open_all};
 use flowgauge_flow::CaptureClock;
-use flowgauge_stack::{Graph, NoTail, NodeId, Stack};
+use flowgauge_stack::{Graph, Stack};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{Batch, DecodedBatch, HashSeed, Nanos, PacketDescriptor, hash_batch};
 
@@ -29,7 +30,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
     let text = read::text(options.file.as_deref(), options.expression.as_deref())?;
     let program = read::program(text)?;
     let source = open_all(&options.read).map_err(|error| Failure::opening(&error))?;
-    let batches = keep(source)?;
+    let batches = keep(source, usize::from(options.batch))?;
     let packets: usize = batches.iter().map(|kept| kept.packets.len()).sum();
     if packets == 0 {
         return Err(Failure::usage(
@@ -42,36 +43,73 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
     for stack in &program.stacks {
         let name = stack.name.as_deref().unwrap_or("stack");
         if stack.has_source() {
-            let _ = writeln!(out, "{name}: begins with a source of its own");
+            if !options.json {
+                let _ = writeln!(out, "{name}: begins with a source of its own");
+            }
+            continue;
+        }
+        let (rows, all) = measure(stack, &batches, repeat)?;
+        let per_packet = |times: &Times| {
+            let median = times.sorted.get(times.sorted.len() / 2);
+            let least = times.sorted.first();
+            [least, median].map(|time| time.copied().unwrap_or(0) as f64 / packets as f64)
+        };
+        if options.json {
+            for row in &rows {
+                let [least, median] = per_packet(&row.times);
+                let line = serde_json::json!({
+                    "stack": stack.name,
+                    "component": row.label,
+                    "depth": row.depth,
+                    "packets": packets,
+                    "nanoseconds": least,
+                    "median": median,
+                    "items": row.items,
+                    "result": row.result,
+                });
+                let _ = writeln!(out, "{line}");
+            }
+            let [least, median] = per_packet(&all);
+            let line = serde_json::json!({
+                "stack": stack.name,
+                "component": null,
+                "packets": packets,
+                "nanoseconds": least,
+                "median": median,
+            });
+            let _ = writeln!(out, "{line}");
             continue;
         }
         let _ = writeln!(
             out,
-            "{name}: ns per packet, least and median of {repeat} runs over {packets} packets"
+            "{name}: ns per packet, least and median of {repeat} runs over {packets} packets; items, and ns per item"
         );
-        let row: Vec<NodeId> = stack.row(stack.entry).collect();
-        let mut before = (0.0, 0.0);
-        for (place, &id) in row.iter().enumerate() {
-            let until = row.get(place + 1).copied();
-            let all = measure(stack, until, &batches, repeat)?;
-            let per = |nanos: u128| nanos as f64 / packets as f64;
-            let so_far = (per(all.0), per(all.1));
+        let mut sum = [0.0; 2];
+        for row in &rows {
+            let [least, median] = per_packet(&row.times);
+            sum = [sum[0] + least, sum[1] + median];
+            let label = format!("{:indent$}{}", "", row.label, indent = 2 * row.depth);
+            let per_item = least * packets as f64 / row.items.max(1) as f64;
+            let items = row.items;
             let _ = writeln!(
                 out,
-                "  {:<24} {:>9.2} {:>9.2}",
-                stack.node(id).label,
-                so_far.0 - before.0,
-                so_far.1 - before.1
+                "  {label:<28} {least:>9.2} {median:>9.2} {items:>12} {per_item:>9.2}"
             );
-            before = so_far;
         }
-        let _ = writeln!(out, "  {:<24} {:>9.2} {:>9.2}", "all", before.0, before.1);
+        let [least, median] = per_packet(&all);
+        let (between, between_median) = (least - sum[0], median - sum[1]);
+        let _ = writeln!(
+            out,
+            "  {:<28} {between:>9.2} {between_median:>9.2}",
+            "between them"
+        );
+        let _ = writeln!(out, "  {:<28} {least:>9.2} {median:>9.2}", "all");
     }
     super::print(out.as_bytes())
 }
 
 /// Reads the input into memory, decoded.
-fn keep(mut source: Box<dyn PacketSource + Send>) -> Result<Vec<Kept>, Failure> {
+fn keep(mut source: Box<dyn PacketSource + Send>, size: usize) -> Result<Vec<Kept>, Failure> {
     let mut clock = CaptureClock::default();
     let mut decoder = Decoder::default();
     let mut all = Vec::new();
@@ -79,52 +117,121 @@ fn keep(mut source: Box<dyn PacketSource + Send>) -> Result<Vec<Kept>, Failure> 
         .next_batch()
         .map_err(|error| Failure::opening(&error))?
     {
-        let mut kept = Kept {
-            memory: Vec::new(),
-            packets: Vec::with_capacity(batch.len()),
-            decoded: DecodedBatch::new(),
-            now: Nanos(0),
-        };
-        for packet in batch.packets {
-            let offset = kept.memory.len() as u32;
-            kept.memory.extend_from_slice(batch.bytes_of(packet));
-            kept.packets.push(PacketDescriptor { offset, ..*packet });
-            clock.packet(packet.time, None);
+        for packets in batch.packets.chunks(size.max(1)) {
+            let mut kept = Kept {
+                memory: Vec::new(),
+                packets: Vec::with_capacity(packets.len()),
+                decoded: DecodedBatch::new(),
+                now: Nanos(0),
+            };
+            for packet in packets {
+                let offset = kept.memory.len() as u32;
+                kept.memory.extend_from_slice(batch.bytes_of(packet));
+                kept.packets.push(PacketDescriptor { offset, ..*packet });
+                clock.packet(packet.time, None);
+            }
+            kept.now = clock.now();
+            decoder.decode_batch(&Batch::new(&kept.memory, &kept.packets), &mut kept.decoded);
+            hash_batch(HashSeed::FIXED, &mut kept.decoded.packets);
+            all.push(kept);
         }
-        kept.now = clock.now();
-        decoder.decode_batch(&Batch::new(&kept.memory, &kept.packets), &mut kept.decoded);
-        hash_batch(HashSeed::FIXED, &mut kept.decoded.packets);
-        all.push(kept);
     }
     Ok(all)
 }
 
-/// Least and median time of the components before `until`.
-fn measure(
-    stack: &Stack,
-    until: Option<NodeId>,
-    batches: &[Kept],
-    repeat: usize,
-) -> Result<(u128, u128), Failure> {
+/// What was measured of a component, or of all.
+struct Times {
+    /// Of each run, in nanoseconds; the least first.
+    sorted: Vec<u64>,
+}
+
+impl Times {
+    fn of(mut all: Vec<u64>) -> Times {
+        all.sort_unstable();
+        Times { sorted: all }
+    }
+}
+
+/// A component.
+struct Row {
+    label: String,
+    /// In how many others it is.
+    depth: usize,
+    items: u64,
+    result: Option<i64>,
+    times: Times,
+}
+
+/// The time of each component without what is in it and behind it, and of all together, which is
+/// measured apart: a look at the clock costs as much as a simple component does for a packet.
+fn measure(stack: &Stack, batches: &[Kept], repeat: usize) -> Result<(Vec<Row>, Times), Failure> {
     let failed = |what: String, hint: Option<String>| Failure::Usage { what, hint };
-    let mut times = Vec::with_capacity(repeat);
-    for _ in 0..repeat {
-        let graph = Graph::part(stack, Some(stack.entry), until, HashSeed::FIXED, NoTail);
+    let run = |watches: bool| {
+        let graph = Graph::new(stack, HashSeed::FIXED);
         let mut graph = graph.map_err(|error| failed(error.message, error.hint))?;
-        let run = |graph: &mut Graph| {
+        if watches {
+            graph.measure(clock);
+        }
+        let mut drive = || {
             graph.start()?;
-            let started = Instant::now();
+            let started = clock();
             for kept in batches {
                 let batch = Batch::new(&kept.memory, &kept.packets);
                 graph.process(&batch, &kept.decoded, kept.now)?;
             }
             graph.finish()?;
-            Ok(started.elapsed().as_nanos())
+            Ok(clock() - started)
         };
-        let time: Result<u128, flowgauge_stack::ComponentFailure> = run(&mut graph);
-        times.push(time.map_err(|error| failed(error.to_string(), error.failure.hint))?);
+        let time: Result<u64, flowgauge_stack::ComponentFailure> = drive();
+        let time = time.map_err(|error| failed(error.to_string(), error.failure.hint))?;
+        Ok::<_, Failure>((graph, time))
+    };
+    let look = cost_of_clock();
+    let mut all = Vec::with_capacity(repeat);
+    let mut each: Vec<Vec<u64>> = vec![Vec::with_capacity(repeat); stack.nodes.len()];
+    let mut rows = Vec::new();
+    for _ in 0..repeat {
+        all.push(run(false)?.1);
+        let (graph, _) = run(true)?;
+        rows.clear();
+        for (id, node) in stack.iter() {
+            let passed = graph.passed(id);
+            let spent = graph.spent(id).saturating_sub(passed.batches * look);
+            if let Some(times) = each.get_mut(id.index()) {
+                times.push(spent);
+            }
+            let around = core::iter::successors(node.parent, |&id| stack.node(id).parent);
+            let result = graph.result(id).and_then(|result| result.number());
+            rows.push(Row {
+                label: node.label.clone(),
+                depth: around.count(),
+                items: passed.items,
+                result: result.and_then(|number| i64::try_from(number).ok()),
+                times: Times::of(Vec::new()),
+            });
+        }
     }
-    times.sort_unstable();
-    let median = times.get(times.len() / 2).copied().unwrap_or_default();
-    Ok((times.first().copied().unwrap_or_default(), median))
+    for (row, times) in rows.iter_mut().zip(each) {
+        row.times = Times::of(times);
+    }
+    Ok((rows, Times::of(all)))
+}
+
+/// Nanoseconds since the first look.
+fn clock() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// What a look at the clock costs.
+fn cost_of_clock() -> u64 {
+    const LOOKS: u64 = 1000;
+    let of = |_| {
+        let started = clock();
+        (1..LOOKS).for_each(|_| {
+            clock();
+        });
+        (clock() - started) / LOOKS
+    };
+    (0..10).map(of).min().unwrap_or(0)
 }
