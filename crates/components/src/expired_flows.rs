@@ -14,7 +14,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A flow ends when nothing came for `timeout` on the clock of the capture, of TCP also with a FIN \
            or RST, and at the end of the input. Flows that were seen within a timeout of the first packet \
            may have begun before it: they are left out, as are those of fewer than `least` packets. With \
-           more than `flows` the oldest are forgotten. MAPI's counts of them are not told.",
+           more than `flows` the oldest are forgotten. Above the flows stands a row with MAPI's counts, in flows \
+           and in packets: those that follow (sent), all that came (received), that ended, that were left out \
+           (ignored), and that were forgotten (dropped).",
     is_end: true,
     options: &[
         OptionInfo::new(
@@ -66,11 +68,36 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             least: settings.integer("least").unwrap_or(1) as u64,
             flows: settings.integer("flows").unwrap_or(1) as usize,
             ended: VecDeque::new(),
+            received: Count::default(),
+            expired: Count::default(),
+            ignored: Count::default(),
+            dropped: Count::default(),
             numbers: Vec::new(),
         }))
     },
     ..crate::OF_PACKETS
 };
+
+const fn counted(name: &'static str, help: &'static str) -> TableColumn {
+    TableColumn::new(name, FieldKind::Unsigned, Merge::Sum, help)
+}
+
+/// Of the row above the flows.
+static COUNTS: [TableColumn; 10] = [
+    counted("sent", "flows that follow"),
+    counted("received", "flows that came"),
+    counted("expired", "flows that have ended"),
+    counted(
+        "ignored",
+        "of them, those of the first timeout or of too few packets",
+    ),
+    counted("dropped", "of them, those that were forgotten"),
+    counted("sent_packets", "packets of the flows that follow"),
+    counted("received_packets", "packets that came"),
+    counted("expired_packets", "packets of flows that have ended"),
+    counted("ignored_packets", "packets of flows that are ignored"),
+    counted("dropped_packets", "packets of flows that were forgotten"),
+];
 
 static COLUMNS: [TableColumn; 9] = [
     TableColumn::new(
@@ -124,6 +151,19 @@ struct Flow {
     ttl: u8,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Count {
+    flows: u64,
+    packets: u64,
+}
+
+impl Count {
+    fn add(&mut self, flow: &Flow) {
+        self.flows += 1;
+        self.packets += flow.packets;
+    }
+}
+
 struct ExpiredFlows {
     table: KeyTable<FlowKey>,
     /// By number in the table.
@@ -134,6 +174,10 @@ struct ExpiredFlows {
     least: u64,
     flows: usize,
     ended: VecDeque<Flow>,
+    received: Count,
+    expired: Count,
+    ignored: Count,
+    dropped: Count,
     numbers: Vec<u32>,
 }
 
@@ -148,15 +192,20 @@ impl ExpiredFlows {
         if number >= self.live.len() {
             self.live.resize(number + 1, None);
         }
-        let flow = self.live[number].get_or_insert(Flow {
-            first: packet.time,
-            packets: 0,
-            bytes: 0,
-            key: packet.key,
-            direction: packet.direction,
-            ttl: packet.ttl,
+        let flow = self.live[number].get_or_insert_with(|| {
+            self.received.flows += 1;
+            Flow {
+                first: packet.time,
+                packets: 0,
+                bytes: 0,
+                key: packet.key,
+                direction: packet.direction,
+                ttl: packet.ttl,
+            }
         });
-        flow.packets += u64::from(packet.frames.max(1));
+        let packets = u64::from(packet.frames.max(1));
+        flow.packets += packets;
+        self.received.packets += packets;
         flow.bytes += u64::from(packet.ip_len);
         if packet
             .tcp_flags
@@ -176,12 +225,17 @@ impl ExpiredFlows {
                 continue;
             };
             let is_whole = !self.has_warmup || flow.first.0 >= first.saturating_add(self.timeout);
-            if is_whole && flow.packets >= self.least {
-                if self.ended.len() >= self.flows {
-                    self.ended.pop_front();
-                }
-                self.ended.push_back(flow);
+            self.expired.add(&flow);
+            if !is_whole || flow.packets < self.least {
+                self.ignored.add(&flow);
+                continue;
             }
+            if self.ended.len() >= self.flows
+                && let Some(oldest) = self.ended.pop_front()
+            {
+                self.dropped.add(&oldest);
+            }
+            self.ended.push_back(flow);
         }
         self.numbers = numbers;
     }
@@ -214,11 +268,34 @@ impl Component for ExpiredFlows {
     fn result(&self) -> Option<ResultValue> {
         let mut table = Table::new(&COLUMNS, self.flows);
         table.rows = self.ended.iter().map(row).collect();
+        let mut sent = Count::default();
+        self.ended.iter().for_each(|flow| sent.add(flow));
+        let counts = [
+            sent,
+            self.received,
+            self.expired,
+            self.ignored,
+            self.dropped,
+        ];
+        let mut head = Table::new(&COUNTS, 1);
+        let flows = counts.iter().map(|count| count.flows);
+        let packets = counts.iter().map(|count| count.packets);
+        head.rows
+            .push(flows.chain(packets).map(Cell::Unsigned).collect());
+        table.head = Some(Box::new(head));
         Some(ResultValue::Table(table))
     }
 
     fn reset(&mut self) {
         self.ended.clear();
+        for count in [
+            &mut self.received,
+            &mut self.expired,
+            &mut self.ignored,
+            &mut self.dropped,
+        ] {
+            *count = Count::default();
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod boolean;
 mod bucket;
 mod burst;
 mod bytes;
+mod chunks;
 mod closing;
 mod condition;
 mod count;
@@ -121,6 +122,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &tcpdirdemux::INFO,
     &tcpportdemux::INFO,
     &tcpreseq::INFO,
+    &chunks::INFO,
     &packets::INFO,
     &matcher::INFO,
     &condition::INFO,

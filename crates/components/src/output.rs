@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use flowgauge_capture::sink::Rotation;
+use flowgauge_capture::sink::{Rotation, Rotator, Turn};
 use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, SinkOptions};
 use flowgauge_record::{Format, Output, OutputError, RecordWriter, Schema};
 use flowgauge_stack::{
@@ -61,7 +61,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
                 min: 1,
                 max: 1_000_000,
             },
-            "how many files there are; with rotate_size the oldest is written over",
+            "how many files there are; with rotate_size the oldest is written over, with rotate_time the \
+             stack ends after them",
         ),
         send::TO,
         send::PEER,
@@ -106,6 +107,8 @@ struct ToFile {
     /// of it.
     kind: Option<(Schema, Option<Vec<bool>>, Schema)>,
     rotation: Rotation,
+    /// Which file is written to, where they are rotated and no captures.
+    rotator: Option<Rotator>,
     sink: Sink,
     /// Link types of the packets so far, in the order in which they came.
     interfaces: Vec<Interface>,
@@ -119,7 +122,8 @@ struct ToFile {
 enum Sink {
     None,
     Packets(Box<FileSink>),
-    Bytes(BufWriter<Box<dyn Write + Send>>),
+    /// How many it has.
+    Bytes(BufWriter<Box<dyn Write + Send>>, u64),
     Records(Box<RecordWriter>),
 }
 
@@ -178,22 +182,27 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             );
         }
     }
-    let are_packets =
-        !matches!(settings.input(), Some(Port::Items(item)) if !item.is_a(ItemType::Packet));
-    for option in ["rotate_size", "rotate_time", "rotate_files"] {
-        if !are_packets && settings.setting(option).is_some() {
-            return Err(SettingError::of(
-                option,
-                "only files of packets are rotated",
-            ));
-        }
-    }
     let format = match settings.text("format") {
         Some("csv") => Format::Csv,
         Some("table") => Format::Table,
         None if path.ends_with(".csv") => Format::Csv,
         None if path == "-" && io::stdout().is_terminal() => Format::Table,
         _ => Format::Json,
+    };
+    let rotation = Rotation {
+        bytes: settings.size("rotate_size"),
+        seconds,
+        files: settings
+            .integer("rotate_files")
+            .and_then(|files| u32::try_from(files).ok()),
+    };
+    let rotator = match rotation == Rotation::default() {
+        true => None,
+        false => Some(Rotator::new(path, rotation).map_err(|error| SettingError {
+            option: None,
+            message: error.to_string(),
+            hint: error.hint(),
+        })?),
     };
     Ok(Box::new(ToFile {
         path: path.to_owned(),
@@ -205,13 +214,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             None => Vec::new(),
         },
         kind: None,
-        rotation: Rotation {
-            bytes: settings.size("rotate_size"),
-            seconds,
-            files: settings
-                .integer("rotate_files")
-                .and_then(|files| u32::try_from(files).ok()),
-        },
+        rotation,
+        rotator,
         sink: Sink::None,
         interfaces: Vec::new(),
         chosen: Vec::new(),
@@ -311,6 +315,10 @@ impl ToFile {
         }
         let batch = Batch::new(packets.batch.memory, &self.chosen);
         sink.write(&batch).map_err(Stop::from)?;
+        if sink.is_full() {
+            sink.close().map_err(Stop::from)?;
+            return Err(Stop::NotWanted);
+        }
         Ok(())
     }
 
@@ -327,35 +335,85 @@ impl ToFile {
     }
 
     fn chunks(&mut self, chunks: &[StreamChunk<'_>]) -> Result<(), Stop> {
-        if let Sink::None = self.sink {
-            self.sink = Sink::Bytes(BufWriter::new(self.target()?));
-        }
-        let Sink::Bytes(writer) = &mut self.sink else {
-            return Err(self.mixed());
-        };
         for chunk in chunks.iter().filter(|chunk| !chunk.bytes.is_empty()) {
+            let size = match &self.sink {
+                Sink::Bytes(_, size) => Some(*size),
+                _ => None,
+            };
+            self.rotate(chunk.time, size)?;
+            if let Sink::None = self.sink {
+                self.sink = Sink::Bytes(BufWriter::new(self.target(chunk.time)?), 0);
+            }
+            let Sink::Bytes(writer, size) = &mut self.sink else {
+                return Err(self.mixed());
+            };
             let result = writer.write_all(chunk.bytes);
             result.map_err(|error| with(&self.path, error))?;
+            *size += chunk.bytes.len() as u64;
             self.written += 1;
         }
         Ok(())
     }
 
-    /// What is written to where it is no capture.
-    fn target(&self) -> Result<Box<dyn Write + Send>, Stop> {
+    /// Closes the file if something of this time belongs to the next one.
+    #[inline]
+    fn rotate(&mut self, time: Nanos, size: Option<u64>) -> Result<(), Stop> {
+        let Some(rotator) = &mut self.rotator else {
+            return Ok(());
+        };
+        match rotator.turn(time, size) {
+            Turn::Same => Ok(()),
+            Turn::Over => {
+                self.close()?;
+                Err(Stop::NotWanted)
+            }
+            Turn::Next => self.close(),
+        }
+    }
+
+    /// What is written to where it is no capture, and the first thing is of `time`.
+    fn target(&self, time: Nanos) -> Result<Box<dyn Write + Send>, Stop> {
         if self.path == "-" {
             return Ok(Box::new(io::stdout()));
         }
-        let file = File::create(&self.path);
-        Ok(Box::new(file.map_err(|error| with(&self.path, error))?))
+        let path = match &self.rotator {
+            Some(rotator) => rotator.name(time),
+            None => PathBuf::from(&self.path),
+        };
+        let file = File::create(&path);
+        let file = file.map_err(|error| with(&path.display().to_string(), error))?;
+        Ok(Box::new(file))
+    }
+
+    /// Ends the file that is open, if one is.
+    fn close(&mut self) -> Result<(), Stop> {
+        match core::mem::replace(&mut self.sink, Sink::None) {
+            Sink::None => Ok(()),
+            Sink::Packets(mut sink) => {
+                let closed = sink.close();
+                self.written = sink.written().packets;
+                closed.map(|_| ()).map_err(Stop::from)
+            }
+            Sink::Bytes(mut writer, _) => writer.flush().map_err(|error| with(&self.path, error)),
+            Sink::Records(mut writer) => {
+                writer.flush();
+                writer.check().map_err(|error| of_writer(&self.path, error))
+            }
+        }
     }
 
     fn records(&mut self, records: &[RecordItem<'_>]) -> Result<(), Stop> {
         for item in records {
             let schema = item.record.schema();
             let is_known = |kind: &(Schema, _, _)| core::ptr::eq(kind.0, schema);
-            if !self.kind.as_ref().is_some_and(is_known) {
-                self.next_kind(schema)?;
+            let size = match &self.sink {
+                Sink::Records(writer) => Some(writer.bytes()),
+                _ => None,
+            };
+            self.rotate(item.time, size)?;
+            let is_open = !matches!(self.sink, Sink::None);
+            if !is_open || !self.kind.as_ref().is_some_and(is_known) {
+                self.next_kind(schema, item.time)?;
             }
             let Sink::Records(writer) = &mut self.sink else {
                 return Err(self.mixed());
@@ -370,10 +428,13 @@ impl ToFile {
         Ok(())
     }
 
-    /// Records of another kind than the one before come.
+    /// Records of another kind than the one before come, or another file begins.
     #[cold]
-    fn next_kind(&mut self, schema: Schema) -> Result<(), Stop> {
-        let (wanted, written) = if self.fields.is_empty() {
+    fn next_kind(&mut self, schema: Schema, time: Nanos) -> Result<(), Stop> {
+        let is_same = |kind: &&(Schema, _, _)| core::ptr::eq(kind.0, schema);
+        let (wanted, written) = if let Some(kind) = self.kind.as_ref().filter(is_same) {
+            (kind.1.clone(), kind.2)
+        } else if self.fields.is_empty() {
             (None, schema)
         } else {
             let is_wanted = |name: &str| self.fields.iter().any(|wanted| wanted == name);
@@ -398,7 +459,7 @@ impl ToFile {
         match (&self.sink, &self.kind) {
             (Sink::None, _) => {
                 let width = (self.path == "-").then(terminal_width).flatten();
-                let output = Output::new(self.target()?, self.format, written, width);
+                let output = Output::new(self.target(time)?, self.format, written, width);
                 let writer = RecordWriter::new(output, self.format, written);
                 self.sink = Sink::Records(Box::new(writer));
             }
@@ -431,7 +492,11 @@ impl Component for ToFile {
         if self.path == "-" || self.rotation.seconds.is_some() {
             return Ok(());
         }
-        let file = File::options().append(true).create(true).open(&self.path);
+        let path = match &self.rotator {
+            Some(rotator) => rotator.name(Nanos(0)),
+            None => PathBuf::from(&self.path),
+        };
+        let file = File::options().append(true).create(true).open(path);
         match file {
             Ok(_) => Ok(()),
             Err(error) => match with(&self.path, error) {
@@ -466,25 +531,16 @@ impl Component for ToFile {
                 writer.flush();
                 writer.check().map_err(|error| of_writer(&self.path, error))
             }
-            Sink::Bytes(writer) => writer.flush().map_err(|error| with(&self.path, error)),
+            Sink::Bytes(writer, _) => writer.flush().map_err(|error| with(&self.path, error)),
             Sink::Packets(_) | Sink::None => Ok(()),
         };
         stop(result, out);
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        let result = match core::mem::replace(&mut self.sink, Sink::None) {
+        let result = match self.sink {
             Sink::None => self.nothing_came(),
-            Sink::Packets(mut sink) => {
-                let closed = sink.close();
-                self.written = sink.written().packets;
-                closed.map(|_| ()).map_err(Stop::from)
-            }
-            Sink::Bytes(mut writer) => writer.flush().map_err(|error| with(&self.path, error)),
-            Sink::Records(mut writer) => {
-                writer.flush();
-                writer.check().map_err(|error| of_writer(&self.path, error))
-            }
+            _ => self.close(),
         };
         stop(result, out);
     }
@@ -529,7 +585,7 @@ impl ToFile {
                 ItemType::Packet | ItemType::Datagram | ItemType::Segment
             ))
         ) {
-            let target = self.target()?;
+            let target = self.target(Nanos(0))?;
             if let Some(schema) = self.schema.filter(|_| self.fields.is_empty()) {
                 let output = Output::new(target, self.format, schema, None);
                 let mut writer = RecordWriter::new(output, self.format, schema);

@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+use flowgauge_record as record;
+use flowgauge_record::Encoder;
+use flowgauge_record::results::{ReadingRow, Value};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet, Parallel,
-    ResultInfo, ResultValue,
+    Cell, Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet,
+    Parallel, ResultInfo, ResultValue,
 };
 use flowgauge_wire::Nanos;
 
@@ -32,8 +35,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new("interval", OptionKind::Duration, "how often").or("0"),
         OptionInfo::new(
             "format",
-            OptionKind::Choice(&["text", "raw", "0", "1"]),
-            "how",
+            OptionKind::Choice(&["text", "raw", "seconds", "json", "0", "1", "2", "3"]),
+            "how: text; raw: numbers of 8 bytes, the least first; seconds: as text, but numbers, which are \
+             nanoseconds, in seconds; json: a line for each number and row. MAPI's numbers: 0 is raw, 1 \
+             and 3 are text, 2 is seconds",
         )
         .or("text"),
         OptionInfo::new("header", OptionKind::Text, "what the file begins with"),
@@ -45,7 +50,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         let interval = settings.duration("interval").unwrap_or(0);
         Ok(Box::new(ToFile {
             path: settings.text("file").unwrap_or("-").to_owned(),
-            is_raw: matches!(settings.text("format"), Some("raw" | "0")),
+            format: match settings.text("format") {
+                Some("raw" | "0") => Format::Raw,
+                Some("seconds" | "2") => Format::Seconds,
+                Some("json") => Format::Json(Encoder::new(record::Format::Json)),
+                _ => Format::Text,
+            },
+            line: Vec::new(),
             header: settings.text("header").map(str::to_owned),
             intervals: (interval > 0).then(|| Intervals::new(interval)),
             now: Nanos(0),
@@ -56,9 +67,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
+enum Format {
+    Text,
+    Raw,
+    /// Numbers are nanoseconds.
+    Seconds,
+    Json(Encoder),
+}
+
 struct ToFile {
     path: String,
-    is_raw: bool,
+    format: Format,
+    line: Vec<u8>,
     header: Option<String>,
     intervals: Option<Intervals>,
     now: Nanos,
@@ -72,10 +92,15 @@ impl ToFile {
         let Some(writer) = &mut self.writer else {
             return;
         };
-        let done = if self.is_raw {
-            raw(writer, &results)
-        } else {
-            text(writer, time, &results)
+        let done = match &mut self.format {
+            Format::Raw => raw(writer, &results),
+            Format::Text => text(writer, time, &results, false),
+            Format::Seconds => text(writer, time, &results, true),
+            Format::Json(encoder) => {
+                self.line.clear();
+                json(encoder, time, &results, &mut self.line);
+                writer.write_all(&self.line)
+            }
         };
         self.written += 1;
         // Somebody may be reading the file as it grows.
@@ -99,11 +124,42 @@ fn raw(writer: &mut impl Write, results: &[(String, ResultValue)]) -> io::Result
     Ok(())
 }
 
-fn text(writer: &mut impl Write, time: Nanos, results: &[(String, ResultValue)]) -> io::Result<()> {
+fn json(encoder: &mut Encoder, time: Nanos, results: &[(String, ResultValue)], line: &mut Vec<u8>) {
+    for (component, result) in results {
+        let reading = |value, row| ReadingRow {
+            time,
+            component,
+            value: Value(value),
+            row,
+        };
+        match result {
+            ResultValue::Table(table) => {
+                for row in table.iter() {
+                    encoder.encode(&reading(&Cell::None, Some(row)), line);
+                }
+            }
+            number => encoder.encode(&reading(&number.cell(), None), line),
+        }
+    }
+}
+
+fn text(
+    writer: &mut impl Write,
+    time: Nanos,
+    results: &[(String, ResultValue)],
+    are_nanos: bool,
+) -> io::Result<()> {
+    const SECOND: i128 = 1_000_000_000;
     let (seconds, nanos) = (time.0 / 1_000_000_000, time.0 % 1_000_000_000);
     write!(writer, "{seconds}.{nanos:09}")?;
     for number in results.iter().filter_map(|(_, result)| result.number()) {
-        write!(writer, "\t{number}")?;
+        if are_nanos {
+            let sign = if number < 0 { "-" } else { "" };
+            let number = number.abs();
+            write!(writer, "\t{sign}{}.{:09}", number / SECOND, number % SECOND)?;
+        } else {
+            write!(writer, "\t{number}")?;
+        }
     }
     writeln!(writer)?;
     for (label, result) in results {

@@ -2,7 +2,7 @@
 
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Input, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, Table, TableColumn,
+    Parallel, ResultInfo, ResultValue, SettingError, Table, TableColumn,
 };
 use flowgauge_wire::Nanos;
 
@@ -13,7 +13,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "notes when the result of another component reaches a bound",
     help: "The result is read at each interval's end on the clock of the capture, divided by `divider`, \
            and compared; with a `difference_...` its difference to the reading before is. Each time the \
-           condition holds is a row, `count` times at most.",
+           condition holds is a row, `count` times at most. What then happens says `then`: MAPI's function \
+           blocks until it has held so often, as does a run of a stack with `then = end`.",
     input: Input::Any,
     is_end: true,
     options: &[
@@ -57,16 +58,38 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "how often it is noted",
         )
         .or("1"),
+        OptionInfo::new(
+            "then",
+            OptionKind::Choice(&["note", "open", "end"]),
+            "when it has held `count` times: note: nothing more; open: items come through from then on, \
+             and none before; end: the stack ends",
+        )
+        .or("note"),
+        OptionInfo::new(
+            "timeout",
+            OptionKind::Duration,
+            "with end: it ends so long after the first packet at the latest",
+        ),
     ],
     result: Some(ResultInfo::table("when the condition held", &COLUMNS)),
     parallel: Parallel::Never("it compares the result of all packets"),
     make: |settings| {
+        if settings.duration("timeout").is_some() && settings.text("then") != Some("end") {
+            return Err(SettingError::of("timeout", "has no meaning without then = end"));
+        }
         Ok(Box::new(Threshold {
             intervals: Intervals::new(settings.duration("interval").unwrap_or(1_000_000_000)),
             bound: i128::from(settings.integer("threshold").unwrap_or(0)),
             condition: Condition::new(settings.text("boundary").unwrap_or_default()),
             divider: i128::from(settings.integer("divider").unwrap_or(1).max(1)),
             count: settings.integer("count").unwrap_or(1) as usize,
+            then: match settings.text("then") {
+                Some("open") => Then::Open,
+                Some("end") => Then::End,
+                _ => Then::Note,
+            },
+            timeout: settings.duration("timeout"),
+            latest: None,
             before: None,
             held: Vec::new(),
         }))
@@ -113,7 +136,18 @@ impl Condition {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Note,
+    Open,
+    End,
+}
+
 struct Threshold {
+    then: Then,
+    timeout: Option<u64>,
+    /// When it ends at the latest.
+    latest: Option<u64>,
     intervals: Intervals,
     bound: i128,
     condition: Condition,
@@ -143,7 +177,11 @@ impl Threshold {
 }
 
 impl Component for Threshold {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if self.then == Then::Open && self.held.len() < self.count {
+            items.clear();
+        }
+    }
 
     fn has_timer(&self) -> bool {
         true
@@ -154,21 +192,17 @@ impl Component for Threshold {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        if now < self.intervals.end() {
+        self.look(now, out);
+        if self.then != Then::End {
             return;
         }
-        if self.intervals.begin(now) {
-            if self.condition.is_difference {
-                self.read(now, out);
-            }
-            return;
+        if self.latest.is_none() {
+            let timeout = self.timeout;
+            self.latest = timeout.map(|timeout| now.0.saturating_add(timeout));
         }
-        if let Some((start, ended)) = self.intervals.advance(now).filter(|(_, ended)| *ended > 0) {
-            self.read(Nanos(start.0 + self.intervals.length()), out);
-            // Nothing has come since: all readings between are this one.
-            if ended > 1 {
-                self.read(Nanos(start.0 + ended * self.intervals.length()), out);
-            }
+        let is_late = self.latest.is_some_and(|latest| now.0 >= latest);
+        if is_late || self.held.len() >= self.count {
+            out.end();
         }
     }
 
@@ -189,5 +223,27 @@ impl Component for Threshold {
 
     fn reset(&mut self) {
         self.held.clear();
+    }
+}
+
+impl Threshold {
+    /// Reads the result if an interval has ended.
+    fn look(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        if now < self.intervals.end() {
+            return;
+        }
+        if self.intervals.begin(now) {
+            if self.condition.is_difference {
+                self.read(now, out);
+            }
+            return;
+        }
+        if let Some((start, ended)) = self.intervals.advance(now).filter(|(_, ended)| *ended > 0) {
+            self.read(Nanos(start.0 + self.intervals.length()), out);
+            // Nothing has come since: all readings between are this one.
+            if ended > 1 {
+                self.read(Nanos(start.0 + ended * self.intervals.length()), out);
+            }
+        }
     }
 }

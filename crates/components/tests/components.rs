@@ -391,3 +391,66 @@ fn only_amounts_are_added_up() {
         program("[stack] tcpscan tcpcnxdemux < tcpreseq http > distinct { host } output").is_ok()
     );
 }
+
+#[test]
+fn files_of_records_are_rotated_as_captures_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let packets: Vec<Vec<u8>> = (0..100)
+        .map(|port| ipv4(17, 1, 0, false, &udp(port, 53, b"")))
+        .collect();
+    let read = |name: &str| std::fs::read_to_string(file(name)).expect("it was written");
+    for batch in [1, 100] {
+        let stack = format!(
+            "[stack] packets output {{ {}, fields = src_port, rotate_size = 100 }} \
+             output {{ {}, fields = src_port, rotate_size = 100, rotate_files = 3 }} \
+             output {{ {}, fields = \"time, src_port\", rotate_time = 40s }}",
+            file("size.csv"),
+            file("ring.json"),
+            file("time-%s.csv"),
+        );
+        let mut run = Run::new(&stack);
+        run.packets(&packets, batch);
+        run.finish();
+        // A header and as many ports as fit: the line that goes beyond 100 bytes is the last.
+        assert!(read("size.csv").starts_with("src_port\n0\n1\n"));
+        assert!(read("size.csv1").starts_with("src_port\n"));
+        let all: String = ["size.csv", "size.csv1", "size.csv2", "size.csv3"]
+            .map(|name| read(name).replace("src_port\n", ""))
+            .concat();
+        let expected: String = (0..100).map(|port| format!("{port}\n")).collect();
+        assert_eq!(all, expected, "batches of {batch}");
+        assert!((100..=120).contains(&read("size.csv").len()));
+        // Three files in turn: what they have now is the end.
+        let mut kept: Vec<u64> = Vec::new();
+        for name in ["ring.json0", "ring.json1", "ring.json2"] {
+            for line in read(name).lines() {
+                let row: serde_json::Value = serde_json::from_str(line).expect("an object");
+                kept.push(row["src_port"].as_u64().expect("a number"));
+            }
+        }
+        kept.sort_unstable();
+        assert!(kept.len() < 30 && kept.ends_with(&[98, 99]), "{kept:?}");
+        // Packets are a second apart, from 1 on.
+        for (name, lines) in [("time-1.csv", 41), ("time-41.csv", 41), ("time-81.csv", 21)] {
+            assert_eq!(read(name).lines().count(), lines, "{name}");
+        }
+    }
+    let stack = format!(
+        "[stack] packets output {{ {}, rotate_size = 0 }}",
+        file("x")
+    );
+    let error = program(&stack).expect_err("0");
+    assert!(error.contains("a limit of rotation is zero"), "{error}");
+    let stack = format!(
+        "[stack] packets output {{ {}, fields = src_port, rotate_time = 10s, rotate_files = 2 }}",
+        file("two-%s.json")
+    );
+    let mut run = Run::new(&stack);
+    run.packets(&packets, 1);
+    assert!(run.graph.is_over());
+    assert_eq!(
+        read("two-1.json").lines().count() + read("two-11.json").lines().count(),
+        20
+    );
+}

@@ -245,3 +245,66 @@ fn results_are_written_as_they_grow() {
         "{error}"
     );
 }
+
+#[test]
+fn a_threshold_opens_the_way_or_ends_the_stack() {
+    let packets: Vec<(u64, Vec<u8>)> = [10, 11, 11, 11, 12, 13, 14, 15]
+        .map(|second| (second * SECOND, packet(100)))
+        .to_vec();
+    for size in [1, 3, 8] {
+        let run = run(
+            "count { as = all } threshold { all, 3, then = open } count { as = after }",
+            &packets,
+            size,
+        );
+        // 4 at the end of the second from 11 to 12.
+        assert_eq!(run.result("after"), 4, "batches of {size}");
+        let mut run = Run::new(
+            "[stack] count { as = all } threshold { all, 1, difference_greater, then = end } \
+             count { as = behind }",
+        );
+        let mut over = Vec::new();
+        for batch in packets.chunks(size) {
+            run.at(batch);
+            over.push(run.graph.is_over());
+        }
+        // With the packet of 12, at the latest with its batch.
+        let expected: Vec<bool> = (1..=over.len()).map(|done| done * size >= 5).collect();
+        assert_eq!(over, expected, "batches of {size}");
+        assert_eq!(run.result("all"), 4, "batches of {size}");
+    }
+    let mut run = Run::new("[stack] count threshold { count, 1k, then = end, timeout = 2s }");
+    run.at(&packets[..4]);
+    assert!(!run.graph.is_over());
+    run.at(&packets[4..5]);
+    assert!(run.graph.is_over());
+    let error = program("[stack] count threshold { count, 1, timeout = 2s }").expect_err("end");
+    assert!(
+        error.contains("timeout: has no meaning without then = end"),
+        "{error}"
+    );
+}
+
+#[test]
+fn results_are_written_as_json_and_as_seconds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let packets: Vec<(u64, Vec<u8>)> = [10, 11, 13]
+        .map(|second| (second * SECOND, packet(100)))
+        .to_vec();
+    let stack = format!(
+        "count gap bucket {{ count, 10s }} res2file {{ \"count, bucket\", {}, format = json }} \
+         res2file {{ gap, {}, format = 2 }}",
+        file("json"),
+        file("seconds"),
+    );
+    run(&stack, &packets, 2);
+    let read = |name: &str| std::fs::read_to_string(file(name)).expect("it was written");
+    assert_eq!(
+        read("json"),
+        "{\"time\":\"1970-01-01T00:00:13.000000000Z\",\"component\":\"count\",\"value\":3,\"row\":null}\n\
+         {\"time\":\"1970-01-01T00:00:13.000000000Z\",\"component\":\"bucket\",\"value\":null,\
+         \"row\":{\"time\":\"1970-01-01T00:00:10.000000000Z\",\"value\":3}}\n"
+    );
+    assert_eq!(read("seconds"), "13.000000000\t2.000000000\n");
+}

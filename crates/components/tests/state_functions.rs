@@ -226,3 +226,19 @@ fn flows_are_kept_when_they_have_ended() {
     assert_eq!(flow[6..], [53, 17, 64].map(Cell::Unsigned));
     assert_eq!(numbers(&run.table("expired_flows(1)"), 1), [2, 2]);
 }
+
+#[test]
+fn what_became_of_all_flows_stands_above_those_that_have_ended() {
+    let request = |port| ipv4(17, 1, 0, false, &udp(port, 53, b"q"));
+    let mut packets = vec![(100 * SECOND, request(1)), (101 * SECOND, request(1))];
+    packets.extend((2..7).map(|port| ((200 + u64::from(port)) * SECOND, request(port))));
+    packets.extend([(207 * SECOND, request(6)), (208 * SECOND, request(5))]);
+    packets.push((500 * SECOND, request(9)));
+    let mut run = Run::new("[stack] expired_flows { 1, least = 2 }");
+    run.at(&packets);
+    let head = run.table("expired_flows").head.expect("counts");
+    let counts: Vec<u64> = (0..10).map(|column| numbers(&head, column)[0]).collect();
+    // 1 may have begun before; 2, 3, 4 are too short; of 5 and 6 one is forgotten; 9 goes on.
+    assert_eq!(counts, [1, 7, 6, 4, 1, 2, 10, 9, 5, 2]);
+    assert_eq!(run.table("expired_flows").rows.len(), 1);
+}

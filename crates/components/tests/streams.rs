@@ -49,6 +49,7 @@ struct Stream {
     ends: Vec<StreamEnd>,
     from_initiator: bool,
     keys: Vec<u32>,
+    sizes: Vec<usize>,
     retransmitted: u64,
     handshake: Option<Nanos>,
 }
@@ -87,6 +88,7 @@ impl Component for Collect {
             stream.bytes += chunk.bytes.len() as u64;
             stream.missing += chunk.gap_before;
             stream.ends.extend(chunk.end);
+            stream.sizes.push(chunk.bytes.len());
             stream.from_initiator = info.from_initiator;
             stream.retransmitted = info.retransmitted;
             stream.handshake = info.syn.zip(info.established).map(|(syn, done)| done - syn);
@@ -97,7 +99,11 @@ impl Component for Collect {
     }
 }
 
+/// Only one test at a time collects.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn run(text: &str, trace: &[u8]) -> Found {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let registry = Registry::new(registry().iter().chain([&INFO]));
     Run::with(text, &registry).trace(trace);
     FOUND
@@ -171,4 +177,42 @@ fn every_byte_of_every_direction_is_given_in_order() {
             );
         }
     }
+}
+
+#[test]
+fn chunks_have_their_size_and_the_bytes_are_the_same() {
+    let mut config = Config::new(Preset::Loss).scaled(0.01);
+    config.detail = Detail::Full;
+    let mut trace = Vec::new();
+    generate(&config, &mut trace).expect("memory");
+    let before = "[stack] tcpscan tcpcnxdemux { timeout = 1h } < tcpreseq";
+    let whole = run(&format!("{before} collect >"), &trace);
+    for (chunks, most) in [
+        ("chunks { 1k }", 1 << 10),
+        ("chunks { 5 }", 5),
+        ("chunks { 64k, flush = 10ms }", 64 << 10),
+        ("chunks { 64k, memory = 100k }", 64 << 10),
+    ] {
+        for (open, close) in [("", ""), ("tcpdirdemux < ", " >")] {
+            let text = format!(
+                "[stack] tcpscan tcpcnxdemux {{ timeout = 1h }} < {open}tcpreseq {chunks} collect {close}>"
+            );
+            let found = run(&text, &trace);
+            assert_eq!(found.len(), whole.len(), "{text}");
+            for (key, stream) in &found {
+                let expected = &whole[key];
+                assert_eq!(stream.bytes, expected.bytes, "{text}");
+                assert_eq!(stream.missing, expected.missing, "{text}");
+                assert_eq!(stream.ends, expected.ends, "{text}");
+                let hash = |it: &Stream| it.hash.clone().finalize();
+                assert_eq!(hash(stream), hash(expected), "{text}");
+                assert!(stream.sizes.iter().all(|size| *size <= most), "{text}");
+                if chunks == "chunks { 1k }" && stream.missing == 0 {
+                    let full = stream.sizes.iter().filter(|size| **size == most).count();
+                    assert_eq!(full as u64, stream.bytes / 1024, "{text}");
+                }
+            }
+        }
+    }
+    assert!(whole.values().any(|stream| stream.missing > 0));
 }

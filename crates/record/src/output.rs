@@ -131,6 +131,8 @@ pub struct RecordWriter {
     output: Output,
     failure: Option<OutputError>,
     records: u64,
+    /// Encoded bytes that the output was given.
+    drained: u64,
 }
 
 impl RecordWriter {
@@ -145,6 +147,7 @@ impl RecordWriter {
             output,
             failure: None,
             records: 0,
+            drained: 0,
         }
     }
 
@@ -193,6 +196,11 @@ impl RecordWriter {
         self.records
     }
 
+    /// Bytes of the encoded records so far, and of the line before them.
+    pub fn bytes(&self) -> u64 {
+        self.drained + self.buffer.len() as u64
+    }
+
     /// Whether writing has failed, or the reader has gone.
     pub fn has_failed(&self) -> bool {
         self.failure.is_some()
@@ -225,6 +233,7 @@ impl RecordWriter {
         {
             self.failure = Some(error);
         }
+        self.drained += self.buffer.len() as u64;
         self.buffer.clear();
     }
 }

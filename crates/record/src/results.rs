@@ -66,6 +66,37 @@ impl fmt::Display for ResultRow<'_> {
     }
 }
 
+fields! {
+    /// Fields of a [`ReadingRow`].
+    ReadingFields, READING, READING_SCHEMA:
+    time Time None "TIME" 1 "when it was read";
+    component Text None "COMPONENT" 1 "label of the component in its stack";
+    value Unsigned None "VALUE" 1 "the value; null where the result is a table";
+    row Object None "ROW" 1 "a row of a table; null where the result is a number";
+}
+
+/// A component's result at a time: a number, or a row of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadingRow<'a> {
+    /// When it was read.
+    pub time: Nanos,
+    /// The component's label.
+    pub component: &'a str,
+    /// Its value.
+    pub value: Value<'a>,
+    /// A row of a table.
+    pub row: Option<TableRow<'a>>,
+}
+
+impl Record for ReadingRow<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        visitor.time(&READING.time, self.time);
+        visitor.text(&READING.component, self.component);
+        self.value.visit(&READING.value, visitor);
+        visitor.object(&READING.row, self.row.as_ref());
+    }
+}
+
 /// A value in a table of results.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -234,6 +265,8 @@ pub struct Table {
     pub largest_of: Option<usize>,
     /// More rows than this are cut off.
     pub max_rows: usize,
+    /// What stands above it: a table of one row, which says what the rows leave out.
+    pub head: Option<Box<Table>>,
 }
 
 impl Table {
@@ -244,19 +277,28 @@ impl Table {
             rows: Vec::new(),
             largest_of: None,
             max_rows,
+            head: None,
         }
     }
 
-    /// Its rows as records.
+    /// Its rows as records, what stands above it first.
     pub fn iter(&self) -> impl Iterator<Item = TableRow<'_>> {
-        self.rows.iter().map(|cells| TableRow {
-            columns: self.columns,
-            cells,
+        let head = self.head.as_deref().into_iter();
+        head.chain([self]).flat_map(|table| {
+            table.rows.iter().map(|cells| TableRow {
+                columns: table.columns,
+                cells,
+            })
         })
     }
 
     /// Takes in the table of the same component on another core.
     pub fn merge(&mut self, other: &Table) {
+        match (&mut self.head, &other.head) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine @ None, theirs) => mine.clone_from(theirs),
+            (Some(_), None) => {}
+        }
         self.rows.extend_from_slice(&other.rows);
         let columns = self.columns;
         let has_key = columns.iter().any(|column| column.merge == Merge::Key);

@@ -425,8 +425,8 @@ pub trait Outlet {
     /// The component cannot go on: a full disk, a peer that went away. The stack ends with the batch.
     fn fail(&mut self, failure: Failure);
 
-    /// Nobody wants what the component gives any more: the stack ends with the batch, and nothing is
-    /// wrong.
+    /// Nobody wants what the component gives any more, or it has what it waited for: the stack ends with
+    /// the batch as if the input was over, and nothing is wrong.
     fn end(&mut self);
 
     /// The key of the innermost demultiplexer is finished, as a connection that has closed: it ends
@@ -679,6 +679,12 @@ impl<S: Default> PerKey<S> {
     /// Takes that of a key out.
     pub fn take(&mut self, key: u32) -> Option<S> {
         self.states.get_mut(key as usize)?.take()
+    }
+
+    /// All that are there, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut S)> {
+        let states = (0..).zip(&mut self.states);
+        states.filter_map(|(key, state)| Some((key, state.as_mut()?)))
     }
 
     /// All that are there.

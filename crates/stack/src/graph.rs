@@ -247,6 +247,9 @@ impl<T: Tail> Graph<T> {
                 }));
                 graph.now = graph.now.max(time);
                 graph.tick();
+                if graph.is_ending {
+                    return;
+                }
                 done = next;
             }
             graph.now = end;
@@ -417,7 +420,18 @@ impl<T: Tail> Graph<T> {
         if self.is_over {
             return Ok(());
         }
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(self))) {
+        let worked = catch_unwind(AssertUnwindSafe(|| {
+            work(self);
+            // It ends before its input does: what components keep comes out all the same.
+            if self.is_ending
+                && self.failure.is_none()
+                && !core::mem::replace(&mut self.is_over, true)
+                && let Some(entry) = self.entry
+            {
+                self.finish_row(entry);
+            }
+        }));
+        if let Err(panic) = worked {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
             self.fail(Failure::new(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use flowgauge_wire::{Batch, Ledger, Nanos};
 
 use crate::error::Error;
-use crate::sink::name::Rotation;
+use crate::sink::name::{Rotation, Rotator, Turn};
 use crate::sink::output::Compression;
 use crate::sink::segment::{Segment, learn};
 use crate::sink::{FileFormat, PacketSink, Written};
@@ -28,17 +28,13 @@ pub struct SinkOptions {
 
 /// A capture file, or a sequence of them.
 pub struct FileSink {
-    path: PathBuf,
+    rotator: Rotator,
     options: SinkOptions,
     segment: Option<Segment>,
     interfaces: Vec<Interface>,
     ledger: Option<Ledger>,
     /// Of the files that are closed.
     done: Written,
-    /// Number of the current file among those of `-C`.
-    count: u32,
-    /// When the current period of `-G` began, and how many began before it.
-    period: Option<(Nanos, u32)>,
     full: bool,
     /// Name of the current period's first file, and how many files the name has.
     period_name: PathBuf,
@@ -54,18 +50,16 @@ impl FileSink {
     /// each other.
     pub fn create(path: impl AsRef<Path>, mut options: SinkOptions) -> Result<FileSink, Error> {
         let path = path.as_ref().to_owned();
-        options.rotation.check(&path)?;
+        let rotator = Rotator::new(&path, options.rotation)?;
         // Numbers follow the name's ending, which then says nothing more.
         options.compression = options.compression.resolved(&path);
         let mut sink = FileSink {
-            path,
+            rotator,
             options,
             segment: None,
             interfaces: Vec::new(),
             ledger: None,
             done: Written::default(),
-            count: 0,
-            period: None,
             full: false,
             period_name: PathBuf::new(),
             period_files: 0,
@@ -82,7 +76,7 @@ impl FileSink {
     }
 
     fn open_segment(&mut self, time: Nanos) -> Result<&mut Segment, Error> {
-        let name = self.options.rotation.name(&self.path, self.count, time);
+        let name = self.rotator.name(time);
         let mut segment = Segment::create(
             &name,
             self.options.format,
@@ -93,14 +87,14 @@ impl FileSink {
             segment.follow();
         }
         segment.begin(&self.interfaces);
-        let period_name = self.options.rotation.name(&self.path, 0, time);
+        let period_name = self.rotator.period_name(time);
         if period_name != self.period_name {
             self.period_name = period_name;
             self.period_files = 0;
         }
         // What was written over is not there any more.
-        if self.count >= self.period_files {
-            self.period_files = self.count + 1;
+        if self.rotator.count() >= self.period_files {
+            self.period_files = self.rotator.count() + 1;
             self.done.files += 1;
         }
         Ok(self.segment.insert(segment))
@@ -118,37 +112,17 @@ impl FileSink {
     /// Begins a new file if the next packet, of `time`, is due for one.
     #[inline]
     fn rotate(&mut self, time: Nanos) -> Result<(), Error> {
-        let rotation = self.options.rotation;
-        if let Some(seconds) = rotation.seconds {
-            let length = Nanos::from_secs(seconds).0;
-            match self.period {
-                None => self.period = Some((time, 0)),
-                Some((start, periods)) if (time - start).0 >= length => {
-                    if rotation.bytes.is_none() && rotation.files.is_some_and(|w| periods + 1 >= w)
-                    {
-                        self.full = true;
-                        return Ok(());
-                    }
-                    // Periods keep their rhythm over silences.
-                    let passed = (time - start).0 / length;
-                    self.period = Some((start + Nanos(passed * length), periods + 1));
-                    self.count = 0;
-                    self.close_segment()?;
-                }
-                Some(_) => {}
-            }
-        }
-        if let Some(bytes) = rotation.bytes
-            && self.segment.as_ref().is_some_and(|one| one.size() > bytes)
+        match self
+            .rotator
+            .turn(time, self.segment.as_ref().map(Segment::size))
         {
-            self.count += 1;
-            let around = rotation.seconds.is_none();
-            if around && rotation.files.is_some_and(|files| self.count >= files) {
-                self.count = 0;
+            Turn::Same => Ok(()),
+            Turn::Next => self.close_segment(),
+            Turn::Over => {
+                self.full = true;
+                Ok(())
             }
-            self.close_segment()?;
         }
-        Ok(())
     }
 }
 
@@ -169,8 +143,7 @@ impl PacketSink for FileSink {
                 return Ok(());
             }
             if self.segment.is_none() {
-                let begin = self.period.map_or(packet.time, |(start, _)| start);
-                self.open_segment(begin)?;
+                self.open_segment(packet.time)?;
             }
             if let Some(segment) = &mut self.segment {
                 segment.write(packet, batch.bytes(index), &self.interfaces)?;

@@ -78,6 +78,100 @@ impl Rotation {
     }
 }
 
+/// The files of a [`Rotation`], one after the other: which is written to, and when the next begins.
+#[derive(Clone, Debug)]
+pub struct Rotator {
+    path: PathBuf,
+    rotation: Rotation,
+    /// Number of the current file among those of `-C`.
+    count: u32,
+    /// When the current period of `-G` began, and how many began before it.
+    period: Option<(Nanos, u32)>,
+}
+
+/// What a [`Rotator`] says of the next thing to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It belongs to the file that is open; to the first one, if none is.
+    Same,
+    /// The file that is open is finished: another begins.
+    Next,
+    /// There were as many files as there should be.
+    Over,
+}
+
+impl Rotator {
+    /// Names are made of `path`.
+    ///
+    /// # Errors
+    /// [`Error::Sink`] where the rotation cannot work.
+    pub fn new(path: impl Into<PathBuf>, rotation: Rotation) -> Result<Rotator, Error> {
+        let path = path.into();
+        rotation.check(&path)?;
+        Ok(Rotator {
+            path,
+            rotation,
+            count: 0,
+            period: None,
+        })
+    }
+
+    /// Whether something of `time` goes to the file that is open, which has `size` bytes; `None`: no
+    /// file is open.
+    #[inline]
+    pub fn turn(&mut self, time: Nanos, size: Option<u64>) -> Turn {
+        let rotation = self.rotation;
+        if let Some(seconds) = rotation.seconds {
+            let length = Nanos::from_secs(seconds).0;
+            match self.period {
+                None => self.period = Some((time, 0)),
+                Some((start, periods)) if (time - start).0 >= length => {
+                    if rotation.bytes.is_none() && rotation.files.is_some_and(|w| periods + 1 >= w)
+                    {
+                        return Turn::Over;
+                    }
+                    // Periods keep their rhythm over silences.
+                    let passed = (time - start).0 / length;
+                    self.period = Some((start + Nanos(passed * length), periods + 1));
+                    self.count = 0;
+                    return Turn::Next;
+                }
+                Some(_) => {}
+            }
+        }
+        if let Some(bytes) = rotation.bytes
+            && size.is_some_and(|size| size > bytes)
+        {
+            self.count += 1;
+            let around = rotation.seconds.is_none();
+            if around && rotation.files.is_some_and(|files| self.count >= files) {
+                self.count = 0;
+            }
+            return Turn::Next;
+        }
+        Turn::Same
+    }
+
+    /// The name of the file that is written to now, where the first thing in it is of `time`.
+    pub fn name(&self, time: Nanos) -> PathBuf {
+        self.rotation.name(&self.path, self.count, self.begin(time))
+    }
+
+    /// Of `-C` the number of the file within its period.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Name of the first file of the period.
+    pub(crate) fn period_name(&self, time: Nanos) -> PathBuf {
+        self.rotation.name(&self.path, 0, self.begin(time))
+    }
+
+    fn begin(&self, time: Nanos) -> Nanos {
+        self.period.map_or(time, |(start, _)| start)
+    }
+}
+
 /// Reads tcpdump's sizes: millions of bytes, or KiB, MiB, GiB with the suffix `k`, `m` or `g`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let unit = match text.chars().last()?.to_ascii_lowercase() {
