@@ -19,9 +19,12 @@
 
 mod acceptor;
 mod certificate;
+mod client;
 mod disk;
 mod error;
 mod frame;
+#[cfg(test)]
+mod hostile;
 mod identity;
 mod listener;
 mod message;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::acceptor::{Acceptor, ListenerOptions, Service};
+use crate::client;
 use crate::error::Error;
 use crate::frame::{Answer, Frame, Opening, VERSION};
 use crate::identity::Identity;
-use crate::secure::{self, Peer, Secured};
+use crate::secure::{Peer, Secured};
 
 /// What is asked for.
 const MESSAGE_SERVICE: &str = "messages";
@@ -31,26 +32,13 @@ impl Conversation {
         peer: Option<&str>,
         timeout: Duration,
     ) -> Result<Conversation, Error> {
-        let deadline = Instant::now() + timeout;
-        let mut secured = secure::connect(identity, address, peer, timeout)?;
         let opening = Opening {
             versions: (VERSION, VERSION),
             service: MESSAGE_SERVICE.to_owned(),
             session: [0; 16],
             acknowledged: 0,
         };
-        let written = opening.write(&secured.writer);
-        let answer = match Answer::read(&mut secured.reader, deadline) {
-            Ok(answer) => answer,
-            Err(error) => return Err(written.err().filter(|_| error.is_closed()).unwrap_or(error)),
-        };
-        if let Some((reason, detail)) = answer.refusal {
-            return Err(Error::Refused {
-                address: address.to_owned(),
-                reason,
-                detail,
-            });
-        }
+        let (secured, answer) = client::open(identity, address, peer, timeout, &opening)?;
         Ok(Conversation {
             secured,
             max_message: answer.max_frame as usize,

@@ -5,12 +5,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::client;
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::frame::{Answer, Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
+use crate::frame::{Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
 use crate::identity::Identity;
 use crate::notice::notice;
-use crate::secure::{self, Reader, Secured, Writer};
+use crate::secure::{Reader, Secured, Writer};
 use crate::spool::{Pushed, SenderCounts, Spool, Spooled, WhenFull};
 
 /// What senders of items ask for.
@@ -369,29 +370,19 @@ impl Inner {
     /// A connection on which the two sides know where they stand.
     fn connect(&self) -> Result<(Secured, usize), Error> {
         let options = &self.options;
-        let deadline = Instant::now() + options.connect_timeout;
-        let peer = options.peer.as_deref();
-        let (address, timeout) = (&options.address, options.connect_timeout);
-        let mut secured = secure::connect(&self.identity, address, peer, timeout)?;
         let opening = Opening {
             versions: (VERSION, VERSION),
             service: ITEMS_SERVICE.to_owned(),
             session: self.session,
             acknowledged: self.lock().spool.acknowledged(),
         };
-        let written = opening.write(&secured.writer);
-        let answer = match Answer::read(&mut secured.reader, deadline) {
-            Ok(answer) => answer,
-            // Why the other side does not want to go on says more than that it does not read.
-            Err(error) => return Err(written.err().filter(|_| error.is_closed()).unwrap_or(error)),
-        };
-        if let Some((reason, detail)) = answer.refusal {
-            return Err(Error::Refused {
-                address: address.clone(),
-                reason,
-                detail,
-            });
-        }
+        let (secured, answer) = client::open(
+            &self.identity,
+            &options.address,
+            options.peer.as_deref(),
+            options.connect_timeout,
+            &opening,
+        )?;
         let mut state = self.lock();
         if !state.spool.resume(answer.expected) {
             return Err(self.nonsense("it expects items that there were not yet"));

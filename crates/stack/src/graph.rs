@@ -90,6 +90,8 @@ struct Running {
     references: Vec<(&'static str, NodeId)>,
     label: String,
     passed: Passed,
+    /// Of a demultiplexer: keys that have ended.
+    keys_ended: u64,
     /// What the clock of [`Graph::measure`] went on while it worked itself.
     spent: u64,
 }
@@ -178,6 +180,7 @@ impl<T: Tail> Graph<T> {
                 references: node.references.clone(),
                 label: node.label.clone(),
                 passed: Passed::default(),
+                keys_ended: 0,
                 spent: 0,
             });
         }
@@ -390,6 +393,11 @@ impl<T: Tail> Graph<T> {
             .map_or(Passed::default(), |node| node.passed)
     }
 
+    /// Keys of a demultiplexer that have ended so far.
+    pub fn keys_ended(&self, id: NodeId) -> u64 {
+        self.nodes.get(id.index()).map_or(0, |it| it.keys_ended)
+    }
+
     /// From now on it is measured what a clock goes on while each component works, without what follows
     /// it and what is in it.
     pub fn measure(&mut self, clock: fn() -> u64) {
@@ -580,6 +588,7 @@ impl<T: Tail> Graph<T> {
         let now = self.now;
         self.with(id, |component, _| component.ended(now, &mut ended));
         if !ended.is_empty() {
+            self.nodes[id.index()].keys_ended += ended.len() as u64;
             self.close_row(first, &ended);
             ended.clear();
         }

@@ -1,12 +1,13 @@
 //! `flowgauge stack bench`
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use flowgauge_capture::{PacketSource, open_all};
 use flowgauge_flow::CaptureClock;
-use flowgauge_stack::{Graph, Stack};
+use flowgauge_stack::{Graph, Inner, NodeId, Stack};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{Batch, DecodedBatch, HashSeed, Nanos, PacketDescriptor, hash_batch};
 
@@ -66,6 +67,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
                     "median": median,
                     "items": row.items,
                     "result": row.result,
+                    "most_keys": row.most_keys,
                 });
                 let _ = writeln!(out, "{line}");
             }
@@ -159,6 +161,8 @@ struct Row {
     depth: usize,
     items: u64,
     result: Option<i64>,
+    /// Of a demultiplexer: keys at once.
+    most_keys: Option<i64>,
     times: Times,
 }
 
@@ -166,7 +170,12 @@ struct Row {
 /// measured apart: a look at the clock costs as much as a simple component does for a packet.
 fn measure(stack: &Stack, batches: &[Kept], repeat: usize) -> Result<(Vec<Row>, Times), Failure> {
     let failed = |what: String, hint: Option<String>| Failure::Usage { what, hint };
-    let run = |watches: bool| {
+    let demultiplexers = || {
+        let all = stack.iter();
+        all.filter(|(_, node)| matches!(node.inner, Inner::PerKey(_)))
+    };
+    let mut most: BTreeMap<NodeId, i64> = BTreeMap::new();
+    let mut run = |watches: bool| {
         let graph = Graph::new(stack, HashSeed::FIXED);
         let mut graph = graph.map_err(|error| failed(error.message, error.hint))?;
         if watches {
@@ -178,6 +187,16 @@ fn measure(stack: &Stack, batches: &[Kept], repeat: usize) -> Result<(Vec<Row>, 
             for kept in batches {
                 let batch = Batch::new(&kept.memory, &kept.packets);
                 graph.process(&batch, &kept.decoded, kept.now)?;
+                // Those that count their keys. Not while all is measured.
+                for (id, _) in demultiplexers().filter(|_| watches) {
+                    let made = graph.result(id).and_then(|result| result.number());
+                    let made = made.and_then(|made| i64::try_from(made).ok());
+                    if let Some(made) = made {
+                        let now = made - graph.keys_ended(id) as i64;
+                        let most = most.entry(id).or_default();
+                        *most = now.max(*most);
+                    }
+                }
             }
             graph.finish()?;
             Ok(clock() - started)
@@ -207,12 +226,14 @@ fn measure(stack: &Stack, batches: &[Kept], repeat: usize) -> Result<(Vec<Row>, 
                 depth: around.count(),
                 items: passed.items,
                 result: result.and_then(|number| i64::try_from(number).ok()),
+                most_keys: None,
                 times: Times::of(Vec::new()),
             });
         }
     }
-    for (row, times) in rows.iter_mut().zip(each) {
+    for ((id, _), (row, times)) in stack.iter().zip(rows.iter_mut().zip(each)) {
         row.times = Times::of(times);
+        row.most_keys = most.get(&id).copied();
     }
     Ok((rows, Times::of(all)))
 }

@@ -5,9 +5,13 @@
 //! reached and every stack ends in something that uses what it gets, and whether two components want
 //! the same file. All that is found is reported, not only the first.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod ends;
+mod references;
+mod unused;
 
-use crate::component::{Branches, ComponentInfo, ComponentKind, Input, Output};
+use std::collections::BTreeMap;
+
+use crate::component::{ComponentInfo, ComponentKind, Input, Output};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::items::{Coming, ItemType, Port};
 use crate::options::{Given, Level, complete};
@@ -17,7 +21,6 @@ use crate::registry::{Registry, near};
 use crate::settings::Settings;
 use crate::source::Span;
 use crate::syntax::{self, Body, Document, Item, OptionSection, Shape, StackKind, StackSection};
-use crate::value::OptionKind;
 
 /// What the checker found.
 #[derive(Clone, Debug, Default)]
@@ -92,17 +95,6 @@ struct Draft {
     parent: Option<NodeId>,
     name: String,
     span: Span,
-}
-
-/// Whether a component `thread` stands between two components.
-fn is_on_another_thread(building: &Building, one: usize, other: usize) -> bool {
-    // A thread stands in the outermost row, and begins what is behind it.
-    let between = one.min(other) + 1..one.max(other) + 1;
-    let between = building.drafts.get(between).unwrap_or_default();
-    between.iter().any(|draft| {
-        let kind = draft.info.map(|info| info.kind);
-        kind == Some(ComponentKind::Thread)
-    })
 }
 
 /// The stack that is being built.
@@ -565,293 +557,6 @@ impl<'a> Checker<'a> {
                 }
                 building.drafts[index].inner = Inner::Branches(firsts);
                 flow
-            }
-        }
-    }
-
-    /// Whether every branch of a switch can be reached, and those that options name exist.
-    fn branches(&mut self, info: &ComponentInfo, bodies: &[Body], settings: Settings) {
-        let ComponentKind::Switch(branches) = info.kind else {
-            return;
-        };
-        let place = |body: &Body| body.nodes.first().map_or(Span::default(), |node| node.span);
-        match branches {
-            Branches::Any => {}
-            Branches::Fixed(names) => {
-                if let Some(body) = bodies.get(names.len()) {
-                    let message = format!(
-                        "{} never chooses this branch: it has {} ({})",
-                        info.name,
-                        names.len(),
-                        names.join(", ")
-                    );
-                    self.error(place(body), message);
-                }
-            }
-            Branches::ByOptions => {
-                let chosen = settings
-                    .iter()
-                    .filter(|setting| setting.option.kind == OptionKind::Branch);
-                let mut numbers = Vec::new();
-                for setting in chosen {
-                    let number = settings.integer(setting.option.name).unwrap_or(0) as usize;
-                    numbers.push(number);
-                    if let Some(span) = setting.span.filter(|_| number >= bodies.len()) {
-                        let message = format!(
-                            "{}: there is no branch {number}: the last is {}",
-                            setting.option.name,
-                            bodies.len().saturating_sub(1)
-                        );
-                        self.error_with_hint(span, message, "branches are counted from 0");
-                    }
-                }
-                for (number, body) in bodies.iter().enumerate() {
-                    if !numbers.contains(&number) {
-                        let options = info.options.iter();
-                        let options = options.filter(|option| option.kind == OptionKind::Branch);
-                        let names: Vec<&str> = options.map(|option| option.name).collect();
-                        let message = format!("{} never chooses branch {number}", info.name);
-                        let hint = format!("set one of {} to {number}", names.join(", "));
-                        self.error_with_hint(place(body), message, hint);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether what comes last uses what it gets.
-    fn ends(&mut self, row: &[NodeId], building: &Building) {
-        let Some(&last) = row.last() else {
-            return;
-        };
-        let draft = &building.drafts[last.index()];
-        let rows: Vec<NodeId> = match &draft.inner {
-            Inner::Nothing => {
-                let is_end = draft.info.is_none_or(|info| info.is_end);
-                if !is_end
-                    && draft
-                        .output
-                        .is_some_and(|output| output.port != Port::Nothing)
-                {
-                    let message = format!("what {} gives on goes nowhere", draft.name);
-                    let found = Diagnostic::warning(draft.span, message)
-                        .with_hint("a stack ends with output, discard, or what counts or keeps");
-                    self.diagnostics.push(found);
-                }
-                return;
-            }
-            Inner::PerKey(first) => vec![*first],
-            Inner::Branches(firsts) => firsts.clone(),
-        };
-        for first in rows {
-            let next = |id: &NodeId| building.drafts[id.index()].next;
-            let row: Vec<NodeId> = core::iter::successors(Some(first), next).collect();
-            self.ends(&row, building);
-        }
-    }
-
-    /// Whether two components want to write a file, or one reads what another writes.
-    fn files(&mut self, building: &Building) {
-        let mut wanted: BTreeMap<&str, (&str, bool)> = BTreeMap::new();
-        for draft in &building.drafts {
-            for setting in draft.settings.iter() {
-                let writes = match setting.option.kind {
-                    OptionKind::OutputFile => true,
-                    OptionKind::InputFile => false,
-                    _ => continue,
-                };
-                let (Some(file), Some(span)) =
-                    (draft.settings.text(setting.option.name), setting.span)
-                else {
-                    continue;
-                };
-                if file == "-" {
-                    continue;
-                }
-                match wanted.get(file) {
-                    Some((other, other_writes)) if writes || *other_writes => {
-                        let verb = if *other_writes { "written" } else { "read" };
-                        let message = format!("{file} is {verb} by {other}, too");
-                        self.diagnostics.push(Diagnostic::error(span, message));
-                    }
-                    _ => {
-                        wanted.insert(file, (&draft.name, writes));
-                    }
-                }
-            }
-        }
-    }
-
-    /// A label for each component.
-    fn labels(&mut self, building: &Building) -> Vec<String> {
-        let drafts = &building.drafts;
-        let name = |draft: &Draft| {
-            draft
-                .info
-                .map_or(draft.name.clone(), |info| info.name.to_owned())
-        };
-        let mut totals: BTreeMap<String, u32> = BTreeMap::new();
-        for draft in drafts {
-            *totals.entry(name(draft)).or_insert(0) += 1;
-        }
-        let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-        let mut labels: Vec<String> = Vec::with_capacity(drafts.len());
-        let mut taken: BTreeSet<String> = BTreeSet::new();
-        for draft in drafts {
-            let name = name(draft);
-            let count = counts.entry(name.clone()).or_insert(0);
-            let made = if totals[&name] > 1 {
-                format!("{name}({count})")
-            } else {
-                name
-            };
-            *count += 1;
-            let label = draft.label.clone().unwrap_or(made);
-            let is_taken = !taken.insert(label.to_ascii_lowercase());
-            if is_taken && draft.label.is_some() {
-                self.error(
-                    draft.span,
-                    format!("there is a component called {label} already"),
-                );
-            }
-            labels.push(label);
-        }
-        labels
-    }
-
-    /// The components that options name.
-    fn references(
-        &mut self,
-        building: &Building,
-        labels: &[String],
-    ) -> Vec<Vec<(&'static str, NodeId)>> {
-        let mut all = Vec::with_capacity(building.drafts.len());
-        for (own, draft) in building.drafts.iter().enumerate() {
-            let mut references = Vec::new();
-            for setting in draft.settings.iter() {
-                let (kind, option) = (setting.option.kind, setting.option.name);
-                if !kind.is_reference() {
-                    continue;
-                }
-                let text = draft.settings.text(option).unwrap_or_default();
-                let span = setting.span.unwrap_or(draft.span);
-                let several = |c: char| c.is_whitespace() || c == ',';
-                let names: Vec<&str> = match kind {
-                    OptionKind::References => text.split(several).collect(),
-                    _ => vec![text],
-                };
-                for name in names.into_iter().filter(|name| !name.is_empty()) {
-                    let place = (option, kind, span);
-                    let found = self.reference(name, place, own, building, labels);
-                    references.extend(found.map(|id| (option, id)));
-                }
-            }
-            all.push(references);
-        }
-        all
-    }
-
-    /// The component that an option names.
-    fn reference(
-        &mut self,
-        name: &str,
-        (option, kind, span): (&str, OptionKind, Span),
-        own: usize,
-        building: &Building,
-        labels: &[String],
-    ) -> Option<NodeId> {
-        let mut found = labels.iter();
-        let found = found.position(|label| label.eq_ignore_ascii_case(name));
-        let Some(index) = found else {
-            let names = near(name, labels.iter().map(String::as_str));
-            let hint = match names.as_slice() {
-                [] => format!(
-                    "give it a name: {{ {} = {name} }}",
-                    crate::options::LABEL_OPTION
-                ),
-                names => format!("did you mean {}?", names.join(" or ")),
-            };
-            let message = format!("{option}: there is no component {name}");
-            self.error_with_hint(span, message, hint);
-            return None;
-        };
-        let result = building.drafts[index].info.map(|info| info.result);
-        match result {
-            _ if is_on_another_thread(building, own, index) => self.error_with_hint(
-                span,
-                format!("{option}: {name} is on another thread"),
-                "move the component thread before or behind both",
-            ),
-            _ if index == own => self.error(span, format!("{option}: {name} is this component")),
-            Some(None) => self.error(span, format!("{option}: {name} has no result")),
-            Some(Some(result)) if kind == OptionKind::Measure && !result.columns.is_empty() => {
-                let message = format!("{option}: the result of {name} is a table, not a number");
-                self.error(span, message);
-            }
-            _ => {}
-        }
-        Some(NodeId(index as u32))
-    }
-
-    fn nothing_to_run(&mut self, document: &Document) {
-        let span = match document.items.first() {
-            Some(Item::Stack(section)) => section.span,
-            Some(Item::Options(section)) => section.span,
-            _ => Span::default(),
-        };
-        self.error_with_hint(
-            span,
-            "there is no stack in this file".to_owned(),
-            "components stand below a line [stack]",
-        );
-    }
-
-    /// Sub-stacks and options that no stack uses.
-    fn unused(&mut self) {
-        let mut found = Vec::new();
-        for scope in &self.scopes {
-            if !scope.is_used {
-                let name = scope.section.name.as_ref();
-                let name = name.map_or("", |name| name.text.as_str());
-                let message = format!("no stack uses the sub-stack {name}");
-                found.push(Diagnostic::warning(scope.section.span, message));
-                continue;
-            }
-            let unused = scope.options.iter();
-            for section in unused.filter(|section| !self.used.contains(&section.span)) {
-                found.push(self.unused_section(scope, section));
-            }
-        }
-        for section in &self.common {
-            if !self.used.contains(&section.span) {
-                let message = format!("no stack has a component {}", section.component.text);
-                found.push(Diagnostic::warning(section.span, message));
-            }
-        }
-        self.diagnostics.extend(found);
-    }
-
-    fn unused_section(&self, scope: &Scope<'_>, section: &OptionSection) -> Diagnostic {
-        let name = &section.component;
-        let info = self.registry.find(&name.text);
-        let key = info.map_or_else(|| name.key(), |info| info.name.to_owned());
-        match (scope.instances.get(&key), section.instance) {
-            (Some(count), Some((number, span))) => {
-                let message = format!("there is no {}({number}) in this stack", name.text);
-                let hint = match count {
-                    1 => format!("there is one: {}(0)", name.text),
-                    count => format!("there are {count}, counted from 0"),
-                };
-                Diagnostic::error(span, message).with_hint(hint)
-            }
-            _ => {
-                let message = format!("there is no component {} in this stack", name.text);
-                let mut found = Diagnostic::error(name.span, message);
-                let names = near(&name.text, scope.instances.keys().map(String::as_str));
-                if !names.is_empty() {
-                    found.hint = Some(format!("did you mean {}?", names.join(" or ")));
-                }
-                found
             }
         }
     }
