@@ -32,7 +32,10 @@
  * guard what it shares with other streams, while all events of one connection (both directions) come from one
  * thread, one after the other. While the capture runs only these may be called: scap_stop_capture() from
  * anywhere, a signal handler included; scap_get_stats(), scap_error() and scap_errbuf() from any thread; the
- * functions that take a stream_t from a callback. Everything else answers SCAP_ESTATE.
+ * functions that take a stream_t from a callback; and, from any thread, [ours] scap_set_cutoff(),
+ * scap_add_cutoff_direction(), scap_add_cutoff_class(), scap_add_priority_class() and scap_set_parameter() with chunk size,
+ * overlap size, flush timeout, reassembly mode (of streams that begin from then on) and inactivity timeout. Everything else
+ * answers SCAP_ESTATE.
  * A callback must return: C++ exceptions and longjmp() must not leave it.
  *
  * OWNERSHIP. A handle belongs to the program until scap_close(). A stream_t belongs to the library; it is at
@@ -80,7 +83,8 @@ enum scap_reassembly_mode {
 
 /* scap_set_parameter(), scap_set_stream_parameter(). */
 enum scap_parameter {
-    /* Seconds without packets after which a stream ends. Default: TCP 300, UDP 60. Not for single streams. */
+    /* Seconds without packets of either direction after which a stream ends, and with it its opposite. Default: TCP 300,
+     * UDP 60, others 30. It holds for streams that are there already, too; that of a single stream before it. */
     SCAP_INACTIVITY_TIMEOUT = 1,
     /* Bytes that make a chunk full: 1 to 16 MiB. Default: 16384. 0 [ours]: no chunks, every segment is delivered on its
      * own, in order, from where it was captured. */

@@ -9,7 +9,7 @@ use crate::abi::{Callback, RawIp, RawPacketHeader, RawStats, RawStream, status};
 use crate::address;
 use crate::capture;
 use crate::current::{self, Request};
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::failure::{self, Code, Failure};
 use crate::handle::{Handle, Setup};
 use crate::registry::{self, Stopped, Token};
@@ -87,8 +87,8 @@ pub unsafe extern "C" fn scap_set_filter(sc: *mut RawHandle, bpf: *const c_char)
 /// `scap_set_cutoff`.
 #[unsafe(no_mangle)]
 pub extern "C" fn scap_set_cutoff(sc: *mut RawHandle, cutoff: c_int) -> c_int {
-    configure("scap_set_cutoff", sc, |setup| {
-        setup.settings.cutoff = settings::cutoff(cutoff)?;
+    adjust("scap_set_cutoff", sc, |_, settings| {
+        settings.cutoff = settings::cutoff(cutoff)?;
         Ok(())
     })
 }
@@ -100,10 +100,10 @@ pub extern "C" fn scap_add_cutoff_direction(
     cutoff: c_int,
     direction: c_int,
 ) -> c_int {
-    configure("scap_add_cutoff_direction", sc, |setup| {
+    adjust("scap_add_cutoff_direction", sc, |_, settings| {
         let cutoff = settings::cutoff(cutoff)?;
         let index = usize::try_from(direction).ok();
-        let known = index.and_then(|index| setup.settings.cutoff_direction.get_mut(index));
+        let known = index.and_then(|index| settings.cutoff_direction.get_mut(index));
         *known.ok_or_else(|| {
             Failure::new(
                 Code::Argument,
@@ -125,11 +125,11 @@ pub unsafe extern "C" fn scap_add_cutoff_class(
     cutoff: c_int,
     bpf: *const c_char,
 ) -> c_int {
-    configure("scap_add_cutoff_class", sc, |setup| {
+    adjust("scap_add_cutoff_class", sc, |handle, settings| {
         let cutoff = settings::cutoff(cutoff)?;
         // SAFETY: the caller's promise.
-        let filter = unsafe { class_filter(setup, bpf) }?;
-        setup.settings.cutoff_classes.push((cutoff, filter));
+        let filter = unsafe { class_filter(handle, bpf) }?;
+        settings.cutoff_classes.push((cutoff, filter));
         Ok(())
     })
 }
@@ -144,11 +144,11 @@ pub unsafe extern "C" fn scap_add_priority_class(
     priority: c_int,
     bpf: *const c_char,
 ) -> c_int {
-    configure("scap_add_priority_class", sc, |setup| {
+    adjust("scap_add_priority_class", sc, |handle, settings| {
         let priority = settings::priority(priority)?;
         // SAFETY: the caller's promise.
-        let filter = unsafe { class_filter(setup, bpf) }?;
-        setup.settings.priority_classes.push((priority, filter));
+        let filter = unsafe { class_filter(handle, bpf) }?;
+        settings.priority_classes.push((priority, filter));
         Ok(())
     })
 }
@@ -196,8 +196,15 @@ pub extern "C" fn scap_set_worker_threads(sc: *mut RawHandle, threads: c_int) ->
 /// `scap_set_parameter`.
 #[unsafe(no_mangle)]
 pub extern "C" fn scap_set_parameter(sc: *mut RawHandle, parameter: c_int, value: c_int) -> c_int {
-    configure("scap_set_parameter", sc, |setup| {
-        setup.settings.set(Parameter::new(parameter, value)?)
+    on_handle("scap_set_parameter", sc, |handle| {
+        match Parameter::new(parameter, value)? {
+            // These are the engine's, or too late.
+            parameter @ (Parameter::BaseThresholdPercent(_)
+            | Parameter::OverloadCutoff(_)
+            | Parameter::Policy(_)
+            | Parameter::Share(_)) => handle.configure(|setup| setup.settings.set(parameter)),
+            parameter => handle.adjust(|settings| settings.set(parameter)),
+        }
     })
 }
 
@@ -334,8 +341,7 @@ pub unsafe extern "C" fn scap_set_stream_parameter(
         sc,
         stream,
         || match Parameter::new(parameter, value)? {
-            Parameter::InactivityTimeout(_)
-            | Parameter::BaseThresholdPercent(_)
+            Parameter::BaseThresholdPercent(_)
             | Parameter::OverloadCutoff(_)
             | Parameter::Share(_) => Err(Failure::new(
                 Code::Parameter,
@@ -543,6 +549,17 @@ fn configure(
     on_handle(function, sc, |handle| handle.configure(change))
 }
 
+/// Changes what is wanted of streams, before the start or while the capture runs.
+fn adjust(
+    function: &str,
+    sc: *mut RawHandle,
+    change: impl FnOnce(&Handle, &mut Settings) -> Result<(), Failure>,
+) -> c_int {
+    on_handle(function, sc, |handle| {
+        handle.adjust(|settings| change(handle, settings))
+    })
+}
+
 /// Asks something of a stream.
 fn on_stream(
     function: &str,
@@ -633,7 +650,7 @@ unsafe fn text(string: *const c_char) -> Result<Option<String>, Failure> {
 ///
 /// # Safety
 /// `bpf` is NULL or a terminated string.
-unsafe fn class_filter(setup: &Setup, bpf: *const c_char) -> Result<String, Failure> {
+unsafe fn class_filter(handle: &Handle, bpf: *const c_char) -> Result<String, Failure> {
     // SAFETY: the caller's promise.
     let filter = unsafe { text(bpf) }?.unwrap_or_default();
     if filter.trim().is_empty() {
@@ -643,6 +660,6 @@ unsafe fn class_filter(setup: &Setup, bpf: *const c_char) -> Result<String, Fail
             "give a filter; what holds for all other streams has functions of its own",
         ));
     }
-    setup.device.check_filter(&filter)?;
+    device::check_filter(&handle.links, &filter)?;
     Ok(filter.trim().to_owned())
 }

@@ -30,9 +30,16 @@ pub(crate) fn run(handle: &Handle, setup: Setup) -> Result<(), Failure> {
         match share::join(name, &settings) {
             Joined::Shared(client) => return share::run(handle, client, &settings),
             Joined::Alone(None) => {}
-            Joined::Alone(Some(why)) => handle.remark(why),
+            Joined::Alone(Some(why)) => {
+                handle.remark(format!("scap_start_capture: {why}"));
+                return run_alone(handle, device, &settings).map_err(|failure| failure.after(&why));
+            }
         }
     }
+    run_alone(handle, device, &settings)
+}
+
+fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(), Failure> {
     let (token, callbacks) = (handle.token, settings.callbacks);
     let need_packets = settings.need_packets;
     // Where only statistics are wanted no thread could be kept busy, and one worker would only wait for the capture.
@@ -43,11 +50,11 @@ pub(crate) fn run(handle: &Handle, setup: Setup) -> Result<(), Failure> {
     };
     let outcome = capture(device)
         .filter(&settings.filter)
-        .engine(engine(&settings))
+        .engine(engine(settings))
         .shards(workers.div_ceil(WORKERS_PER_SHARD))
         .workers(workers)
         .controlled_by(handle.control.clone())
-        .application(application(&settings)?, move |_thread| {
+        .application(application(settings)?, move |_thread| {
             Program::new(Scene::new(token, need_packets, false), callbacks)
         })
         .run()
@@ -100,7 +107,11 @@ fn engine(settings: &Settings) -> EngineConfig {
     }
 }
 
-fn application(settings: &Settings) -> Result<ApplicationConfig, Failure> {
+/// What the program wants of streams.
+///
+/// # Errors
+/// When a class has a wrong filter.
+pub(crate) fn application(settings: &Settings) -> Result<ApplicationConfig, Failure> {
     let of_direction = |direction: usize| {
         let set = settings.cutoff_direction.get(direction).copied().flatten();
         set.map(events::cutoff)

@@ -73,11 +73,7 @@ impl Device {
     /// # Errors
     /// libpcap's message.
     pub(crate) fn check_filter(&self, expression: &str) -> Result<(), Failure> {
-        for link in self.links() {
-            Filter::compile(expression, link, DEFAULT_SNAP_LEN)
-                .map_err(|error| Failure::of_capture(&error))?;
-        }
-        Ok(())
+        check_filter(&self.links(), expression)
     }
 }
 
@@ -88,6 +84,18 @@ impl fmt::Debug for Device {
             Device::Interface { name, .. } => write!(f, "Interface({name:?})"),
         }
     }
+}
+
+/// Checks a filter for packets of these link types.
+///
+/// # Errors
+/// libpcap's message.
+pub(crate) fn check_filter(links: &[LinkType], expression: &str) -> Result<(), Failure> {
+    for &link in links {
+        Filter::compile(expression, link, DEFAULT_SNAP_LEN)
+            .map_err(|error| Failure::of_capture(&error))?;
+    }
+    Ok(())
 }
 
 fn open_file(path: &str) -> Result<Device, Failure> {

@@ -154,8 +154,10 @@ pub(crate) fn command(request: Request) -> Option<Command> {
             Parameter::FlushTimeout(timeout) => StreamParameter::FlushTimeout(timeout),
             Parameter::Mode(mode) => StreamParameter::Mode(mode.into()),
             Parameter::Policy(policy) => StreamParameter::Policy(policy),
-            Parameter::InactivityTimeout(_)
-            | Parameter::BaseThresholdPercent(_)
+            Parameter::InactivityTimeout(timeout) => {
+                StreamParameter::InactivityTimeout(Some(timeout))
+            }
+            Parameter::BaseThresholdPercent(_)
             | Parameter::OverloadCutoff(_)
             | Parameter::Share(_) => return None,
         }),

@@ -87,6 +87,18 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The failure of what was tried after something else, with what was told of that.
+    pub(crate) fn after(self, before: &str) -> Failure {
+        let (before, _) = before.split_once("; hint: ").unwrap_or((before, ""));
+        let message = match self.message.split_once("; hint: ") {
+            Some((what, hint)) => format!("{what} ({before}); hint: {hint}"),
+            None => format!("{} ({before})", self.message),
+        };
+        Failure { message, ..self }
+    }
+}
+
 /// The last failure of a thread, or of a handle.
 #[derive(Debug, Default)]
 pub(crate) struct LastFailure {
@@ -155,6 +167,17 @@ pub(crate) fn show(message: &str) -> *const core::ffi::c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_says_what_was_tried_before() {
+        let failure = Failure::new(Code::Device, "no rights to capture on eth0", "be root");
+        let why = "the capture on eth0 is not shared: it has 32 clients already; hint: stop one";
+        assert_eq!(
+            failure.after(why).message,
+            "no rights to capture on eth0 (the capture on eth0 is not shared: it has 32 clients \
+             already); hint: be root"
+        );
+    }
 
     #[test]
     fn every_code_has_a_text_of_its_own() {

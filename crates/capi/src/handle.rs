@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_runtime::{Control, Lost, Outcome};
+use flowgauge_stream::engine::{ApplicationConfig, ApplicationId};
+use flowgauge_wire::LinkType;
 
 use crate::abi::RawStats;
 use crate::capture;
@@ -11,6 +13,7 @@ use crate::device::Device;
 use crate::failure::{Code, Failure, LastFailure};
 use crate::registry::Token;
 use crate::settings::Settings;
+use crate::share;
 
 /// What stands behind a `scap_t *`.
 #[derive(Debug)]
@@ -21,6 +24,10 @@ pub(crate) struct Handle {
     pub(crate) control: Control,
     memory_bytes: AtomicU64,
     wants_data: AtomicBool,
+    /// Whether the capture is shared with other processes.
+    pub(crate) is_shared: AtomicBool,
+    /// Link types of the packets.
+    pub(crate) links: Vec<LinkType>,
     /// What everything came to.
     total: Mutex<Option<RawStats>>,
 }
@@ -35,8 +42,17 @@ pub(crate) struct Setup {
 #[derive(Debug)]
 enum Phase {
     Configured(Box<Setup>),
-    Running,
+    Running(Box<Running>),
     Over,
+}
+
+/// A capture that runs.
+#[derive(Debug)]
+struct Running {
+    /// In this process: a forked child has a copy of everything.
+    process: u32,
+    /// What holds for streams that begin now.
+    settings: Settings,
 }
 
 impl Handle {
@@ -46,6 +62,8 @@ impl Handle {
             control: Control::with_flag(stop),
             memory_bytes: AtomicU64::new(setup.settings.memory_bytes),
             wants_data: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
+            links: setup.device.links(),
             total: Mutex::default(),
             phase: Mutex::new(Phase::Configured(Box::new(setup))),
             last: Mutex::default(),
@@ -62,9 +80,50 @@ impl Handle {
     ) -> Result<(), Failure> {
         match &mut *lock(&self.phase) {
             Phase::Configured(setup) => change(setup),
-            Phase::Running => Err(started("the capture runs already")),
+            Phase::Running(_) => Err(started("the capture runs already")),
             Phase::Over => Err(started("the capture is over")),
         }
+    }
+
+    /// Changes what is wanted of streams, at any time: while the capture runs of those that begin from
+    /// then on.
+    ///
+    /// # Errors
+    /// When the capture is over, `change` refuses, or others who share the capture would notice.
+    pub(crate) fn adjust(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut phase = lock(&self.phase);
+        let running = match &mut *phase {
+            Phase::Configured(setup) => return change(&mut setup.settings),
+            Phase::Running(running) => running,
+            Phase::Over => return Err(started("the capture is over")),
+        };
+        if running.process != std::process::id() {
+            return Err(Failure::new(
+                Code::State,
+                "the capture runs in another process",
+                "call it in the process that called scap_start_capture",
+            ));
+        }
+        let mut settings = running.settings.clone();
+        change(&mut settings)?;
+        let mut wanted = capture::application(&settings)?;
+        if self.is_shared.load(Ordering::Relaxed) {
+            share::admits_change(&running.settings, &settings)?;
+            wanted.chunk_bytes = settings.chunk_bytes;
+        }
+        let change = move |now: &mut ApplicationConfig| now.clone_from(&wanted);
+        if !self.control.change(ApplicationId(0), change) {
+            return Err(Failure::new(
+                Code::Resource,
+                "too many changes wait",
+                "change less often, or see why the capture does not go on",
+            ));
+        }
+        running.settings = settings;
+        Ok(())
     }
 
     /// Hands out the setup of a capture that starts now.
@@ -73,9 +132,13 @@ impl Handle {
     /// When it started before.
     pub(crate) fn start(&self) -> Result<Setup, Failure> {
         let mut phase = lock(&self.phase);
-        match core::mem::replace(&mut *phase, Phase::Running) {
+        match core::mem::replace(&mut *phase, Phase::Over) {
             Phase::Configured(setup) => {
                 let settings = &setup.settings;
+                *phase = Phase::Running(Box::new(Running {
+                    process: std::process::id(),
+                    settings: settings.clone(),
+                }));
                 self.memory_bytes
                     .store(settings.memory_bytes, Ordering::Relaxed);
                 self.wants_data
@@ -83,19 +146,19 @@ impl Handle {
                 self.token.set_running(true);
                 Ok(*setup)
             }
-            Phase::Running => Err(Failure::new(
-                Code::State,
-                "the capture runs already",
-                "one scap_start_capture at a time; a callback cannot start its own capture",
-            )),
-            Phase::Over => {
-                *phase = Phase::Over;
+            running @ Phase::Running(_) => {
+                *phase = running;
                 Err(Failure::new(
                     Code::State,
-                    "the capture is over",
-                    "a handle captures once: create another one",
+                    "the capture runs already",
+                    "one scap_start_capture at a time; a callback cannot start its own capture",
                 ))
             }
+            Phase::Over => Err(Failure::new(
+                Code::State,
+                "the capture is over",
+                "a handle captures once: create another one",
+            )),
         }
     }
 
@@ -111,7 +174,7 @@ impl Handle {
     /// While the capture runs.
     pub(crate) fn close(&self) -> Result<(), Failure> {
         let mut phase = lock(&self.phase);
-        if matches!(*phase, Phase::Running) {
+        if matches!(*phase, Phase::Running(_)) {
             return Err(Failure::new(
                 Code::State,
                 "the capture runs",
@@ -157,7 +220,8 @@ fn started(what: &str) -> Failure {
     Failure::new(
         Code::State,
         what,
-        "set it between scap_create and scap_start_capture; single streams can be changed in callbacks",
+        "set it between scap_create and scap_start_capture; cutoffs, priorities and parameters of streams can be \
+         changed later",
     )
 }
 

@@ -1,5 +1,7 @@
 //! A capture that other processes share: `scap_start_capture` joins the one that runs on the interface, or starts it.
 
+use std::sync::atomic::Ordering;
+
 use flowgauge_runtime::shared::{Application, Client, Error, ServiceProgram};
 use flowgauge_stream::engine::Cutoff;
 
@@ -36,7 +38,7 @@ pub(crate) fn join(interface: &str, settings: &Settings) -> Joined {
     match joined {
         Ok(client) => Joined::Shared(Box::new(client)),
         Err(why) => Joined::Alone(Some(format!(
-            "scap_start_capture: the capture on {interface} is not shared: {why}"
+            "the capture on {interface} is not shared: {why}"
         ))),
     }
 }
@@ -50,6 +52,7 @@ pub(crate) fn run(
     client: Box<Client>,
     settings: &Settings,
 ) -> Result<(), Failure> {
+    handle.is_shared.store(true, Ordering::Relaxed);
     let scene = Scene::new(handle.token, false, true);
     let mut program = Program::new(scene, settings.callbacks);
     let (outcome, end) = client.run(&mut program, &handle.control);
@@ -81,6 +84,24 @@ pub(crate) fn admits(request: Request) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks what a program changes while the capture runs.
+///
+/// # Errors
+/// Where it is more than a shared capture can do.
+pub(crate) fn admits_change(before: &Settings, after: &Settings) -> Result<(), Failure> {
+    let alone = "set SCAP_SHARE to 0 before the capture";
+    let classes =
+        |settings: &Settings| settings.cutoff_classes.len() + settings.priority_classes.len();
+    if classes(before) != classes(after) {
+        return Err(Failure::new(
+            Code::State,
+            "the classes of a shared capture cannot be changed while it runs",
+            alone,
+        ));
+    }
+    admits(Request::Set(Parameter::ChunkBytes(after.chunk_bytes)))
 }
 
 /// What the program wants, as others' captures take it; otherwise why they do not.

@@ -106,6 +106,11 @@ fn streams_are_controlled() {
     check("control");
 }
 
+#[test]
+fn what_is_wanted_changes_while_the_capture_runs() {
+    check("changes");
+}
+
 /// Layouts and numbers that Rust and C have to agree on are compared by the unit tests of the crate; here, that a
 /// program made of C++ links, too.
 #[test]

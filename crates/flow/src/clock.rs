@@ -44,6 +44,11 @@ impl CaptureClock {
         (self.now.0 >> TICK_SHIFT) as u32
     }
 
+    /// When this tick began.
+    pub fn tick_began(&self) -> Nanos {
+        Nanos(u64::from(self.tick()) << TICK_SHIFT)
+    }
+
     /// Takes a packet's time if it goes on within the tick, and tells whether it does. If not,
     /// [`CaptureClock::packet`] has to take it.
     #[inline(always)]

@@ -21,7 +21,13 @@ const GROUP: usize = 16;
 /// Classes in which the longest idle flow is evicted, from the first that has one.
 const EVICTION: [&[Class]; 2] = [
     &[Class::TcpAttempt, Class::UdpAttempt, Class::OtherAttempt],
-    &[Class::Tcp, Class::Udp, Class::Other, Class::Closed],
+    &[
+        Class::Tcp,
+        Class::Udp,
+        Class::Other,
+        Class::Closed,
+        Class::Own,
+    ],
 ];
 
 /// A flow that has ended, or whose record was cut ([`EndReason::Active`]).
@@ -257,11 +263,12 @@ impl FlowTracker {
         let own = (flow.last().0 >> TICK_SHIFT).min(u64::from(self.tick)) as u32;
         let last_tick = flow.hot.last_tick.max(own);
         flow.hot.last_tick = last_tick;
-        if self.wheels[class].is_due(last_tick, self.tick) {
+        let look_at = self.look_at(class, id);
+        if self.wheels[class].is_due(look_at, self.tick) {
             self.end(id, EndReason::Idle);
         } else {
             self.wheels[class].remove(&mut self.links, id);
-            self.wheels[class].insert(&mut self.links, id, last_tick);
+            self.wheels[class].insert(&mut self.links, id, look_at.min(self.tick));
         }
     }
 

@@ -1,6 +1,6 @@
-//! What few flows have: holes in the sequence space, a tunnel, fragments.
+//! What few flows have: holes in the sequence space, a tunnel, fragments, a timeout of their own.
 
-use flowgauge_wire::Tunnel;
+use flowgauge_wire::{Nanos, Tunnel};
 
 use crate::flow::Flow;
 use crate::holes::Holes;
@@ -22,6 +22,8 @@ pub(crate) struct Extra {
     pub(crate) fragments: u64,
     /// Upper halves of the packet counters.
     pub(crate) packets_high: [u32; 2],
+    /// Its idle timeout where it has one of its own.
+    pub(crate) idle: Nanos,
     /// Next free one, while this is free.
     pub(crate) next_free: u32,
 }
@@ -32,6 +34,7 @@ impl Extra {
         tunnel: None,
         fragments: 0,
         packets_high: [0; 2],
+        idle: Nanos::ZERO,
         next_free: NO_EXTRA,
     };
 }

@@ -334,6 +334,12 @@ impl Flow {
         self.hot.seen[0] & tcp::seen::CONFIRMED != 0
     }
 
+    /// Whether its idle timeout is not its protocol's.
+    #[inline(always)]
+    pub(crate) fn has_own_timeout(&self) -> bool {
+        self.hot.seen[1] & tcp::seen::OWN_TIMEOUT != 0
+    }
+
     #[inline]
     pub(crate) fn tag(&self) -> u32 {
         self.sides[0].spare

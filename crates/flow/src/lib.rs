@@ -16,6 +16,7 @@ mod extra;
 mod flow;
 mod history;
 mod holes;
+mod idle;
 mod ports;
 mod slab;
 mod tcp;

@@ -51,6 +51,8 @@ pub(crate) mod seen {
     pub(crate) const MULTI_FLAG: u8 = 64;
     /// Side 0 only, and no letter: [`Flow::is_confirmed`](crate::flow::Flow::is_confirmed).
     pub(crate) const CONFIRMED: u8 = 128;
+    /// Side 1 only, and no letter: [`Flow::has_own_timeout`](crate::flow::Flow::has_own_timeout).
+    pub(crate) const OWN_TIMEOUT: u8 = 128;
 }
 
 /// State of one side. (A number rather than an `enum`, so that reading one from its three bits is

@@ -43,6 +43,7 @@ use crate::ending::{END_PER_BATCH, closed_reason};
 use crate::extra::Extras;
 use crate::flow::{CHECKSUMS, Flow, FlowFlags, UDP};
 use crate::history::Letter;
+use crate::idle::timeouts_of;
 use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 use crate::ports;
@@ -90,16 +91,31 @@ pub(crate) enum Class {
     TcpAttempt = 4,
     UdpAttempt = 5,
     OtherAttempt = 6,
+    /// With a timeout of their own ([`FlowTracker::set_idle_of`]).
+    Own = 7,
 }
 
-pub(crate) const CLASSES: usize = 7;
+pub(crate) const CLASSES: usize = 8;
 
 impl Class {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Class; CLASSES] = [
+        Class::Tcp,
+        Class::Udp,
+        Class::Other,
+        Class::Closed,
+        Class::TcpAttempt,
+        Class::UdpAttempt,
+        Class::OtherAttempt,
+        Class::Own,
+    ];
+
     #[inline(always)]
     pub(crate) fn of(flow: &Flow) -> Class {
         let is_attempt = !flow.is_confirmed();
         match flow.hot.key.protocol {
             tcp::PROTOCOL if flow.hot.flags.has(FlowFlags::CLOSED) => Class::Closed,
+            _ if flow.has_own_timeout() => Class::Own,
             tcp::PROTOCOL if is_attempt => Class::TcpAttempt,
             tcp::PROTOCOL => Class::Tcp,
             UDP if is_attempt => Class::UdpAttempt,
@@ -132,7 +148,7 @@ impl Follower for () {
 /// Follows flows through batches of decoded packets.
 #[derive(Debug)]
 pub struct FlowTracker {
-    config: FlowConfig,
+    pub(crate) config: FlowConfig,
     pub(crate) index: Index,
     pub(crate) flows: Arena<Flow>,
     /// Each flow's place in its wheel's list: apart from the flows, so that following a list, or
@@ -142,7 +158,7 @@ pub struct FlowTracker {
     pub(crate) wheels: [Wheel; CLASSES],
     pub(crate) timeouts: [Nanos; CLASSES],
     clock: CaptureClock,
-    quiet: Quiet,
+    pub(crate) quiet: Quiet,
     /// The clock's tick.
     pub(crate) tick: u32,
     /// Whether flows have timed out that are not ended yet.
@@ -168,15 +184,7 @@ impl Links for Arena<Link> {
 impl FlowTracker {
     /// An empty tracker. It takes a few kilobytes and grows with the flows.
     pub fn new(config: FlowConfig) -> FlowTracker {
-        let timeouts = [
-            config.tcp_idle,
-            config.udp_idle,
-            config.other_idle,
-            config.linger,
-            config.tcp_idle,
-            config.udp_idle,
-            config.other_idle,
-        ];
+        let timeouts = timeouts_of(&config);
         let max_flows = config.max_flows.clamp(1, 1 << 30);
         FlowTracker {
             config: FlowConfig {
@@ -189,7 +197,7 @@ impl FlowTracker {
             extras: Extras::new(),
             wheels: timeouts.map(|timeout| Wheel::new(timeout.0)),
             timeouts,
-            quiet: Quiet::of(&config),
+            quiet: Quiet::of(&config, timeouts[Class::Own as usize]),
             clock: CaptureClock::new(config.led_clock),
             tick: 0,
             overdue: false,
@@ -437,19 +445,24 @@ impl FlowTracker {
 
     /// A flow that went as it should changes its class: it is confirmed, or closed.
     #[inline(never)]
-    fn moves(&mut self, flow: FlowId, flags: PacketFlowFlags) -> PacketFlow {
-        let id = flow.0;
+    fn moves(&mut self, id: FlowId, flags: PacketFlowFlags) -> PacketFlow {
         let tick = self.tick;
+        let flow = self.flows.at(id.0);
         let (from, to) = if flags.contains(PacketFlowFlags::CONFIRMS) {
-            self.flows.at(id).hot.seen[0] |= tcp::seen::CONFIRMED;
+            flow.hot.seen[0] |= tcp::seen::CONFIRMED;
             (Class::TcpAttempt, Class::Tcp)
         } else {
             (Class::Tcp, Class::Closed)
         };
-        self.wheels[from as usize].remove(&mut self.links, id);
-        self.wheels[to as usize].insert(&mut self.links, id, tick);
+        let (from, to) = match (flow.has_own_timeout(), to) {
+            (true, Class::Closed) => (Class::Own, to),
+            (true, _) => (Class::Own, Class::Own),
+            (false, _) => (from, to),
+        };
+        self.wheels[from as usize].remove(&mut self.links, id.0);
+        self.wheels[to as usize].insert(&mut self.links, id.0, tick);
         PacketFlow {
-            id: flow,
+            id,
             flags: PacketFlowFlags(flags.0 & !PacketFlowFlags::CONFIRMS.0),
         }
     }
@@ -546,7 +559,10 @@ impl FlowTracker {
         let tick = self.tick;
         let flow = self.flows.at(id);
         if !self.quiet.covers(flow, tick) {
-            let timeout = self.timeouts[Class::of(flow) as usize];
+            let timeout = match Class::of(flow) {
+                Class::Own => self.extras.of(flow).idle,
+                class => self.timeouts[class as usize],
+            };
             let seen = flow
                 .last()
                 .max(Nanos(u64::from(flow.hot.last_tick) << TICK_SHIFT));

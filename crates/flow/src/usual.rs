@@ -57,10 +57,11 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    pub(crate) fn of(config: &FlowConfig) -> Quiet {
+    /// With `own` the shortest that a single flow has.
+    pub(crate) fn of(config: &FlowConfig, own: Nanos) -> Quiet {
         let ticks = |timeout: Nanos| (timeout.0 >> TICK_SHIFT).min(u64::from(u32::MAX)) as u32;
-        let (tcp, closed) = (ticks(config.tcp_idle), ticks(config.linger));
-        let other = ticks(config.udp_idle.min(config.other_idle));
+        let (tcp, closed) = (ticks(config.tcp_idle.min(own)), ticks(config.linger));
+        let other = ticks(config.udp_idle.min(config.other_idle).min(own));
         Quiet {
             any: tcp.min(closed).min(other),
             tcp,

@@ -38,6 +38,12 @@ pub(crate) trait Links {
     fn link(&mut self, id: u32) -> &mut Link;
 }
 
+/// Ticks after which a timeout is over for certain.
+#[inline(always)]
+pub(crate) fn ticks_of(timeout_ns: u64) -> u64 {
+    (timeout_ns >> TICK_SHIFT) + 2
+}
+
 /// Flows with the same timeout, by when they were last looked at.
 #[derive(Debug)]
 pub(crate) struct Wheel {
@@ -56,7 +62,7 @@ pub(crate) struct Wheel {
 impl Wheel {
     /// A wheel for a timeout in nanoseconds.
     pub(crate) fn new(timeout_ns: u64) -> Wheel {
-        let timeout = (timeout_ns >> TICK_SHIFT) + 2;
+        let timeout = ticks_of(timeout_ns);
         // At most 1024 buckets, whatever the timeout.
         let shift = (u64::BITS - (timeout >> 9).leading_zeros()).min(31);
         let buckets = ((timeout >> shift) + 3).next_power_of_two();
@@ -97,6 +103,19 @@ impl Wheel {
         }
         self.heads[at] = id;
         self.flows += 1;
+    }
+
+    /// The same for a flow from another wheel, which may have been seen before all that hang here.
+    pub(crate) fn insert_old(&mut self, links: &mut impl Links, id: u32, tick: u32) {
+        let bucket = u64::from(tick) >> self.shift;
+        // As far back as the buckets are not those of a turn later.
+        while self.flows != 0
+            && self.oldest > bucket
+            && self.heads[((self.oldest - 1) & self.mask()) as usize] == NONE
+        {
+            self.oldest -= 1;
+        }
+        self.insert(links, id, tick);
     }
 
     /// Takes a flow out.

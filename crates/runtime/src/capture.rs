@@ -17,6 +17,7 @@ use flowgauge_stream::engine::{
 use flowgauge_wire::{Ledger, Place};
 
 use crate::application::{Application, Health, Team};
+use crate::changes::{Changes, Reader};
 use crate::clock::Clock;
 use crate::distribute::{Distributor, distribute};
 use crate::handlers::Handlers;
@@ -336,6 +337,7 @@ impl Running {
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     stop: Arc<AtomicBool>,
+    changes: Arc<Changes>,
     shards: Arc<Mutex<Vec<ShardProgress>>>,
 }
 
@@ -372,6 +374,33 @@ impl Control {
     /// Whether it was stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// Changes what an application wants, counted in the order of [`Capture::application`], from
+    /// the next batch of packets on: `change` is called once for each engine. Its inactivity timeout
+    /// holds for all streams, everything else for those that begin from then on. False when too many
+    /// changes wait.
+    ///
+    /// In a shared capture filters and classes stay as they are.
+    ///
+    /// ```
+    /// # use flowgauge_runtime::Control;
+    /// # use flowgauge_stream::engine::{ApplicationId, Cutoff};
+    /// # let control = Control::default();
+    /// // From now on no more than the beginnings.
+    /// control.change(ApplicationId(0), |wanted| wanted.cutoff.default = Cutoff(10_000));
+    /// ```
+    pub fn change(
+        &self,
+        application: ApplicationId,
+        change: impl Fn(&mut ApplicationConfig) + Send + Sync + 'static,
+    ) -> bool {
+        self.changes.push(application, Arc::new(change))
+    }
+
+    /// Takes the changes, with so many threads.
+    pub(crate) fn changes(&self, readers: usize) -> Vec<Reader> {
+        self.changes.register(readers)
     }
 
     /// Counters so far.
@@ -548,18 +577,28 @@ impl Prepared {
         } else {
             self.connect(shards, &health)
         };
-        let shard = Shard {
+        let shard = Shards {
             control: &self.control,
             health: &health,
             live: self.live,
             base: self.base,
         };
-        let works = self.sources.into_iter().zip(self.engines).zip(outlets);
+        let changes = self.control.changes(shards);
+        let works = self.sources.into_iter().zip(self.engines).zip(changes);
+        let works = works.zip(outlets).map(|((work, changes), handling)| {
+            let (source, engine) = work;
+            (source, engine, changes, handling)
+        });
         let cores = &self.cores;
         if shards == 1 && workers.is_empty() && self.reader.is_none() {
             // Nothing to do meanwhile: it runs here.
-            for ((source, engine), handling) in works {
-                outcome.take(shard.run(0, source, engine, handling));
+            for (source, engine, changes, handling) in works {
+                let driver = Driver {
+                    shard: &shard,
+                    number: 0,
+                    changes,
+                };
+                outcome.take(driver.run(source, engine, handling));
             }
             outcome.failures = health.take_failures();
             return Ok(outcome);
@@ -581,8 +620,13 @@ impl Prepared {
             let shard = &shard;
             let shard_threads: Vec<_> = works
                 .enumerate()
-                .map(|(number, ((source, engine), handling))| {
-                    let work = move || shard.run(number, source, engine, handling);
+                .map(|(number, (source, engine, changes, handling))| {
+                    let driver = Driver {
+                        shard,
+                        number,
+                        changes,
+                    };
+                    let work = move || driver.run(source, engine, handling);
                     let name = format!("shard-{number}");
                     threads::start(scope, name, cores.of(number), work).map_err(stopping)
                 })
@@ -688,28 +732,36 @@ enum Handling {
 }
 
 /// What all shards share.
-struct Shard<'a> {
+struct Shards<'a> {
     control: &'a Control,
     health: &'a Health,
     live: bool,
     base: u64,
 }
 
-impl Shard<'_> {
-    fn run(&self, number: usize, source: Source, mut engine: Engine, handling: Handling) -> Part {
+/// Takes the packets of one shard through its engine.
+struct Driver<'a> {
+    shard: &'a Shards<'a>,
+    number: usize,
+    changes: Reader,
+}
+
+impl Driver<'_> {
+    fn run(mut self, source: Source, mut engine: Engine, handling: Handling) -> Part {
         match handling {
             Handling::Here(mut team) => {
                 let clock = Clock::start();
                 engine.set_stopwatch(move || clock.now());
-                let part = self.drive(number, source, engine, &mut team, |_, _| {});
+                let part = self.drive(source, engine, &mut team, |_, _| {});
                 team.finish();
                 part
             }
             Handling::Queued(mut outlet) => {
+                let base = self.shard.base;
                 let between = |outlet: &mut Outlet, engine: &mut Engine| {
-                    outlet.between_batches(engine, self.base);
+                    outlet.between_batches(engine, base);
                 };
-                let mut part = self.drive(number, source, engine, &mut outlet, between);
+                let mut part = self.drive(source, engine, &mut outlet, between);
                 outlet.finish();
                 part.lost = outlet.lost;
                 part
@@ -718,17 +770,25 @@ impl Shard<'_> {
     }
 
     fn drive<E: Events>(
-        &self,
-        number: usize,
+        &mut self,
         mut source: Source,
         mut engine: Engine,
         events: &mut E,
         between: impl Fn(&mut E, &mut Engine),
     ) -> Part {
+        let Shards {
+            control,
+            health,
+            live,
+            ..
+        } = *self.shard;
         let mut errors = Vec::new();
         let mut batches = 0u64;
         // A live source ends of its own accord when it is stopped, after the packets in its ring.
-        while (self.live || !self.control.is_stopped()) && !self.health.is_over() {
+        while (live || !control.is_stopped()) && !health.is_over() {
+            self.changes.each(|application, change| {
+                engine.change(application, |wanted| change(wanted));
+            });
             let mut idle = false;
             match source.next_batch() {
                 Ok(Some(batch)) => {
@@ -742,13 +802,13 @@ impl Shard<'_> {
             batches += 1;
             if idle || batches.is_multiple_of(BATCHES_PER_LOOK) {
                 let ledger = with_refusals(source.ledger(), engine.ledger());
-                self.control.publish(number, ledger, engine.statistics());
+                control.publish(self.number, ledger, engine.statistics());
             }
         }
         engine.finish(events);
         let ledger = with_refusals(source.ledger(), engine.ledger());
         let statistics = engine.statistics();
-        self.control.publish(number, ledger.clone(), statistics);
+        control.publish(self.number, ledger.clone(), statistics);
         Part {
             ledger,
             statistics,

@@ -370,7 +370,9 @@ impl Remote {
                 Parameter::ChunkBytes(bytes) => snapshot.chunk_bytes = bytes,
                 Parameter::OverlapBytes(bytes) => snapshot.overlap_bytes = bytes,
                 Parameter::Mode(mode) => snapshot.mode = mode,
-                Parameter::FlushTimeout(_) | Parameter::Policy(_) => {}
+                Parameter::FlushTimeout(_)
+                | Parameter::InactivityTimeout(_)
+                | Parameter::Policy(_) => {}
             },
             Command::SetUserState(state) => snapshot.user_state = state,
             Command::AddProcessingTime(time) => snapshot.processing_time += time,

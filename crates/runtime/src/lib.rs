@@ -12,6 +12,7 @@
 mod application;
 mod beginnings;
 pub mod capture;
+mod changes;
 pub mod clock;
 pub mod distribute;
 mod filter;

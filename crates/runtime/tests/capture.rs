@@ -541,3 +541,39 @@ fn threads_stay_on_the_cores_they_may_use() {
     assert_eq!(seen["worker-0"], [cores.of(1).unwrap()]);
     assert_eq!(seen["worker-1"], [cores.of(2).unwrap()]);
 }
+
+#[test]
+fn what_an_application_wants_changes_while_the_capture_runs() {
+    let (_folder, path) = trace(Preset::Mix, 3000);
+    for (shards, workers) in [(1, 0), (3, 0), (2, 2)] {
+        let control = flowgauge_runtime::Control::default();
+        let seen = Arc::new(Mutex::new(BTreeMap::<(u64, u32), u64>::new()));
+        let (to, changes) = (Arc::clone(&seen), control.clone());
+        let asked = Arc::new(AtomicBool::new(false));
+        let handlers = Closures::new()
+            .on_created(move |stream| {
+                let key = (stream.cutoff().0, stream.chunk_bytes());
+                *to.lock().unwrap().entry(key).or_default() += 1;
+            })
+            .on_data(move |_, _| {
+                if !asked.swap(true, Ordering::Relaxed) {
+                    assert!(changes.change(ApplicationId(0), |wanted| {
+                        wanted.cutoff.default = Cutoff(99);
+                        wanted.chunk_bytes = 500;
+                    }));
+                }
+            });
+        let outcome = Capture::file(&path)
+            .shards(shards)
+            .workers(workers)
+            .controlled_by(control)
+            .application(ApplicationConfig::default(), move |_| handlers.clone())
+            .run()
+            .unwrap();
+        check(&outcome, shards, workers);
+        let seen = seen.lock().unwrap();
+        let keys: Vec<_> = seen.keys().copied().collect();
+        assert_eq!(keys, [(99, 500), (u64::MAX, 16_384)], "{seen:?}");
+        assert!(seen[&keys[0]] > seen[&keys[1]] / 8, "{seen:?}");
+    }
+}

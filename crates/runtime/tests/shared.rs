@@ -16,6 +16,7 @@ use flowgauge_capture::generate::Preset;
 use flowgauge_runtime::shared::{Application, Client, EventKind, Next, ServiceConfig};
 use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 use flowgauge_stream::engine::{ChunkFlags, Cutoff, Mode, Parameter};
+use flowgauge_wire::Nanos;
 
 use shared_support::feed::{Shared, everything};
 use shared_support::{
@@ -347,6 +348,53 @@ fn a_stream_has_its_own_cutoff_and_chunk_size() {
     let whole = sizes.get(&1500).copied().unwrap_or_default();
     assert!(whole > 5, "{sizes:?}");
     shared.ledger();
+}
+
+#[test]
+fn a_client_changes_what_it_wants() {
+    let portions = trace(Preset::Mix, 0.002);
+    let half = portions.len() / 2;
+    let shared = Shared::start();
+    let mut client = shared.join(&everything());
+    let mut other = shared.join(&everything());
+    let hear = |client: &mut Client, limit| {
+        let mut seen = BTreeMap::<(Cutoff, u32), u32>::new();
+        loop {
+            match client.next_event(Some(limit)).unwrap() {
+                Next::Event(event) => {
+                    let stream = event.stream.snapshot();
+                    if matches!(event.kind, EventKind::Created) {
+                        let key = (stream.cutoff, stream.chunk_bytes);
+                        *seen.entry(key).or_default() += 1;
+                    }
+                }
+                Next::Idle | Next::End(_) => break seen,
+            }
+        }
+    };
+    let before = (everything().cutoff, everything().chunk_bytes);
+    shared.feed_through(&portions[..half], packets_of(&portions[..half]));
+    client
+        .change(|wanted| {
+            wanted.cutoff.default = Cutoff(77);
+            wanted.chunk_bytes = 4000;
+            wanted.inactivity_timeout = Some(Nanos::from_secs(2));
+        })
+        .unwrap();
+    let refused = client.change(|wanted| wanted.chunk_bytes = 1 << 30);
+    assert!(refused.is_err());
+    shared.status();
+    let seen = hear(&mut client, Duration::ZERO);
+    assert!(seen.len() == 1 && seen[&before] > 20, "{seen:?}");
+    shared.feed(&portions[half..]);
+    shared.ledger();
+    let seen = hear(&mut client, LIMIT);
+    assert!(
+        seen.len() == 1 && seen[&(Cutoff(77), 4000)] > 20,
+        "{seen:?}"
+    );
+    // Nobody else notices.
+    same(&listen(&mut other), &alone(&everything(), &portions));
 }
 
 #[test]

@@ -98,18 +98,27 @@ impl Streams {
 
     /// Relieves streams while memory is tight.
     #[inline]
-    pub(crate) fn maintain<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+    pub(crate) fn maintain<H: Handler>(
+        &mut self,
+        now: Nanos,
+        tracker: &FlowTracker,
+        handler: &mut H,
+    ) {
         if self.reassembler.waiting() != 0 {
-            self.relieve(tracker, handler);
+            self.relieve(now, tracker, handler);
         }
     }
 
     /// Gives up holes of streams that fell silent: whenever the capture clock enters another tick.
-    pub(crate) fn look_after_holes<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
+    pub(crate) fn look_after_holes<H: Handler>(
+        &mut self,
+        now: Nanos,
+        tracker: &FlowTracker,
+        handler: &mut H,
+    ) {
         if self.reassembler.waiting() == 0 {
             return;
         }
-        let now = tracker.clock();
         for queue in 0..self.reassembler.queues() {
             if let Some(id) = self.reassembler.owner_of(queue) {
                 self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
@@ -120,8 +129,7 @@ impl Streams {
     }
 
     #[cold]
-    fn relieve<H: Handler>(&mut self, tracker: &FlowTracker, handler: &mut H) {
-        let now = tracker.clock();
+    fn relieve<H: Handler>(&mut self, now: Nanos, tracker: &FlowTracker, handler: &mut H) {
         let lowest = handler.waiting_ceiling(None);
         for _ in 0..RELIEFS {
             if !self.reassembler.is_tight(lowest) {

@@ -1,6 +1,6 @@
 //! TCP reassembly for callers that tell connections apart themselves.
 
-use flowgauge_flow::{FlowConfig, FlowId, FlowTracker, PacketFlow, PacketFlowFlags};
+use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow, PacketFlowFlags};
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, TcpFlags};
 
 use crate::checksums::Checksums;
@@ -10,9 +10,6 @@ use crate::handler::{Handler, StreamFlow, StreamStatus};
 use crate::statistics::ChecksumStatistics;
 use crate::streams::{Pass, Streams, TCP, sides, stream_id};
 
-/// Directions with a hole that are looked at by [`Sequencer::maintain`].
-const VISITS: usize = 32;
-
 /// Puts the segments of connections in order, without a flow table: the caller numbers connections,
 /// small and dense, and says when one is over. Events are those of the engine; a stream's
 /// [identity](crate::Stream::identity) is not known here. Needs a [`Handler`] with `STREAMS`.
@@ -20,6 +17,7 @@ const VISITS: usize = 32;
 pub struct Sequencer {
     streams: Streams,
     checksums: Checksums,
+    clock: CaptureClock,
     /// Where streams would be looked up; it has none.
     tracker: FlowTracker,
 }
@@ -44,11 +42,13 @@ impl Sequencer {
         Sequencer {
             streams: Streams::new(config.reassembly, config.overlap_policy, connections),
             checksums: Checksums::new(config.checksums, connections),
+            clock: CaptureClock::default(),
             tracker: FlowTracker::new(none),
         }
     }
 
-    /// Takes a TCP segment. Returns whether it counts: one that is damaged, a fragment, or has no
+    /// Takes a TCP segment; where the capture clock enters another tick (of 1.07 s) with it, what waits
+    /// behind holes that are too old by then comes before. Returns whether it counts: one that is damaged, a fragment, or has no
     /// whole header does not.
     #[inline]
     pub fn packet<H: Handler>(
@@ -59,6 +59,9 @@ impl Sequencer {
         numbered: Numbered,
         handler: &mut H,
     ) -> bool {
+        if !self.clock.goes_on(packet.time) {
+            self.cross(packet.time, handler);
+        }
         let is_whole = packet.flags.0 & (DecodeFlags::TRANSPORT.0 | DecodeFlags::FRAGMENT.0)
             == DecodeFlags::TRANSPORT.0;
         if !is_whole || packet.key.protocol != TCP || !self.checksums.takes(batch, decoded, packet)
@@ -147,27 +150,33 @@ impl Sequencer {
         self.streams.connections.clear(id);
     }
 
-    /// Gives up holes that are too old at `now`, of a few directions at a time: to be called for
-    /// each batch.
+    /// It is `now`, by packets of all kinds: gives up holes that are too old where the capture clock has
+    /// entered another tick, and makes room where memory is tight. To be called after each batch.
     #[inline]
     pub fn maintain<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
-        let waiting = self.streams.reassembler().waiting();
-        for _ in 0..VISITS.min(waiting) {
-            let Some(id) = self.streams.reassembler.visit() else {
-                break;
-            };
-            let is_tight = self.streams.reassembler.is_tight(u64::MAX);
-            self.streams.work_on(
-                id,
-                now,
-                &self.tracker,
-                handler,
-                |reassembler, half, peer, out| match is_tight {
-                    true => reassembler.relieve(half, out),
-                    false => reassembler.advance(half, peer, now, out),
-                },
-            );
+        let before = self.clock.tick();
+        self.clock.trusted(now);
+        if self.clock.tick() != before {
+            self.look_after_holes(handler);
         }
+        self.streams.maintain(now, &self.tracker, handler);
+    }
+
+    /// A packet that may enter another tick.
+    #[cold]
+    fn cross<H: Handler>(&mut self, time: Nanos, handler: &mut H) {
+        let before = self.clock.tick();
+        self.clock.packet(time, None);
+        if self.clock.tick() != before {
+            self.look_after_holes(handler);
+        }
+    }
+
+    /// As of the beginning of the tick: which packet enters it depends on how the input is cut into
+    /// batches.
+    fn look_after_holes<H: Handler>(&mut self, handler: &mut H) {
+        let now = self.clock.tick_began();
+        self.streams.look_after_holes(now, &self.tracker, handler);
     }
 
     /// Brings what is kept of a packet's connection closer.

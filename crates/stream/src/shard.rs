@@ -1,9 +1,9 @@
 //! The engine of one core.
 
-use flowgauge_flow::{CaptureClock, FlowConfig, FlowTracker, PacketFlow};
+use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::{
-    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Place, hash_batch,
+    Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
 };
 
 use crate::checksums::{Checksums, DamagedSender, OffloadingSender};
@@ -89,7 +89,8 @@ impl Shard {
             self.tick(handler);
         }
         if H::STREAMS {
-            self.streams.maintain(&self.tracker, handler);
+            let now = self.tracker.clock();
+            self.streams.maintain(now, &self.tracker, handler);
         }
         self.end_flows(handler);
     }
@@ -178,6 +179,21 @@ impl Shard {
     /// whether there is such a stream.
     pub fn abandon(&mut self, stream: u32) -> bool {
         self.streams.abandon(stream)
+    }
+
+    /// Packets that were delivered, with so many bytes of payload, were lost for want of memory further on.
+    pub fn lose(&mut self, packets: u64, bytes: u64) {
+        self.ledger.refuse(Place::Memory, packets, bytes);
+    }
+
+    /// Sets the idle timeouts of TCP, UDP and other flows, of those in the table, too.
+    pub fn set_idle(&mut self, tcp: Nanos, udp: Nanos, other: Nanos) {
+        self.tracker.set_idle(tcp, udp, other);
+    }
+
+    /// Gives the flow of a stream an idle timeout of its own, or its protocol's again.
+    pub fn set_idle_of(&mut self, stream: u32, timeout: Option<Nanos>) {
+        self.tracker.set_idle_of(FlowId(stream / 2), timeout);
     }
 
     /// Does what a handler asks for ([`Handler::request`]), now.
@@ -280,7 +296,8 @@ impl Shard {
             self.track(&Batch::new(&[], &[]), handler);
         }
         if H::STREAMS {
-            self.streams.look_after_holes(&self.tracker, handler);
+            let now = self.tracker.clock();
+            self.streams.look_after_holes(now, &self.tracker, handler);
             handler.tick(&self.tracker);
         }
         self.end_flows(handler);

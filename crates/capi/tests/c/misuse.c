@@ -24,13 +24,12 @@ static void forbidden(stream_t *sd)
     scap_close(sc);
     CHECK(scap_error(sc) == SCAP_ESTATE);
     CHECK_MESSAGE(sc, "scap_close", "the capture runs");
-    CHECK(scap_set_cutoff(sc, 10) == SCAP_ESTATE);
-    CHECK_MESSAGE(sc, "scap_set_cutoff", "runs already");
     CHECK(scap_set_filter(sc, "tcp") == SCAP_ESTATE);
+    CHECK_MESSAGE(sc, "scap_set_filter", "runs already");
     CHECK(scap_set_memory(sc, 1 << 30) == SCAP_ESTATE);
     CHECK(scap_set_worker_threads(sc, 2) == SCAP_ESTATE);
-    CHECK(scap_set_parameter(sc, SCAP_CHUNK_SIZE, 100) == SCAP_ESTATE);
-    CHECK(scap_add_cutoff_class(sc, 10, "tcp") == SCAP_ESTATE);
+    CHECK(scap_set_parameter(sc, SCAP_BASE_THRESHOLD, 100) == SCAP_ESTATE);
+    CHECK(scap_add_policy(sc, "10.0.0.0/8", SCAP_POLICY_LAST) == SCAP_ESTATE);
     CHECK(scap_dispatch_data(sc, nothing) == SCAP_ESTATE);
     CHECK(scap_get_stats(sc, &stats) == 0);
     CHECK(scap_get_stats(sc, NULL) == SCAP_EARGUMENT);
@@ -45,7 +44,7 @@ static void forbidden(stream_t *sd)
     CHECK(scap_set_stream_priority(sc, sd, 256) == SCAP_EARGUMENT);
     CHECK(scap_set_stream_parameter(sc, sd, 99, 1) == SCAP_EPARAMETER);
     CHECK(scap_set_stream_parameter(sc, sd, SCAP_BASE_THRESHOLD, 1) == SCAP_EPARAMETER);
-    CHECK(scap_set_stream_parameter(sc, sd, SCAP_INACTIVITY_TIMEOUT, 1) == SCAP_EPARAMETER);
+    CHECK(scap_set_stream_parameter(sc, sd, SCAP_INACTIVITY_TIMEOUT, 0) == SCAP_EARGUMENT);
     CHECK(scap_set_stream_parameter(sc, sd, SCAP_REASSEMBLY_POLICY, 77) == SCAP_EARGUMENT);
     CHECK(scap_set_stream_parameter(sc, sd, SCAP_OVERLAP_SIZE, sd->chunk_size) == SCAP_EARGUMENT);
     CHECK_MESSAGE(sc, "scap_set_stream_parameter", "overlap");

@@ -33,7 +33,8 @@ static void *stranger(void *nothing)
     scap_discard_stream(sc, of_callback);
     CHECK(scap_error(NULL) == SCAP_ESTATE);
     CHECK(scap_start_capture(sc) == SCAP_ESTATE);
-    CHECK(scap_set_cutoff(sc, 1) == SCAP_ESTATE);
+    CHECK(scap_set_filter(sc, "tcp") == SCAP_ESTATE);
+    CHECK(scap_set_cutoff(sc, SCAP_UNLIMITED) == 0);
     CHECK(scap_dispatch_data(sc, NULL) == SCAP_ESTATE);
     scap_close(sc);
     CHECK_MESSAGE(sc, "scap_close", "the capture runs");

@@ -41,8 +41,8 @@ pub struct Application {
     pub priority: u8,
     /// Priorities of streams that match; the first that matches decides.
     pub priority_classes: Vec<(String, u8)>,
-    /// A stream without packets for this long has ended. Counts for the first client of a
-    /// service.
+    /// A stream without packets for this long has ended. Of several clients that want it the one with
+    /// the longest decides; none: the service's.
     pub inactivity_timeout: Option<Nanos>,
     /// Bytes of chunks that may wait for this process. Beyond, its events are lost, those of
     /// other processes are not.
@@ -156,6 +156,28 @@ impl Application {
         Ok(requests)
     }
 
+    /// What it wants, without filters and classes.
+    pub(super) fn plain(&self) -> ApplicationConfig {
+        ApplicationConfig {
+            filter: None,
+            mode: self.mode,
+            cutoff: Cutoffs {
+                default: self.cutoff,
+                from_initiator: self.from_initiator,
+                from_responder: self.from_responder,
+                classes: Vec::new(),
+            },
+            chunk_bytes: self.chunk_bytes,
+            overlap_bytes: self.overlap_bytes,
+            flush_timeout: self.flush_timeout,
+            priority: Priorities {
+                default: self.priority,
+                classes: Vec::new(),
+            },
+            inactivity_timeout: self.inactivity_timeout,
+        }
+    }
+
     fn check(&self) -> Result<(), Error> {
         let wanted = |what: String| Err(Error::Wanted { what });
         if self.cutoff_classes.len().max(self.priority_classes.len()) > MOST_CLASSES {
@@ -167,7 +189,11 @@ impl Application {
 }
 
 /// Whether sizes are within bounds; otherwise what the bounds are.
-fn within(chunk_bytes: u32, overlap_bytes: u32, memory_bytes: u64) -> Result<(), String> {
+pub(super) fn within(
+    chunk_bytes: u32,
+    overlap_bytes: u32,
+    memory_bytes: u64,
+) -> Result<(), String> {
     if chunk_bytes > Application::LARGEST_CHUNK {
         return Err(format!(
             "chunks of a shared capture have at most {} bytes, not {chunk_bytes}",
@@ -265,7 +291,7 @@ impl Filters {
 }
 
 /// Longest inactivity timeout: streams that ended without a word take memory of all.
-const LONGEST_SILENCE: Nanos = Nanos::from_secs(24 * 3600);
+pub(super) const LONGEST_SILENCE: Nanos = Nanos::from_secs(24 * 3600);
 
 fn stream_filter(programs: Vec<(LinkType, Filter)>) -> StreamFilter {
     let programs: Arc<[(LinkType, Filter)]> = programs.into();

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkFlags, ChunkInfo, Command, Cutoff, Parameter, StreamSnapshot,
+    ApplicationConfig, ApplicationId, ChunkFlags, ChunkInfo, Command, Cutoff, Parameter,
+    StreamSnapshot,
 };
 use flowgauge_sys::local::{self, Connection};
 use flowgauge_sys::shared::{EventReader, PoolView};
 use flowgauge_wire::{Ledger, LinkType};
 
-use super::application::Application;
+use super::application::{Application, within};
 use super::error::Error;
 use super::layout::{Body, Content, Kind, SharedPackets};
-use super::protocol::{MESSAGE_BYTES, Reply, Request};
+use super::protocol::{MESSAGE_BYTES, Reply, Request, Terms};
 use super::start::{self, Found, ServiceProgram};
 use super::statistics::{self, ClientStatistics, Status};
 
@@ -57,6 +58,9 @@ pub struct Client {
     end: Option<End>,
     /// The chunk that is delivered together with the one kept before.
     joined: Vec<u8>,
+    /// What it wants, without filters.
+    wanted: ApplicationConfig,
+    memory: u64,
 }
 
 /// What this side of the connection knows.
@@ -182,6 +186,7 @@ impl Client {
             let own = flowgauge_sys::process::name_of(std::process::id());
             application.name = own.unwrap_or_default();
         }
+        let (wanted, memory) = (application.plain(), application.memory_bytes);
         for request in application.requests(&links)? {
             talk.send(&request)?;
         }
@@ -211,6 +216,8 @@ impl Client {
             },
             end: None,
             joined: Vec::new(),
+            wanted,
+            memory,
         })
     }
 
@@ -273,6 +280,23 @@ impl Client {
             },
             kind,
         }))
+    }
+
+    /// Changes what is wanted: the inactivity timeout of all streams, everything else of those that
+    /// begin when the service has heard of it. Filters and classes stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Wanted`] where sizes are out of bounds: then nothing changes.
+    pub fn change(&mut self, change: impl FnOnce(&mut ApplicationConfig)) -> Result<(), Error> {
+        let mut wanted = self.wanted.clone();
+        change(&mut wanted);
+        let sizes = within(wanted.chunk_bytes, wanted.overlap_bytes, self.memory);
+        sizes.map_err(|what| Error::Wanted { what })?;
+        // When the service is gone the next event says so.
+        let request = Request::Change(Terms::of(&wanted));
+        let _ = self.local.connection.send_patiently(&request.encode());
+        self.wanted = wanted;
+        Ok(())
     }
 
     /// Asks the service to end this client's events: those that are there still come, then what its

@@ -43,7 +43,14 @@ impl Client {
         let mut streams = Streams::default();
         let mut leaving: Option<Instant> = None;
         let mut unpublished = 0;
+        let mut changes = control.changes(1);
         let end = loop {
+            for changes in &mut changes {
+                changes.each(|_, change| {
+                    // What is out of bounds changes nothing.
+                    let _ = self.change(|wanted| change(wanted));
+                });
+            }
             if leaving.is_none() && control.is_stopped() {
                 leaving = Some(Instant::now());
                 if let Err(error) = self.leave() {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
-    ApplicationId, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence, StreamRef,
+    ApplicationId, Cutoff, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence, StreamRef,
     StreamSnapshot, Watermarks,
 };
 use flowgauge_sys::local::{Connection, Peer};
@@ -13,9 +13,10 @@ use flowgauge_sys::process;
 use flowgauge_sys::shared::{Area, EventWriter, Pool};
 use flowgauge_wire::Ledger;
 
+use super::application::{LONGEST_SILENCE, within};
 use super::codec::Encoder;
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
-use super::protocol::{Join, Reply};
+use super::protocol::{Join, Reply, Terms};
 use super::statistics::{self, ClientStatistics, ClientStatus};
 
 /// Streams with losses that are remembered for a client.
@@ -41,6 +42,8 @@ pub(super) struct Member {
     wants_data: bool,
     priorities: Box<[bool; 256]>,
     parameters: Vec<Parameter>,
+    /// The same of what it wants of all streams.
+    terms: Vec<Terms>,
     statistics: ClientStatistics,
     /// Bytes of streams that it lost.
     losses: HashMap<u64, Loss>,
@@ -84,6 +87,7 @@ impl Member {
             wants_data: join.wants_data,
             priorities: Box::new([false; 256]),
             parameters: Vec::new(),
+            terms: Vec::new(),
             statistics: ClientStatistics::default(),
             losses: HashMap::new(),
             lied: false,
@@ -123,6 +127,13 @@ impl Member {
         {
             return false;
         }
+        if let Parameter::InactivityTimeout(Some(timeout)) = parameter {
+            // They are no more sets for the engine.
+            return timeout <= LONGEST_SILENCE;
+        }
+        if let Parameter::InactivityTimeout(None) = parameter {
+            return true;
+        }
         if self.parameters.contains(&parameter) {
             return true;
         }
@@ -131,6 +142,34 @@ impl Member {
             return true;
         }
         false
+    }
+
+    /// What it may have of what it wants from now on; none where it asks for too much.
+    pub(super) fn agrees(&mut self, terms: Terms) -> Option<Terms> {
+        let sizes = within(terms.chunk_bytes, terms.overlap_bytes, self.memory);
+        let set = Terms {
+            cutoff: Cutoff::UNLIMITED,
+            from_initiator: None,
+            from_responder: None,
+            inactivity_timeout: None,
+            priority: 0,
+            ..terms
+        };
+        let is_known = self.terms.contains(&set);
+        if sizes.is_err() || !is_known && self.terms.len() >= MOST_PARAMETERS {
+            return None;
+        }
+        if !is_known {
+            self.terms.push(set);
+        }
+        self.uses_priority(terms.priority);
+        let bytes = |bytes| if self.wants_data { bytes } else { 0 };
+        Some(Terms {
+            chunk_bytes: bytes(terms.chunk_bytes),
+            overlap_bytes: bytes(terms.overlap_bytes),
+            inactivity_timeout: (terms.inactivity_timeout).map(|time| time.min(LONGEST_SILENCE)),
+            ..terms
+        })
     }
 
     /// It gives streams this priority.

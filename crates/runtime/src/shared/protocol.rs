@@ -7,7 +7,7 @@
 //!    Filter, once per filter and link type ->
 //!    Join --------------------------------->
 //!                                     <----- Joined with three descriptors, or Refused
-//!    Command ... -------------------------->
+//!    Command, Change ... ------------------>
 //!                                     <----- Wake, when the client sleeps and there is an event
 //!    Leave -------------------------------->
 //!                                     <----- Left, behind the last event
@@ -20,14 +20,14 @@
 
 use flowgauge_capture::Filter;
 use flowgauge_capture::filter::Instruction;
-use flowgauge_stream::engine::{Command, Cutoff, Mode, Parameter};
+use flowgauge_stream::engine::{ApplicationConfig, Command, Cutoff, Mode, Parameter};
 use flowgauge_wire::{LinkType, Nanos};
 
 use super::codec::{Decoder, Encoder};
 
 /// Version of the protocol, of the layout of events, and of what they mean. It is part of the
 /// name: programs of different versions do not meet.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// No message is longer.
 pub(super) const MESSAGE_BYTES: usize = 64 << 10;
@@ -48,6 +48,8 @@ pub(super) enum Request {
     Join(Box<Join>),
     /// Something about one stream.
     Command { uid: u64, command: Command },
+    /// Something about all streams.
+    Change(Terms),
     /// How things stand.
     Status,
     /// Nothing further is wanted.
@@ -77,6 +79,21 @@ pub(super) struct Join {
     pub(super) inactivity_timeout: Option<Nanos>,
     pub(super) priority: u8,
     pub(super) priority_classes: Vec<(u16, u8)>,
+}
+
+/// What a client may change of what it wanted, for streams to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) mode: Mode,
+    pub(super) cutoff: Cutoff,
+    pub(super) from_initiator: Option<Cutoff>,
+    pub(super) from_responder: Option<Cutoff>,
+    pub(super) chunk_bytes: u32,
+    pub(super) overlap_bytes: u32,
+    pub(super) flush_timeout: Option<Nanos>,
+    /// For all streams.
+    pub(super) inactivity_timeout: Option<Nanos>,
+    pub(super) priority: u8,
 }
 
 /// What the service says.
@@ -111,6 +128,7 @@ const JOIN: u8 = 2;
 const COMMAND: u8 = 3;
 const STATUS: u8 = 4;
 const LEAVE: u8 = 5;
+const CHANGE: u8 = 6;
 
 const WELCOME: u8 = 129;
 const REFUSED: u8 = 130;
@@ -141,6 +159,10 @@ impl Request {
             Request::Command { uid, command } => {
                 out.u8(COMMAND).u64(*uid);
                 encode_command(*command, &mut out);
+            }
+            Request::Change(terms) => {
+                out.u8(CHANGE);
+                terms.encode(&mut out);
             }
             Request::Status => {
                 out.u8(STATUS);
@@ -182,6 +204,7 @@ impl Request {
                 uid: rest.u64()?,
                 command: decode_command(&mut rest)?,
             },
+            CHANGE => Request::Change(Terms::decode(&mut rest)?),
             STATUS => Request::Status,
             LEAVE => Request::Leave,
             _ => return None,
@@ -273,6 +296,68 @@ impl Join {
     }
 }
 
+impl Terms {
+    pub(super) fn of(config: &ApplicationConfig) -> Terms {
+        Terms {
+            mode: config.mode,
+            cutoff: config.cutoff.default,
+            from_initiator: config.cutoff.from_initiator,
+            from_responder: config.cutoff.from_responder,
+            chunk_bytes: config.chunk_bytes,
+            overlap_bytes: config.overlap_bytes,
+            flush_timeout: config.flush_timeout,
+            inactivity_timeout: config.inactivity_timeout,
+            priority: config.priority.default,
+        }
+    }
+
+    /// Filters and classes stay as they are.
+    pub(super) fn apply_to(self, config: &mut ApplicationConfig) {
+        config.mode = self.mode;
+        config.cutoff.default = self.cutoff;
+        config.cutoff.from_initiator = self.from_initiator;
+        config.cutoff.from_responder = self.from_responder;
+        config.chunk_bytes = self.chunk_bytes;
+        config.overlap_bytes = self.overlap_bytes;
+        config.flush_timeout = self.flush_timeout;
+        config.inactivity_timeout = self.inactivity_timeout;
+        config.priority.default = self.priority;
+    }
+
+    fn encode(self, out: &mut Encoder) {
+        out.u8(self.mode as u8).u64(self.cutoff.0);
+        for cutoff in [self.from_initiator, self.from_responder] {
+            out.u8(cutoff.is_some().into());
+            out.u64(cutoff.map_or(0, |cutoff| cutoff.0));
+        }
+        out.u32(self.chunk_bytes).u32(self.overlap_bytes);
+        out.optional(self.flush_timeout.map(|time| time.0));
+        out.optional(self.inactivity_timeout.map(|time| time.0));
+        out.u8(self.priority);
+    }
+
+    fn decode(rest: &mut Decoder<'_>) -> Option<Terms> {
+        let mode = decode_mode(rest.u8()?)?;
+        let cutoff = Cutoff(rest.u64()?);
+        let mut direction = || {
+            let given = rest.flag()?;
+            let bytes = rest.u64()?;
+            Some(given.then_some(Cutoff(bytes)))
+        };
+        Some(Terms {
+            mode,
+            cutoff,
+            from_initiator: direction()?,
+            from_responder: direction()?,
+            chunk_bytes: rest.u32()?,
+            overlap_bytes: rest.u32()?,
+            flush_timeout: rest.optional()?.map(Nanos),
+            inactivity_timeout: rest.optional()?.map(Nanos),
+            priority: rest.u8()?,
+        })
+    }
+}
+
 fn encode_command(command: Command, out: &mut Encoder) {
     match command {
         Command::SetCutoff(Cutoff(bytes)) => out.u8(0).u64(bytes),
@@ -284,6 +369,9 @@ fn encode_command(command: Command, out: &mut Encoder) {
             out.u8(5).optional(time.map(|time| time.0))
         }
         Command::SetParameter(Parameter::Mode(mode)) => out.u8(6).u64(mode as u64),
+        Command::SetParameter(Parameter::InactivityTimeout(time)) => {
+            out.u8(7).optional(time.map(|time| time.0))
+        }
         // What is not the client's to decide, or stays with the client.
         Command::SetParameter(Parameter::Policy(_))
         | Command::SetUserState(_)
@@ -305,6 +393,10 @@ fn decode_command(rest: &mut Decoder<'_>) -> Option<Command> {
             Command::SetParameter(Parameter::FlushTimeout(timeout))
         }
         6 => Command::SetParameter(Parameter::Mode(decode_mode(u8::try_from(value).ok()?)?)),
+        7 => {
+            let timeout = (value != u64::MAX).then_some(Nanos(value));
+            Command::SetParameter(Parameter::InactivityTimeout(timeout))
+        }
         _ => return None,
     })
 }
@@ -444,6 +536,8 @@ pub(super) mod tests {
             Command::SetParameter(Parameter::FlushTimeout(None)),
             Command::SetParameter(Parameter::FlushTimeout(Some(Nanos(3)))),
             Command::SetParameter(Parameter::Mode(Mode::Fast)),
+            Command::SetParameter(Parameter::InactivityTimeout(None)),
+            Command::SetParameter(Parameter::InactivityTimeout(Some(Nanos(5)))),
         ] {
             let message = Request::Command { uid: 1, command }.encode();
             let decoded = Request::decode(&message);

@@ -416,7 +416,9 @@ impl Service {
                     let status = status(&self.members, &self.ledger);
                     let _ = guest.connection.send(&status.encode());
                 }
-                Request::Command { .. } => return Fate::Goes(Some("join first".to_owned())),
+                Request::Command { .. } | Request::Change(_) => {
+                    return Fate::Goes(Some("join first".to_owned()));
+                }
                 Request::Leave => return Fate::Goes(None),
             }
         }
@@ -517,6 +519,14 @@ impl Service {
                         (false, _) => member.refuse_command(),
                     }
                 }
+                Request::Change(terms) => match (member.agrees(terms), member.application) {
+                    (Some(terms), Some(application)) => {
+                        self.engine
+                            .change(application, |wanted| terms.apply_to(wanted));
+                    }
+                    (Some(_), None) => {}
+                    (None, _) => member.refuse_command(),
+                },
                 Request::Status => {
                     let reply = status(&self.members, &self.ledger);
                     if let Some(member) = self.members.list.get(at) {

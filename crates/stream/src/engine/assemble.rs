@@ -244,6 +244,7 @@ impl Core {
             && new.offset + (more as u64) < limit;
         if fits {
             buffer.extend(new.bytes);
+            pending.segments += 1;
             pending.time = new.time;
         }
         fits
@@ -263,6 +264,7 @@ impl Core {
         let len = wanted.min(room);
         let is_first = buffer.len() == pending.repeated as usize;
         buffer.extend(&run.bytes[..len]);
+        pending.segments += u32::from(len != 0 && len == run.bytes.len());
         pending.time = run.time;
         if is_first && len != 0 {
             self.note_first(chunk, run.time);

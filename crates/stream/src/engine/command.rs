@@ -18,6 +18,11 @@ pub enum Parameter {
     Mode(Mode),
     /// How overlapping segments are resolved. It holds for the stream, whoever asked last.
     Policy(OverlapPolicy),
+    /// The stream has ended, and with it the opposite one, when nothing came of either for so long, a
+    /// second or more; none: the application's own
+    /// ([`ApplicationConfig::inactivity_timeout`](super::ApplicationConfig::inactivity_timeout)). Of
+    /// several applications that have the stream the one with the longest decides.
+    InactivityTimeout(Option<Nanos>),
 }
 
 /// The same as the methods of [`StreamRef`](super::StreamRef), as values that travel: what a worker

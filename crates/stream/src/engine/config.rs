@@ -145,8 +145,10 @@ pub struct ApplicationConfig {
     pub flush_timeout: Option<Nanos>,
     /// Who is kept under overload.
     pub priority: Priorities,
-    /// A stream without packets for this long has ended. With several applications the longest
-    /// counts; without any, the flow table's timeouts.
+    /// A connection without packets for this long has ended; none: the flow table's timeouts. It can be
+    /// changed for single streams
+    /// ([`Parameter::InactivityTimeout`](super::Parameter::InactivityTimeout)). A connection ends once
+    /// for all: of several applications the one with the longest decides.
     pub inactivity_timeout: Option<Nanos>,
 }
 

@@ -15,6 +15,7 @@ use super::policies::HostPolicies;
 use super::record::{
     Extra, Loss, OwnLoss, Parameters, Pending, Record, RecordFlags, View, ViewAt, ViewFlags,
 };
+use super::silence::Silences;
 use super::slab::{NONE, Slab, Table};
 use super::statistics::{Counts, EngineStatistics};
 use crate::handler::Request;
@@ -77,6 +78,9 @@ pub(super) struct Core {
     pub(super) offload: Box<dyn Offload>,
     pub(super) has_offload: bool,
     pub(super) stopwatch: Option<Box<dyn Stopwatch>>,
+    pub(super) silences: Silences,
+    /// What was in chunks without memory and is not in the ledger yet.
+    pub(super) lost: Counts,
     /// What the shard is to do before the next packet.
     pub(super) requests: VecDeque<Request>,
 }
@@ -141,6 +145,8 @@ impl Core {
             offload: Box::new(NoOffload),
             has_offload: false,
             stopwatch: None,
+            lost: Counts::default(),
+            silences: Silences::new(&config.shard.flow),
             requests: VecDeque::new(),
         }
     }
@@ -152,19 +158,42 @@ impl Core {
         if at >= MAX_APPLICATIONS {
             return None;
         }
+        if at == self.applications.len() {
+            self.applications.push(None);
+        }
+        let application = ApplicationId(at as u8);
+        self.enter(application, config).then_some(application)
+    }
+
+    /// Changes what an application wants. False when there is no such application, or too many
+    /// parameter sets.
+    pub(super) fn change(
+        &mut self,
+        application: ApplicationId,
+        change: impl FnOnce(&mut ApplicationConfig),
+    ) -> bool {
+        let place = self.applications.get(usize::from(application.0));
+        let Some(Some(current)) = place else {
+            return false;
+        };
+        let mut config = current.config.clone();
+        change(&mut config);
+        self.enter(application, config)
+    }
+
+    fn enter(&mut self, application: ApplicationId, config: ApplicationConfig) -> bool {
         let mut config = config;
         if self.need_packets && config.chunk_bytes == 0 {
             // Packets are records beside a chunk's bytes: there has to be one.
             config.chunk_bytes = ApplicationConfig::CHUNK_BYTES;
         }
+        let Some(parameters) = self.intern(Parameters::of(&config)) else {
+            return false;
+        };
         self.watchful |= config.mode != super::config::Mode::Wait;
-        if at == self.applications.len() {
-            self.applications.push(None);
-        }
-        let parameters = self.intern(Parameters::of(&config))?;
-        self.applications[at] = Some(Application { config, parameters });
+        self.applications[usize::from(application.0)] = Some(Application { config, parameters });
         self.note_applications();
-        Some(ApplicationId(at as u8))
+        true
     }
 
     /// Forgets an application, and what streams have of it.
@@ -172,6 +201,7 @@ impl Core {
         if let Some(place) = self.applications.get_mut(usize::from(application.0)) {
             *place = None;
         }
+        self.forget_silences(application);
         for id in 0..self.records.bound() {
             let Some(at) = self.live_view(id, application) else {
                 continue;
@@ -198,6 +228,7 @@ impl Core {
                 || !application.priority.classes.is_empty()
         });
         self.rank_priorities();
+        self.note_silences();
     }
 
     /// The place of a parameter set in the list; `None` when there are too many sets.

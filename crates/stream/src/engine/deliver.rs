@@ -11,6 +11,7 @@ use super::events::Events;
 use super::packets::PacketLog;
 use super::record::{Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
+use super::statistics::Counts;
 use super::stream_ref::{Context, StreamRef};
 
 /// Lengths are kept in 32 bits; no chunk grows beyond this, whatever is kept.
@@ -38,7 +39,8 @@ impl Core {
             time: run.time,
         };
         let mut source = Source::InPlace(bytes, None, None);
-        self.send(events, context, leader, &mut source, info);
+        let packets = u32::from(len != 0 && len == run.bytes.len());
+        self.send(events, context, leader, &mut source, info, packets);
         self.go_on(leader, source, info);
     }
 
@@ -64,9 +66,10 @@ impl Core {
             return self.recycle(pending.content, pending.packets);
         }
         pending.packets.fetch();
+        let packets = pending.segments;
         let mut source = Source::Buffer(pending.content, pending.packets);
         self.statistics.flushed_early += u64::from(flags.contains(ChunkFlags::EARLY));
-        self.send(events, context, leader, &mut source, info);
+        self.send(events, context, leader, &mut source, info, packets);
         self.go_on(leader, source, info);
     }
 
@@ -122,7 +125,7 @@ impl Core {
                     .with(pending.hole_flag()),
                 time: pending.time,
             };
-            let generation = pending.generation;
+            let (generation, segments) = (pending.generation, pending.segments);
             let content = core::mem::take(&mut pending.content);
             let packets = core::mem::take(&mut pending.packets);
             let mut source = Source::InPlace(
@@ -130,7 +133,7 @@ impl Core {
                 content.holes.as_deref(),
                 Some(&packets),
             );
-            self.send_to(events, context, at, &mut source, info);
+            self.send_to(events, context, at, &mut source, info, segments);
             let is_mine = self.view(at).is_some_and(|view| view.chunk == chunk);
             match self.pending.get_mut(chunk) {
                 // (Another chunk may be there by now.)
@@ -150,7 +153,7 @@ impl Core {
         self.leave_chunk(at);
     }
 
-    /// Sends a chunk to all who share it with `leader`.
+    /// Sends a chunk, the end of so many packets, to all who share it with `leader`.
     fn send<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -158,12 +161,13 @@ impl Core {
         leader: ViewAt,
         source: &mut Source<'_>,
         info: ChunkInfo,
+        packets: u32,
     ) {
         let Some(place) = self.view(leader).map(|view| view.parameters) else {
             return;
         };
         let mut next = self.next_view(leader);
-        self.send_to(events, context, leader, source, info);
+        self.send_to(events, context, leader, source, info, packets);
         while let Some(this) = next {
             next = self.next_view(this);
             if let Some(view) = self.view_mut(this)
@@ -171,7 +175,7 @@ impl Core {
                 && !view.flags.has(ViewFlags::OVER)
             {
                 view.flags.set(ViewFlags::GOT);
-                self.send_to(events, context, this, source, info);
+                self.send_to(events, context, this, source, info, packets);
             }
         }
     }
@@ -185,6 +189,7 @@ impl Core {
         at: ViewAt,
         source: &mut Source<'_>,
         info: ChunkInfo,
+        packets: u32,
     ) {
         let len = source.bytes().len() as u64;
         let Some(view) = self.view_mut(at) else {
@@ -235,7 +240,11 @@ impl Core {
             self.look_at_memory();
             if chunk.is_lost {
                 let all = source.received_from(info.repeated);
-                self.drop_bytes(at, all - source.received_from(len));
+                let lost = Counts {
+                    packets: u64::from(packets),
+                    bytes: all - source.received_from(len),
+                };
+                self.drop_chunk(at, lost);
             }
             let ended = self.stopwatch.as_mut().map(|stopwatch| stopwatch.now());
             if let Some(view) = self.view_mut(at) {

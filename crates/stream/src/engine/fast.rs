@@ -294,6 +294,7 @@ impl Core {
         };
         let is_first = pending.content.bytes.len() == pending.repeated as usize;
         let new = pending.content.put(at, bytes, origin);
+        pending.segments += u32::from(new != 0 && wanted == run.bytes.len());
         pending.time = pending.time.max(run.time);
         if is_first && new != 0 {
             self.note_first(chunk, run.time);

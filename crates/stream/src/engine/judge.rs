@@ -177,7 +177,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             if !view.flags.has(ViewFlags::OVER) {
                 let mut source = Source::InPlace(packet.payload, None, Some(&log));
                 self.core
-                    .send_to(self.events, Context::of(stream), this, &mut source, info);
+                    .send_to(self.events, Context::of(stream), this, &mut source, info, 1);
             }
         }
         self.core.buffers.put(log.block);

@@ -75,6 +75,7 @@ mod pressure;
 mod record;
 mod settle;
 mod sharing;
+mod silence;
 mod slab;
 mod statistics;
 mod stream_ref;
@@ -138,10 +139,32 @@ impl Engine {
     }
 
     /// Enters an application. It gets the streams that are created from now on; `None` when there
-    /// are [`MAX_APPLICATIONS`] already. Its inactivity timeout counts where nothing was processed
-    /// yet.
+    /// are [`MAX_APPLICATIONS`] already.
     pub fn add(&mut self, application: ApplicationConfig) -> Option<ApplicationId> {
-        self.core.add(application)
+        let added = self.core.add(application);
+        self.catch_up();
+        added
+    }
+
+    /// Changes what an application wants. Its inactivity timeout holds for all streams from now on,
+    /// everything else for those that are created from now on; single streams are changed with
+    /// [`Engine::command`]. False when there is no such application.
+    ///
+    /// ```
+    /// # use flowgauge_stream::engine::{ApplicationConfig, Cutoff, Engine, EngineConfig};
+    /// let mut engine = Engine::new(EngineConfig::default());
+    /// let search = engine.add(ApplicationConfig::default()).unwrap();
+    /// // A busy hour: no more than the beginnings.
+    /// assert!(engine.change(search, |wanted| wanted.cutoff.default = Cutoff(10_000)));
+    /// ```
+    pub fn change(
+        &mut self,
+        application: ApplicationId,
+        change: impl FnOnce(&mut ApplicationConfig),
+    ) -> bool {
+        let changed = self.core.change(application, change);
+        self.catch_up();
+        changed
     }
 
     /// Takes an application out: it gets no more streams, and nothing more of those it has.
@@ -262,6 +285,11 @@ impl Engine {
     /// Does what had to wait until the shard was free.
     fn catch_up(&mut self) {
         self.core.tidy_parameters();
+        self.core.tell_silences(&mut self.shard);
+        let lost = ::core::mem::take(&mut self.core.lost);
+        if lost != Counts::default() {
+            self.shard.lose(lost.packets, lost.bytes);
+        }
         while let Some(request) = self.core.requests.pop_front() {
             self.shard.fulfil(request);
         }

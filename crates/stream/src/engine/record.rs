@@ -225,6 +225,8 @@ pub(super) struct Pending {
     /// First bytes that the chunk before had, too.
     pub(super) repeated: u32,
     pub(super) gap_before: u64,
+    /// Packets whose last bytes are among the new ones.
+    pub(super) segments: u32,
     /// Where packets are wanted, too.
     pub(super) packets: PacketLog,
     /// Capture time of its first byte.
@@ -244,6 +246,7 @@ impl Default for Pending {
             packets: PacketLog::default(),
             start: 0,
             gap_before: 0,
+            segments: 0,
             since: Nanos::ZERO,
             time: Nanos::ZERO,
             stream: NONE,
@@ -259,7 +262,7 @@ impl Default for Pending {
 /// What one application has lost of a direction, or did not want, while others got it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnLoss {
-    pub(super) dropped_bytes: u64,
+    pub(super) dropped: Counts,
     pub(super) discarded: Counts,
     /// How far it had got in mode FAST when it left it, or wanted no more.
     pub(super) ahead: u64,

@@ -172,6 +172,7 @@ impl Core {
     /// The stream is over: frees what is kept for it.
     pub(super) fn forget(&mut self, id: u32) {
         self.forget_loss(id);
+        self.forget_silence(id);
         // All leave their chunks while the chain of views still stands.
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {

@@ -11,6 +11,7 @@ use super::events::Events;
 use super::packets::PacketLog;
 use super::record::{Parameters, Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
+use super::statistics::Counts;
 use super::stream_ref::Context;
 
 impl Core {
@@ -156,11 +157,15 @@ impl Core {
             time: pending.time,
             flags: pending.flags,
             repeated: pending.repeated,
+            segments: pending.segments,
             target: parameters.chunk_bytes.max(1).max(pending.repeated + 1),
             ..Pending::default()
         };
         let len = pending.content.bytes.len();
-        let new = pending.content.received_from(pending.repeated);
+        let lost = Counts {
+            packets: u64::from(pending.segments),
+            bytes: pending.content.received_from(pending.repeated),
+        };
         let holes = pending.content.holes.clone();
         let ceiling = self.ceiling_of(at.record);
         let buffer = self.buffers.get(len.max(copy.target as usize), ceiling);
@@ -170,14 +175,14 @@ impl Core {
         }
         // Without memory for it, the beginning of this chunk is lost to the application.
         let (Some(mut bytes), Some(pending)) = (buffer, self.pending.get(chunk)) else {
-            return self.drop_bytes(at, new);
+            return self.drop_chunk(at, lost);
         };
         bytes.extend(pending.content.bytes.as_slice());
         let mut content = Content { bytes, holes };
         let more = content.charge_holes();
         if !self.budget.charge(more, ceiling) {
             content.uncharge_holes(more);
-            self.drop_bytes(at, new);
+            self.drop_chunk(at, lost);
             return self.recycle(content, PacketLog::default());
         }
         self.open_chunk(at, Pending { content, ..copy });

@@ -335,9 +335,12 @@ impl StreamRef<'_> {
         let mut statistics = self.context.statistics(id);
         statistics.all += loss.elsewhere;
         statistics.end = statistics.end.max(loss.elsewhere_last);
-        statistics.dropped = loss.dropped;
-        statistics.dropped.bytes += own.dropped_bytes;
+        statistics.dropped = loss.dropped + own.dropped;
         statistics.discarded = loss.discarded + own.discarded;
+        // A packet that came behind a cutoff which was raised before its bytes were in order counts as
+        // discarded, whatever became of these.
+        let rest = (statistics.all.packets).saturating_sub(statistics.discarded.packets);
+        statistics.dropped.packets = statistics.dropped.packets.min(rest);
         statistics
     }
 
@@ -497,6 +500,7 @@ impl Core {
                 self.requests.push_back(Request::Policy(at.record, policy));
                 return;
             }
+            Parameter::InactivityTimeout(timeout) => return self.set_silence(at, timeout),
         }
         changed.overlap_bytes = changed
             .overlap_bytes

@@ -40,14 +40,15 @@ impl Core {
         }
     }
 
-    /// Counts new bytes of a chunk that an application had no memory for.
+    /// Counts what is new in a chunk that an application had no memory for.
     #[cold]
-    pub(super) fn drop_bytes(&mut self, at: ViewAt, bytes: u64) {
-        self.statistics.lost_bytes += bytes;
+    pub(super) fn drop_chunk(&mut self, at: ViewAt, lost: Counts) {
+        self.statistics.lost_bytes += lost.bytes;
         if self.is_alone(at) {
-            self.drop(at.record, Counts { packets: 0, bytes });
+            self.lost += lost;
+            self.drop(at.record, lost);
         } else if let Some(own) = self.own_loss_mut(at) {
-            own.dropped_bytes += bytes;
+            own.dropped += lost;
         }
     }
 

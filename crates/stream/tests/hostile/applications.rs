@@ -107,6 +107,14 @@ impl Applications {
         if self.random.once_in(30) {
             engine.set_base_threshold(0.3);
         }
+        if self.random.once_in(10) && !self.here.is_empty() {
+            let application = self.random.of(&self.here);
+            let random = &mut self.random;
+            let changed = engine.change(application, |wanted| {
+                wanted.inactivity_timeout = random.of(&[None, Some(Nanos::from_secs(3))]);
+            });
+            assert!(changed);
+        }
         if self.random.once_in(30) && self.here.len() < 8 {
             self.saw_all = false;
             self.add(engine);
@@ -137,7 +145,12 @@ impl Applications {
             }
             7 => Command::SetParameter(Parameter::OverlapBytes(random.of(&[0, 5, 2000]))),
             8 => Command::SetParameter(Parameter::Mode(mode(random))),
-            _ => match random.below(2) {
+            _ => match random.below(3) {
+                2 => Command::SetParameter(Parameter::InactivityTimeout(random.of(&[
+                    None,
+                    Some(Nanos::from_secs(1)),
+                    Some(Nanos::from_secs(100)),
+                ]))),
                 0 => Command::SetParameter(Parameter::FlushTimeout(
                     random.of(&[None, Some(Nanos::from_millis(1))]),
                 )),
