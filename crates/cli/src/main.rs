@@ -26,11 +26,8 @@ mod say;
 mod share_service;
 mod sinks;
 mod stack;
-mod stream_chunks;
-mod stream_files;
 mod streams;
 mod summary;
-mod totals;
 
 use std::process::ExitCode;
 

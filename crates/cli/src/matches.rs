@@ -18,7 +18,7 @@ use crate::pattern_files;
 use crate::run::{Consumer, Run, Writers};
 use crate::say::{count, say};
 use crate::sinks;
-use crate::streams::slot;
+
 use crate::summary::Outcome;
 
 /// Runs the command.
@@ -469,4 +469,13 @@ fn name(pattern: &Pattern) -> PatternName<'_> {
         name: pattern.name.as_deref(),
         text: &pattern.text,
     }
+}
+
+/// The place for stream `id` in a column that grows as ids do (they are dense).
+fn slot<T: Default>(column: &mut Vec<T>, id: u32) -> &mut T {
+    let index = id as usize;
+    if index >= column.len() {
+        column.resize_with(index + 1, T::default);
+    }
+    &mut column[index]
 }

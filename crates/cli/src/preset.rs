@@ -55,6 +55,19 @@ impl Preset {
         }
     }
 
+    /// Takes a component out of the outermost row.
+    pub(crate) fn remove(&mut self, component: &str) {
+        for item in &mut self.document.items {
+            if let Item::Stack(section) = item {
+                let nodes = &mut section.body.nodes;
+                nodes.retain(|node| node.name.text != component);
+                if let Some(last) = nodes.last_mut() {
+                    last.has_dash = false;
+                }
+            }
+        }
+    }
+
     /// Sets an option of a component; what the file says of it counts no more.
     pub(crate) fn set(&mut self, component: &str, option: &str, value: impl ToString) {
         let text = value.to_string();
@@ -94,6 +107,19 @@ impl Preset {
     pub(crate) fn set_some(&mut self, component: &str, option: &str, value: Option<impl ToString>) {
         if let Some(value) = value {
             self.set(component, option, value);
+        }
+    }
+
+    /// Sets an option of several lines, if there are some.
+    pub(crate) fn set_lines(
+        &mut self,
+        component: &str,
+        option: &str,
+        lines: impl Iterator<Item = String>,
+    ) {
+        let lines: Vec<String> = lines.collect();
+        if !lines.is_empty() {
+            self.set(component, option, lines.join("\n"));
         }
     }
 

@@ -1,284 +1,95 @@
 //! `flowgauge streams`
 
-use flowgauge_record::stream::{
-    GAP_SCHEMA, GapRow, STREAM_GAPS_HASH_SCHEMA, STREAM_GAPS_SCHEMA, STREAM_HASH_SCHEMA,
-    STREAM_SCHEMA,
-};
-use flowgauge_record::text::write_hex_bytes;
-use flowgauge_record::{RecordWriter, Schema, StreamRow};
-use flowgauge_stream::{Chunk, Handler, Stream};
-use flowgauge_wire::{Batch, DecodedBatch};
-use sha2::{Digest, Sha256};
+use flowgauge_stack::OptionValue;
+use flowgauge_stream::engine::Cutoff;
 
 use crate::failure::Failure;
-use crate::memory::{self, Needs};
-use crate::options::StreamsOptions;
-use crate::run::{Consumer, Run, Writers};
-use crate::stream_chunks::{self, ChunkWriter, Setup};
-use crate::stream_files::{self, StreamFiles};
-use crate::totals;
+use crate::options::{ChunkOptions, StreamsOptions};
+use crate::preset::{Preset, duration};
+
+const STACK: &str = include_str!("../../../stacks/streams.stack");
 
 /// Runs the command.
 ///
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
-    let setup = if options.chunks.are_given() {
-        Some(Setup::new(options)?)
-    } else {
-        None
-    };
-    if options.tally {
-        return totals::run(options, setup.as_ref());
-    }
-    let needs = needs(options);
-    let files = match &options.out {
-        Some(folder) => {
-            let memory = memory::of_results(options.engine.memory, needs);
-            Some(StreamFiles::create(folder, options.fill_gaps, memory)?)
+    let mut preset = Preset::new("flowgauge streams", STACK)?;
+    for (option, is_given) in [
+        ("gaps", options.gaps),
+        ("hash", options.hash),
+        ("count", options.tally),
+        ("fill_gaps", options.fill_gaps),
+        ("counters", options.chunks.counters),
+    ] {
+        if is_given {
+            preset.set("streams", option, "yes");
         }
-        None => None,
-    };
-    let engine = options.engine.with_needs(needs);
-    let run = Run::open(&options.input, &options.output.common, &engine)?;
-    let wanted = Wanted {
-        streams: !options.gaps || options.list || options.hash,
-        gaps: options.gaps,
-        hashes: options.hash,
-    };
-    if let Some(setup) = setup {
-        return run_in_chunks(options, run, &setup, wanted, files);
     }
-    if let Some(files) = files.as_ref()
-        && options.files_are_all()
-    {
-        let (outcome, _) = run.collect(|_worker| FileWriter::new(files.clone()))?;
-        let written = files.conclude(options.output.common.quiet);
-        outcome.conclude(&options.output.common)?;
-        return written;
+    if options.gaps && !options.list && !options.hash {
+        preset.set("streams", "list", "no");
     }
-    let writers = Writers::open(&options.output, wanted.schema())?;
-    let (outcome, written) = run.records(writers, |writer| StreamWriter {
-        writer,
-        hashes: Vec::new(),
-        wanted,
-        files: files.clone().map(FileWriter::new),
-        live: false,
-    })?;
-    let files_written = match &files {
-        Some(files) => files.conclude(options.output.common.quiet),
-        None => Ok(()),
-    };
-    outcome.conclude(&options.output.common)?;
-    written.and(files_written)
-}
-
-fn needs(options: &StreamsOptions) -> Needs {
-    let hashes = 2 * size_of::<Option<Sha256>>() as u64 * u64::from(options.hash);
-    let files = stream_files::BYTES_PER_CONNECTION * u64::from(options.out.is_some());
-    Needs {
-        streams: true,
-        per_flow: hashes + files,
-        results: options.out.is_some(),
-    }
-}
-
-fn run_in_chunks(
-    options: &StreamsOptions,
-    run: Run,
-    setup: &Setup,
-    wanted: Wanted,
-    files: Option<StreamFiles>,
-) -> Result<(), Failure> {
-    let wanted = stream_chunks::Wanted {
-        streams: wanted.streams,
-        gaps: wanted.gaps,
-        hashes: wanted.hashes,
-        counters: options.chunks.counters,
-    };
-    let pipeline = |workers, led| setup.pipeline(workers, led);
-    let file_writer = || files.clone().map(FileWriter::new);
-    let (outcome, written) = if options.files_are_all() {
-        let none = stream_chunks::Wanted {
-            streams: false,
-            ..wanted
+    if let Some(folder) = &options.out {
+        let Some(text) = folder.to_str() else {
+            return Err(Failure::usage(
+                format!("{}: is no text in UTF-8", folder.display()),
+                "give the folder another name",
+            ));
         };
-        let make = |_worker| ChunkWriter::new(None, none, file_writer());
-        let (outcome, _) = run.collect_with(make, pipeline)?;
-        (outcome, Ok(()))
+        preset.set("streams", "out", text);
+    }
+    preset.track("streams", &options.engine, options.engine.memory);
+    chunks(&mut preset, &options.chunks)?;
+    if options.files_are_all() {
+        preset.set("streams", "list", "no");
+        preset.remove("output");
     } else {
-        let writers = Writers::open(&options.output, wanted.schema())?;
-        let make = |writer| ChunkWriter::new(Some(writer), wanted, file_writer());
-        run.records_with(writers, make, pipeline)?
-    };
-    let files_written = match &files {
-        Some(files) => files.conclude(options.output.common.quiet),
-        None => Ok(()),
-    };
-    outcome.conclude(&options.output.common)?;
-    written.and(files_written)
+        preset.write(&options.output)?;
+    }
+    preset.run(
+        options.preset.show_stack,
+        &options.input,
+        &options.output.common,
+    )
 }
 
-/// Which records are asked for.
-#[derive(Clone, Copy)]
-struct Wanted {
-    streams: bool,
-    gaps: bool,
-    hashes: bool,
-}
-
-impl Wanted {
-    fn schema(self) -> Schema {
-        match (self.streams, self.gaps, self.hashes) {
-            (false, ..) => GAP_SCHEMA,
-            (true, false, false) => STREAM_SCHEMA,
-            (true, false, true) => STREAM_HASH_SCHEMA,
-            (true, true, false) => STREAM_GAPS_SCHEMA,
-            (true, true, true) => STREAM_GAPS_HASH_SCHEMA,
+fn chunks(preset: &mut Preset, options: &ChunkOptions) -> Result<(), Failure> {
+    let bytes = |cutoff: &Cutoff| OptionValue::Size(cutoff.0);
+    let size = |bytes: u32| OptionValue::Size(u64::from(bytes));
+    preset.set_some("streams", "mode", options.mode.map(|mode| mode.name()));
+    preset.set_some("streams", "policy", options.policy.as_ref());
+    preset.set_some("streams", "cutoff", options.cutoff.as_ref().map(bytes));
+    let mut sides = [false; 2];
+    for direction in &options.cutoff_direction {
+        let option = if direction.from_initiator {
+            "cutoff_client"
+        } else {
+            "cutoff_server"
+        };
+        let side = &mut sides[usize::from(direction.from_initiator)];
+        if core::mem::replace(side, true) {
+            return Err(Failure::usage(
+                "--cutoff-direction is given twice for the same side",
+                "give one for client and one for server",
+            ));
         }
+        preset.set("streams", option, bytes(&direction.cutoff));
     }
-}
-
-/// Writes a record for every direction or hole, and the bytes where asked for.
-struct StreamWriter {
-    writer: RecordWriter,
-    /// By [`Stream::id`].
-    hashes: Vec<Option<Sha256>>,
-    wanted: Wanted,
-    files: Option<FileWriter>,
-    live: bool,
-}
-
-impl Handler for StreamWriter {
-    const STREAMS: bool = true;
-
-    fn batch(&mut self, _batch: &Batch<'_>, _decoded: &DecodedBatch) {
-        if self.live {
-            self.writer.flush();
-        }
-    }
-
-    fn stream_created(&mut self, stream: &Stream<'_>) {
-        if self.wanted.hashes {
-            *slot(&mut self.hashes, stream.id) = Some(Sha256::new());
-        }
-        if let Some(files) = &mut self.files {
-            files.stream_created(stream);
-        }
-    }
-
-    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
-        if self.wanted.gaps && chunk.gap_before > 0 {
-            self.gap(stream, chunk.offset - chunk.gap_before, chunk.gap_before);
-        }
-        if self.wanted.hashes
-            && let Some(Some(hash)) = self.hashes.get_mut(stream.id as usize)
-        {
-            hash.update(chunk.bytes);
-        }
-        if let Some(files) = &mut self.files {
-            files.stream_data(stream, chunk);
-        }
-    }
-
-    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
-        if let Some(files) = &mut self.files {
-            files.stream_terminated(stream, trailing_gap);
-        }
-        if self.wanted.gaps && trailing_gap > 0 {
-            self.gap(stream, stream.bytes + stream.missing_bytes, trailing_gap);
-        }
-        if !self.wanted.streams {
-            return;
-        }
-        let mut row = StreamRow::new(stream, trailing_gap, None);
-        row.with_gaps = self.wanted.gaps;
-        if !self.wanted.hashes {
-            return self.writer.write(&row);
-        }
-        let hash = slot(&mut self.hashes, stream.id).take().unwrap_or_default();
-        let mut text = Vec::with_capacity(64);
-        write_hex_bytes(&mut text, &hash.finalize());
-        let text = core::str::from_utf8(&text).unwrap_or("");
-        self.writer.write(&StreamRow {
-            sha256: Some(text),
-            ..row
-        });
-    }
-}
-
-impl StreamWriter {
-    #[cold]
-    fn gap(&mut self, stream: &Stream<'_>, offset: u64, size: u64) {
-        self.writer.write(&GapRow {
-            identity: stream.identity(),
-            offset,
-            size,
-            with_streams: self.wanted.streams,
-            with_hashes: self.wanted.hashes,
-        });
-    }
-}
-
-impl Consumer for StreamWriter {
-    fn set_live(&mut self) {
-        self.live = true;
-    }
-
-    fn finished(&self) -> bool {
-        self.writer.has_failed() || self.files.as_ref().is_some_and(FileWriter::finished)
-    }
-
-    fn writer(&mut self) -> Option<&mut RecordWriter> {
-        Some(&mut self.writer)
-    }
-}
-
-/// The place for stream `id` in a column that grows as ids do (they are dense).
-pub(crate) fn slot<T: Default>(column: &mut Vec<T>, id: u32) -> &mut T {
-    let index = id as usize;
-    if index >= column.len() {
-        column.resize_with(index + 1, T::default);
-    }
-    &mut column[index]
-}
-
-/// Writes the bytes of every direction to its file.
-pub(crate) struct FileWriter {
-    files: StreamFiles,
-    /// Numbers of files by [`Stream::id`], plus one; 0 while a direction has no bytes.
-    numbers: Vec<u32>,
-}
-
-impl FileWriter {
-    fn new(files: StreamFiles) -> FileWriter {
-        FileWriter {
-            files,
-            numbers: Vec::new(),
-        }
-    }
-}
-
-impl Handler for FileWriter {
-    const STREAMS: bool = true;
-
-    fn stream_created(&mut self, stream: &Stream<'_>) {
-        *slot(&mut self.numbers, stream.id) = 0;
-    }
-
-    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
-        let number = slot(&mut self.numbers, stream.id);
-        self.files.write(number, stream, chunk);
-    }
-
-    fn stream_terminated(&mut self, stream: &Stream<'_>, _trailing_gap: u64) {
-        let number = core::mem::take(slot(&mut self.numbers, stream.id));
-        self.files.close(number);
-    }
-}
-
-impl Consumer for FileWriter {
-    fn finished(&self) -> bool {
-        self.files.has_failed()
-    }
+    let cutoffs = options.cutoff_class.iter();
+    let cutoffs = cutoffs.map(|class| format!("{}: {}", bytes(&class.value), class.filter));
+    preset.set_lines("streams", "cutoff_class", cutoffs);
+    let priorities = options.priority.iter();
+    let priorities = priorities.map(|class| format!("{}: {}", class.value, class.filter));
+    preset.set_lines("streams", "priority", priorities);
+    preset.set_some("streams", "chunk", options.chunk.map(size));
+    preset.set_some("streams", "overlap", options.overlap.map(size));
+    preset.set_some(
+        "streams",
+        "flush_timeout",
+        options.flush_timeout.map(duration),
+    );
+    preset.set_some("streams", "base_threshold", options.base_threshold);
+    let overload = options.overload_cutoff.map(OptionValue::Size);
+    preset.set_some("streams", "overload_cutoff", overload);
+    Ok(())
 }

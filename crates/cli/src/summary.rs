@@ -17,6 +17,8 @@ pub(crate) struct Outcome {
     pub(crate) ledger: Ledger,
     /// What was damaged or failed; the run went on with what was readable.
     pub(crate) errors: Vec<flowgauge_capture::Error>,
+    /// Lines about what came of it.
+    pub(crate) summary: Vec<String>,
     /// Lines about what a user should know, such as offloading hosts.
     pub(crate) notes: Vec<String>,
     /// Lines of engine statistics for `--stats`.
@@ -34,6 +36,9 @@ impl Outcome {
     /// The failure that the exit code is to tell.
     pub(crate) fn conclude(self, options: &CommonOptions) -> Result<(), Failure> {
         if !options.quiet {
+            for line in &self.summary {
+                say!("{line}");
+            }
             say!("{}", ledger_line(&self.ledger));
             if let Some(streams) = &self.streams {
                 say!("{}", streams_line(streams));

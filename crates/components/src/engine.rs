@@ -79,12 +79,21 @@ pub(crate) fn configuration(
     settings: &Settings,
     needs: Needs,
 ) -> Result<ShardConfig, SettingError> {
+    configuration_in(settings, settings.size("memory"), needs)
+}
+
+/// The same with this bound for memory.
+pub(crate) fn configuration_in(
+    settings: &Settings,
+    memory: Option<u64>,
+    needs: Needs,
+) -> Result<ShardConfig, SettingError> {
     let mut config = ShardConfig {
         checksums: checksums(settings)?,
         ..ShardConfig::default()
     }
     .with_policy(policy(settings)?);
-    if let Some(bytes) = settings.size("memory") {
+    if let Some(bytes) = memory {
         let copies = settings.copies() as u64;
         let least = LEAST_MEMORY * copies;
         if bytes < least {

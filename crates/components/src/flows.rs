@@ -120,8 +120,8 @@ impl Component for Flows {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        // Where its packets have brought the clock already there is nothing to do.
-        if self.shard.tracker().clock() < now {
+        let tracker = self.shard.tracker();
+        if tracker.clock() < now && !tracker.is_in_tick(now) {
             let mut idle = Batch::new(&[], &[]);
             idle.now = Some(now);
             self.with(out, |shard, _, give| shard.process(&idle, give));

@@ -57,6 +57,7 @@ mod scan;
 mod search;
 mod start_stop;
 mod statistics;
+mod streams;
 mod sync;
 mod tcpcnxdemux;
 mod tcpdirdemux;
@@ -132,6 +133,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &http::BOTH,
     &distinct::INFO,
     &flows::INFO,
+    &streams::INFO,
     &thread::INFO,
 ];
 

@@ -383,6 +383,11 @@ impl FlowTracker {
         self.clock.now()
     }
 
+    /// Whether a time is in the clock's tick: then nothing times out by it.
+    pub fn is_in_tick(&self, time: Nanos) -> bool {
+        (time.0 >> TICK_SHIFT) as u32 == self.clock.tick()
+    }
+
     /// Counters.
     pub fn statistics(&self) -> FlowStatistics {
         FlowStatistics {

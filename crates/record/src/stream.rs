@@ -243,6 +243,16 @@ impl KnownRecord for StreamRow<'_> {
     }
 }
 
+impl KnownRecord for GapRow {
+    fn schema(&self) -> Schema {
+        match (self.with_streams, self.with_hashes) {
+            (false, _) => GAP_SCHEMA,
+            (true, false) => STREAM_GAPS_SCHEMA,
+            (true, true) => STREAM_GAPS_HASH_SCHEMA,
+        }
+    }
+}
+
 impl Record for GapRow {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         let identity = &self.identity;

@@ -1,6 +1,7 @@
 //! Totals over all streams.
 
-use crate::schema::{FieldVisitor, Record, fields};
+use crate::any::KnownRecord;
+use crate::schema::{FieldVisitor, Record, Schema, fields};
 
 fields! {
     /// Fields of [`TotalsRow`].
@@ -50,5 +51,11 @@ impl Record for TotalsRow {
         visitor.unsigned(&TOTALS.missing_bytes, self.missing_bytes);
         visitor.unsigned(&TOTALS.gaps, self.gaps);
         visitor.unsigned(&TOTALS.checksum, self.checksum);
+    }
+}
+
+impl KnownRecord for TotalsRow {
+    fn schema(&self) -> Schema {
+        TOTALS_SCHEMA
     }
 }

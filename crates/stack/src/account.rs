@@ -16,6 +16,8 @@ pub struct Account {
     pub shards: Vec<ShardStatistics>,
     /// What became of streams in chunks, where it delivers such.
     pub streams: Option<EngineStatistics>,
+    /// What came of it, as lines.
+    pub summary: Vec<String>,
     /// Further counters, as lines.
     pub statistics: Vec<String>,
     /// Further things that a user should know, as lines.
@@ -32,6 +34,7 @@ impl Account {
             self.streams.get_or_insert_default().add(streams);
         }
         for (mine, theirs) in [
+            (&mut self.summary, &other.summary),
             (&mut self.statistics, &other.statistics),
             (&mut self.notes, &other.notes),
         ] {

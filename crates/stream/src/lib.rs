@@ -46,6 +46,7 @@ mod sequencer;
 mod shard;
 mod shares;
 pub mod statistics;
+mod stream_filter;
 mod streams;
 
 pub use checksums::{DamagedSender, OffloadingSender, is_partial};
@@ -58,3 +59,4 @@ pub use sequencer::{Numbered, Sequencer};
 pub use shard::Shard;
 pub use shares::{Needs, Shares};
 pub use statistics::ShardStatistics;
+pub use stream_filter::stream_filter;

@@ -2,7 +2,6 @@
 //! budget.
 
 use std::fs;
-use std::net::IpAddr;
 use std::path::Path;
 
 use clap::Args;
@@ -23,7 +22,7 @@ pub(crate) struct ChunkOptions {
     /// Overlap policy of the receiving host: a name as for --overlap-policy, or a file with lines
     /// "10.0.0.0/8 windows" and "default linux"
     #[arg(long, value_name = "NAME|FILE", value_parser = parse_policies, conflicts_with = "overlap_policy")]
-    pub(crate) policy: Option<HostPolicies>,
+    pub(crate) policy: Option<String>,
     /// Only the first bytes of each stream (units K, M, G); 0: statistics only
     #[arg(long, value_name = "BYTES", value_parser = parse_cutoff)]
     pub(crate) cutoff: Option<Cutoff>,
@@ -57,24 +56,6 @@ pub(crate) struct ChunkOptions {
     /// Add to each record what became of the stream's packets: all, dropped, discarded, captured
     #[arg(long, conflicts_with_all = ["tally", "gaps"])]
     pub(crate) counters: bool,
-}
-
-impl ChunkOptions {
-    /// Whether any of them was given.
-    pub(crate) fn are_given(&self) -> bool {
-        self.mode.is_some()
-            || self.policy.is_some()
-            || self.cutoff.is_some()
-            || !self.cutoff_direction.is_empty()
-            || !self.cutoff_class.is_empty()
-            || !self.priority.is_empty()
-            || self.chunk.is_some()
-            || self.overlap.is_some()
-            || self.flush_timeout.is_some()
-            || self.base_threshold.is_some()
-            || self.overload_cutoff.is_some()
-            || self.counters
-    }
 }
 
 /// A value for streams that a filter matches.
@@ -152,9 +133,9 @@ fn parse_class<T>(
 }
 
 /// A policy for all hosts, or the name of a file with policies of subnets.
-fn parse_policies(text: &str) -> Result<HostPolicies, String> {
-    if let Ok(policy) = text.parse::<OverlapPolicy>() {
-        return Ok(HostPolicies::new(policy));
+fn parse_policies(text: &str) -> Result<String, String> {
+    if text.parse::<OverlapPolicy>().is_ok() {
+        return Ok(text.to_owned());
     }
     let path = Path::new(text);
     if !path.is_file() {
@@ -164,49 +145,9 @@ fn parse_policies(text: &str) -> Result<HostPolicies, String> {
         ));
     }
     let lines = fs::read_to_string(path).map_err(|error| format!("cannot read {text}: {error}"))?;
-    parse_host_policies(&lines).map_err(|(line, reason)| format!("{text}, line {line}: {reason}"))
-}
-
-fn parse_host_policies(text: &str) -> Result<HostPolicies, (usize, String)> {
-    let mut default = OverlapPolicy::default();
-    let mut subnets = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let at = |reason: String| (number + 1, reason);
-        let line = line.split('#').next().unwrap_or("").trim();
-        if line.is_empty() {
-            continue;
-        }
-        let (host, policy) = line
-            .split_once(char::is_whitespace)
-            .ok_or_else(|| at(format!("\"{line}\" is no subnet with a policy")))?;
-        let policy = policy
-            .trim()
-            .parse::<OverlapPolicy>()
-            .map_err(|error| at(error.to_string()))?;
-        if host == "default" {
-            default = policy;
-            continue;
-        }
-        let (address, length) = match host.split_once('/') {
-            Some((address, length)) => (address, Some(length)),
-            None => (host, None),
-        };
-        let address: IpAddr = address
-            .parse()
-            .map_err(|_| at(format!("\"{address}\" is no address")))?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length.map(str::parse::<u8>) {
-            None => most,
-            Some(Ok(length)) if length <= most => length,
-            Some(_) => return Err(at(format!("a prefix length is 0 to {most}"))),
-        };
-        subnets.push((address, length, policy));
-    }
-    let mut policies = HostPolicies::new(default);
-    for (address, length, policy) in subnets {
-        policies.insert(address, length, policy);
-    }
-    Ok(policies)
+    let read = HostPolicies::read(&lines);
+    read.map_err(|(line, reason)| format!("{text}, line {line}: {reason}"))?;
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]
@@ -236,7 +177,7 @@ mod tests {
     #[test]
     fn a_file_has_policies_of_subnets() {
         let text = "# hosts\n10.0.0.0/8 windows # all of them\n\ndefault bsd\n2001:db8::1 linux\n";
-        let policies = parse_host_policies(text).unwrap();
+        let policies = HostPolicies::read(text).unwrap();
         let of = |host: &str| policies.of_ip(host.parse().unwrap());
         assert_eq!(of("10.1.2.3"), OverlapPolicy::Windows);
         assert_eq!(of("2001:db8::1"), OverlapPolicy::Linux);
@@ -247,7 +188,7 @@ mod tests {
             ("10.0.0.1 amiga", 1),
             ("10.0.0.1", 1),
         ] {
-            assert_eq!(parse_host_policies(text).unwrap_err().0, line);
+            assert_eq!(HostPolicies::read(text).unwrap_err().0, line);
         }
         assert!(parse_policies("amiga").unwrap_err().contains("neither"));
     }

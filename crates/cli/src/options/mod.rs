@@ -194,6 +194,8 @@ pub(crate) struct StreamsOptions {
     pub(crate) output: OutputOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) preset: PresetOptions,
 }
 
 impl StreamsOptions {

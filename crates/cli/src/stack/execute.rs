@@ -130,17 +130,19 @@ impl Running {
         self.outcome.notes.extend(report.notes);
         self.outcome.elapsed = self.started.elapsed();
         let snapshot = self.runner.snapshot();
-        let mut notes = Vec::new();
+        let (mut notes, mut summary) = (Vec::new(), Vec::new());
         let ledger = core::mem::take(&mut self.outcome.ledger);
         self.outcome.ledger = self.accounted(ledger, &snapshot, &mut notes);
         for account in self.accounts(&snapshot) {
             notes.extend(engine::notes(&account.findings));
             notes.extend(account.notes.iter().cloned());
+            summary.extend(account.summary.iter().cloned());
             if let Some(streams) = &account.streams {
                 self.outcome.streams.get_or_insert_default().add(streams);
             }
         }
         self.outcome.notes.extend(notes);
+        self.outcome.summary = summary;
         self.outcome.statistics = self.statistics(&snapshot);
     }
 

@@ -43,6 +43,52 @@ impl HostPolicies {
         }
     }
 
+    /// Reads lines like `10.0.0.0/8 windows` and `default linux`; `#` begins a comment.
+    ///
+    /// # Errors
+    /// What is wrong with which line, from 1.
+    pub fn read(text: &str) -> Result<HostPolicies, (usize, String)> {
+        let mut default = OverlapPolicy::default();
+        let mut subnets = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let at = |reason: String| (number + 1, reason);
+            let line = line.split('#').next().unwrap_or("").trim();
+            if line.is_empty() {
+                continue;
+            }
+            let (host, policy) = line
+                .split_once(char::is_whitespace)
+                .ok_or_else(|| at(format!("\"{line}\" is no subnet with a policy")))?;
+            let policy = policy
+                .trim()
+                .parse::<OverlapPolicy>()
+                .map_err(|error| at(error.to_string()))?;
+            if host == "default" {
+                default = policy;
+                continue;
+            }
+            let (address, length) = match host.split_once('/') {
+                Some((address, length)) => (address, Some(length)),
+                None => (host, None),
+            };
+            let address: IpAddr = address
+                .parse()
+                .map_err(|_| at(format!("\"{address}\" is no address")))?;
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            let length = match length.map(str::parse::<u8>) {
+                None => most,
+                Some(Ok(length)) if length <= most => length,
+                Some(_) => return Err(at(format!("a prefix length is 0 to {most}"))),
+            };
+            subnets.push((address, length, policy));
+        }
+        let mut policies = HostPolicies::new(default);
+        for (address, length, policy) in subnets {
+            policies.insert(address, length, policy);
+        }
+        Ok(policies)
+    }
+
     /// The policy of hosts in no subnet.
     pub fn default_policy(&self) -> OverlapPolicy {
         self.default

@@ -18,11 +18,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use flowgauge_stack::Failure;
 use flowgauge_stream::{Chunk, Stream, StreamIdentity};
 use flowgauge_wire::Address;
-
-use crate::failure::Failure;
-use crate::say::{count, say};
 
 /// Files open at once; well below the usual limit of 1024.
 const MAX_OPEN: usize = 256;
@@ -35,12 +33,12 @@ const COLLECTED: usize = 16 * 1024;
 const MEMORY: u64 = 256 << 20;
 
 /// Bytes of memory that a connection takes while it lasts, beside those of [`MEMORY`].
-pub(crate) const BYTES_PER_CONNECTION: u64 =
+pub(super) const BYTES_PER_CONNECTION: u64 =
     2 * (size_of::<Option<StreamFile>>() + 128 + 4 * size_of::<u32>()) as u64;
 
 /// The files of a run; shared by its workers.
 #[derive(Clone)]
-pub(crate) struct StreamFiles(Arc<Mutex<Files>>);
+pub(super) struct StreamFiles(Arc<Mutex<Files>>);
 
 struct Files {
     folder: PathBuf,
@@ -99,18 +97,12 @@ impl StreamFiles {
     ///
     /// # Errors
     /// When it cannot be made, or holds files of an earlier run.
-    pub(crate) fn create(
+    pub(super) fn create(
         folder: &Path,
         fill_gaps: bool,
         memory_bytes: Option<u64>,
     ) -> Result<StreamFiles, Failure> {
-        fs::create_dir_all(folder).map_err(|source| {
-            Failure::opening(&flowgauge_capture::Error::Io {
-                action: "create",
-                path: folder.to_owned(),
-                source,
-            })
-        })?;
+        fs::create_dir_all(folder).map_err(|error| failed("create", folder, error))?;
         refuse_earlier(folder)?;
         let half = memory_bytes.unwrap_or(MEMORY) / 2;
         let connection = 2 * size_of::<(Endpoints, Connections)>() as u64;
@@ -136,7 +128,7 @@ impl StreamFiles {
     }
 
     /// Appends a chunk to the stream's file. `number` is 0 before its first bytes and is set then.
-    pub(crate) fn write(&self, number: &mut u32, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+    pub(super) fn write(&self, number: &mut u32, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let mut files = self.files();
         if files.failure.is_some() {
             return;
@@ -148,43 +140,47 @@ impl StreamFiles {
     }
 
     /// The stream has ended.
-    pub(crate) fn close(&self, number: u32) {
+    pub(super) fn close(&self, number: u32) {
         if let Some(number) = number.checked_sub(1) {
             self.files().end(number);
         }
     }
 
-    /// Whether writing has failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.files().failure.is_some()
+    /// The first failure; it is told once.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        let failure = self.files().failure.take();
+        failure.map(|(path, error)| failed("write", &path, error))
     }
 
-    /// Says what was written.
-    ///
-    /// # Errors
-    /// The first failure.
-    pub(crate) fn conclude(&self, quiet: bool) -> Result<(), Failure> {
-        let mut files = self.files();
-        if let Some((path, source)) = files.failure.take() {
-            return Err(Failure::running(&flowgauge_capture::Error::Io {
-                action: "write",
-                path,
-                source,
-            }));
-        }
-        if !quiet {
-            say!(
-                "{} with {} in {}",
-                count(files.written, "file"),
-                count(files.bytes, "byte"),
-                files.folder.display()
-            );
-        }
-        Ok(())
+    /// What was written, in a line.
+    pub(super) fn summary(&self) -> String {
+        let files = self.files();
+        let plural = |number: u64| if number == 1 { "" } else { "s" };
+        format!(
+            "{} file{} with {} byte{} in {}",
+            files.written,
+            plural(files.written),
+            files.bytes,
+            plural(files.bytes),
+            files.folder.display()
+        )
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What went wrong with a file or folder.
+fn failed(action: &'static str, path: &Path, source: io::Error) -> Failure {
+    let error = flowgauge_capture::Error::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    };
+    Failure {
+        hint: error.hint(),
+        message: error.to_string(),
     }
 }
 
@@ -450,25 +446,21 @@ fn open(path: &Path, new: bool) -> io::Result<File> {
 /// Refuses a folder with files named as those of streams: what they hold could not be told from what
 /// is written now.
 fn refuse_earlier(folder: &Path) -> Result<(), Failure> {
-    let entries = fs::read_dir(folder).map_err(|source| {
-        Failure::opening(&flowgauge_capture::Error::Io {
-            action: "read",
-            path: folder.to_owned(),
-            source,
-        })
-    })?;
+    let entries = fs::read_dir(folder).map_err(|error| failed("read", folder, error))?;
     let earlier = entries
         .flatten()
         .find(|entry| entry.file_name().to_str().is_some_and(is_file_name));
     match earlier {
         None => Ok(()),
-        Some(entry) => Err(Failure::usage(
-            format!(
+        Some(entry) => Err(Failure {
+            message: format!(
                 "{} is a stream's file of an earlier run",
                 entry.path().display()
             ),
-            "give --out an empty or new folder, or remove the files of that run",
-        )),
+            hint: Some(
+                "give out an empty or new folder, or remove the files of that run".to_owned(),
+            ),
+        }),
     }
 }
 
@@ -616,7 +608,7 @@ mod tests {
         for number in numbers {
             files.close(number);
         }
-        files.conclude(true).unwrap();
+        assert_eq!(files.failure(), None);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 3 * MAX_OPEN);
         let content = fs::read(path.join(file_name(&identity(1, 9), 0))).unwrap();
         assert_eq!(content.len(), 3 * (COLLECTED + 2));
@@ -687,7 +679,7 @@ mod tests {
         files.close(number);
         let error = StreamFiles::create(&path, false, None).err().unwrap();
         let name = file_name(&identity(1, 5), 0);
-        assert!(error.to_string().contains(&name), "{error}");
+        assert!(error.message.contains(&name), "{error:?}");
         fs::rename(path.join(name), path.join("kept.txt")).unwrap();
         assert!(StreamFiles::create(&path, false, None).is_ok());
         fs::remove_dir_all(path).unwrap();
@@ -734,7 +726,7 @@ mod tests {
             }
         }
         assert!(files.files().forgotten);
-        files.conclude(true).unwrap();
+        assert_eq!(files.failure(), None);
         let read =
             |port, connection| fs::read(path.join(file_name(&identity(1, port), connection)));
         for port in [1, 77, PORTS, MANY] {
@@ -764,7 +756,7 @@ mod tests {
         let mut number = 0;
         write(&files, &mut number, &identity(1, 5), &chunk(b"ab", 0));
         files.close(number);
-        let error = files.conclude(true).unwrap_err();
+        let error = files.failure().unwrap().message;
         assert!(error.to_string().contains("was there before"), "{error}");
         assert_eq!(fs::read(target).unwrap(), b"kept");
         fs::remove_dir_all(path).unwrap();

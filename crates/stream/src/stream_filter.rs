@@ -4,8 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, FilterSet};
 use flowgauge_capture::{Error, Filter};
-use flowgauge_stream::engine::StreamFilter;
 use flowgauge_wire::LinkType;
+
+use crate::engine::StreamFilter;
 
 /// Link types for which an expression is compiled at once.
 const USUAL: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL2];
@@ -13,7 +14,7 @@ const USUAL: [LinkType; 3] = [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX
 /// The streams whose first packet an expression in pcap-filter(7) syntax matches.
 ///
 /// ```
-/// use flowgauge_runtime::stream_filter;
+/// use flowgauge_stream::stream_filter;
 ///
 /// assert!(stream_filter("tcp port 80 or host 192.0.2.1").is_ok());
 /// let error = stream_filter("tcp prt 80").err().unwrap();

@@ -1,0 +1,392 @@
+//! `streams`: TCP streams put in order, and UDP's, as records, hashes, files or totals.
+
+mod chunks;
+mod files;
+mod segments;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use flowgauge_record::stream::{
+    GAP_SCHEMA, STREAM_COUNTERS_HASH_SCHEMA, STREAM_COUNTERS_SCHEMA, STREAM_GAPS_HASH_SCHEMA,
+    STREAM_GAPS_SCHEMA, STREAM_HASH_SCHEMA, STREAM_SCHEMA,
+};
+use flowgauge_record::totals::{TOTALS_SCHEMA, TotalsRow};
+use flowgauge_record::{AnyRecord, Schema};
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_stream::engine::Budget;
+use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream};
+use flowgauge_wire::{Batch, Nanos};
+use sha2::Sha256;
+
+use crate::engine::{self, Chosen};
+use chunks::Chunks;
+use files::StreamFiles;
+use segments::{Segments, Totals};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "streams",
+    summary: "puts streams in order and gives a record of each direction when it ends",
+    help: "The records are those of the command streams: bytes, holes, how the stream ended, a hash; with \
+           gaps a record of each hole too; with count one record of all. With out the bytes go to a file \
+           for each direction, named as tcpflow names them. Any of the options from mode on has streams \
+           delivered in chunks, cut off, with priorities, in one memory budget. It puts fragments \
+           together and verifies checksums itself.",
+    output: Output::Of(ItemType::Record),
+    fields: |settings| Some(Wanted::of(settings).schema()),
+    is_end: true,
+    outside: Some("it has one table of all streams"),
+    options: &[
+        OptionInfo::new("list", OptionKind::Flag, "give a record of each direction").or("yes"),
+        OptionInfo::new("gaps", OptionKind::Flag, "give a record of each hole").or("no"),
+        OptionInfo::new(
+            "hash",
+            OptionKind::Flag,
+            "add the SHA-256 of the delivered bytes to each record",
+        )
+        .or("no"),
+        OptionInfo::new(
+            "count",
+            OptionKind::Flag,
+            "read every byte and give one record with totals, instead",
+        )
+        .or("no"),
+        OptionInfo::new(
+            "out",
+            OptionKind::Text,
+            "write the bytes of each direction to a file in this folder",
+        ),
+        OptionInfo::new(
+            "fill_gaps",
+            OptionKind::Flag,
+            "fill the holes in the files with zeros",
+        )
+        .or("no"),
+        engine::CHECKSUMS,
+        engine::OVERLAP_POLICY,
+        engine::MEMORY,
+        engine::MAX_FLOWS,
+        engine::TCP_IDLE,
+        engine::UDP_IDLE,
+        engine::OTHER_IDLE,
+        chunks::MODE,
+        chunks::POLICY,
+        chunks::CUTOFF,
+        chunks::CUTOFF_CLIENT,
+        chunks::CUTOFF_SERVER,
+        chunks::CUTOFF_CLASS,
+        chunks::PRIORITY,
+        chunks::CHUNK,
+        chunks::OVERLAP,
+        chunks::FLUSH_TIMEOUT,
+        chunks::BASE_THRESHOLD,
+        chunks::OVERLOAD_CUTOFF,
+        chunks::COUNTERS,
+    ],
+    result: Some(ResultInfo::number("streams that ended", "streams")),
+    parallel: Parallel::ByFlow,
+    decodes: true,
+    effects: true,
+    make,
+    ..crate::OF_PACKETS
+};
+
+/// Which records are asked for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    streams: bool,
+    gaps: bool,
+    hashes: bool,
+    counters: bool,
+    totals: bool,
+}
+
+impl Wanted {
+    fn of(settings: &Settings) -> Wanted {
+        Wanted {
+            streams: settings.flag("list"),
+            gaps: settings.flag("gaps"),
+            hashes: settings.flag("hash"),
+            counters: settings.flag("counters"),
+            totals: settings.flag("count"),
+        }
+    }
+
+    fn schema(self) -> Schema {
+        if self.totals {
+            return TOTALS_SCHEMA;
+        }
+        match (self.streams, self.gaps, self.hashes, self.counters) {
+            (false, ..) => GAP_SCHEMA,
+            (true, false, false, false) => STREAM_SCHEMA,
+            (true, false, true, false) => STREAM_HASH_SCHEMA,
+            (true, true, false, _) => STREAM_GAPS_SCHEMA,
+            (true, true, true, _) => STREAM_GAPS_HASH_SCHEMA,
+            (true, false, false, true) => STREAM_COUNTERS_SCHEMA,
+            (true, false, true, true) => STREAM_COUNTERS_HASH_SCHEMA,
+        }
+    }
+}
+
+/// What all copies of the component have in common.
+struct Shared {
+    files: OnceLock<Result<StreamFiles, Failure>>,
+    /// Of those that have finished, and how many have not.
+    totals: Mutex<(TotalsRow, usize)>,
+    /// For chunks.
+    budget: Budget,
+}
+
+/// Where the files go.
+struct Folder {
+    path: String,
+    fill_gaps: bool,
+    memory: Option<u64>,
+}
+
+struct Streams {
+    kind: Kind,
+    shared: Arc<Shared>,
+    folder: Option<Folder>,
+    files: Option<FileWriter>,
+    chosen: Chosen,
+    wants_totals: bool,
+    flush_timeout: Option<Nanos>,
+}
+
+/// How streams are put in order.
+enum Kind {
+    /// Segments as they come.
+    Segments(Box<Segments>),
+    /// The same, where nothing but totals is wanted.
+    Totals(Box<Totals>),
+    /// In chunks.
+    Chunks(Box<Chunks>),
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let wanted = Wanted::of(settings);
+    refuse_contradictions(settings, wanted)?;
+    let folder = settings.text("out").map(str::to_owned);
+    let needs = Needs {
+        streams: true,
+        per_flow: 2 * size_of::<Option<Sha256>>() as u64 * u64::from(wanted.hashes)
+            + files::BYTES_PER_CONNECTION * u64::from(folder.is_some()),
+        results: folder.is_some(),
+    };
+    let memory = settings.size("memory");
+    let folder = folder.map(|path| Folder {
+        path,
+        fill_gaps: settings.flag("fill_gaps"),
+        memory: memory.map(|bytes| Shares::of_results(bytes, needs)),
+    });
+    let shared = settings.shared(|| {
+        Ok(Shared {
+            files: OnceLock::new(),
+            totals: Mutex::new((TotalsRow::default(), settings.copies())),
+            budget: Budget::new(chunks::memory_bytes(settings)),
+        })
+    })?;
+    let kind = if chunks::are_wanted(settings) {
+        Kind::Chunks(Box::new(Chunks::new(settings, wanted, &shared.budget)?))
+    } else {
+        let mut config = engine::configuration(settings, needs)?;
+        // The clock of the stack sees all packets, also those that other cores have.
+        config.flow.led_clock = true;
+        if wanted.totals && folder.is_none() {
+            Kind::Totals(Box::new(Totals::new(config)))
+        } else {
+            Kind::Segments(Box::new(Segments::new(config, wanted)))
+        }
+    };
+    Ok(Box::new(Streams {
+        kind,
+        shared,
+        folder,
+        files: None,
+        chosen: Chosen::default(),
+        wants_totals: wanted.totals,
+        flush_timeout: settings.duration("flush_timeout").map(Nanos),
+    }))
+}
+
+fn refuse_contradictions(settings: &Settings, wanted: Wanted) -> Result<(), SettingError> {
+    let has_files = settings.text("out").is_some();
+    if settings.flag("fill_gaps") && !has_files {
+        return Err(SettingError::of("fill_gaps", "has no meaning without out"));
+    }
+    if wanted.totals && (wanted.gaps || wanted.hashes || has_files) {
+        return Err(SettingError::of(
+            "count",
+            "gives totals instead of gaps, hashes and files",
+        ));
+    }
+    if wanted.counters && (wanted.totals || wanted.gaps) {
+        return Err(SettingError::of(
+            "counters",
+            "are of each stream, and do not go with gaps or count",
+        ));
+    }
+    Ok(())
+}
+
+/// Gives a record to what follows.
+fn give(out: &mut dyn Outlet, time: Nanos, record: &dyn AnyRecord) {
+    out.emit(Items::Records(&[RecordItem {
+        key: 0,
+        time,
+        record,
+    }]));
+}
+
+impl Streams {
+    fn process(&mut self, batch: &Batch<'_>, out: &mut dyn Outlet) {
+        let files = &mut self.files;
+        match &mut self.kind {
+            Kind::Segments(segments) => segments.process(batch, files, out),
+            Kind::Totals(totals) => totals.process(batch),
+            Kind::Chunks(chunks) => chunks.process(batch, files, out),
+        }
+    }
+
+    fn shard(&self) -> &Shard {
+        match &self.kind {
+            Kind::Segments(segments) => segments.shard(),
+            Kind::Totals(totals) => totals.shard(),
+            Kind::Chunks(chunks) => chunks.shard(),
+        }
+    }
+
+    fn totals(&self) -> TotalsRow {
+        match &self.kind {
+            Kind::Segments(segments) => segments.totals(),
+            Kind::Totals(totals) => totals.row(),
+            Kind::Chunks(chunks) => chunks.totals(),
+        }
+    }
+
+    /// Ends the stack if the files cannot be written.
+    fn check_files(&self, out: &mut dyn Outlet) {
+        if let Some(files) = &self.files
+            && let Some(failure) = files.files.failure()
+        {
+            out.fail(failure);
+        }
+    }
+}
+
+impl Component for Streams {
+    fn start(&mut self) -> Result<(), Failure> {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        let files = self.shared.files.get_or_init(|| {
+            StreamFiles::create(Path::new(&folder.path), folder.fill_gaps, folder.memory)
+        });
+        self.files = Some(FileWriter {
+            files: files.clone()?,
+            numbers: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            let mut chosen = core::mem::take(&mut self.chosen);
+            self.process(&chosen.of(packets), out);
+            self.chosen = chosen;
+            self.check_files(out);
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn interval(&self) -> Option<Nanos> {
+        self.flush_timeout
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        // Within a tick of the flow table only chunks time out.
+        let tracker = self.shard().tracker();
+        if tracker.clock() < now && (self.flush_timeout.is_some() || !tracker.is_in_tick(now)) {
+            let mut idle = Batch::new(&[], &[]);
+            idle.now = Some(now);
+            self.process(&idle, out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        let files = &mut self.files;
+        match &mut self.kind {
+            Kind::Segments(segments) => segments.finish(files, out),
+            Kind::Totals(totals) => totals.finish(),
+            Kind::Chunks(chunks) => chunks.finish(files, out),
+        }
+        self.check_files(out);
+        let mine = self.totals();
+        let total = {
+            let totals = self.shared.totals.lock();
+            let mut totals = totals.unwrap_or_else(PoisonError::into_inner);
+            totals.0.merge(&mine);
+            totals.1 = totals.1.saturating_sub(1);
+            (totals.1 == 0).then_some(totals.0)
+        };
+        if let Some(total) = total.filter(|_| self.wants_totals) {
+            give(out, self.shard().tracker().clock(), &total);
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.totals().streams))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let mut account = match &self.kind {
+            Kind::Segments(segments) => engine::account(segments.shard()),
+            Kind::Totals(totals) => engine::account(totals.shard()),
+            Kind::Chunks(chunks) => chunks.account(),
+        };
+        if let Some(files) = &self.files {
+            account.summary.push(files.files.summary());
+        }
+        Some(Box::new(account))
+    }
+}
+
+/// The place for stream `id` in a column that grows as ids do (they are dense).
+fn slot<T: Default>(column: &mut Vec<T>, id: u32) -> &mut T {
+    let index = id as usize;
+    if index >= column.len() {
+        column.resize_with(index + 1, T::default);
+    }
+    &mut column[index]
+}
+
+/// Writes the bytes of every direction to its file.
+struct FileWriter {
+    files: StreamFiles,
+    /// Numbers of files by [`Stream::id`], plus one; 0 while a direction has no bytes.
+    numbers: Vec<u32>,
+}
+
+impl FileWriter {
+    fn created(&mut self, id: u32) {
+        *slot(&mut self.numbers, id) = 0;
+    }
+
+    fn data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let number = slot(&mut self.numbers, stream.id);
+        self.files.write(number, stream, chunk);
+    }
+
+    fn terminated(&mut self, id: u32) {
+        let number = core::mem::take(slot(&mut self.numbers, id));
+        self.files.close(number);
+    }
+}

@@ -1,0 +1,251 @@
+//! Streams as their segments come.
+
+use flowgauge_record::StreamRow;
+use flowgauge_record::stream::GapRow;
+use flowgauge_record::text::write_hex_bytes;
+use flowgauge_record::totals::TotalsRow;
+use flowgauge_stack::{Items, Outlet, RecordItem};
+use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
+use flowgauge_sys::tally::byte_sum;
+use flowgauge_wire::{Batch, Nanos};
+use sha2::{Digest, Sha256};
+
+use super::{FileWriter, Wanted, give, slot};
+
+/// Records that go on together at most.
+const TOGETHER: usize = 32;
+
+/// Gives a record for every direction or hole, and the bytes to files where asked for.
+pub(super) struct Segments {
+    shard: Shard,
+    state: State,
+}
+
+struct State {
+    wanted: Wanted,
+    /// By [`Stream::id`].
+    hashes: Vec<Option<Sha256>>,
+    /// Streams that ended.
+    ended: u64,
+    /// Records that go on together: one by one they cost as much again as they cost to write.
+    rows: Vec<StreamRow<'static>>,
+}
+
+impl Segments {
+    pub(super) fn new(config: ShardConfig, wanted: Wanted) -> Segments {
+        Segments {
+            shard: Shard::new(config),
+            state: State {
+                wanted,
+                hashes: Vec::new(),
+                ended: 0,
+                rows: Vec::new(),
+            },
+        }
+    }
+
+    pub(super) fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    pub(super) fn totals(&self) -> TotalsRow {
+        TotalsRow {
+            streams: self.state.ended,
+            ..TotalsRow::default()
+        }
+    }
+
+    pub(super) fn process(
+        &mut self,
+        batch: &Batch<'_>,
+        files: &mut Option<FileWriter>,
+        out: &mut dyn Outlet,
+    ) {
+        let Segments { shard, state } = self;
+        let now = batch
+            .packets
+            .last()
+            .map_or(batch.now, |last| Some(last.time));
+        let now = now.unwrap_or_default();
+        shard.process(
+            batch,
+            &mut Give {
+                state,
+                files,
+                out,
+                now,
+            },
+        );
+    }
+
+    pub(super) fn finish(&mut self, files: &mut Option<FileWriter>, out: &mut dyn Outlet) {
+        let Segments { shard, state } = self;
+        let now = shard.tracker().clock();
+        let mut give = Give {
+            state,
+            files,
+            out,
+            now,
+        };
+        shard.finish(&mut give);
+        give.rows();
+    }
+}
+
+/// The state, and the ways out of it.
+struct Give<'a> {
+    state: &'a mut State,
+    files: &'a mut Option<FileWriter>,
+    out: &'a mut dyn Outlet,
+    now: Nanos,
+}
+
+impl Handler for Give<'_> {
+    const STREAMS: bool = true;
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        if self.state.wanted.hashes {
+            *slot(&mut self.state.hashes, stream.id) = Some(Sha256::new());
+        }
+        if let Some(files) = &mut self.files {
+            files.created(stream.id);
+        }
+    }
+
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let wanted = self.state.wanted;
+        if wanted.gaps && chunk.gap_before > 0 {
+            self.gap(stream, chunk.offset - chunk.gap_before, chunk.gap_before);
+        }
+        if wanted.hashes
+            && let Some(Some(hash)) = self.state.hashes.get_mut(stream.id as usize)
+        {
+            hash.update(chunk.bytes);
+        }
+        if let Some(files) = &mut self.files {
+            files.data(stream, chunk);
+        }
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        let wanted = self.state.wanted;
+        self.state.ended += 1;
+        if let Some(files) = &mut self.files {
+            files.terminated(stream.id);
+        }
+        if wanted.gaps && trailing_gap > 0 {
+            self.gap(stream, stream.bytes + stream.missing_bytes, trailing_gap);
+        }
+        if !wanted.streams {
+            return;
+        }
+        let mut row = StreamRow::new(stream, trailing_gap, None);
+        row.with_gaps = wanted.gaps;
+        if !wanted.hashes {
+            self.state.rows.push(row);
+            if self.state.rows.len() == TOGETHER {
+                self.rows();
+            }
+            return;
+        }
+        let hash = slot(&mut self.state.hashes, stream.id).take();
+        let mut text = Vec::with_capacity(64);
+        write_hex_bytes(&mut text, &hash.unwrap_or_default().finalize());
+        let row = StreamRow {
+            sha256: Some(core::str::from_utf8(&text).unwrap_or("")),
+            ..row
+        };
+        give(self.out, self.now, &row);
+    }
+}
+
+impl Give<'_> {
+    /// Gives what waits.
+    fn rows(&mut self) {
+        let rows = &mut self.state.rows;
+        let mut all = rows.iter();
+        if let Some(first) = all.next() {
+            let item = |record| RecordItem {
+                key: 0,
+                time: self.now,
+                record,
+            };
+            let mut items = [item(first); TOGETHER];
+            for (place, row) in items.iter_mut().skip(1).zip(all) {
+                *place = item(row);
+            }
+            let items = items.get(..rows.len()).unwrap_or_default();
+            self.out.emit(Items::Records(items));
+            rows.clear();
+        }
+    }
+
+    #[cold]
+    fn gap(&mut self, stream: &Stream<'_>, offset: u64, size: u64) {
+        self.rows();
+        let wanted = self.state.wanted;
+        let row = GapRow {
+            identity: stream.identity(),
+            offset,
+            size,
+            with_streams: wanted.streams,
+            with_hashes: wanted.hashes,
+        };
+        give(self.out, self.now, &row);
+    }
+}
+
+/// Counts streams and reads all bytes.
+pub(super) struct Totals {
+    shard: Shard,
+    row: Sums,
+}
+
+#[derive(Default)]
+struct Sums(TotalsRow);
+
+impl Totals {
+    pub(super) fn new(config: ShardConfig) -> Totals {
+        Totals {
+            shard: Shard::new(config),
+            row: Sums::default(),
+        }
+    }
+
+    pub(super) fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    pub(super) fn row(&self) -> TotalsRow {
+        self.row.0
+    }
+
+    pub(super) fn process(&mut self, batch: &Batch<'_>) {
+        self.shard.process(batch, &mut self.row);
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.shard.finish(&mut self.row);
+    }
+}
+
+impl Handler for Sums {
+    const STREAMS: bool = true;
+    const FLOWS: bool = false;
+
+    fn stream_created(&mut self, _stream: &Stream<'_>) {
+        self.0.streams += 1;
+    }
+
+    #[inline]
+    fn stream_data(&mut self, _stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        self.0.bytes += chunk.bytes.len() as u64;
+        self.0.checksum = self.0.checksum.wrapping_add(byte_sum(chunk.bytes));
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        self.0.missing_bytes += stream.missing_bytes + trailing_gap;
+        self.0.gaps += u64::from(stream.gaps) + u64::from(trailing_gap > 0);
+        self.0.empty_streams += u64::from(stream.bytes == 0);
+    }
+}
