@@ -163,7 +163,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         if self.core.has_timers() {
             let context = Context::of(stream);
