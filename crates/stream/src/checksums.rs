@@ -272,7 +272,7 @@ impl Checksums {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn note_good(&mut self, packet: &Decoded) {
         if self.policy == ChecksumPolicy::Auto {
             self.good.note(packet);

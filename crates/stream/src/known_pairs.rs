@@ -12,7 +12,7 @@
 use core::hash::BuildHasher;
 
 use flowgauge_sys::prefetch::prefetch;
-use flowgauge_wire::{Decoded, Direction, FoldedState};
+use flowgauge_wire::{Address, Decoded, FoldedState};
 
 /// Pairs seen lately; one of two that collide is looked up in the tables.
 const RECENT: usize = 1 << 13;
@@ -63,7 +63,7 @@ impl KnownPairs {
     }
 
     /// The packet's checksum is right.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note(&mut self, packet: &Decoded) {
         let print = self.print(packet);
         let recent = &mut self.recent[place(print)];
@@ -74,6 +74,7 @@ impl KnownPairs {
         }
     }
 
+    #[inline(never)]
     fn enter(&mut self, print: u64) {
         if self.waiting.len() >= WAITING {
             self.settle();
@@ -95,27 +96,37 @@ impl KnownPairs {
     }
 
     /// A number that nobody can choose to be another pair's, never 0.
-    #[inline]
+    #[inline(always)]
     fn print(&self, packet: &Decoded) -> u64 {
         let key = &packet.key;
-        let (from, to) = match packet.direction {
-            Direction::LowToHigh => (&key.low.0, &key.high.0),
-            Direction::HighToLow => (&key.high.0, &key.low.0),
-        };
-        let (from, to) = (u128::from_le_bytes(*from), u128::from_le_bytes(*to));
-        let [one, two, three, four] = self.key;
         let protocol = u64::from(key.protocol);
-        let print = if key.version == 4 {
-            // The last four bytes of the mapped form.
-            let pair = (from >> 96) as u64 | (to >> 64) as u64 & !0xffff_ffff;
-            fold(pair ^ one, two ^ protocol)
-        } else {
-            let from = fold(from as u64 ^ one, (from >> 64) as u64 ^ two);
-            let to = fold(to as u64 ^ three, (to >> 64) as u64 ^ four);
-            fold(from ^ three, to ^ four ^ protocol)
-        };
-        print | 1
+        if key.version == 4 {
+            let [one, two, ..] = self.key;
+            // The last four bytes of the mapped forms, the sender's first.
+            let (low, high) = (last_bytes(&key.low), last_bytes(&key.high));
+            let pair = u64::from(low) | u64::from(high) << 32;
+            let pair = pair.rotate_right(32 * packet.direction.index() as u32);
+            return fold(pair ^ one, two ^ protocol) | 1;
+        }
+        self.print_of_long(packet)
     }
+
+    /// The same of a pair of IPv6 addresses.
+    fn print_of_long(&self, packet: &Decoded) -> u64 {
+        let key = &packet.key;
+        let ((from, _), (to, _)) = key.endpoints(packet.direction);
+        let (from, to) = (u128::from_le_bytes(from.0), u128::from_le_bytes(to.0));
+        let [one, two, three, four] = self.key;
+        let from = fold(from as u64 ^ one, (from >> 64) as u64 ^ two);
+        let to = fold(to as u64 ^ three, (to >> 64) as u64 ^ four);
+        fold(from ^ three, to ^ four ^ u64::from(key.protocol)) | 1
+    }
+}
+
+#[inline(always)]
+fn last_bytes(address: &Address) -> u32 {
+    let [.., a, b, c, d] = address.0;
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// Every bit of the result depends on all bits of both.
@@ -197,7 +208,7 @@ fn slot(print: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_wire::Address;
+    use flowgauge_wire::Direction;
 
     use super::*;
 
