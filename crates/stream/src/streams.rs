@@ -166,7 +166,19 @@ impl Streams {
             && (side.half).goes_on(packet.seq, len, packet.ack, packet.window, OPEN)
         {
             if SHOW && handler.follows() {
-                side.show(pass, packet, flow, handler);
+                let payload = side.show(pass, packet, flow, handler);
+                if len != 0 {
+                    Delivery {
+                        id: stream_id(flow.id, direction),
+                        flow: StreamFlow::Tracked(pass.tracker, flow.id),
+                        progress: &mut side.progress,
+                        total: &mut self.delivered,
+                        time: packet.time,
+                        handler,
+                    }
+                    .deliver(payload);
+                }
+                return true;
             }
             if len != 0 {
                 Delivery {
@@ -372,18 +384,19 @@ pub(crate) fn sides(connection: &mut Connection, direction: usize) -> (&mut Side
 impl Side {
     /// Shows the handler the next packet of this direction.
     #[inline(always)]
-    fn show<H: Handler>(
+    fn show<'a, H: Handler>(
         &self,
-        pass: &Pass<'_>,
+        pass: &Pass<'a>,
         packet: &Decoded,
         flow: PacketFlow,
         handler: &mut H,
-    ) {
+    ) -> &'a [u8] {
         let id = stream_id(flow.id, packet.direction.index());
         let stream = (self.progress).stream(id, StreamFlow::Tracked(pass.tracker, flow.id));
         let frame = pass.decoded.bytes(pass.batch, packet);
         let payload = pass.decoded.payload(pass.batch, packet);
         handler.next_packet(&stream, packet, self.progress.position(), frame, payload);
+        payload
     }
 }
 

@@ -105,6 +105,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     ) {
         let id = stream.id;
         let delivered = stream.bytes + stream.missing_bytes;
+        let is_next = is_deliverable && packet.offset == delivered as i64;
+        if self.core.note_alone(id, packet, delivered, is_next) {
+            return;
+        }
         let Some(record) = self.core.records.get(id) else {
             return;
         };

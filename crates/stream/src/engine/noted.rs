@@ -1,5 +1,8 @@
 //! Packets entered beside the bytes of a chunk under way.
 
+use flowgauge_sys::blocks::Block;
+
+use super::buffers::Buffers;
 use super::chunk::ChunkFlags;
 use super::core::Core;
 use super::events::Events;
@@ -131,6 +134,106 @@ impl Core {
         fits
     }
 
+    /// [`Core::note_packet`] of a stream that only one application wants, as long as there is memory
+    /// that nobody has to be sent for. Returns whether it did; where it did not, nothing of the packet
+    /// is noted.
+    #[inline(never)]
+    pub(super) fn note_alone(
+        &mut self,
+        id: u32,
+        packet: &NewPacket<'_>,
+        position: u64,
+        is_next: bool,
+    ) -> bool {
+        let Some(record) = self.records.get(id) else {
+            return false;
+        };
+        let view = &record.view;
+        let (limit, goes_on) = (view.limit, view.chunks != 0);
+        let (place, priority) = (view.parameters, view.priority);
+        if !record.flags.has(RecordFlags::SIMPLE) {
+            return false;
+        }
+        let mut chunk = view.chunk;
+        if chunk == NONE {
+            let target = self.parameters(place).chunk_bytes;
+            self.open_chunk(
+                ViewAt::first(id),
+                Pending::of_packet(packet, position, target),
+            );
+            chunk = match self.records.get(id) {
+                Some(record) => record.view.chunk,
+                None => return false,
+            };
+        }
+        let ceiling = self.watermarks.ceiling(priority);
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return false;
+        };
+        if pending.is_full_of_packets() {
+            return false;
+        }
+        let len = packet.payload.len();
+        let target = pending.target as usize;
+        let bytes = &mut pending.content.bytes;
+        let (at, end) = (bytes.len(), pending.start + (bytes.len() + len) as u64);
+        let is_inside =
+            is_next && pending.start + at as u64 == position && at + len <= target && end <= limit;
+        if is_inside && len > bytes.capacity() - at {
+            if at >= target {
+                return false;
+            }
+            let size = Buffers::size(at + len, target);
+            let Some(mut buffer) = self.at_hand(size, ceiling) else {
+                return false;
+            };
+            let Some(pending) = self.pending.get_mut(chunk) else {
+                return false;
+            };
+            buffer.extend(pending.content.bytes.as_slice());
+            self.partial += buffer.capacity() as u64;
+            let old = core::mem::replace(&mut pending.content.bytes, buffer);
+            self.give_back(old);
+        }
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return false;
+        };
+        let room = PacketLog::room_for(packet, is_inside);
+        if !pending.packets.has_room(room) {
+            let size = PacketLog::size(pending.packets.block.len(), room, goes_on);
+            let Some(block) = self.at_hand(size, ceiling) else {
+                return false;
+            };
+            let Some(pending) = self.pending.get_mut(chunk) else {
+                return false;
+            };
+            self.partial += block.capacity() as u64;
+            let old = pending.packets.move_to(block);
+            self.give_back(old);
+        }
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return false;
+        };
+        pending.packets.push(packet, is_inside.then_some(at as u32));
+        true
+    }
+
+    /// A buffer, where there is one without anybody being sent.
+    #[inline]
+    fn at_hand(&mut self, size: usize, ceiling: u64) -> Option<Block> {
+        if self.budget.used() + size as u64 > self.watermarks.base() {
+            return None;
+        }
+        self.buffers.get(size, ceiling)
+    }
+
+    /// Takes back what was part of a chunk under way.
+    #[inline]
+    fn give_back(&mut self, block: Block) {
+        self.partial -= block.capacity() as u64;
+        self.buffers.put(block);
+    }
+
     /// Begins a chunk with a packet; one that is under way is sent before.
     #[inline(never)]
     fn begin_packets<E: Events + ?Sized>(
@@ -149,14 +252,8 @@ impl Core {
         if chunk != NONE {
             return chunk;
         }
-        let pending = Pending {
-            start: position,
-            since: packet.time,
-            time: packet.time,
-            target: self.parameters(place).chunk_bytes,
-            ..Pending::default()
-        };
-        self.open_chunk(leader, pending);
+        let target = self.parameters(place).chunk_bytes;
+        self.open_chunk(leader, Pending::of_packet(packet, position, target));
         self.view(leader).map_or(NONE, |view| view.chunk)
     }
 
@@ -175,13 +272,7 @@ impl Core {
             Some(pending) => pending.packets.block.len(),
             None => return false,
         };
-        // As with bytes: a stream that has filled a chunk will likely fill the next. Short ones have
-        // two or three packets, or more than that.
-        let least = match goes_on || len != 0 {
-            true => PACKET_BYTES,
-            false => 0,
-        };
-        let size = (len + more).max(least);
+        let size = PacketLog::size(len, more, goes_on);
         let stance = self.stance(leader);
         let Some(block) = self.memory(events, context, size, leader.record) else {
             return false;
@@ -200,7 +291,31 @@ impl Core {
     }
 }
 
+impl PacketLog {
+    /// The size of the memory for `more` bytes behind `len`, of a stream that has filled a chunk or not.
+    fn size(len: usize, more: usize, goes_on: bool) -> usize {
+        // As with bytes: a stream that has filled a chunk will likely fill the next. Short ones have
+        // two or three packets, or more than that.
+        let least = match goes_on || len != 0 {
+            true => PACKET_BYTES,
+            false => 0,
+        };
+        (len + more).max(least)
+    }
+}
+
 impl Pending {
+    /// One that begins with a packet.
+    fn of_packet(packet: &NewPacket<'_>, position: u64, target: u32) -> Pending {
+        Pending {
+            start: position,
+            since: packet.time,
+            time: packet.time,
+            target,
+            ..Pending::default()
+        }
+    }
+
     /// Whether another packet begins a new chunk.
     #[inline(always)]
     fn is_full_of_packets(&self) -> bool {
