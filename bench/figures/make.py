@@ -2,12 +2,15 @@
 """The Scap paper's figures, measured here: builds the examples, makes the traces that are missing,
 runs everything and writes docs/figures.md with its plots.
 
-usage: bench/figures/make.py [--only connections,overload,cutoff,cache,packets] [--trace-dir DIR]
+usage: bench/figures/make.py [--only connections,overload,cutoff,cache,packets] [--trace-dir DIR] [--built]
+
+With --only the other figures of the page stay as they are. --built takes the binaries that are there.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -25,19 +28,43 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", default="connections,overload,cutoff,cache,packets", help="which figures")
     parser.add_argument("--trace-dir", default=os.path.join(CACHE, "traces"), help="where traces are kept")
+    parser.add_argument("--built", action="store_true", help="build nothing")
     options = parser.parse_args()
-    build()
+    if not options.built:
+        build()
     os.makedirs(PLOTS, exist_ok=True)
     os.makedirs(options.trace_dir, exist_ok=True)
-    text = [HEAD]
-    for name in options.only.split(","):
-        text.append(FIGURES[name](options.trace_dir))
     page = os.path.join(ROOT, "docs", "figures.md")
-    if set(options.only.split(",")) == set(FIGURES):
-        with open(page, "w") as file:
-            file.write("\n".join(text))
-        print(f"written to {page}", file=sys.stderr)
-    print("\n".join(text))
+    for name in options.only.split(","):
+        text = marked(name, FIGURES[name](options.trace_dir) + load())
+        print(text, flush=True)
+        # After each: a run may take long, and be ended.
+        write(page, name, text)
+    print(f"written to {page}", file=sys.stderr)
+
+
+def marked(name, text):
+    return f"<!-- {name} -->\n{text}"
+
+
+def write(page, name, text):
+    """Puts one figure into the page, in its place."""
+    parts = {}
+    if os.path.exists(page):
+        with open(page) as file:
+            found = re.split(r"^<!-- (\w+) -->\n", file.read(), flags=re.M)
+        parts = {each: marked(each, body.strip() + "\n") for each, body in zip(found[1::2], found[2::2])}
+    parts[name] = text.strip() + "\n"
+    with open(page, "w") as file:
+        file.write("\n".join([HEAD, *(parts[each] for each in FIGURES if each in parts)]))
+
+
+def load():
+    """How busy the machine is, where it is busier than its cores."""
+    busy, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if busy <= cores:
+        return ""
+    return f"Machine busy: a load of {busy:.1f} on {cores} cores.\n"
 
 
 HEAD = """# The Scap paper's figures, here
