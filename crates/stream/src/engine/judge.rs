@@ -19,6 +19,16 @@ use super::statistics::Counts;
 use super::stream_ref::{Context, StreamErrors};
 use crate::handler::{Admit, Stream, StreamPacket};
 
+/// How a segment is given to those in mode FAST.
+#[derive(Clone, Copy)]
+pub(super) struct Offer {
+    /// The views for which the stream was over when the segment came: for them it was counted as
+    /// discarded, whatever they have asked for since.
+    pub(super) over: u32,
+    /// Where nothing of it is new it is refused.
+    pub(super) is_refusable: bool,
+}
+
 impl<E: Events + ?Sized> Hook<'_, E> {
     /// A packet that has to be looked at.
     #[inline(never)]
@@ -244,7 +254,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             self.core.compare(id, packet);
         }
         let is_refusable = !ordered && !is_control && !packet.payload.is_empty();
-        let new = self.place(stream, run, seen, origin, is_refusable);
+        let offer = Offer { over, is_refusable };
+        let new = self.place(stream, run, seen, origin, offer);
         if let Some(len) = ends_after {
             self.send_complete(stream, (offset + len).max(0) as u64);
         }
@@ -275,14 +286,14 @@ impl<E: Events + ?Sized> Hook<'_, E> {
 
     /// Gives a segment to all in mode FAST, of whom none has seen a byte at or behind `seen`. Returns
     /// how many bytes were new. What somebody did not want of it counts as discarded, unless nothing was
-    /// new of a segment that `is_refusable`.
+    /// new of a segment that [is refusable](Offer::is_refusable).
     pub(super) fn place(
         &mut self,
         stream: &Stream<'_>,
         run: Run<'_>,
         seen: u64,
         origin: Origin,
-        is_refusable: bool,
+        offer: Offer,
     ) -> u64 {
         let id = stream.id;
         let mut new = 0;
@@ -298,12 +309,12 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 let core = &mut *self.core;
                 let (taken, rest) = core.place(self.events, context, first, run, seen, origin);
                 new = taken;
-                if rest != 0 && (new != 0 || !is_refusable) {
+                if rest != 0 && (new != 0 || !offer.is_refusable) {
                     core.discard_bytes(id, rest);
                 }
             }
         } else {
-            new = self.place_for_each(context, id, run, seen, origin, is_refusable);
+            new = self.place_for_each(context, id, run, seen, origin, offer);
         }
         if self.core.is_done(id) {
             self.finish_direction(stream);
@@ -320,11 +331,15 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         run: Run<'_>,
         seen: u64,
         origin: Origin,
-        is_refusable: bool,
+        offer: Offer,
     ) -> u64 {
         let mut new = 0;
         let mut unwanted = [0; MAX_APPLICATIONS];
-        for (at, unwanted) in self.core.all_views(id).zip(&mut unwanted) {
+        let views = self.core.all_views(id).enumerate();
+        for ((place, at), unwanted) in views.zip(&mut unwanted) {
+            if offer.over & 1 << place != 0 {
+                continue;
+            }
             if self.core.mode_of(at) == Mode::Fast && self.core.is_leader(at) {
                 let core = &mut *self.core;
                 let (taken, rest) = core.place(self.events, context, at, run, seen, origin);
@@ -332,7 +347,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 *unwanted = rest;
             }
         }
-        if new != 0 || !is_refusable {
+        if new != 0 || !offer.is_refusable {
             for (at, bytes) in self.core.all_views(id).zip(unwanted) {
                 if bytes != 0 {
                     self.core.discard_rest(at, bytes);

@@ -10,6 +10,7 @@ use super::config::{ApplicationId, Mode};
 use super::core::Core;
 use super::events::Events;
 use super::fast::Origin;
+use super::judge::Offer;
 use super::offload::{OffloadFlow, Verdict};
 use super::packets::NewPacket;
 use super::record::{Record, RecordFlags, ViewAt, ViewFlags};
@@ -258,6 +259,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if flags.has(RecordFlags::DONE) {
             return core.discard_for_all(stream.id, chunk.offset, end);
         }
+        let over = core.views_that_are_over(stream.id);
         if more != NONE {
             core.discard_for_some(stream.id, chunk.offset, end);
         }
@@ -285,7 +287,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             // What began before anyone knew where, or waited for others: no copy was there before.
             // (Of a stream that was in another mode before, what was delivered is known, too.)
             let seen = seen.max(run.offset - run.gap_before);
-            self.place(stream, run, seen, Origin::of(&run), false);
+            let offer = Offer {
+                over,
+                is_refusable: false,
+            };
+            self.place(stream, run, seen, Origin::of(&run), offer);
             if !flags.has(RecordFlags::ORDERED) {
                 return;
             }
@@ -294,7 +300,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if more == NONE {
             self.take(stream, first, context, run);
         } else {
-            for leader in self.core.leaders(stream.id) {
+            for leader in self.core.leaders(stream.id, over) {
                 self.take(stream, leader, context, run);
             }
         }

@@ -213,10 +213,13 @@ impl Core {
         members
     }
 
-    /// The leaders of a direction.
-    pub(super) fn leaders(&self, record: u32) -> impl Iterator<Item = ViewAt> + use<> {
+    /// The leaders of a direction, without the views of `over`, a bit each in their order.
+    pub(super) fn leaders(&self, record: u32, over: u32) -> impl Iterator<Item = ViewAt> + use<> {
         let mut leaders = [None; MAX_APPLICATIONS];
-        let found = self.views_of(record).filter(|&at| self.is_leader(at));
+        let views = self.views_of(record).enumerate();
+        let found = views
+            .filter(|&(place, at)| over & 1 << place == 0 && self.is_leader(at))
+            .map(|(_, at)| at);
         for (place, at) in leaders.iter_mut().zip(found) {
             *place = Some(at);
         }

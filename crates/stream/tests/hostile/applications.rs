@@ -112,6 +112,10 @@ impl Applications {
             let random = &mut self.random;
             let changed = engine.change(application, |wanted| {
                 wanted.inactivity_timeout = random.of(&[None, Some(Nanos::from_secs(3))]);
+                wanted.cutoff.default = Cutoff(random.of(&[0, 300, u64::MAX]));
+                wanted.chunk_bytes = random.of(&[0, 100, 4000]);
+                wanted.mode = mode(random);
+                wanted.flush_timeout = random.of(&[None, Some(Nanos::from_millis(1))]);
             });
             assert!(changed);
         }
