@@ -26,7 +26,7 @@ MOST_IDENTITIES = 8
 
 HEAD = """# The Pandora paper's figure 6 and tables 3 and 4, here
 
-Written by `bench/figures/stacks.py`: CPU time of one core by `flowgauge stack bench`, packets in memory and decoded, the
+Written by `bench/figures/stacks.py`: time on one core by `flowgauge stack bench`, packets in memory and decoded, the
 least of several runs.{remark}
 """
 
@@ -53,17 +53,21 @@ def trace(options, name, scale):
     path = os.path.join(options.trace_dir, name if scale == 1 else f"{name}-{scale}") + ".pcap"
     if not os.path.exists(path):
         if name == "one-client":
-            # Everything of `web`, from one address: what the paper's second trace is.
-            command = ["generate", "web", "--clients", "1", "--scale", "0.3"]
+            # What the client of `web` with the most packets says and hears.
+            web = trace(options, "web", 1)
+            command = ["flows", "-q", "--json", "-r", web, "--by", "src_ip", "--sum", "packets", "--top", "1"]
+            done = subprocess.run([options.flowgauge, *command], stdout=subprocess.PIPE, text=True, check=True)
+            client = json.loads(done.stdout.splitlines()[0])["src_ip"]
+            command = ["capture", "-r", web, f"host {client}"]
         else:
             command = ["generate", name, "--scale", str(scale)]
         subprocess.run([options.flowgauge, *command, "-q", "-w", path], check=True)
     return path
 
 
-def bench(options, capture, stack, batch=256):
+def bench(options, capture, stack, batch=256, repeat=None):
     """Nanoseconds per packet of a stack, and what is known of each component."""
-    command = [options.flowgauge, "stack", "bench", "--json", "--repeat", str(options.repeat)]
+    command = [options.flowgauge, "stack", "bench", "--json", "--repeat", str(repeat or options.repeat)]
     command += ["--batch", str(batch), "-r", capture, "-e", stack]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -71,7 +75,7 @@ def bench(options, capture, stack, batch=256):
 
 
 def identities(options):
-    capture = trace(options, "small", 0.005)
+    capture = trace(options, "small", 0.0005)
     series, rows = [], []
     for name, batch, stack in (
         ("in batches of 256", 256, "tcpscan {} count"),
@@ -81,7 +85,7 @@ def identities(options):
     ):
         points = []
         for count in range(1, MOST_IDENTITIES + 1):
-            nanos, _, _ = bench(options, capture, stack.format(" ".join(["identity"] * count)), batch)
+            nanos, _, _ = bench(options, capture, stack.format(" ".join(["identity"] * count)), batch, 200)
             points.append((count, nanos))
         slope, deviation = fit(points)
         series.append((name, points))

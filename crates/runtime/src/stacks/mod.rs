@@ -22,10 +22,15 @@
 //! Every worker gets every batch, and a selection of its own: all packets of a pair of addresses go to
 //! one, fragments and tunnels too. So each has the same capture clock, and each gives one message per
 //! batch to the next stage, which puts them together in an order that does not depend on the number of
-//! workers: packets by their place in the batch, chunks and records by time within the batch.
+//! workers: packets by their place in the batch, chunks and records by time within the
+//! piece.
 //!
 //! Of an interface each worker can have a ring of its own ([`Runner::fan_out`]): nobody reads for others
 //! then, and what the workers made is taken as it comes.
+//!
+//! The reader cuts batches in pieces where components look at the clock: some fifteen times a second of
+//! the capture, and where an interval ends. They do so between the same packets whatever the batches and
+//! the threads are, and so do keys end; a message says what came of each piece.
 //!
 //! A component `thread` is such an end of a stage, too: with a queue of the length that its options say.
 //! All queues are bounded. Each carries one message per batch, in order, so that whoever waits, waits
