@@ -353,3 +353,103 @@ fn watch_has_a_bound() {
     assert_eq!(run("--watch=18446744073709551615"), Some(2));
     assert_eq!(run("--watch=86400"), Some(0));
 }
+
+/// What a command prints, and what the stack prints that it shows.
+fn both(folder: &Path, command: &[&str], files: &[&str]) -> (String, String) {
+    let shown = flowgauge(folder, &[command, &["--show-stack"]].concat());
+    assert!(shown.status.success(), "{command:?}");
+    fs::write(folder.join("shown.stack"), &shown.stdout).expect("it can be written");
+    let check = flowgauge(folder, &["stack", "fmt", "--check", "shown.stack"]);
+    assert!(
+        check.status.success(),
+        "{command:?} is not in the usual layout"
+    );
+    let text = |arguments: Vec<&str>| {
+        let output = flowgauge(folder, &arguments);
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {messages}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let by_command = text([command, &["-q", "-r"], files].concat());
+    let shown = ["stack", "run", "-q", "-f", "shown.stack", "-r"];
+    (by_command, text([&shown, files].concat()))
+}
+
+#[test]
+fn commands_do_what_the_stacks_do_that_they_show() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let file = generate(folder, "mix", "300");
+    for command in [
+        &["flows"][..],
+        &[
+            "flows",
+            "--csv",
+            "--idle-timeout",
+            "tcp=2,udp=1",
+            "--community-id-seed",
+            "7",
+        ],
+        &[
+            "flows",
+            "--by",
+            "src_ip/24,dst_port",
+            "--sum",
+            "packets",
+            "--top",
+            "3",
+        ],
+        &[
+            "flows",
+            "--checksums",
+            "verify",
+            "--overlap-policy",
+            "windows",
+            "--max-flows",
+            "50",
+        ],
+        &["streams"],
+        &["streams", "--gaps", "--csv"],
+        &["streams", "--count"],
+        &["streams", "--hash", "--mode", "strict", "--policy", "linux"],
+        &[
+            "streams",
+            "--counters",
+            "--cutoff",
+            "10K",
+            "--cutoff-direction",
+            "client:1K",
+            "--cutoff-class",
+            "2K:udp or port 443",
+            "--cutoff-class",
+            "0:host 10.16.0.1",
+            "--priority",
+            "2:tcp",
+            "--chunk",
+            "4K",
+            "--overlap",
+            "16",
+            "--flush-timeout",
+            "0.25",
+            "--memory",
+            "32M",
+        ],
+    ] {
+        let (by_command, by_stack) = both(folder, command, &[&file]);
+        assert!(by_command.lines().count() > 0, "{command:?}");
+        assert_eq!(by_command, by_stack, "{command:?}");
+    }
+}
+
+#[test]
+fn without_options_a_command_shows_its_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for command in ["flows", "streams"] {
+        let shown = flowgauge(folder.path(), &[command, "--show-stack"]);
+        let file = fs::read(stacks().join(format!("{command}.stack"))).expect("it is there");
+        assert_eq!(
+            String::from_utf8_lossy(&shown.stdout),
+            String::from_utf8_lossy(&file)
+        );
+    }
+}

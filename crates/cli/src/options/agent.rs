@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::stack::GivenStack;
+
 /// Whose key this program shows.
 #[derive(Args, Debug)]
 pub(crate) struct IdentityOptions {
@@ -83,22 +85,8 @@ pub(crate) struct DefinitionOptions {
     /// The stack's name at the agent
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The stack's file, here; "-" is standard input
-    #[arg(
-        short = 'f',
-        long = "file",
-        value_name = "FILE",
-        required_unless_present = "expression"
-    )]
-    pub(crate) file: Option<PathBuf>,
-    /// A stack given here instead of in a file: 'tcpscan - count'
-    #[arg(
-        short = 'e',
-        long = "expression",
-        value_name = "STACK",
-        conflicts_with = "file"
-    )]
-    pub(crate) expression: Option<String>,
+    #[command(flatten)]
+    pub(crate) stack: GivenStack,
     /// Read packets from a file in the agent's folder (several)
     #[arg(short = 'r', long = "read", value_name = "FILE")]
     pub(crate) read: Vec<String>,

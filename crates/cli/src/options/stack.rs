@@ -47,6 +47,27 @@ pub(crate) struct ListOptions {
     pub(crate) json: bool,
 }
 
+/// A stack in a file, or on the command line.
+#[derive(Args, Debug)]
+pub(crate) struct GivenStack {
+    /// The stack's file; "-" is standard input
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "FILE",
+        required_unless_present = "expression"
+    )]
+    pub(crate) file: Option<PathBuf>,
+    /// A stack given here instead of in a file: 'tcpscan - count'
+    #[arg(
+        short = 'e',
+        long = "expression",
+        value_name = "STACK",
+        conflicts_with = "file"
+    )]
+    pub(crate) expression: Option<String>,
+}
+
 /// `stack check`
 #[derive(Args, Debug)]
 pub(crate) struct FileOptions {
@@ -93,22 +114,8 @@ pub(crate) struct ShowOptions {
 /// `stack bench`
 #[derive(Args, Debug)]
 pub(crate) struct BenchOptions {
-    /// The stack's file; "-" is standard input
-    #[arg(
-        short = 'f',
-        long = "file",
-        value_name = "FILE",
-        required_unless_present = "expression"
-    )]
-    pub(crate) file: Option<PathBuf>,
-    /// A stack given here instead of in a file: 'tcpscan - count'
-    #[arg(
-        short = 'e',
-        long = "expression",
-        value_name = "STACK",
-        conflicts_with = "file"
-    )]
-    pub(crate) expression: Option<String>,
+    #[command(flatten)]
+    pub(crate) stack: GivenStack,
     /// Packets from files, which are read into memory first
     #[arg(short = 'r', long = "read", value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) read: Vec<PathBuf>,
@@ -126,22 +133,8 @@ pub(crate) struct BenchOptions {
 /// `stack run`
 #[derive(Args, Debug)]
 pub(crate) struct RunOptions {
-    /// The stack's file; "-" is standard input
-    #[arg(
-        short = 'f',
-        long = "file",
-        value_name = "FILE",
-        required_unless_present = "expression"
-    )]
-    pub(crate) file: Option<PathBuf>,
-    /// A stack given here instead of in a file: 'tcpscan - count'
-    #[arg(
-        short = 'e',
-        long = "expression",
-        value_name = "STACK",
-        conflicts_with = "file"
-    )]
-    pub(crate) expression: Option<String>,
+    #[command(flatten)]
+    pub(crate) stack: GivenStack,
     /// Say every so many seconds, on standard error, what went through each component, and its result
     /// so far [default without a number: 1]
     #[arg(

@@ -115,15 +115,15 @@ fn output(text: &str) -> Result<(), Failure> {
 }
 
 fn definition(action: &str, options: &DefinitionOptions) -> Result<Value, Failure> {
-    let text = match &options.expression {
+    let text = match &options.stack.expression {
         Some(expression) => expression.clone(),
-        None => text_of(options.file.as_deref().unwrap_or(Path::new("-")))?,
+        None => text_of(options.stack.file.as_deref().unwrap_or(Path::new("-")))?,
     };
     Ok(json!({
         "do": action,
         "name": options.name,
         "text": text,
-        "bare": options.expression.is_some(),
+        "bare": options.stack.expression.is_some(),
         "read": options.read,
         "interface": options.interface,
     }))

@@ -28,7 +28,10 @@ struct Kept {
 /// # Errors
 /// What went wrong, for the user.
 pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
-    let text = read::text(options.file.as_deref(), options.expression.as_deref())?;
+    let text = read::text(
+        options.stack.file.as_deref(),
+        options.stack.expression.as_deref(),
+    )?;
     let program = read::program(text)?;
     let source = open_all(&options.read).map_err(|error| Failure::opening(&error))?;
     let batches = keep(source, usize::from(options.batch))?;

@@ -20,7 +20,10 @@ use crate::sinks;
 /// # Errors
 /// What went wrong, for the user.
 pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
-    let text = read::text(options.file.as_deref(), options.expression.as_deref())?;
+    let text = read::text(
+        options.stack.file.as_deref(),
+        options.stack.expression.as_deref(),
+    )?;
     let program = read::program(text)?;
     let common = &options.output.common;
     refuse_overwriting(&options.input, &program.stacks)?;
