@@ -193,6 +193,108 @@ fn what_only_one_of_two_places_saw_is_named() {
     }
 }
 
+#[test]
+fn bursts_and_large_flows_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "small", "200");
+    let found = rows(&run(folder, "bursts.stack", &[&trace]));
+    let count = found.iter().find(|row| row["component"] == "count");
+    let packets = count.expect("a number")["value"].as_u64();
+    let of_bursts = found
+        .iter()
+        .filter_map(|row| row["row"]["packets"].as_u64());
+    assert_eq!(Some(of_bursts.sum()), packets);
+    assert!(
+        found
+            .iter()
+            .any(|row| row["row"]["gaps"].as_u64() > Some(0))
+    );
+    // Nothing in this trace is large.
+    assert_eq!(run(folder, "large-flows.stack", &[&trace]), "");
+}
+
+#[test]
+fn what_is_around_a_match_is_a_capture() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let mut frames = Vec::new();
+    for (port, text) in [
+        (1_u16, "first"),
+        (2, "other"),
+        (1, "my password"),
+        (2, "other"),
+        (1, "last"),
+    ] {
+        let mut datagram = Vec::new();
+        datagram.extend(port.to_be_bytes());
+        datagram.extend(53_u16.to_be_bytes());
+        datagram.extend((8 + text.len() as u16).to_be_bytes());
+        datagram.extend([0, 0]);
+        datagram.extend(text.as_bytes());
+        let mut packet = vec![0x45, 0];
+        packet.extend((20 + datagram.len() as u16).to_be_bytes());
+        packet.extend([0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
+        packet.extend(datagram);
+        frames.push(packet);
+    }
+    let mut file = Vec::new();
+    // Raw IP packets, a second apart.
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101] {
+        file.extend(word.to_le_bytes());
+    }
+    for (second, packet) in (1_u32..).zip(&frames) {
+        let length = packet.len() as u32;
+        for word in [second, 0, length, length] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(packet);
+    }
+    fs::write(folder.join("in.pcap"), file).expect("a file");
+    for workers in ["1", "2"] {
+        let stack = stack("around-match.stack");
+        let arguments = [
+            "stack",
+            "run",
+            "-q",
+            "--workers",
+            workers,
+            "-f",
+            &stack,
+            "-r",
+            "in.pcap",
+        ];
+        assert!(flowgauge(folder, &arguments).status.success());
+        let arguments = ["packets", "-q", "--json", "-r", "around-match.pcap"];
+        let packets = flowgauge(folder, &arguments);
+        let packets = rows(&String::from_utf8(packets.stdout).expect("text"));
+        let seconds = packets
+            .iter()
+            .map(|row| &row["time"].as_str().expect("a time")[17..19]);
+        assert_eq!(
+            seconds.collect::<Vec<_>>(),
+            ["01", "03", "05"],
+            "{workers} threads"
+        );
+    }
+}
+
+#[test]
+fn cooked_tracked_and_chunked_things_are_the_same_on_several_threads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "loss", "150");
+    for stack in [
+        "cook { 1000 } packets { interface = x } output { fields = \"src_ip, src_port, seq, payload_bytes\" }",
+        "track_web packets output { fields = \"time, src_ip, src_port, seq\" }",
+        "flows where { \"bytes > 10k or retransmitted > 0\" } output",
+    ] {
+        let one = sorted(folder, stack, &trace, "1");
+        assert!(one.len() > 5, "{stack}: {}", one.len());
+        assert_eq!(one, sorted(folder, stack, &trace, "2"), "{stack}");
+    }
+}
+
 /// What a stack prints on so many threads, without the numbers of packets, sorted.
 fn sorted(folder: &Path, stack: &str, file: &str, workers: &str) -> Vec<String> {
     let arguments = [

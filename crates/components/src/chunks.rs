@@ -37,10 +37,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             partial: PerKey::default(),
             given: Given {
                 size: size as usize,
+                flush: settings.duration("flush"),
                 chunks: 0,
             },
-            flush: settings.duration("flush"),
-            memory: settings.size("memory").unwrap_or(256 << 20),
+            memory: settings.size("memory").unwrap_or(256 << 20) / settings.copies() as u64,
             held: 0,
             earliest: None,
         }))
@@ -52,7 +52,6 @@ struct Chunks {
     /// By key: of each direction what is not given yet.
     partial: PerKey<[Partial; 2]>,
     given: Given,
-    flush: Option<u64>,
     memory: u64,
     /// Bytes of all of them.
     held: u64,
@@ -73,6 +72,7 @@ struct Partial {
 
 struct Given {
     size: usize,
+    flush: Option<u64>,
     chunks: u64,
 }
 
@@ -109,7 +109,10 @@ impl Given {
         out: &mut dyn Outlet,
     ) -> i64 {
         let before = partial.bytes.len() as i64;
-        if chunk.gap_before > 0 || chunk.offset == 0 || chunk.end.is_some() {
+        let is_late = self
+            .flush
+            .is_some_and(|flush| chunk.time.0 >= partial.first.0.saturating_add(flush));
+        if chunk.gap_before > 0 || chunk.offset == 0 || chunk.end.is_some() || is_late {
             self.flush(chunk.key, partial, out);
         }
         if chunk.end.is_some() {
@@ -167,7 +170,7 @@ impl Component for Chunks {
                     self.held -= self.given.flush(chunk.key, partial, out);
                     partial.bytes = Vec::new();
                 }
-                if self.flush.is_some() && !partial.bytes.is_empty() {
+                if self.given.flush.is_some() && !partial.bytes.is_empty() {
                     let earliest = self.earliest.get_or_insert(partial.first);
                     *earliest = partial.first.min(*earliest);
                 }
@@ -187,7 +190,7 @@ impl Component for Chunks {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        let (Some(flush), Some(earliest)) = (self.flush, self.earliest) else {
+        let (Some(flush), Some(earliest)) = (self.given.flush, self.earliest) else {
             return;
         };
         if now.0 < earliest.0.saturating_add(flush) {

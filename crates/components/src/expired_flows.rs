@@ -219,6 +219,12 @@ impl ExpiredFlows {
     fn collect(&mut self, now: Nanos) {
         let mut numbers = core::mem::take(&mut self.numbers);
         self.table.take_ended(now, &mut numbers);
+        // Those that end together in the order in which they began, however the table keeps them.
+        let live = &self.live;
+        numbers.sort_unstable_by_key(|number| {
+            let flow = live.get(*number as usize).and_then(Option::as_ref);
+            flow.map(|flow| (flow.first, flow.key, flow.direction.index()))
+        });
         let first = self.first.map_or(0, |first| first.0);
         for number in numbers.drain(..) {
             let Some(flow) = self.live.get_mut(number as usize).and_then(Option::take) else {

@@ -5,10 +5,9 @@ use flowgauge_stack::{
     Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Packets,
     Parallel, ResultInfo, ResultValue, Settings,
 };
-use flowgauge_wire::{
-    BATCH_SIZE, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, LinkType, Nanos,
-    PacketDescriptor, hash_batch,
-};
+use flowgauge_wire::{DecodeFlags, Decoded, LinkType, Nanos};
+
+use crate::made::Made;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipreass",
@@ -43,21 +42,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 struct Reassembly {
     defragmenter: Defragmenter<()>,
-    decoder: Decoder,
     datagram: Vec<u8>,
     given_up: u64,
-    done: Done,
-}
-
-/// The datagrams that a batch completed.
-#[derive(Default)]
-struct Done {
-    memory: Vec<u8>,
-    packets: Vec<PacketDescriptor>,
-    /// Frames, their bytes, the key of each, and the place of its last fragment.
-    sums: Vec<(u16, u32, u32)>,
-    origins: Vec<u16>,
-    decoded: DecodedBatch,
+    /// The datagrams that a batch completed, and the frames and bytes of each.
+    made: Made,
+    sums: Vec<(u16, u32)>,
 }
 
 impl Reassembly {
@@ -71,10 +60,10 @@ impl Reassembly {
         };
         Reassembly {
             defragmenter: Defragmenter::new(config),
-            decoder: Decoder::new(DecodeOptions::default()),
             datagram: Vec::new(),
             given_up: 0,
-            done: Done::default(),
+            made: Made::default(),
+            sums: Vec::new(),
         }
     }
 
@@ -119,47 +108,23 @@ impl Reassembly {
             Some(4) => length(2),
             _ => 40 + length(4),
         };
-        descriptor.offset = self.done.memory.len() as u32;
-        descriptor.captured_len = (link_header.len() + self.datagram.len()) as u32;
         descriptor.wire_len = (link_header.len() + whole.max(self.datagram.len())) as u32;
-        self.done.memory.extend_from_slice(link_header);
-        self.done.memory.extend_from_slice(&self.datagram);
-        self.done.packets.push(descriptor);
-        self.done.sums.push((sums.0, sums.1, key));
-        self.done.origins.push(last.index);
+        let parts = [link_header, &self.datagram];
+        self.made.push(descriptor, &parts, key, last.index);
+        self.sums.push(sums);
     }
 
     /// Gives on what was completed.
     fn give(&mut self, packets: &Packets<'_>, out: &mut dyn Outlet) {
-        if self.done.packets.is_empty() {
-            return;
-        }
-        let Done {
-            memory,
-            packets: descriptors,
-            sums,
-            origins,
-            decoded,
-        } = &mut self.done;
-        let batch = Batch::new(memory, descriptors);
-        self.decoder.decode_batch(&batch, decoded);
-        let mut keys = [0; BATCH_SIZE];
-        for (index, (frames, wire_len, key)) in sums.drain(..).enumerate() {
-            keys[index] = key;
-            if let Some(packet) = decoded.packets.get_mut(index) {
-                packet.frames = frames;
-                packet.wire_len = wire_len;
+        let sums = &self.sums;
+        let adjust = |index: usize, packet: &mut Decoded| {
+            if let Some((frames, wire_len)) = sums.get(index) {
+                packet.frames = *frames;
+                packet.wire_len = *wire_len;
             }
-        }
-        hash_batch(packets.seed, &mut decoded.packets);
-        out.emit(Items::Packets(Packets {
-            keys: &keys,
-            origins,
-            ..Packets::new(&batch, decoded, packets.seed)
-        }));
-        self.done.memory.clear();
-        self.done.origins.clear();
-        self.done.packets.clear();
+        };
+        self.made.give(packets.seed, packets.before, out, adjust);
+        self.sums.clear();
     }
 }
 

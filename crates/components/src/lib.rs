@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod around;
 mod binary_operation;
 mod boolean;
 mod bucket;
@@ -17,6 +18,7 @@ mod bytes;
 mod chunks;
 mod closing;
 mod condition;
+mod cook;
 mod count;
 mod deduplicate;
 mod discard;
@@ -41,6 +43,7 @@ mod ipprotoswitch;
 mod ipreass;
 mod keyed;
 mod layers;
+mod made;
 mod matcher;
 mod measure;
 mod network;
@@ -68,6 +71,7 @@ mod thread;
 mod threshold;
 mod to_buffer;
 mod top;
+mod track;
 mod udpscan;
 mod words;
 
@@ -95,6 +99,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &display_filter::INFO,
     &search::INFO,
     &regexp::INFO,
+    &around::INFO,
     &hash_sample::INFO,
     &hash::INFO,
     &packet_info::INFO,
@@ -111,6 +116,17 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &to_buffer::INFO,
     &top::INFO,
     &expired_flows::INFO,
+    &track::FTP,
+    &track::GRID_FTP,
+    &track::DC,
+    &track::GNUTELLA,
+    &track::EDONKEY,
+    &track::TORRENT,
+    &track::SKYPE,
+    &track::IPOVERIP,
+    &track::IRC,
+    &track::WEB,
+    &track::MAPI,
     &tcpscan::INFO,
     &udpscan::INFO,
     &icmpscan::INFO,
@@ -118,6 +134,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &ipfragswitch::INFO,
     &ipfragdemux::INFO,
     &ipreass::INFO,
+    &cook::INFO,
     &ipcnxdemux::INFO,
     &tcpcnxdemux::INFO,
     &tcpdirdemux::INFO,

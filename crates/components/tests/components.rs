@@ -454,3 +454,19 @@ fn files_of_records_are_rotated_as_captures_are() {
         20
     );
 }
+
+/// The table in `docs/mapi-functions.md`.
+#[test]
+fn functions_of_mapi_are_known_by_their_names() {
+    let text = include_str!("../../../docs/mapi-functions.md");
+    let known = flowgauge_components::registry();
+    let mut functions = 0;
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let mut names = line.split('`').skip(1).step_by(2);
+        let (function, component) = (names.next().expect("one"), names.next().expect("one"));
+        let found = known.find(function).map(|info| info.name);
+        assert_eq!(found, Some(component), "{function}");
+        functions += 1;
+    }
+    assert_eq!(functions, 38);
+}

@@ -242,3 +242,62 @@ fn what_became_of_all_flows_stands_above_those_that_have_ended() {
     assert_eq!(counts, [1, 7, 6, 4, 1, 2, 10, 9, 5, 2]);
     assert_eq!(run.table("expired_flows").rows.len(), 1);
 }
+
+#[test]
+fn what_came_before_and_after_a_text_comes_through() {
+    let say = |port, text: &[u8]| ipv4(17, 1, 0, false, &udp(port, 53, text));
+    let mut packets: Vec<(u64, Vec<u8>)> = Vec::new();
+    for number in 0..40_u64 {
+        let text = format!("number {number:02}");
+        packets.push((
+            (number + 1) * SECOND,
+            say(1 + number as u16 % 2, text.as_bytes()),
+        ));
+    }
+    packets[20].1 = say(1, b"the secret");
+    for (options, expected) in [
+        ("secret, 3, 2", vec![14, 16, 18, 20, 22, 24]),
+        ("SECRET, 1, 1, nocase = yes", vec![18, 20, 22]),
+        ("secret, 0, 0", vec![20]),
+        (
+            "secret, 100, 100, timeout = 5s",
+            (0..=24).step_by(2).collect(),
+        ),
+        ("nothing", vec![]),
+        // Both flows have one.
+        ("\"secret||number 21\", 1, 1", vec![18, 20, 19, 21, 22, 23]),
+    ] {
+        for size in [1, 7, 40] {
+            let stack = format!("[stack] around {{ {options} }} to_buffer {{ 100 }}");
+            let mut run = Run::new(&stack);
+            packets.chunks(size).for_each(|batch| run.at(batch));
+            let rows = run.table("to_buffer").rows;
+            let times: Vec<Cell> = rows.iter().map(|row| row[0].clone()).collect();
+            let at = |number: &u64| Cell::Time(Nanos((number + 1) * SECOND));
+            let expected: Vec<Cell> = expected.iter().map(at).collect();
+            assert_eq!(times, expected, "{options}, batches of {size}");
+        }
+    }
+}
+
+#[test]
+fn packets_before_a_text_are_kept_in_bounded_memory() {
+    let mut run = Run::new("[stack] around { secret, 1M, 0, memory = 64k } to_buffer { 10k }");
+    let packets: Vec<Vec<u8>> = (0..3000_u32)
+        .map(|number| {
+            let length = 100 + (number * 7919 % 1300) as usize;
+            packet(1, length)
+        })
+        .collect();
+    run.packets(&packets, 100);
+    run.packets(&[ipv4(17, 1, 0, false, &udp(1, 2, b"secret"))], 1);
+    let rows = run.table("to_buffer").rows;
+    // As many of the last ones as fit, each as it was.
+    assert!((40..=90).contains(&rows.len()), "{}", rows.len());
+    let (_, before) = rows.split_last().expect("the one with the text");
+    for (row, packet) in before.iter().rev().zip(packets.iter().rev()) {
+        assert_eq!(row[1], Cell::Unsigned(packet.len() as u64));
+        let hexadecimal: String = packet.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(row[3], Cell::Text(hexadecimal));
+    }
+}

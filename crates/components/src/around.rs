@@ -1,0 +1,309 @@
+//! `around`: the packets of a flow around one that contains a text.
+
+use std::collections::VecDeque;
+
+use aho_corasick::AhoCorasick;
+use flowgauge_stack::{
+    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Packets, Parallel, ResultInfo,
+    ResultValue, Selection, SettingError, Settings,
+};
+use flowgauge_wire::{DecodeFlags, Decoded, FlowKey, Nanos, PacketDescriptor};
+use hashbrown::HashTable;
+
+use crate::made::Made;
+use crate::search::{self, IN, Part};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "around",
+    summary: "lets the packets of a flow through that come before and after one with a text",
+    help: "The last packets of all flows are kept in `memory` bytes. When a packet contains the text, those \
+           of its flow come out, both directions, then it, and then what follows of the flow. Texts are \
+           written as for `search`; one that lies across two segments is not seen.",
+    options: &[
+        OptionInfo::new("pattern", OptionKind::Text, "what to search for").required(),
+        OptionInfo::new("before", PACKETS, "packets of the flow before it").or("100"),
+        OptionInfo::new("after", PACKETS, "packets of the flow after it").or("100"),
+        OptionInfo::new(
+            "timeout",
+            OptionKind::Duration,
+            "packets that come longer after the match, on the clock of the capture, do not belong to it",
+        )
+        .or("60s"),
+        OptionInfo::new(
+            "memory",
+            OptionKind::Size,
+            "for packets that are kept; with more the oldest of all flows go",
+        )
+        .or("64M"),
+        IN.or("payload"),
+        OptionInfo::new("nocase", OptionKind::Flag, "capital letters are small ones").or("no"),
+    ],
+    result: Some(ResultInfo::number("packets with the text", "packets")),
+    parallel: Parallel::ByFlow,
+    make,
+    ..crate::OF_PACKETS
+};
+
+const PACKETS: OptionKind = OptionKind::Integer {
+    min: 0,
+    max: 1_000_000,
+};
+
+struct Around {
+    automaton: AhoCorasick,
+    part: Part,
+    before: usize,
+    after: u64,
+    timeout: u64,
+    kept: Ring,
+    /// Flows that had a match, what of them is still wanted, and until when.
+    open: HashTable<Open>,
+    made: Made,
+    matches: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    hash: u64,
+    key: FlowKey,
+    left: u64,
+    until: Nanos,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let text = settings.text("pattern").unwrap_or_default();
+    let patterns = search::patterns(text).map_err(|it| SettingError::of("pattern", it))?;
+    let memory = settings.size("memory").unwrap_or(64 << 20) / settings.copies() as u64;
+    if memory < 1 << 16 {
+        return Err(SettingError::of("memory", "is less than 64k for each core"));
+    }
+    Ok(Box::new(Around {
+        automaton: AhoCorasick::builder()
+            .ascii_case_insensitive(settings.flag("nocase"))
+            .build(&patterns)
+            .map_err(|error| SettingError::of("pattern", error.to_string()))?,
+        part: Part::new(settings),
+        before: settings.integer("before").unwrap_or(0) as usize,
+        after: settings.integer("after").unwrap_or(0) as u64,
+        timeout: settings.duration("timeout").unwrap_or(60_000_000_000),
+        kept: Ring::new(memory),
+        open: HashTable::new(),
+        made: Made::default(),
+        matches: 0,
+    }))
+}
+
+impl Around {
+    /// Whether a packet belongs to a match that was.
+    fn follows(&mut self, packet: &Decoded) -> bool {
+        let is_it = |open: &Open| open.key == packet.key;
+        let Ok(mut entry) = self.open.find_entry(packet.hash, is_it) else {
+            return false;
+        };
+        let open = entry.get_mut();
+        if open.left == 0 || packet.time > open.until {
+            entry.remove();
+            return false;
+        }
+        open.left -= 1;
+        true
+    }
+
+    /// What follows of the packet's flow is wanted.
+    fn open(&mut self, packet: &Decoded) {
+        let open = Open {
+            hash: packet.hash,
+            key: packet.key,
+            left: self.after,
+            until: Nanos(packet.time.0.saturating_add(self.timeout)),
+        };
+        let is_it = |open: &Open| open.key == packet.key;
+        match self.open.find_mut(packet.hash, is_it) {
+            Some(known) => *known = open,
+            None => {
+                self.open.insert_unique(open.hash, open, |open| open.hash);
+            }
+        }
+    }
+
+    /// Gives what was kept of a packet's flow, behind the packets `passed` that come before it.
+    fn give(
+        &mut self,
+        packets: &Packets<'_>,
+        passed: Selection,
+        (index, packet): (usize, &Decoded),
+        out: &mut dyn Outlet,
+    ) {
+        self.kept.find(packet, self.before);
+        if self.kept.found.is_empty() {
+            return;
+        }
+        if !passed.is_empty() {
+            out.emit(Items::Packets(Packets {
+                selected: passed,
+                ..*packets
+            }));
+        }
+        let key = packets.key(index);
+        let origin = packets.origins.get(index).copied().unwrap_or(packet.index);
+        while let Some(place) = self.kept.found.pop() {
+            if let Some((descriptor, bytes)) = self.kept.take(place) {
+                self.made.push(descriptor, &[bytes], key, origin);
+            }
+            if self.made.is_full() {
+                self.made.give(packets.seed, packets.before, out, |_, _| {});
+            }
+        }
+        self.made.give(packets.seed, packets.before, out, |_, _| {});
+    }
+}
+
+impl Component for Around {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        let mut passed = Selection::NONE;
+        for (index, packet) in all.iter() {
+            let follows = self.follows(packet);
+            if self.automaton.is_match(self.part.of(&all, packet)) {
+                self.matches += 1;
+                if !follows {
+                    let before = passed;
+                    self.give(&all, before, (index, packet), out);
+                    if self.kept.has_given {
+                        passed = Selection::NONE;
+                    }
+                }
+                self.open(packet);
+            } else if !follows {
+                self.kept.push(&all, packet, self.before);
+                continue;
+            }
+            passed.insert(index);
+        }
+        packets.selected = passed;
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
+        if self.open.len() > 64 {
+            self.open.retain(|open| open.left > 0 && now <= open.until);
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.matches))
+    }
+
+    fn reset(&mut self) {
+        self.matches = 0;
+    }
+}
+
+/// The last packets, in memory that is taken once: a ring of bytes, and what lies where in it.
+struct Ring {
+    bytes: Vec<u8>,
+    size: usize,
+    /// Where the next packet goes.
+    end: usize,
+    packets: VecDeque<Kept>,
+    /// Places in `packets`, the last first: of [`Ring::find`].
+    found: Vec<usize>,
+    has_given: bool,
+}
+
+struct Kept {
+    key: FlowKey,
+    descriptor: PacketDescriptor,
+    at: usize,
+    is_given: bool,
+}
+
+impl Ring {
+    fn new(size: u64) -> Ring {
+        Ring {
+            bytes: Vec::new(),
+            size: size as usize,
+            end: 0,
+            packets: VecDeque::new(),
+            found: Vec::new(),
+            has_given: false,
+        }
+    }
+
+    /// Bytes that a packet takes besides its own.
+    const EACH: usize = size_of::<Kept>();
+
+    fn push(&mut self, packets: &Packets<'_>, packet: &Decoded, before: usize) {
+        let descriptor = packets.batch.packets.get(usize::from(packet.index));
+        let is_frame = !packet.flags.contains(DecodeFlags::REASSEMBLED);
+        let Some(descriptor) = descriptor.filter(|_| is_frame && before > 0 && packet.has_ip())
+        else {
+            return;
+        };
+        let bytes = packets.batch.bytes_of(descriptor);
+        let length = bytes.len();
+        if length + Ring::EACH > self.size {
+            return;
+        }
+        if self.bytes.is_empty() {
+            self.bytes.resize(self.size, 0);
+        }
+        if self.end + length > self.size {
+            // What lies behind is given up, and the ring begins anew.
+            while self
+                .packets
+                .front()
+                .is_some_and(|oldest| oldest.at >= self.end)
+            {
+                self.packets.pop_front();
+            }
+            self.end = 0;
+        }
+        let end = self.end + length;
+        // The oldest ones that lie in its way, or whose account is too large for the memory.
+        while let Some(oldest) = self.packets.front() {
+            let is_in_way = (self.end..end).contains(&oldest.at)
+                || (oldest.at < self.end
+                    && oldest.at + oldest.descriptor.captured_len as usize > self.end);
+            if !is_in_way && self.packets.len() < self.size / Ring::EACH {
+                break;
+            }
+            self.packets.pop_front();
+        }
+        if let Some(place) = self.bytes.get_mut(self.end..end) {
+            place.copy_from_slice(bytes);
+        }
+        self.packets.push_back(Kept {
+            key: packet.key,
+            descriptor: PacketDescriptor {
+                captured_len: length as u32,
+                ..*descriptor
+            },
+            at: self.end,
+            is_given: false,
+        });
+        self.end = end;
+    }
+
+    /// Finds the last `most` packets of a packet's flow that were not given yet.
+    fn find(&mut self, packet: &Decoded, most: usize) {
+        self.found.clear();
+        let places = self.packets.iter().enumerate().rev();
+        let its = places.filter(|(_, kept)| !kept.is_given && kept.key == packet.key);
+        self.found.extend(its.map(|(place, _)| place).take(most));
+        self.has_given = !self.found.is_empty();
+    }
+
+    fn take(&mut self, place: usize) -> Option<(PacketDescriptor, &[u8])> {
+        let kept = self.packets.get_mut(place)?;
+        kept.is_given = true;
+        let length = kept.descriptor.captured_len as usize;
+        Some((kept.descriptor, self.bytes.get(kept.at..kept.at + length)?))
+    }
+}

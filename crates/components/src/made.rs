@@ -1,0 +1,78 @@
+//! Packets that a component makes: a batch of its own.
+
+use flowgauge_stack::{Items, Outlet, Packets};
+use flowgauge_wire::{
+    BATCH_SIZE, Batch, Decoded, DecodedBatch, Decoder, HashSeed, PacketDescriptor, hash_batch,
+};
+
+/// Packets that were made, until they are given on together. The memory serves again.
+#[derive(Default)]
+pub(crate) struct Made {
+    memory: Vec<u8>,
+    packets: Vec<PacketDescriptor>,
+    keys: Vec<u32>,
+    origins: Vec<u16>,
+    decoder: Decoder,
+    decoded: DecodedBatch,
+}
+
+impl Made {
+    /// Keeps a packet that consists of these parts; its lengths are theirs. `origin` is the place in the
+    /// batch of the packet that it comes of.
+    pub(crate) fn push(
+        &mut self,
+        descriptor: PacketDescriptor,
+        parts: &[&[u8]],
+        key: u32,
+        origin: u16,
+    ) {
+        let offset = self.memory.len();
+        for part in parts {
+            self.memory.extend_from_slice(part);
+        }
+        let length = (self.memory.len() - offset) as u32;
+        self.packets.push(PacketDescriptor {
+            offset: offset as u32,
+            captured_len: length,
+            wire_len: descriptor.wire_len.max(length),
+            ..descriptor
+        });
+        self.keys.push(key);
+        self.origins.push(origin);
+    }
+
+    /// Whether they should be given on before more come.
+    pub(crate) fn is_full(&self) -> bool {
+        self.packets.len() >= BATCH_SIZE || self.memory.len() >= 16 << 20
+    }
+
+    /// Gives them on. `before` is how many packets of the source came before the batch; `adjust` may
+    /// change headers, by their place.
+    pub(crate) fn give(
+        &mut self,
+        seed: HashSeed,
+        before: u64,
+        out: &mut dyn Outlet,
+        mut adjust: impl FnMut(usize, &mut Decoded),
+    ) {
+        if self.packets.is_empty() {
+            return;
+        }
+        let batch = Batch::new(&self.memory, &self.packets);
+        self.decoder.decode_batch(&batch, &mut self.decoded);
+        for (index, packet) in self.decoded.packets.iter_mut().enumerate() {
+            adjust(index, packet);
+        }
+        hash_batch(seed, &mut self.decoded.packets);
+        out.emit(Items::Packets(Packets {
+            keys: &self.keys,
+            origins: &self.origins,
+            before,
+            ..Packets::new(&batch, &self.decoded, seed)
+        }));
+        self.memory.clear();
+        self.packets.clear();
+        self.keys.clear();
+        self.origins.clear();
+    }
+}
