@@ -320,3 +320,71 @@ fn an_agent_runs_stacks_for_those_who_may() {
     let (_, said) = agent.end();
     assert!(said.contains("stopping 2 stacks"), "{said}");
 }
+
+#[test]
+fn an_agent_that_was_killed_starts_its_stacks_again() {
+    let place = Place::new("memory", &["agent", "ops"]);
+    fs::write(place.folder.join("rights"), "ops all network\n").unwrap();
+    let address = place.address();
+    let start = |more: &str| {
+        let words = format!(
+            "stack agent --rights rights --folder stacks --state state --identity agent {more} \
+             --listen {address}"
+        );
+        place.start(words.split_whitespace(), "agent at")
+    };
+    let signal = |agent: &Process, signal: &str| {
+        let id = agent.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &id]).status();
+        assert!(sent.unwrap().success());
+    };
+    let ops = |words: &[&str]| stdout(&place.admin("ops", words));
+    let agent = start("");
+    // One address for it: two of them could not be.
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().to_string();
+    drop(socket);
+    let listening = format!("input {{ listen = \"{port}\", identity = agent }} - count");
+    ops(&["start", "long", "-e", &listening]);
+    ops(&[
+        "start",
+        "gone",
+        "-e",
+        &listening.replace(&port, "127.0.0.1:0"),
+    ]);
+    ops(&["start", "short", "-e", "count", "-r", "small.pcap"]);
+    while !ops(&["list"]).contains("short  done") {}
+    ops(&["stop", "gone"]);
+    // Only what was done is forgotten, once that was noticed.
+    let kept = || {
+        let entries = fs::read_dir(place.folder.join("state")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<Vec<String>>()
+    };
+    while kept() != ["long.json"] {}
+    signal(&agent, "-KILL");
+    drop(agent);
+    let agent = start("");
+    let mut listed = String::new();
+    while !listed.contains("long  running, started by ops") {
+        listed = ops(&["list"]);
+        assert!(!listed.contains("failed"), "{listed}");
+    }
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    signal(&agent, "-INT");
+    agent.end();
+    // One that is no longer allowed is not started, and one that is forgotten not either.
+    fs::write(place.folder.join("rights"), "ops all\n").unwrap();
+    let agent = start("");
+    while !ops(&["list"]).is_empty() {}
+    signal(&agent, "-INT");
+    let (_, said) = agent.end();
+    assert!(
+        said.contains("long is not started again: ops may not use the network"),
+        "{said}"
+    );
+    let agent = start("--forget");
+    while !kept().is_empty() {}
+    signal(&agent, "-INT");
+    agent.end();
+}

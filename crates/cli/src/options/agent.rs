@@ -29,6 +29,13 @@ pub(crate) struct AgentOptions {
     /// Stacks read and write files in this folder only
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: PathBuf,
+    /// Remember the stacks here, so that they run again when the agent is started again; not within
+    /// --folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Forget what is remembered
+    #[arg(long, requires = "state")]
+    pub(crate) forget: bool,
     /// Stacks at once
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) most: u16,

@@ -67,6 +67,7 @@ impl Running {
         names_components: bool,
     ) -> Result<Running, Failure> {
         let control = Control::install()?;
+        super::agent::end_with_agent(&control);
         // Each worker has a ring of its own of each interface.
         let rings = input.interface.len().max(1);
         let options = RunnerOptions {

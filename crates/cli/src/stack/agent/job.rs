@@ -11,10 +11,36 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::control::Control;
+
 /// Of what a stack says so much is kept.
 const MOST_LOG: usize = 64 << 10;
 /// How long a stack has to end when it is told to.
 const STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// The variable that tells a stack whose it is: without that process it ends.
+const PARENT: &str = "FLOWGAUGE_AGENT";
+
+/// How long a stack whose agent is gone has to end.
+const ORPHAN_WAIT: Duration = Duration::from_secs(5);
+
+/// A stack that an agent started ends when that is gone: nobody could ask it any more.
+pub(crate) fn end_with_agent(control: &Control) {
+    let parent = std::env::var(PARENT).ok();
+    let Some(parent) = parent.and_then(|parent| parent.parse::<u32>().ok()) else {
+        return;
+    };
+    let control = control.clone();
+    thread::spawn(move || {
+        while std::os::unix::process::parent_id() == parent {
+            thread::sleep(Duration::from_millis(100));
+        }
+        control.stop();
+        // What waits for a peer does not look.
+        thread::sleep(ORPHAN_WAIT);
+        std::process::exit(1);
+    });
+}
 
 /// What a stack is made of.
 #[derive(Clone, Debug)]
@@ -37,6 +63,8 @@ pub(super) struct Job {
     ended: Option<(String, bool)>,
     said: Arc<Mutex<Said>>,
     starts: u32,
+    /// The agent starts it again after a restart of its own.
+    pub(super) is_remembered: bool,
 }
 
 /// The last of what a stack said.
@@ -83,6 +111,7 @@ impl Job {
             ended: None,
             said,
             starts: 1,
+            is_remembered: false,
         })
     }
 
@@ -105,6 +134,16 @@ impl Job {
         self.ended = None;
         self.starts += 1;
         Ok(())
+    }
+
+    /// Its process.
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it came to its end by itself, and well.
+    pub(super) fn is_done(&mut self) -> bool {
+        !self.is_running() && matches!(self.ended, Some((_, true)))
     }
 
     /// Whether it still runs.
@@ -181,6 +220,7 @@ fn spawn(
 ) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["stack", "run"]);
+    command.env(PARENT, std::process::id().to_string());
     // Its text comes by standard input, or as it was given.
     match definition.is_bare {
         true => command.args(["-e", &definition.text]),

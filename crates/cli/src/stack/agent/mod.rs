@@ -4,6 +4,7 @@
 //! starts, runs in a process of its own, and keeps to one folder.
 
 mod job;
+mod memory;
 mod rights;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,9 @@ use flowgauge_stack::syntax::{Document, Item};
 use flowgauge_stack::{OptionKind, Sources, check, parse, parse_stack};
 use serde_json::{Value, json};
 
+pub(super) use self::job::end_with_agent;
 use self::job::{Definition, Job};
+use self::memory::{Memory, Remembered};
 use self::rights::{Action, Rights};
 use crate::control::Control;
 use crate::failure::Failure;
@@ -28,6 +31,8 @@ use crate::say::say;
 
 /// The longest message: a stack is shorter.
 pub(super) const MOST_MESSAGE: usize = 1 << 20;
+/// How long an agent waits for stacks of one before it that was killed.
+const ORPHAN_WAIT: Duration = Duration::from_secs(10);
 /// Those who watch are told this often.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 
@@ -57,9 +62,11 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
         )
     })?;
     let identity = keys::identity(&options.identity)?;
+    let memory = options.state.as_ref().map(|state| remember(state, &folder));
     let agent = Arc::new(Agent {
         rights,
         folder,
+        memory: memory.transpose()?,
         most: options.most.into(),
         control: control.clone(),
         jobs: Mutex::default(),
@@ -82,7 +89,9 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     });
     let responder = responder.map_err(|error| keys::of_link(&error))?;
     say!("flowgauge: agent at {}", responder.local_address());
+    agent.begin(options.forget);
     while !control.stopped() {
+        agent.forget_done();
         thread::sleep(Duration::from_millis(100));
     }
     drop(responder);
@@ -94,9 +103,27 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The folder of what is remembered.
+fn remember(state: &Path, folder: &Path) -> Result<Memory, Failure> {
+    let memory = Memory::open(state).map_err(|error| {
+        Failure::usage(
+            format!("{}: {error}", state.display()),
+            "--state names a folder that the agent may write to",
+        )
+    })?;
+    if memory.folder().starts_with(folder) {
+        return Err(Failure::usage(
+            format!("{}: stacks could write there", state.display()),
+            "choose a folder for --state that is not within --folder",
+        ));
+    }
+    Ok(memory)
+}
+
 struct Agent {
     rights: BTreeMap<String, Rights>,
     folder: PathBuf,
+    memory: Option<Memory>,
     most: usize,
     control: Control,
     jobs: Mutex<BTreeMap<String, Job>>,
@@ -120,6 +147,87 @@ impl Refused {
 impl Agent {
     fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Job>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts what ran when the agent was there last, or forgets it.
+    fn begin(&self, forgets: bool) {
+        let Some(memory) = &self.memory else {
+            return;
+        };
+        let (all, unreadable) = match memory.all() {
+            Ok(found) => found,
+            Err(error) => {
+                say!("flowgauge: warning: {}: {error}", memory.folder().display());
+                return;
+            }
+        };
+        for name in unreadable {
+            say!("flowgauge: warning: what is remembered of {name} cannot be read");
+            if forgets {
+                self.forget(&name);
+            }
+        }
+        for remembered in all {
+            let name = remembered.name.clone();
+            if forgets {
+                self.forget(&name);
+            } else if let Err(refused) = self.start_again(remembered) {
+                say!(
+                    "flowgauge: warning: {name} is not started again: {}",
+                    refused.error
+                );
+            }
+        }
+    }
+
+    /// Starts a stack that is remembered, if its owner may do that still.
+    fn start_again(&self, remembered: Remembered) -> Result<(), Refused> {
+        let Remembered {
+            name,
+            definition,
+            process,
+        } = remembered;
+        let by = &definition.by;
+        let rights = self.rights.get(by).filter(|it| it.may(Action::Start));
+        let rights = rights.ok_or_else(|| Refused::new(format!("{by} may not start")))?;
+        allowed(&definition, rights)?;
+        // It notices that its agent is gone; what it holds is needed.
+        let until = Instant::now() + ORPHAN_WAIT;
+        while is_stack(process) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(50));
+        }
+        self.start(&name, definition).map(drop)
+    }
+
+    /// Remembers a stack that runs.
+    fn keep(&self, name: &str, job: &mut Job) {
+        let Some(memory) = &self.memory else {
+            return;
+        };
+        match memory.keep(name, &job.definition, job.process()) {
+            Ok(()) => job.is_remembered = true,
+            Err(error) => say!("flowgauge: warning: {name} is not remembered: {error}"),
+        }
+    }
+
+    fn forget(&self, name: &str) {
+        let forgotten = self.memory.as_ref().map(|memory| memory.forget(name));
+        if let Some(Err(error)) = forgotten {
+            say!("flowgauge: warning: {name} is still remembered: {error}");
+        }
+    }
+
+    /// What has come to its end is not to begin again.
+    fn forget_done(&self) {
+        if self.memory.is_none() {
+            return;
+        }
+        for (name, job) in self.jobs().iter_mut() {
+            if job.is_remembered && job.is_done() {
+                job.is_remembered = false;
+                self.forget(name);
+            }
+        }
     }
 
     /// Answers one after the other.
@@ -178,6 +286,7 @@ impl Agent {
                 // It takes its time, which is nobody else's.
                 let job = self.jobs().remove(name);
                 let mut job = job.ok_or_else(|| self.unknown(name))?;
+                self.forget(name);
                 job.stop();
                 say!("flowgauge: {by} stopped {name}");
                 let mut described = job.describe(name);
@@ -242,6 +351,7 @@ impl Agent {
             .map_err(|error| Refused::new(format!("no process can be made for it: {error}")))?;
         say!("flowgauge: {by} started {name}");
         let job = jobs.entry(name.to_owned()).insert_entry(job).into_mut();
+        self.keep(name, job);
         Ok(job.describe(name))
     }
 
@@ -256,6 +366,9 @@ impl Agent {
         let mut job = job.ok_or_else(|| self.unknown(name))?;
         let result = job.restart(definition, &self.folder);
         let described = job.describe(name);
+        if result.is_ok() {
+            self.keep(name, &mut job);
+        }
         self.jobs().insert(name.to_owned(), job);
         result.map_err(|error| Refused::new(format!("{name} cannot be started: {error}")))?;
         say!("flowgauge: {by} started {name} again");
@@ -334,20 +447,32 @@ impl Agent {
             interfaces: words("interface"),
             by: by.to_owned(),
         };
-        for interface in &definition.interfaces {
-            if !rights.may_capture(interface) {
-                return Err(Refused {
-                    error: format!("{by} may not capture on {interface}"),
-                    hint: Some("the agent's file of rights says interfaces=".to_owned()),
-                });
-            }
-        }
-        for file in &definition.read {
-            stays_within(file)?;
-        }
-        check_text(&definition, rights)?;
+        allowed(&definition, rights)?;
         Ok(definition)
     }
+}
+
+/// Whether a stack is right, and its owner may have it run.
+fn allowed(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
+    for interface in &definition.interfaces {
+        if !rights.may_capture(interface) {
+            return Err(Refused {
+                error: format!("{} may not capture on {interface}", definition.by),
+                hint: Some("the agent's file of rights says interfaces=".to_owned()),
+            });
+        }
+    }
+    for file in &definition.read {
+        stays_within(file)?;
+    }
+    check_text(definition, rights)
+}
+
+/// Whether a process is a stack that an agent started.
+fn is_stack(process: u32) -> bool {
+    let command = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    let words = b"\0stack\0run\0";
+    command.windows(words.len()).any(|part| part == words)
 }
 
 /// Files are in the agent's folder, or below it.
