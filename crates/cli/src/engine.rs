@@ -1,75 +1,12 @@
-//! The engine with the options of the command line.
+//! What the engine counted and found, in words.
 
 use flowgauge_record::text::protocol_name;
-use flowgauge_runtime::capture::with_refusals;
-use flowgauge_stream::engine::EngineStatistics;
-use flowgauge_stream::{
-    ChecksumPolicy, Findings, Handler, OffloadingSender, Shard, ShardConfig, ShardStatistics,
-};
-use flowgauge_wire::{Batch, Ledger};
+use flowgauge_stream::{Findings, OffloadingSender, ShardStatistics};
 
-use crate::memory::Shares;
-use crate::options::{ChecksumMode, EngineOptions};
 use crate::say::count;
 
 /// Senders of packets with wrong checksums that are named at the end; the others are counted.
 const NAMED_SENDERS: usize = 5;
-
-/// What takes batches for a consumer.
-pub(crate) trait Pipeline<C> {
-    /// Processes a batch.
-    fn process(&mut self, batch: &Batch<'_>, consumer: &mut C);
-
-    /// Ends every stream and flow.
-    fn finish(&mut self, consumer: &mut C);
-
-    /// The source's ledger with what was refused here.
-    fn ledger(&self, source: Ledger) -> Ledger;
-
-    /// The flow table and what is around it.
-    fn shard(&self) -> &Shard;
-
-    /// Counters of streams in chunks, where there are some.
-    fn streams(&self) -> Option<EngineStatistics> {
-        None
-    }
-}
-
-/// One shard of the engine.
-pub(crate) struct Engine {
-    shard: Shard,
-}
-
-impl Engine {
-    /// A shard of `workers` that share the limits of `options`. Their clocks are `led` where one
-    /// reader distributes the packets.
-    pub(crate) fn new(options: &EngineOptions, workers: usize, led: bool) -> Engine {
-        let mut config = configuration(options, workers as u64);
-        config.flow.led_clock = led;
-        Engine {
-            shard: Shard::new(config),
-        }
-    }
-}
-
-impl<H: Handler> Pipeline<H> for Engine {
-    #[inline]
-    fn process(&mut self, batch: &Batch<'_>, handler: &mut H) {
-        self.shard.process(batch, handler);
-    }
-
-    fn finish(&mut self, handler: &mut H) {
-        self.shard.finish(handler);
-    }
-
-    fn ledger(&self, source: Ledger) -> Ledger {
-        with_refusals(source, self.shard.ledger())
-    }
-
-    fn shard(&self) -> &Shard {
-        &self.shard
-    }
-}
 
 /// Counters, for `--stats`.
 pub(crate) fn statistics(counters: &ShardStatistics) -> Vec<String> {
@@ -177,35 +114,4 @@ fn accepted(sender: &OffloadingSender) -> String {
         "{packets} of {address} with wrong or uncomputed {of} checksums {taken} \
          (offloading to its network card, or a rewritten address)"
     )
-}
-
-/// The configuration of one of `workers` shards.
-pub(crate) fn configuration(options: &EngineOptions, workers: u64) -> ShardConfig {
-    let mut config = ShardConfig {
-        checksums: match options.checksums {
-            ChecksumMode::Verify => ChecksumPolicy::Verify,
-            ChecksumMode::Ignore => ChecksumPolicy::Ignore,
-            ChecksumMode::Auto => ChecksumPolicy::Auto,
-        },
-        ..ShardConfig::default()
-    }
-    .with_policy(options.overlap_policy);
-    if let Some(bytes) = options.memory {
-        let shares = Shares::new(bytes, workers, options.needs);
-        config.flow.max_flows = shares.flows;
-        config.defragment.max_bytes = shares.fragments;
-        config = config.with_memory(shares.segments);
-    }
-    if let Some(flows) = options.max_flows {
-        let share = flows.div_ceil(workers);
-        config.flow.max_flows = u32::try_from(share).unwrap_or(u32::MAX);
-    }
-    if let Some(timeouts) = options.idle_timeout {
-        let flow = &mut config.flow;
-        flow.tcp_idle = timeouts.tcp.unwrap_or(flow.tcp_idle);
-        flow.udp_idle = timeouts.udp.unwrap_or(flow.udp_idle);
-        flow.other_idle = timeouts.other.unwrap_or(flow.other_idle);
-    }
-    config.flow.active = options.active_timeout;
-    config
 }

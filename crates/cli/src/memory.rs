@@ -1,6 +1,7 @@
 //! Bounds of `--memory`. How it is divided says [`flowgauge_stream::Shares`].
 
-pub(crate) use flowgauge_stream::{Needs, Shares};
+pub(crate) use flowgauge_stream::Needs;
+use flowgauge_stream::Shares;
 
 use crate::failure::Failure;
 

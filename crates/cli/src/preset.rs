@@ -23,6 +23,8 @@ pub(crate) struct Preset {
     document: Document,
     /// Bound for all components together, if there is one.
     memory: Option<u64>,
+    /// Whether what it writes shows the ledger.
+    has_ledger: bool,
 }
 
 impl Preset {
@@ -39,6 +41,7 @@ impl Preset {
             name,
             document,
             memory: None,
+            has_ledger: false,
         })
     }
 
@@ -103,6 +106,18 @@ impl Preset {
         }));
     }
 
+    /// Takes out what the file says of an option.
+    pub(crate) fn unset(&mut self, component: &str, option: &str) {
+        let is_it = |it: &Assignment| it.option.as_ref().is_some_and(|it| it.text == option);
+        self.document.items.retain_mut(|item| match item {
+            Item::Options(section) if section.component.text == component => {
+                section.assignments.retain(|it| !is_it(it));
+                !section.assignments.is_empty()
+            }
+            _ => true,
+        });
+    }
+
     /// Sets an option that was given.
     pub(crate) fn set_some(&mut self, component: &str, option: &str, value: Option<impl ToString>) {
         if let Some(value) = value {
@@ -162,6 +177,16 @@ impl Preset {
 
     /// Sets the file that records go to.
     pub(crate) fn write_to(&mut self, path: Option<&Path>) -> Result<(), Failure> {
+        self.set_file("output", path)
+    }
+
+    /// What the stack writes shows the ledger, which is not said again.
+    pub(crate) fn ledger_is_shown(&mut self) {
+        self.has_ledger = true;
+    }
+
+    /// Sets the file that a component writes.
+    pub(crate) fn set_file(&mut self, component: &str, path: Option<&Path>) -> Result<(), Failure> {
         let Some(path) = path else {
             return Ok(());
         };
@@ -171,7 +196,7 @@ impl Preset {
                 "give the file another name",
             ));
         };
-        self.set("output", "file", text);
+        self.set(component, "file", text);
         Ok(())
     }
 
@@ -193,7 +218,11 @@ impl Preset {
             return print(format(&self.document).as_bytes());
         }
         let running = self.finished(input, common)?;
-        running.conclude(common)
+        if self.has_ledger {
+            running.conclude_after_ledger(common)
+        } else {
+            running.conclude(common)
+        }
     }
 
     /// Runs the stack to the end of its input.

@@ -1,10 +1,9 @@
 //! The progress bar for long files.
 
-use flowgauge_wire::Batch;
+use std::io::{self, IsTerminal};
+
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::run::stderr_is_terminal;
 
 /// Files smaller than this are read before a bar could be seen.
 const WORTH_A_BAR: u64 = 100 << 20;
@@ -23,7 +22,7 @@ impl Progress {
     /// Progress through `file_bytes`, shown when standard error is a terminal and it is worth it.
     pub(crate) fn new(file_bytes: Option<u64>) -> Progress {
         let bar = file_bytes
-            .filter(|&bytes| bytes >= WORTH_A_BAR && stderr_is_terminal())
+            .filter(|&bytes| bytes >= WORTH_A_BAR && io::stderr().is_terminal())
             .map(|bytes| {
                 let template = "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
                 let bar = ProgressBar::new(bytes);
@@ -35,19 +34,6 @@ impl Progress {
         Progress {
             bar,
             bytes: AtomicU64::new(0),
-        }
-    }
-
-    /// Counts a batch.
-    #[inline]
-    pub(crate) fn add(&self, batch: &Batch<'_>) {
-        if self.bar.is_some() {
-            let captured: u64 = batch
-                .packets
-                .iter()
-                .map(|packet| u64::from(packet.captured_len) + RECORD_HEADER)
-                .sum();
-            self.bytes.fetch_add(captured, Ordering::Relaxed);
         }
     }
 

@@ -1,10 +1,10 @@
 //! What is said on standard error at the end of a run.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
+pub(crate) use flowgauge_record::ledger::ledger_line;
 use flowgauge_stream::engine::EngineStatistics;
-use flowgauge_wire::{Ledger, Place};
+use flowgauge_wire::Ledger;
 
 use crate::failure::Failure;
 use crate::options::CommonOptions;
@@ -76,30 +76,6 @@ impl Outcome {
     }
 }
 
-/// `received = delivered + places` in a line.
-pub(crate) fn ledger_line(ledger: &Ledger) -> String {
-    let mut line = format!(
-        "{} received, {} delivered ({}), {} dropped, {} discarded",
-        count(ledger.received, "packet"),
-        ledger.delivered,
-        count(ledger.delivered_bytes, "byte"),
-        ledger.dropped(),
-        ledger.discarded()
-    );
-    let mut separator = " (";
-    for place in Place::ALL {
-        let packets = ledger.at(place);
-        if packets > 0 {
-            let _ = write!(line, "{separator}{} {packets}", place.name());
-            separator = ", ";
-        }
-    }
-    if separator == ", " {
-        line.push(')');
-    }
-    line
-}
-
 /// What became of streams, in the words of Scap.
 fn streams_line(streams: &EngineStatistics) -> String {
     let captured = streams.captured();
@@ -136,30 +112,5 @@ pub(crate) fn print_statistics(ledger: &Ledger, statistics: &[String], elapsed: 
     );
     for line in statistics {
         say!("{line}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ledger_names_only_places_with_packets() {
-        let mut ledger = Ledger::default();
-        ledger.received = 10;
-        ledger.delivered = 10;
-        ledger.delivered_bytes = 640;
-        assert_eq!(
-            ledger_line(&ledger),
-            "10 packets received, 10 delivered (640 bytes), 0 dropped, 0 discarded"
-        );
-        ledger.received = 15;
-        ledger.count(Place::KernelRing, 2);
-        ledger.count(Place::Filter, 3);
-        assert_eq!(
-            ledger_line(&ledger),
-            "15 packets received, 10 delivered (640 bytes), 2 dropped, 3 discarded \
-             (kernel_ring 2, filter 3)"
-        );
     }
 }

@@ -555,3 +555,97 @@ fn without_options_a_command_shows_its_file() {
         );
     }
 }
+
+#[test]
+fn what_match_shows_runs_as_the_command_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "small", "200");
+    fs::write(
+        folder.join("words.txt"),
+        "river\n# nothing\ncontent:\"a\"; sid:9\n",
+    )
+    .expect("room");
+    for options in [
+        ["-e", "gauge", "-e", "\"|72|iver\"", "--first"].as_slice(),
+        &["-f", "words.txt", "--count", "--ignore-case"],
+        &["-e", "/a", "-f", "words.txt", "--fixed-strings", "-m", "30"],
+    ] {
+        let command = ["match", "-q", "-r", &trace, "--matcher", "aho-corasick"];
+        let expected = flowgauge(folder, &[&command, options].concat());
+        assert!(rows(&String::from_utf8_lossy(&expected.stdout)).len() > 1);
+        let shown = flowgauge(folder, &[&command, options, &["--show-stack"]].concat());
+        fs::write(folder.join("shown.stack"), &shown.stdout).expect("room");
+        let file = folder.join("shown.stack").display().to_string();
+        let ran = flowgauge(folder, &["stack", "run", "-q", "-f", &file, "-r", &trace]);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(text(&ran.stderr), "", "{}", text(&shown.stdout));
+        assert_eq!(text(&ran.stdout), text(&expected.stdout));
+    }
+}
+
+#[test]
+fn a_stack_that_has_enough_writes_what_it_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "small", "2000");
+    let text =
+        "match { pattern = gauge, matcher = aho-corasick, max_matches = 5 } - thread - output";
+    for workers in ["1", "3"] {
+        let arguments = [
+            "stack",
+            "run",
+            "-r",
+            &trace,
+            "-e",
+            text,
+            "--workers",
+            workers,
+        ];
+        let output = flowgauge(folder, &arguments);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        assert_eq!(rows(&String::from_utf8_lossy(&output.stdout)).len(), 5);
+        let found = "5 matches of 1 pattern; stopped there (max_matches)";
+        assert!(messages.contains(&format!("\n{found}\n")), "{messages}");
+    }
+    let nothing = flowgauge(
+        folder,
+        &["stack", "run", "-r", &trace, "-e", "match output"],
+    );
+    let messages = String::from_utf8_lossy(&nothing.stderr);
+    assert!(messages.contains("there is nothing to find"), "{messages}");
+}
+
+#[test]
+fn report_is_the_same_as_a_stack_and_on_several_cores() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "mix", "200");
+    let run = |arguments: &[&str]| {
+        let output = flowgauge(folder, arguments);
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{messages}");
+        assert_eq!(messages, "");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let command = ["report", "-q", "-r", &trace, "--top", "3"];
+    for options in [[].as_slice(), &["--json"]] {
+        let expected = run(&[&command, options].concat());
+        assert!(expected.contains("198.18.0.1"), "{expected}");
+        let shown = run(&[&command, options, &["--show-stack"]].concat());
+        fs::write(folder.join("shown.stack"), &shown).expect("room");
+        for workers in ["1", "3"] {
+            // Of several cores the curve over time is not exact, but always the same.
+            let expected = run(&[&command, options, &["--workers", workers]].concat());
+            let stack = ["stack", "run", "-q", "-f", "shown.stack", "-r", &trace];
+            assert_eq!(
+                run(&[&stack[..], &["--workers", workers]].concat()),
+                expected
+            );
+        }
+        run(&[&command, options, &["-w", "page"]].concat());
+        let page = fs::read_to_string(folder.join("page")).expect("text");
+        assert_eq!(page, expected);
+    }
+}

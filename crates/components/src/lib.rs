@@ -50,10 +50,12 @@ mod network;
 mod output;
 mod packet_info;
 mod packets;
+mod patterns;
 mod per_packet;
 mod protocol_field;
 mod record_fields;
 mod regexp;
+mod report;
 mod result_to_file;
 mod sample;
 mod scan;
@@ -151,6 +153,8 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &distinct::INFO,
     &flows::INFO,
     &streams::INFO,
+    &patterns::INFO,
+    &report::INFO,
     &thread::INFO,
 ];
 

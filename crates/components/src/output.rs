@@ -406,11 +406,13 @@ impl ToFile {
         for item in records {
             let schema = item.record.schema();
             let is_known = |kind: &(Schema, _, _)| core::ptr::eq(kind.0, schema);
-            let size = match &self.sink {
-                Sink::Records(writer) => Some(writer.bytes()),
-                _ => None,
-            };
-            self.rotate(item.time, size)?;
+            if self.rotator.is_some() {
+                let size = match &self.sink {
+                    Sink::Records(writer) => Some(writer.bytes()),
+                    _ => None,
+                };
+                self.rotate(item.time, size)?;
+            }
             let is_open = !matches!(self.sink, Sink::None);
             if !is_open || !self.kind.as_ref().is_some_and(is_known) {
                 self.next_kind(schema, item.time)?;

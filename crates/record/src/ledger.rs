@@ -1,8 +1,11 @@
 //! The ledger as a record.
 
+use core::fmt::Write as _;
+
 use flowgauge_wire::{Ledger, Place};
 
 use crate::schema::{FieldVisitor, Record, fields};
+use crate::words::count;
 
 fields! {
     /// Fields of [`LedgerRow`]: `received = delivered + dropped + discarded`, and the places add up
@@ -57,6 +60,30 @@ impl Record for LedgerRow<'_> {
     }
 }
 
+/// `received = delivered + places` in a line.
+pub fn ledger_line(ledger: &Ledger) -> String {
+    let mut line = format!(
+        "{} received, {} delivered ({}), {} dropped, {} discarded",
+        count(ledger.received, "packet"),
+        ledger.delivered,
+        count(ledger.delivered_bytes, "byte"),
+        ledger.dropped(),
+        ledger.discarded()
+    );
+    let mut separator = " (";
+    for place in Place::ALL {
+        let packets = ledger.at(place);
+        if packets > 0 {
+            let _ = write!(line, "{separator}{} {packets}", place.name());
+            separator = ", ";
+        }
+    }
+    if separator == ", " {
+        line.push(')');
+    }
+    line
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +102,25 @@ mod tests {
         JsonEncoder::default().encode(&LedgerRow(&ledger), &mut out);
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains(r#""dropped":2,"discarded":1,"nic":0,"kernel_ring":2"#));
+    }
+
+    #[test]
+    fn the_ledger_names_only_places_with_packets() {
+        let mut ledger = Ledger::default();
+        ledger.received = 10;
+        ledger.delivered = 10;
+        ledger.delivered_bytes = 640;
+        assert_eq!(
+            ledger_line(&ledger),
+            "10 packets received, 10 delivered (640 bytes), 0 dropped, 0 discarded"
+        );
+        ledger.received = 15;
+        ledger.count(Place::KernelRing, 2);
+        ledger.count(Place::Filter, 3);
+        assert_eq!(
+            ledger_line(&ledger),
+            "15 packets received, 10 delivered (640 bytes), 2 dropped, 3 discarded \
+             (kernel_ring 2, filter 3)"
+        );
     }
 }

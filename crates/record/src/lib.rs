@@ -54,6 +54,7 @@ pub mod table;
 pub mod text;
 pub mod totals;
 pub mod transaction;
+pub mod words;
 
 pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
 pub use any::{AnyRecord, KnownRecord, OwnedRecord};

@@ -125,6 +125,12 @@ impl Record for MatchCountRow<'_> {
     }
 }
 
+impl KnownRecord for MatchCountRow<'_> {
+    fn schema(&self) -> Schema {
+        MATCH_COUNT_SCHEMA
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use flowgauge_wire::Address;

@@ -186,6 +186,18 @@ impl Component for Fail {
     }
 }
 
+/// Needs no more once it has had so many items.
+struct Enough(u64);
+
+impl Component for Enough {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        self.0 = self.0.saturating_sub(items.len() as u64);
+        if self.0 == 0 {
+            out.enough();
+        }
+    }
+}
+
 /// Lets everything through.
 struct Idle;
 
@@ -292,7 +304,12 @@ fn number(settings: &Settings) -> u64 {
     settings.integer("n").unwrap_or(0) as u64
 }
 
-static COMPONENTS: [ComponentInfo; 12] = [
+static COMPONENTS: [ComponentInfo; 13] = [
+    ComponentInfo {
+        name: "enough",
+        make: |settings| Ok(Box::new(Enough(number(settings)))),
+        ..ANY
+    },
     ComponentInfo {
         name: "write",
         parallel: Parallel::Never("it writes"),
@@ -608,6 +625,31 @@ fn a_stack_that_fails_is_over_in_all_its_parts_and_the_others_go_on() {
         // Neither was told that the input came to its end.
         assert!(!written("bad").contains(&"end".to_owned()));
         assert!(!written("worse").contains(&"end".to_owned()));
+    }
+}
+
+#[test]
+fn who_has_enough_gets_no_more_and_ends_properly() {
+    for workers in [1, 3] {
+        let text = "[stack] enough { n = 100 } - demux < percnx > write { name = enough }";
+        let (runner, _) = run(text, workers, 20_000, true);
+        assert!(!runner.wants_packets());
+        let snapshot = runner.snapshot();
+        let came = snapshot.stacks[0].components[0].passed.items;
+        assert!((100..20_000).contains(&came), "{came}");
+        // What components kept has come out, on all cores.
+        let written = written("enough");
+        assert_eq!(written.last().map(String::as_str), Some("end"));
+        let counts = written.iter().filter_map(|line| line.split_once(": "));
+        let all: u64 = counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
+        assert_eq!(all, came, "{workers}");
+        // Others go on.
+        let text = "[stack] enough { n = 1 } - count [stack] count";
+        let (runner, _) = run(text, workers, 20_000, true);
+        assert!(runner.wants_packets());
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 1, "count"), 20_000);
+        assert!(result(&runner, &snapshot, 0, "count") < 20_000);
     }
 }
 

@@ -1,8 +1,13 @@
 //! What a component can tell of a run beside its result.
 
+use core::fmt;
+use std::sync::Arc;
+
 use flowgauge_stream::engine::EngineStatistics;
 use flowgauge_stream::{Findings, ShardStatistics};
 use flowgauge_wire::Ledger;
+
+use crate::component::Failure;
 
 /// What a component tells whoever runs it: where packets went that came to it, and what changes the
 /// meaning of what it gave on.
@@ -22,6 +27,45 @@ pub struct Account {
     pub statistics: Vec<String>,
     /// Further things that a user should know, as lines.
     pub notes: Vec<String>,
+    /// What is still to be written.
+    pub last: Option<LastWord>,
+}
+
+/// What is known of a run when it is over.
+#[derive(Clone, Copy, Debug)]
+pub struct RunEnd<'a> {
+    /// Where all packets went.
+    pub ledger: &'a Ledger,
+    /// What a user should know.
+    pub notes: &'a [String],
+}
+
+/// What is written when all is known of a run, where its packets went, too.
+pub trait WriteLast: Send + Sync {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    fn write(&self, run: &RunEnd<'_>) -> Result<(), Failure>;
+}
+
+/// Of a component: what whoever runs it calls at the end, when nothing else of the stack works any
+/// more.
+#[derive(Clone)]
+pub struct LastWord(pub Arc<dyn WriteLast>);
+
+impl PartialEq for LastWord {
+    fn eq(&self, other: &LastWord) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for LastWord {}
+
+impl fmt::Debug for LastWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LastWord")
+    }
 }
 
 impl Account {
@@ -32,6 +76,9 @@ impl Account {
         self.shards.extend(&other.shards);
         if let Some(streams) = &other.streams {
             self.streams.get_or_insert_default().add(streams);
+        }
+        if self.last.is_none() {
+            self.last.clone_from(&other.last);
         }
         for (mine, theirs) in [
             (&mut self.summary, &other.summary),

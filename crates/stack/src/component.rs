@@ -429,6 +429,10 @@ pub trait Outlet {
     /// the batch as if the input was over, and nothing is wrong.
     fn end(&mut self);
 
+    /// The component needs no further input: the stack's input ends with the batch as if it were over,
+    /// and what all components keep comes out.
+    fn enough(&mut self) {}
+
     /// The key of the innermost demultiplexer is finished, as a connection that has closed: it ends
     /// behind the items under way, as if by timeout. One outside of all demultiplexers is ignored.
     fn end_key(&mut self, _key: u32) {}

@@ -77,6 +77,7 @@ pub struct Graph<T = NoTail> {
     failure: Option<ComponentFailure>,
     /// With the batch.
     is_ending: bool,
+    has_enough: bool,
     is_over: bool,
 }
 
@@ -201,6 +202,7 @@ impl<T: Tail> Graph<T> {
             current: from.unwrap_or(stack.entry),
             failure: None,
             is_ending: false,
+            has_enough: false,
             is_over: false,
         })
     }
@@ -379,6 +381,11 @@ impl<T: Tail> Graph<T> {
     /// Whether the stack does nothing any more: a component failed, or nobody wants its results.
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// Whether it is to be finished because a component needs no further input.
+    pub fn has_enough(&self) -> bool {
+        self.has_enough
     }
 
     /// A component's result.
@@ -740,6 +747,10 @@ impl<T: Tail> Outlet for Exit<'_, T> {
 
     fn end(&mut self) {
         self.graph.is_ending = true;
+    }
+
+    fn enough(&mut self) {
+        self.graph.has_enough = true;
     }
 
     fn end_key(&mut self, key: u32) {

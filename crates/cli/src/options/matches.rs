@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::shared::{EngineOptions, InputOptions, OutputOptions};
+use super::shared::{EngineOptions, InputOptions, OutputOptions, PresetOptions};
 use super::values::parse_positive;
 
 /// `match`
@@ -35,6 +35,8 @@ pub(crate) struct MatchOptions {
     pub(crate) output: OutputOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) preset: PresetOptions,
 }
 
 /// What is searched for, and how.

@@ -228,6 +228,8 @@ pub(crate) struct ReportOptions {
     pub(crate) common: CommonOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) preset: PresetOptions,
 }
 
 /// `packets`

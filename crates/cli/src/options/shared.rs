@@ -7,8 +7,6 @@ use clap::{Args, ValueEnum};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Nanos;
 
-use crate::memory::Needs;
-
 use super::values::{
     IdleTimeouts, parse_count, parse_duration, parse_idle_timeouts, parse_memory, parse_policy,
     parse_positive, parse_seconds,
@@ -139,19 +137,6 @@ pub(crate) struct EngineOptions {
     /// Seed of the Community IDs
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub(crate) community_id_seed: u16,
-    /// What the command needs memory for.
-    #[arg(skip)]
-    pub(crate) needs: Needs,
-}
-
-impl EngineOptions {
-    /// These options for a command that needs memory for `needs`.
-    pub(crate) fn with_needs(&self, needs: Needs) -> EngineOptions {
-        EngineOptions {
-            needs,
-            ..self.clone()
-        }
-    }
 }
 
 /// What to do with wrong checksums.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use flowgauge_record::results::{ResultRow, Value};
 use flowgauge_runtime::capture::with_refusals;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
-use flowgauge_stack::{Account, Program, ResultValue};
+use flowgauge_stack::{Account, Program, ResultValue, RunEnd};
 use flowgauge_wire::{Ledger, Place};
 
 use crate::control::Control;
@@ -145,6 +145,25 @@ impl Running {
         self.outcome.notes.extend(notes);
         self.outcome.summary = summary;
         self.outcome.statistics = self.statistics(&snapshot);
+        self.write_last(&snapshot);
+    }
+
+    /// Lets components write what they write when all is known.
+    fn write_last(&mut self, snapshot: &Snapshot) {
+        let run = RunEnd {
+            ledger: &self.outcome.ledger,
+            notes: &self.outcome.notes,
+        };
+        let accounts = self.accounts(snapshot).into_iter();
+        for last in accounts.filter_map(|account| account.last.as_ref()) {
+            if let Err(failure) = last.0.write(&run) {
+                if self.runner.stacks().len() > 1 {
+                    say!("flowgauge: error: {}", failure.message);
+                }
+                self.failures.push(failure.message);
+                self.hint = failure.hint;
+            }
+        }
     }
 
     fn wants_anything(&self) -> bool {
@@ -369,6 +388,16 @@ impl Running {
     pub(crate) fn conclude(mut self, common: &CommonOptions) -> Result<(), Failure> {
         let outcome = core::mem::take(&mut self.outcome);
         outcome.conclude(common)?;
+        self.conclude_stacks()
+    }
+
+    /// The same where the ledger has been shown.
+    ///
+    /// # Errors
+    /// The failure that the exit code is to tell.
+    pub(crate) fn conclude_after_ledger(mut self, common: &CommonOptions) -> Result<(), Failure> {
+        let outcome = core::mem::take(&mut self.outcome);
+        outcome.conclude_after_ledger(common)?;
         self.conclude_stacks()
     }
 

@@ -76,7 +76,7 @@ pub(super) fn run_own(
     let mut answered = Answered::default();
     let mut now = flowgauge_wire::Nanos(0);
     let mut batches: u64 = 0;
-    while !lane.is_over() {
+    while lane.wants_packets() {
         let mut is_idle = false;
         let step = reader.lent(&mut source, |packets, pieces, time| {
             now = time;

@@ -54,9 +54,9 @@ impl Lane {
         self.parts.iter_mut().for_each(Part::send);
     }
 
-    /// Whether no part has anything to do any more.
-    pub(super) fn is_over(&mut self) -> bool {
-        self.parts.iter_mut().all(Part::is_over)
+    /// Whether any part does anything with further packets.
+    pub(super) fn wants_packets(&self) -> bool {
+        self.parts.iter().any(Part::wants_input)
     }
 
     /// The input is over.
@@ -254,7 +254,7 @@ pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bel
 /// A thread for a stack with a source of its own.
 pub(super) fn run_source(mut part: Part, common: &Common, board: &Board) {
     let mut answered = Answered::default();
-    while !common.is_stopped() {
+    while !common.is_stopped() && part.wants_input() {
         match part.receive(PATIENCE) {
             Received::End => break,
             Received::Nothing => {}

@@ -27,6 +27,8 @@ pub struct StackFailure {
 pub(super) struct Common {
     /// By stack.
     over: Vec<AtomicBool>,
+    /// By stack: it needs no further input.
+    enough: Vec<AtomicBool>,
     failures: Mutex<Vec<StackFailure>>,
     changed: Condvar,
     has_failures: AtomicBool,
@@ -37,8 +39,10 @@ pub(super) struct Common {
 
 impl Common {
     pub(super) fn new(stacks: usize) -> Common {
+        let no = || (0..stacks).map(|_| AtomicBool::new(false)).collect();
         Common {
-            over: (0..stacks).map(|_| AtomicBool::new(false)).collect(),
+            over: no(),
+            enough: no(),
             ..Common::default()
         }
     }
@@ -47,6 +51,21 @@ impl Common {
         self.over
             .get(stack)
             .is_none_or(|over| over.load(Ordering::Relaxed))
+    }
+
+    /// Whether a stack does anything with further input.
+    pub(super) fn wants_input(&self, stack: usize) -> bool {
+        let enough = self.enough.get(stack);
+        let has_enough = enough.is_none_or(|enough| enough.load(Ordering::Relaxed));
+        !has_enough && !self.is_over(stack)
+    }
+
+    /// A stack needs no further input.
+    fn satisfy(&self, stack: usize) {
+        let enough = self.enough.get(stack);
+        if enough.is_some_and(|enough| !enough.swap(true, Ordering::Relaxed)) {
+            self.notify();
+        }
     }
 
     /// A stack does nothing any more; `failure`: because of that.
@@ -196,7 +215,18 @@ impl Part {
         self.is_over
     }
 
+    /// Whether it does anything with further input.
+    pub(super) fn wants_input(&self) -> bool {
+        let mut stacks = self.stacks.iter();
+        stacks.any(|&stack| self.common.wants_input(stack))
+    }
+
     fn note(&mut self, result: Result<(), ComponentFailure>) {
+        if self.graph.has_enough() {
+            for &stack in &self.stacks {
+                self.common.satisfy(stack);
+            }
+        }
         if result.is_err() || self.graph.is_over() {
             self.is_over = true;
             for &stack in &self.stacks {
@@ -225,6 +255,9 @@ impl Part {
     /// Takes packets of a batch, and the clock wherever it comes to between them.
     pub(super) fn pieces(&mut self, packets: Packets<'_>, pieces: &[Cut]) {
         let mut left = packets.selected;
+        if !self.wants_input() {
+            left = Selection::NONE;
+        }
         for piece in pieces {
             if let Some(now) = piece.clock {
                 self.advance(now);

@@ -469,7 +469,7 @@ impl Runner {
     /// Whether a stack wants packets of a source.
     pub fn wants_packets(&self) -> bool {
         let wants =
-            |(index, stack): (usize, &Stack)| !stack.has_source() && !self.common.is_over(index);
+            |(index, stack): (usize, &Stack)| !stack.has_source() && self.common.wants_input(index);
         self.stacks.iter().enumerate().any(wants)
     }
 

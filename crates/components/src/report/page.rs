@@ -2,23 +2,24 @@
 
 use std::fmt::Write as _;
 
+use flowgauge_record::ledger::ledger_line;
 use flowgauge_record::table::human_duration;
 use flowgauge_record::text::{TimeWriter, protocol_name, write_scaled};
+use flowgauge_record::words::count;
+use flowgauge_stack::RunEnd;
 use flowgauge_wire::{Address, Nanos};
 
 use super::collect::{Collector, PROTOCOLS};
 use super::histogram::Histogram;
-use crate::say::count;
-use crate::summary::{Outcome, ledger_line};
 
 /// Characters of a full bar.
 const BAR: usize = 30;
 
 /// The page.
-pub(crate) fn report(total: &Collector, outcome: &Outcome, top: usize) -> String {
+pub(super) fn report(total: &Collector, run: &RunEnd<'_>, top: usize) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail; the results are dropped for that reason.
-    overview(&mut page, total, outcome);
+    overview(&mut page, total, run);
     if total.packets == 0 {
         // Nothing but headings would follow.
         return page;
@@ -33,7 +34,7 @@ pub(crate) fn report(total: &Collector, outcome: &Outcome, top: usize) -> String
     page
 }
 
-fn overview(page: &mut String, total: &Collector, outcome: &Outcome) {
+fn overview(page: &mut String, total: &Collector, run: &RunEnd<'_>) {
     let seconds = total.duration().as_secs_f64();
     let rate = |amount: u64| {
         if seconds > 0.0 {
@@ -66,7 +67,7 @@ fn overview(page: &mut String, total: &Collector, outcome: &Outcome) {
         scaled(rate(total.bytes).saturating_mul(8)),
         total.bytes.checked_div(total.packets).unwrap_or(0)
     );
-    let _ = writeln!(page, "  ledger    {}", ledger_line(&outcome.ledger));
+    let _ = writeln!(page, "  ledger    {}", ledger_line(run.ledger));
     let bins = total.timeline.bins();
     if bins.len() > 1 {
         let _ = writeln!(

@@ -8,18 +8,18 @@ const MAX_KEYS: usize = 200_000;
 
 /// Sums of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub(super) struct Sums {
     /// Wire bytes, both ways.
-    pub(crate) bytes: u64,
+    pub(super) bytes: u64,
     /// Packets, both ways.
-    pub(crate) packets: u64,
+    pub(super) packets: u64,
     /// Flows.
-    pub(crate) flows: u64,
+    pub(super) flows: u64,
 }
 
 /// Sums by key; when there are too many keys the smaller half goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Largest<K> {
+pub(super) struct Largest<K> {
     sums: HashMap<K, Sums>,
     max_keys: usize,
     pruned: u64,
@@ -37,7 +37,7 @@ impl<K> Default for Largest<K> {
 
 impl<K: Copy + Eq + Hash + Ord> Largest<K> {
     /// One that takes so many bytes of memory at most.
-    pub(crate) fn with_memory(bytes: u64) -> Largest<K> {
+    pub(super) fn with_memory(bytes: u64) -> Largest<K> {
         // The table may be half empty, and the list that sorts it is as large.
         let keys = bytes / (3 * size_of::<(K, Sums)>()) as u64;
         Largest {
@@ -47,7 +47,7 @@ impl<K: Copy + Eq + Hash + Ord> Largest<K> {
     }
 
     /// Adds to a key.
-    pub(crate) fn add(&mut self, key: K, sums: Sums) {
+    pub(super) fn add(&mut self, key: K, sums: Sums) {
         if self.sums.len() >= self.max_keys && !self.sums.contains_key(&key) {
             self.prune();
         }
@@ -58,7 +58,7 @@ impl<K: Copy + Eq + Hash + Ord> Largest<K> {
     }
 
     /// Adds another's keys, and the memory it may use.
-    pub(crate) fn merge(&mut self, other: Largest<K>) {
+    pub(super) fn merge(&mut self, other: Largest<K>) {
         self.max_keys = (self.max_keys + other.max_keys).min(MAX_KEYS);
         self.pruned += other.pruned;
         for (key, sums) in other.sums {
@@ -67,7 +67,7 @@ impl<K: Copy + Eq + Hash + Ord> Largest<K> {
     }
 
     /// The `count` keys with the most bytes, largest first.
-    pub(crate) fn top(&self, count: usize) -> Vec<(K, Sums)> {
+    pub(super) fn top(&self, count: usize) -> Vec<(K, Sums)> {
         let mut all: Vec<(K, Sums)> = self.sums.iter().map(|(k, s)| (*k, *s)).collect();
         all.sort_unstable_by_key(|(key, sums)| (std::cmp::Reverse(sums.bytes), *key));
         all.truncate(count);
@@ -75,7 +75,7 @@ impl<K: Copy + Eq + Hash + Ord> Largest<K> {
     }
 
     /// Distinct keys seen, at least: those given up are counted once each time.
-    pub(crate) fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.sums.len() as u64 + self.pruned
     }
 

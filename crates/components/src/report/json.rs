@@ -3,16 +3,16 @@
 use flowgauge_record::json::JsonEncoder;
 use flowgauge_record::text::{TimeWriter, protocol_name};
 use flowgauge_record::{LedgerRow, Record};
+use flowgauge_stack::RunEnd;
 use flowgauge_wire::Nanos;
 use serde_json::{Value, json};
 
 use super::collect::{Collector, PROTOCOLS};
 use super::histogram::Histogram;
 use super::talkers::Sums;
-use crate::summary::Outcome;
 
 /// The object. Times, durations and names are those of the records.
-pub(crate) fn report(total: &Collector, outcome: &Outcome, top: usize) -> Value {
+pub(super) fn report(total: &Collector, run: &RunEnd<'_>, top: usize) -> Value {
     let seconds = total.duration().as_secs_f64();
     let rate = |amount: f64| (seconds > 0.0).then(|| amount / seconds);
     let talkers: Vec<Value> = total
@@ -65,7 +65,7 @@ pub(crate) fn report(total: &Collector, outcome: &Outcome, top: usize) -> Value 
         "bits_per_second": rate(total.bytes as f64 * 8.0),
         "ipv6_packets": total.ipv6_packets,
         "fragments": total.fragments,
-        "ledger": object(&LedgerRow(&outcome.ledger)),
+        "ledger": object(&LedgerRow(run.ledger)),
         "protocols": protocols,
         "talkers": talkers,
         "services": services,
@@ -78,7 +78,7 @@ pub(crate) fn report(total: &Collector, outcome: &Outcome, top: usize) -> Value 
             "seconds_per_bin": total.timeline.width().as_secs_f64(),
             "bytes": total.timeline.bins(),
         },
-        "notes": outcome.notes,
+        "notes": run.notes,
     })
 }
 

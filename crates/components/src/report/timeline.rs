@@ -3,11 +3,11 @@
 use flowgauge_wire::Nanos;
 
 /// Bins of a timeline.
-pub(crate) const BINS: usize = 60;
+pub(super) const BINS: usize = 60;
 
 /// Bytes and packets by time. Bins begin 10 ms wide; when time runs out of them, pairs are merged.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline {
+pub(super) struct Timeline {
     start: Option<Nanos>,
     width: u64,
     bytes: [u64; BINS],
@@ -26,7 +26,7 @@ impl Default for Timeline {
 impl Timeline {
     /// Counts `bytes` at `time`. What comes before the first time falls into the first bin.
     #[inline]
-    pub(crate) fn add(&mut self, time: Nanos, bytes: u64) {
+    pub(super) fn add(&mut self, time: Nanos, bytes: u64) {
         let start = *self.start.get_or_insert(time);
         let offset = (time - start).0;
         while offset / self.width >= BINS as u64 {
@@ -36,7 +36,7 @@ impl Timeline {
     }
 
     /// Adds another timeline.
-    pub(crate) fn merge(&mut self, other: &Timeline) {
+    pub(super) fn merge(&mut self, other: &Timeline) {
         let Some(start) = other.start else {
             return;
         };
@@ -48,12 +48,12 @@ impl Timeline {
     }
 
     /// Width of a bin.
-    pub(crate) fn width(&self) -> Nanos {
+    pub(super) fn width(&self) -> Nanos {
         Nanos(self.width)
     }
 
     /// Bytes of each bin up to the last with any.
-    pub(crate) fn bins(&self) -> &[u64] {
+    pub(super) fn bins(&self) -> &[u64] {
         let used = self.bytes.iter().rposition(|&bytes| bytes > 0);
         &self.bytes[..used.map_or(0, |last| last + 1)]
     }

@@ -2,14 +2,14 @@
 
 /// Counts of values by ranges whose upper bounds are given; the last range is open.
 #[derive(Clone, Debug)]
-pub(crate) struct Histogram {
+pub(super) struct Histogram {
     bounds: &'static [(u64, &'static str)],
     counts: Vec<u64>,
 }
 
 impl Histogram {
     /// Ranges end before `bounds`, each with its name; the last bound should be `u64::MAX`.
-    pub(crate) fn new(bounds: &'static [(u64, &'static str)]) -> Histogram {
+    pub(super) fn new(bounds: &'static [(u64, &'static str)]) -> Histogram {
         Histogram {
             bounds,
             counts: vec![0; bounds.len()],
@@ -18,21 +18,21 @@ impl Histogram {
 
     /// Counts a value.
     #[inline]
-    pub(crate) fn add(&mut self, value: u64) {
+    pub(super) fn add(&mut self, value: u64) {
         let range = self.bounds.iter().position(|&(bound, _)| value < bound);
         let last = self.counts.len() - 1;
         self.counts[range.unwrap_or(last)] += 1;
     }
 
     /// Adds another's counts.
-    pub(crate) fn merge(&mut self, other: &Histogram) {
+    pub(super) fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
     }
 
     /// Names and counts of the ranges.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.bounds
             .iter()
             .map(|&(_, name)| name)
@@ -45,7 +45,7 @@ const STEPS: usize = 16;
 
 /// Counts of values by logarithmic ranges, for percentiles. 8 KB whatever is counted.
 #[derive(Clone, Debug)]
-pub(crate) struct Percentiles {
+pub(super) struct Percentiles {
     counts: Vec<u64>,
     total: u64,
 }
@@ -61,13 +61,13 @@ impl Default for Percentiles {
 
 impl Percentiles {
     /// Counts a value.
-    pub(crate) fn add(&mut self, value: u64) {
+    pub(super) fn add(&mut self, value: u64) {
         self.counts[Self::range(value)] += 1;
         self.total += 1;
     }
 
     /// Adds another's counts.
-    pub(crate) fn merge(&mut self, other: &Percentiles) {
+    pub(super) fn merge(&mut self, other: &Percentiles) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
         }
@@ -75,12 +75,12 @@ impl Percentiles {
     }
 
     /// Values counted.
-    pub(crate) fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         self.total
     }
 
     /// The value that `share` (0 to 1) of all do not exceed; `None` when there are none.
-    pub(crate) fn at(&self, share: f64) -> Option<u64> {
+    pub(super) fn at(&self, share: f64) -> Option<u64> {
         if self.total == 0 {
             return None;
         }

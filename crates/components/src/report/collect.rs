@@ -10,7 +10,6 @@ use flowgauge_wire::{Address, Batch, DecodeFlags, DecodedBatch, Nanos};
 use super::histogram::{Histogram, Percentiles};
 use super::talkers::{Largest, Sums};
 use super::timeline::Timeline;
-use crate::run::Consumer;
 
 const PACKET_SIZES: &[(u64, &str)] = &[
     (65, "to 64"),
@@ -41,62 +40,62 @@ const DURATIONS: &[(u64, &str)] = &[
 ];
 
 /// Kinds of packets.
-pub(crate) const PROTOCOLS: [&str; 6] = ["tcp", "udp", "icmp", "other ip", "not ip", "malformed"];
+pub(super) const PROTOCOLS: [&str; 6] = ["tcp", "udp", "icmp", "other ip", "not ip", "malformed"];
 
 /// Everything the report says of the traffic.
-pub(crate) struct Collector {
+pub(super) struct Collector {
     top: usize,
-    pub(crate) first: Option<Nanos>,
-    pub(crate) last: Nanos,
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
+    pub(super) first: Option<Nanos>,
+    pub(super) last: Nanos,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
     /// By [`PROTOCOLS`].
-    pub(crate) protocols: [Sums; PROTOCOLS.len()],
-    pub(crate) ipv6_packets: u64,
-    pub(crate) fragments: u64,
-    pub(crate) timeline: Timeline,
-    pub(crate) packet_sizes: Histogram,
-    pub(crate) flow_sizes: Histogram,
-    pub(crate) flow_durations: Histogram,
-    pub(crate) flows: u64,
-    pub(crate) talkers: Largest<(u8, Address)>,
+    pub(super) protocols: [Sums; PROTOCOLS.len()],
+    pub(super) ipv6_packets: u64,
+    pub(super) fragments: u64,
+    pub(super) timeline: Timeline,
+    pub(super) packet_sizes: Histogram,
+    pub(super) flow_sizes: Histogram,
+    pub(super) flow_durations: Histogram,
+    pub(super) flows: u64,
+    pub(super) talkers: Largest<(u8, Address)>,
     /// Responder's protocol and port.
-    pub(crate) services: Largest<(u8, u16)>,
+    pub(super) services: Largest<(u8, u16)>,
     largest_flows: BinaryHeap<Reverse<FlowSummary>>,
-    pub(crate) tcp: TcpHealth,
+    pub(super) tcp: TcpHealth,
 }
 
 /// How TCP connections fared.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TcpHealth {
-    pub(crate) connections: u64,
-    pub(crate) established: u64,
-    pub(crate) failed: u64,
-    pub(crate) rejected: u64,
-    pub(crate) reset: u64,
-    pub(crate) midstream: u64,
-    pub(crate) packets: u64,
-    pub(crate) retransmitted: u64,
-    pub(crate) out_of_order: u64,
-    pub(crate) rtt: Percentiles,
+pub(super) struct TcpHealth {
+    pub(super) connections: u64,
+    pub(super) established: u64,
+    pub(super) failed: u64,
+    pub(super) rejected: u64,
+    pub(super) reset: u64,
+    pub(super) midstream: u64,
+    pub(super) packets: u64,
+    pub(super) retransmitted: u64,
+    pub(super) out_of_order: u64,
+    pub(super) rtt: Percentiles,
 }
 
 /// A flow in the list of the largest; ordered by bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FlowSummary {
-    pub(crate) bytes: u64,
-    pub(crate) packets: u64,
-    pub(crate) duration: Nanos,
-    pub(crate) flow_id: u64,
-    pub(crate) version: u8,
-    pub(crate) protocol: u8,
-    pub(crate) source: (Address, u16),
-    pub(crate) destination: (Address, u16),
+pub(super) struct FlowSummary {
+    pub(super) bytes: u64,
+    pub(super) packets: u64,
+    pub(super) duration: Nanos,
+    pub(super) flow_id: u64,
+    pub(super) version: u8,
+    pub(super) protocol: u8,
+    pub(super) source: (Address, u16),
+    pub(super) destination: (Address, u16),
 }
 
 impl Collector {
     /// Nothing yet; lists will have `top` entries, and take `memory_bytes` where that is bounded.
-    pub(crate) fn new(top: usize, memory_bytes: Option<u64>) -> Collector {
+    pub(super) fn new(top: usize, memory_bytes: Option<u64>) -> Collector {
         let half = memory_bytes.map(|bytes| bytes / 2);
         Collector {
             top,
@@ -120,19 +119,19 @@ impl Collector {
     }
 
     /// From the first to the last packet.
-    pub(crate) fn duration(&self) -> Nanos {
+    pub(super) fn duration(&self) -> Nanos {
         self.last - self.first.unwrap_or(self.last)
     }
 
     /// The largest flows, largest first.
-    pub(crate) fn top_flows(&self) -> Vec<FlowSummary> {
+    pub(super) fn top_flows(&self) -> Vec<FlowSummary> {
         let mut flows: Vec<FlowSummary> = self.largest_flows.iter().map(|flow| flow.0).collect();
         flows.sort_unstable_by(|a, b| b.cmp(a));
         flows
     }
 
     /// Adds another worker's share.
-    pub(crate) fn merge(&mut self, other: Collector) {
+    pub(super) fn merge(&mut self, other: Collector) {
         if let Some(first) = other.first {
             self.first = Some(self.first.map_or(first, |mine| mine.min(first)));
         }
@@ -253,8 +252,6 @@ impl Handler for Collector {
         }
     }
 }
-
-impl Consumer for Collector {}
 
 impl TcpHealth {
     fn add(&mut self, record: &FlowRecord<'_>) {

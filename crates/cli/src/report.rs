@@ -1,0 +1,34 @@
+//! `flowgauge report`
+
+use std::io::{self, IsTerminal};
+
+use crate::failure::Failure;
+use crate::options::ReportOptions;
+use crate::preset::{Preset, duration};
+
+const STACK: &str = include_str!("../../../stacks/report.stack");
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
+    let engine = &options.engine;
+    let mut preset = Preset::new("flowgauge report", STACK)?;
+    preset.track("report", engine, engine.memory);
+    preset.set_some(
+        "report",
+        "active_timeout",
+        engine.active_timeout.map(duration),
+    );
+    preset.set("report", "top", options.top);
+    if options.json {
+        preset.set("report", "format", "json");
+    }
+    preset.set_file("report", options.write.as_deref())?;
+    // On a terminal the page shows the ledger.
+    if options.write.is_none() && !options.json && io::stdout().is_terminal() {
+        preset.ledger_is_shown();
+    }
+    preset.run(options.preset.show_stack, &options.input, &options.common)
+}

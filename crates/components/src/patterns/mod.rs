@@ -1,0 +1,501 @@
+//! `match`: patterns in streams, by the thousand.
+
+mod read;
+mod search;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use flowgauge_matcher::{Engine, Pattern, PatternSet, StreamState};
+use flowgauge_record::matches::{MATCH_COUNT_SCHEMA, MATCH_SCHEMA};
+use flowgauge_record::words::count;
+use flowgauge_record::{KnownRecord, MatchCountRow, MatchRow, PatternName};
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
+use flowgauge_wire::{Batch, Nanos};
+
+use crate::engine::{self, Chosen};
+use read::Wanted;
+use search::{Finding, Search};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "match",
+    summary: "finds patterns in streams and gives a record of each match",
+    help: "It puts streams together itself and searches in each direction of TCP connections and UDP \
+           flows, wherever packets were cut. A pattern is a line: the bytes to find as they stand; \
+           \"text |0d 0a|\" in quotation marks with bytes in hexadecimal; options as in Snort's rules \
+           (content:\"text\"; nocase; offset:4; depth:20; msg:\"name\"; sid:7); or /expression/imsx. \
+           Lines with # and empty ones do not count.",
+    output: Output::Of(ItemType::Record),
+    fields: |settings| {
+        Some(if settings.flag("count") {
+            MATCH_COUNT_SCHEMA
+        } else {
+            MATCH_SCHEMA
+        })
+    },
+    outside: Some("it has one table of all streams"),
+    options: &[
+        OptionInfo::new(
+            "pattern",
+            OptionKind::Text,
+            "what to find; several in lines (\\n between quotes)",
+        ),
+        OptionInfo::new(
+            "file",
+            OptionKind::Text,
+            "a file with patterns, one per line; several files in lines; - is standard input",
+        ),
+        OptionInfo::new(
+            "fixed",
+            OptionKind::Flag,
+            "every pattern is the bytes that it is written with",
+        )
+        .or("no"),
+        OptionInfo::new(
+            "ignore_case",
+            OptionKind::Flag,
+            "upper and lower case letters (A to Z) are the same",
+        )
+        .or("no"),
+        OptionInfo::new(
+            "matcher",
+            OptionKind::Choice(&["auto", "vectorscan", "aho-corasick"]),
+            "what searches; auto is Vectorscan where its library is installed, else aho-corasick",
+        )
+        .or("auto"),
+        OptionInfo::new(
+            "first",
+            OptionKind::Flag,
+            "a pattern counts once per stream, where it is found first",
+        )
+        .or("no"),
+        OptionInfo::new(
+            "count",
+            OptionKind::Flag,
+            "give at the end how often each pattern was found, not where",
+        )
+        .or("no"),
+        OptionInfo::new(
+            "max_matches",
+            OptionKind::Integer {
+                min: 1,
+                max: i64::MAX,
+            },
+            "the input ends after so many matches",
+        ),
+        engine::CHECKSUMS,
+        engine::OVERLAP_POLICY,
+        engine::MEMORY,
+        engine::MAX_FLOWS,
+        engine::TCP_IDLE,
+        engine::UDP_IDLE,
+        engine::OTHER_IDLE,
+    ],
+    result: Some(ResultInfo::number("matches", "matches")),
+    parallel: Parallel::ByFlow,
+    decodes: true,
+    make,
+    ..crate::OF_PACKETS
+};
+
+/// What the copies on several cores share.
+struct Shared {
+    wanted: Wanted,
+    /// Compiled when the first of them starts.
+    set: OnceLock<Arc<PatternSet>>,
+    /// Matches found and wanted.
+    matches: AtomicU64,
+    limit: u64,
+    unsearched: AtomicU64,
+    copies: AtomicUsize,
+    /// Copies that have come to the end of their input, and what they counted, by pattern.
+    ended: Mutex<(usize, Vec<Count>)>,
+}
+
+/// How often a pattern was found.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    matches: u64,
+    streams: u64,
+}
+
+struct Patterns {
+    shard: Box<Shard>,
+    chosen: Chosen,
+    /// Once it has started.
+    search: Option<Box<Search>>,
+    found: Found,
+    is_last: bool,
+}
+
+/// Matches that are given on together.
+const TOGETHER: usize = 64;
+
+/// A match that is to be given on.
+struct Pending {
+    /// Which pattern.
+    pattern: usize,
+    /// All else that a record says of it.
+    time: Nanos,
+    identity: StreamIdentity,
+    from_initiator: bool,
+    start: Option<u64>,
+    end: u64,
+}
+
+/// What becomes of matches.
+struct Found {
+    shared: Arc<Shared>,
+    /// Empty until it has started.
+    set: Option<Arc<PatternSet>>,
+    first: bool,
+    /// By pattern, where that is all that is wanted.
+    counts: Option<Vec<Count>>,
+    pending: Vec<Pending>,
+    matches: u64,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let (first, tally) = (settings.flag("first"), settings.flag("count"));
+    if first && tally {
+        return Err(SettingError::of(
+            "first",
+            "is of matches, and count is of all of them",
+        ));
+    }
+    let needs = Needs {
+        streams: true,
+        per_flow: 2 * size_of::<StreamState>() as u64,
+        results: false,
+    };
+    let mut config = engine::configuration(settings, needs)?;
+    // The clock of the stack sees all packets, also those that other cores have.
+    config.flow.led_clock = true;
+    let shared = settings.shared(|| {
+        Ok(Shared {
+            wanted: Wanted::new(settings)?,
+            set: OnceLock::new(),
+            matches: AtomicU64::new(0),
+            limit: settings
+                .integer("max_matches")
+                .map_or(u64::MAX, i64::unsigned_abs),
+            unsearched: AtomicU64::new(0),
+            copies: AtomicUsize::new(0),
+            ended: Mutex::default(),
+        })
+    })?;
+    shared.copies.fetch_add(1, Ordering::Relaxed);
+    Ok(Box::new(Patterns {
+        shard: Box::new(Shard::new(config)),
+        chosen: Chosen::default(),
+        search: None,
+        found: Found {
+            shared,
+            set: None,
+            first,
+            counts: tally.then(Vec::new),
+            pending: Vec::with_capacity(TOGETHER),
+            matches: 0,
+        },
+        is_last: false,
+    }))
+}
+
+impl Shared {
+    /// Takes a match into account; false when enough have been found.
+    fn admit(&self) -> bool {
+        self.matches.fetch_add(1, Ordering::Relaxed) < self.limit
+    }
+
+    fn is_enough(&self) -> bool {
+        self.matches.load(Ordering::Relaxed) >= self.limit
+    }
+
+    /// The patterns, compiled.
+    fn compiled(&self) -> Result<Arc<PatternSet>, Failure> {
+        if let Some(set) = self.set.get() {
+            return Ok(Arc::clone(set));
+        }
+        let set = Arc::new(self.wanted.compile()?);
+        Ok(Arc::clone(self.set.get_or_init(|| set)))
+    }
+
+    /// A copy has come to its end; of the last one the counts of all.
+    fn end(&self, counts: Option<&[Count]>) -> Option<Vec<Count>> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let (copies, total) = &mut *ended;
+        *copies += 1;
+        let counts = counts.unwrap_or_default();
+        if total.len() < counts.len() {
+            total.resize(counts.len(), Count::default());
+        }
+        for (total, count) in total.iter_mut().zip(counts) {
+            total.matches += count.matches;
+            total.streams += count.streams;
+        }
+        (*copies == self.copies.load(Ordering::Relaxed)).then(|| core::mem::take(total))
+    }
+
+    /// What there is to say of all copies together.
+    fn tell(&self, set: &PatternSet, account: &mut Account) {
+        let matches = self.matches.load(Ordering::Relaxed).min(self.limit);
+        let patterns = count(set.patterns().len() as u64, "pattern");
+        let stopped = if self.is_enough() {
+            "; stopped there (max_matches)"
+        } else {
+            ""
+        };
+        let found = count(matches, "match");
+        account
+            .summary
+            .push(format!("{found} of {patterns}{stopped}"));
+        let is_fallback = set.engine() == Engine::AhoCorasick;
+        if is_fallback && self.wanted.engine == Engine::Automatic {
+            account.notes.push(
+                "Vectorscan is not installed: the built-in automaton searched, several times slower; \
+                 hint: apt install libvectorscan5"
+                    .to_owned(),
+            );
+        }
+        account.statistics.push(format!(
+            "matcher: {}, {patterns}, {} bytes for each stream with data",
+            if is_fallback {
+                "aho-corasick"
+            } else {
+                "vectorscan"
+            },
+            set.stream_bytes() + size_of::<StreamState>()
+        ));
+        let unsearched = self.unsearched.load(Ordering::Relaxed);
+        if unsearched > 0 {
+            account.notes.push(format!(
+                "{} not searched: no memory for the state of their streams; hint: lower the number \
+                 of flows (max_flows), or search with aho-corasick",
+                count(unsearched, "byte").were()
+            ));
+        }
+    }
+}
+
+impl Found {
+    #[cold]
+    #[inline(never)]
+    fn take(&mut self, stream: &Stream<'_>, finding: &Finding, out: &mut dyn Outlet) {
+        let number = finding.found.pattern as usize;
+        if let Some(counts) = &mut self.counts {
+            if let Some(count) = counts.get_mut(number)
+                && self.shared.admit()
+            {
+                self.matches += 1;
+                count.matches += 1;
+                count.streams += u64::from(finding.is_first);
+            }
+            return;
+        }
+        if (self.first && !finding.is_first) || !self.shared.admit() {
+            return;
+        }
+        self.matches += 1;
+        self.pending.push(Pending {
+            pattern: number,
+            time: finding.time,
+            identity: stream.identity(),
+            from_initiator: stream.from_initiator,
+            start: finding.found.start,
+            end: finding.found.end,
+        });
+        if self.pending.len() == TOGETHER {
+            self.give(out);
+        }
+    }
+
+    /// Gives on what was found.
+    fn give(&mut self, out: &mut dyn Outlet) {
+        let Some(set) = self.set.as_ref().filter(|_| !self.pending.is_empty()) else {
+            return;
+        };
+        let rows: Vec<MatchRow<'_>> = self
+            .pending
+            .iter()
+            .map(|found| MatchRow {
+                time: found.time,
+                identity: found.identity,
+                from_initiator: found.from_initiator,
+                offset: found.start,
+                end: found.end,
+                pattern: set.patterns().get(found.pattern).map_or(NO_NAME, name),
+            })
+            .collect();
+        give(rows.iter().map(|row| (row.time, row)), out);
+        self.pending.clear();
+    }
+}
+
+fn give<'a, R: KnownRecord + Sync + 'a>(
+    rows: impl Iterator<Item = (Nanos, &'a R)>,
+    out: &mut dyn Outlet,
+) {
+    let items: Vec<RecordItem<'_>> = rows
+        .map(|(time, record)| RecordItem {
+            key: 0,
+            time,
+            record,
+        })
+        .collect();
+    out.emit(Items::Records(&items));
+}
+
+const NO_NAME: PatternName<'static> = PatternName {
+    id: 0,
+    name: None,
+    text: "",
+};
+
+fn name(pattern: &Pattern) -> PatternName<'_> {
+    PatternName {
+        id: pattern.id,
+        name: pattern.name.as_deref(),
+        text: &pattern.text,
+    }
+}
+
+/// Takes what the engine delivers of the packets of a batch.
+struct Searching<'a> {
+    search: &'a mut Search,
+    found: &'a mut Found,
+    out: &'a mut dyn Outlet,
+}
+
+impl Handler for Searching<'_> {
+    const STREAMS: bool = true;
+
+    #[inline(always)]
+    fn prefetch(&mut self, stream: u32, has_payload: bool) {
+        if has_payload {
+            self.search.prefetch(stream);
+        }
+    }
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        self.search.begin(stream);
+    }
+
+    #[inline]
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let (found, out) = (&mut *self.found, &mut *self.out);
+        self.search
+            .data(stream, chunk, |finding| found.take(stream, &finding, out));
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        let (found, out) = (&mut *self.found, &mut *self.out);
+        self.search.end(stream, trailing_gap, |finding| {
+            found.take(stream, &finding, out);
+        });
+    }
+}
+
+impl Patterns {
+    fn with(
+        &mut self,
+        out: &mut dyn Outlet,
+        work: impl FnOnce(&mut Shard, &mut Chosen, &mut Searching<'_>),
+    ) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        let mut searching = Searching {
+            search,
+            found: &mut self.found,
+            out: &mut *out,
+        };
+        work(&mut self.shard, &mut self.chosen, &mut searching);
+        self.found.give(out);
+        if self.found.shared.is_enough() {
+            out.enough();
+        }
+    }
+}
+
+impl Component for Patterns {
+    fn start(&mut self) -> Result<(), Failure> {
+        let set = self.found.shared.compiled()?;
+        let with_seen = self.found.first || self.found.counts.is_some();
+        let search = Search::new(&set, with_seen).map_err(|error| read::failure("", &error))?;
+        self.search = Some(Box::new(search));
+        if let Some(counts) = &mut self.found.counts {
+            counts.resize(set.patterns().len(), Count::default());
+        }
+        self.found.set = Some(set);
+        Ok(())
+    }
+
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            self.with(out, |shard, chosen, searching| {
+                shard.process(&chosen.of(packets), searching);
+            });
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        // Where its packets have brought the clock already there is nothing to do.
+        let tracker = self.shard.tracker();
+        if tracker.clock() < now && !tracker.is_in_tick(now) {
+            let mut idle = Batch::new(&[], &[]);
+            idle.now = Some(now);
+            self.with(out, |shard, _, searching| shard.process(&idle, searching));
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        self.with(out, |shard, _, searching| shard.finish(searching));
+        let shared = &self.found.shared;
+        let unsearched = self.search.as_ref().map_or(0, |it| it.unsearched());
+        shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
+        let Some(counts) = shared.end(self.found.counts.as_deref()) else {
+            return;
+        };
+        self.is_last = true;
+        let Some(set) = &self.found.set else {
+            return;
+        };
+        let mut counts: Vec<(Count, &Pattern)> = counts.into_iter().zip(set.patterns()).collect();
+        counts.retain(|(count, _)| count.matches > 0);
+        counts.sort_by_key(|(count, _)| core::cmp::Reverse(count.matches));
+        let now = self.shard.tracker().clock();
+        let rows: Vec<MatchCountRow<'_>> = counts
+            .into_iter()
+            .map(|(count, pattern)| MatchCountRow {
+                pattern: name(pattern),
+                matches: count.matches,
+                streams: count.streams,
+            })
+            .collect();
+        give(rows.iter().map(|row| (now, row)), out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.found.matches))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let mut account = engine::account(&self.shard);
+        // Of several copies the last one knows what all have found.
+        let shared = &self.found.shared;
+        let is_alone = shared.copies.load(Ordering::Relaxed) == 1;
+        if let Some(set) = self.found.set.as_ref().filter(|_| self.is_last || is_alone) {
+            shared.tell(set, &mut account);
+        }
+        Some(Box::new(account))
+    }
+}

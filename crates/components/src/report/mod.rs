@@ -1,0 +1,252 @@
+//! `report`: one page about all packets.
+
+mod collect;
+mod histogram;
+mod json;
+mod page;
+mod talkers;
+mod timeline;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flowgauge_capture::Error;
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, Failure, Items, LastWord, OptionInfo, OptionKind, Outlet,
+    Output, Parallel, RunEnd, SettingError, Settings, WriteLast,
+};
+use flowgauge_stream::{Needs, Shard, Shares};
+use flowgauge_wire::{Batch, Nanos};
+
+use crate::engine::{self, Chosen};
+use collect::Collector;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "report",
+    summary: "writes a page about all packets when the run is over",
+    help: "The page has duration and rates, the ledger, protocols, top talkers, services and flows, TCP \
+           health, sizes and durations. With format = json it is an object. When there are more than \
+           200,000 addresses, those with the least traffic are given up.",
+    output: Output::Nothing,
+    is_end: true,
+    outside: Some("it has one table of all flows"),
+    options: &[
+        OptionInfo::new(
+            "file",
+            OptionKind::OutputFile,
+            "where to write; - is standard output",
+        )
+        .or("-"),
+        OptionInfo::new(
+            "format",
+            OptionKind::Choice(&["page", "json"]),
+            "text for people, or an object",
+        )
+        .or("page"),
+        OptionInfo::new(
+            "top",
+            OptionKind::Integer {
+                min: 1,
+                max: 1_000_000_000,
+            },
+            "entries of each list",
+        )
+        .or("10"),
+        engine::CHECKSUMS,
+        engine::OVERLAP_POLICY,
+        engine::MEMORY,
+        engine::MAX_FLOWS,
+        engine::TCP_IDLE,
+        engine::UDP_IDLE,
+        engine::OTHER_IDLE,
+        OptionInfo::new(
+            "active_timeout",
+            OptionKind::Duration,
+            "a flow that goes on counts as another one every so often",
+        ),
+    ],
+    parallel: Parallel::ByFlow,
+    decodes: true,
+    effects: true,
+    make,
+    ..crate::OF_PACKETS
+};
+
+/// What the copies on several cores share.
+struct Shared {
+    path: String,
+    is_json: bool,
+    top: usize,
+    copies: AtomicUsize,
+    ended: Mutex<Ended>,
+}
+
+/// What copies that have come to their end have gathered, by the numbers of the copies.
+#[derive(Default)]
+struct Ended {
+    parts: Vec<(usize, Box<Collector>)>,
+}
+
+struct Report {
+    shard: Box<Shard>,
+    chosen: Chosen,
+    /// Of the copies on several cores.
+    number: usize,
+    /// Until its end.
+    collector: Option<Box<Collector>>,
+    shared: Arc<Shared>,
+    is_last: bool,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let needs = Needs {
+        results: true,
+        ..Needs::default()
+    };
+    let mut config = engine::configuration(settings, needs)?;
+    config.flow.active = settings.duration("active_timeout").map(Nanos);
+    // The clock of the stack sees all packets, also those that other cores have.
+    config.flow.led_clock = true;
+    let shared = settings.shared(|| {
+        Ok(Shared {
+            path: settings.text("file").unwrap_or("-").to_owned(),
+            is_json: settings.text("format") == Some("json"),
+            top: settings.integer("top").unwrap_or(10) as usize,
+            copies: AtomicUsize::new(0),
+            ended: Mutex::default(),
+        })
+    })?;
+    let number = shared.copies.fetch_add(1, Ordering::Relaxed);
+    let memory = settings.size("memory");
+    let memory = memory.map(|all| Shares::of_results(all, needs) / settings.copies() as u64);
+    Ok(Box::new(Report {
+        shard: Box::new(Shard::new(config)),
+        chosen: Chosen::default(),
+        number,
+        collector: Some(Box::new(Collector::new(shared.top, memory))),
+        shared,
+        is_last: false,
+    }))
+}
+
+impl Shared {
+    fn ended(&self) -> MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failure(&self, action: &'static str, source: io::Error) -> Failure {
+        if self.path == "-" {
+            return Failure::new(format!("cannot write the output: {source}"));
+        }
+        let error = Error::Io {
+            action,
+            path: Path::new(&self.path).to_owned(),
+            source,
+        };
+        Failure {
+            message: error.to_string(),
+            hint: error.hint(),
+        }
+    }
+}
+
+impl WriteLast for Shared {
+    fn write(&self, run: &RunEnd<'_>) -> Result<(), Failure> {
+        let mut parts = core::mem::take(&mut self.ended().parts);
+        // Whoever was done first: sums are the same each time.
+        parts.sort_unstable_by_key(|(number, _)| *number);
+        let mut parts = parts.into_iter().map(|(_, part)| part);
+        let Some(mut total) = parts.next() else {
+            return Ok(());
+        };
+        parts.for_each(|part| total.merge(*part));
+        let text = if self.is_json {
+            format!("{}\n", json::report(&total, run, self.top))
+        } else {
+            page::report(&total, run, self.top)
+        };
+        let written = if self.path == "-" {
+            let mut output = io::stdout().lock();
+            output
+                .write_all(text.as_bytes())
+                .and_then(|()| output.flush())
+        } else {
+            let file = File::create(&self.path);
+            let mut file = file.map_err(|error| self.failure("create", error))?;
+            file.write_all(text.as_bytes())
+        };
+        match written {
+            // The reader went away.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => Err(self.failure("write", error)),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+impl Report {
+    fn with(&mut self, work: impl FnOnce(&mut Shard, &mut Chosen, &mut Collector)) {
+        if let Some(collector) = &mut self.collector {
+            work(&mut self.shard, &mut self.chosen, collector);
+        }
+    }
+}
+
+impl Component for Report {
+    fn start(&mut self) -> Result<(), Failure> {
+        // What cannot be written to is found before the capture begins.
+        if self.shared.path == "-" {
+            return Ok(());
+        }
+        let file = File::options()
+            .append(true)
+            .create(true)
+            .open(&self.shared.path);
+        match file {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.shared.failure("create", error)),
+        }
+    }
+
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            self.with(|shard, chosen, collector| shard.process(&chosen.of(packets), collector));
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
+        // Where its packets have brought the clock already there is nothing to do.
+        let tracker = self.shard.tracker();
+        if tracker.clock() < now && !tracker.is_in_tick(now) {
+            let mut idle = Batch::new(&[], &[]);
+            idle.now = Some(now);
+            self.with(|shard, _, collector| shard.process(&idle, collector));
+        }
+    }
+
+    fn finish(&mut self, _: &mut dyn Outlet) {
+        self.with(|shard, _, collector| shard.finish(collector));
+        let Some(mine) = self.collector.take() else {
+            return;
+        };
+        let mut ended = self.shared.ended();
+        ended.parts.push((self.number, mine));
+        self.is_last = ended.parts.len() == self.shared.copies.load(Ordering::Relaxed);
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let shared = Arc::clone(&self.shared);
+        Some(Box::new(Account {
+            last: self.is_last.then(|| LastWord(shared)),
+            ..engine::account(&self.shard)
+        }))
+    }
+}
