@@ -389,6 +389,15 @@ impl Found {
 
 impl Test {
     fn holds(&self, field: &Field, value: ValueRef<'_>) -> bool {
+        if let ValueRef::Texts(list) = value {
+            let holds = |text: &&str| self.holds(field, ValueRef::Text(text));
+            return match self.relation {
+                Relation::Exists => true,
+                // None of them is it.
+                Relation::Is(Order::NotEqual, _) => list.iter().all(holds),
+                _ => list.iter().any(holds),
+            };
+        }
         match &self.relation {
             Relation::Exists => true,
             Relation::Is(order, literal) => match value {
@@ -424,13 +433,17 @@ impl Test {
         match (&self.relation, field.kind) {
             (Relation::Exists, _) => Ok(()),
             (_, FieldKind::Object) => wrong(format!("{name} is an object: ask for a field of it")),
-            (Relation::Contains(_) | Relation::Matches(_), FieldKind::Text) => Ok(()),
+            (Relation::Contains(_) | Relation::Matches(_), FieldKind::Text | FieldKind::Texts) => {
+                Ok(())
+            }
             (Relation::Contains(_) | Relation::Matches(_), _) => {
                 wrong(format!("{name} is no text to look in"))
             }
             (Relation::Is(order, literal), kind) => {
-                let has_order =
-                    !matches!(kind, FieldKind::Text | FieldKind::Hex | FieldKind::Address);
+                let has_order = !matches!(
+                    kind,
+                    FieldKind::Text | FieldKind::Texts | FieldKind::Hex | FieldKind::Address
+                );
                 if !has_order && !matches!(order, Order::Equal | Order::NotEqual) {
                     return wrong(format!("{name} is equal to something or not, nothing else"));
                 }
@@ -442,7 +455,13 @@ impl Test {
                     high.check(field)?;
                     let is_one = low.column == high.column;
                     if !is_one
-                        && matches!(kind, FieldKind::Text | FieldKind::Hex | FieldKind::Address)
+                        && matches!(
+                            kind,
+                            FieldKind::Text
+                                | FieldKind::Texts
+                                | FieldKind::Hex
+                                | FieldKind::Address
+                        )
                     {
                         return wrong(format!("{name} has no ranges"));
                     }

@@ -147,6 +147,12 @@ impl ValueVisitor for Values {
             ValueRef::List(list) => {
                 let _ = std::io::Write::write_fmt(bytes, format_args!("{list:?}"));
             }
+            ValueRef::Texts(list) => {
+                for text in list {
+                    bytes.extend_from_slice(text.as_bytes());
+                    bytes.push(0);
+                }
+            }
             // Objects are no part of keys.
             _ => {}
         }

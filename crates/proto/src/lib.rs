@@ -5,7 +5,12 @@
 //! an error cost is said in its events, not left out. Nothing here knows packets, clocks, files or
 //! the other direction; what of the other direction matters is asked for.
 //!
+//! Each says by the first bytes of a direction whether they are of its protocol ([`Look`]).
+//!
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
 #![forbid(unsafe_code)]
 
+mod detect;
 pub mod http;
+
+pub use detect::Look;

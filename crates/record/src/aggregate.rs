@@ -479,6 +479,7 @@ mod tag {
     pub(super) const LIST: u8 = 7;
     pub(super) const PREFIX: u8 = 8;
     pub(super) const FLOAT: u8 = 9;
+    pub(super) const TEXTS: u8 = 10;
 }
 
 /// Gathers a record's key and amounts. A key is a sequence of `slot, tag, length (u16), bytes`.
@@ -579,6 +580,16 @@ impl FieldVisitor for Collector<'_> {
             self.push(slot, tag::LIST, &bytes[..len]);
         }
     }
+    fn texts<S: AsRef<str>>(&mut self, _field: &'static Field, values: &[S]) {
+        let mut bytes = Vec::new();
+        for value in values {
+            let text = value.as_ref().as_bytes();
+            let text = &text[..text.len().min(usize::from(u16::MAX))];
+            bytes.extend_from_slice(&(text.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(text);
+        }
+        self.value(tag::TEXTS, &bytes, 0);
+    }
     fn object<R: Record>(&mut self, _field: &'static Field, value: Option<&R>) {
         let Some(action) = self.actions.next() else {
             return;
@@ -671,6 +682,17 @@ fn visit_key<V: FieldVisitor>(visitor: &mut V, field: &'static Field, tag: u8, b
             let list: Vec<u32> = values.iter().copied().map(u32::from_be_bytes).collect();
             visitor.list(field, &list);
         }
+        tag::TEXTS => {
+            let mut texts = Vec::new();
+            let mut rest = bytes;
+            while let Some((&length, behind)) = rest.split_first_chunk::<2>() {
+                let length = usize::from(u16::from_be_bytes(length)).min(behind.len());
+                let (text, behind) = behind.split_at(length);
+                texts.push(String::from_utf8_lossy(text));
+                rest = behind;
+            }
+            visitor.texts(field, &texts);
+        }
         _ => visitor.null(field),
     }
 }
@@ -678,7 +700,9 @@ fn visit_key<V: FieldVisitor>(visitor: &mut V, field: &'static Field, tag: u8, b
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::any::KnownRecord;
     use crate::json::JsonEncoder;
+    use crate::schema::fields;
     use crate::stream::{STREAM_SCHEMA, StreamRow};
 
     fn row(source: [u8; 4], port: u16, bytes: u64) -> StreamRow<'static> {
@@ -791,6 +815,45 @@ mod tests {
                 r#"{"dst_port":80,"streams":2}"#,
                 r#"{"dst_port":81,"streams":1}"#
             ]
+        );
+    }
+
+    fields! {
+        /// A list of texts.
+        NamesFields, NAMES, NAMES_SCHEMA:
+        names Texts None "" 1 "";
+        bytes Unsigned Bytes "" 1 "";
+    }
+
+    struct Names(&'static [&'static str]);
+
+    impl Record for Names {
+        fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+            visitor.texts(&NAMES.names, self.0);
+            visitor.unsigned(&NAMES.bytes, 1);
+        }
+    }
+
+    impl KnownRecord for Names {
+        fn schema(&self) -> Schema {
+            NAMES_SCHEMA
+        }
+    }
+
+    #[test]
+    fn lists_of_texts_are_keys() {
+        let keys = ["names".to_owned()];
+        let sums = ["bytes".to_owned()];
+        let spec = AggregateSpec::new(NAMES_SCHEMA, &keys, &sums, "records").unwrap();
+        let mut aggregator = Aggregator::new(spec);
+        for names in [&["a", "bc"][..], &["ab", "c"], &["a", "bc"], &[]] {
+            aggregator.add(&Names(names));
+        }
+        let lines = lines(&aggregator, None);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(
+            lines[0].starts_with(r#"{"names":["a","bc"],"records":2,"bytes":2"#),
+            "{lines:?}"
         );
     }
 }

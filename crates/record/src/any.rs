@@ -104,6 +104,8 @@ pub enum ValueRef<'a> {
     Duration(Nanos),
     /// A list of whole numbers.
     List(&'a [u64]),
+    /// A list of texts.
+    Texts(&'a [&'a str]),
     /// A record inside the record, if there is one.
     Object(Option<&'a dyn AnyObject>),
 }
@@ -207,6 +209,11 @@ impl<V: FieldVisitor> FieldVisitor for Only<'_, V> {
             self.visitor.list(field, values);
         }
     }
+    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+        if self.is_next() {
+            self.visitor.texts(field, values);
+        }
+    }
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
         if self.is_next() {
             self.visitor.object(field, value);
@@ -260,6 +267,21 @@ impl FieldVisitor for Bridge<'_> {
             }
         }
     }
+    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+        let mut few = [""; 16];
+        match few.get_mut(..values.len()) {
+            Some(list) => {
+                for (place, value) in list.iter_mut().zip(values) {
+                    *place = value.as_ref();
+                }
+                self.0.value(field, ValueRef::Texts(list));
+            }
+            None => {
+                let many: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+                self.0.value(field, ValueRef::Texts(&many));
+            }
+        }
+    }
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
         let value = value.map(|value| value as &dyn AnyObject);
         self.0.value(field, ValueRef::Object(value));
@@ -306,6 +328,7 @@ impl<V: FieldVisitor> ValueVisitor for Back<'_, V> {
             ValueRef::Time(time) => self.0.time(field, time),
             ValueRef::Duration(span) => self.0.duration(field, span),
             ValueRef::List(list) => self.0.list(field, list),
+            ValueRef::Texts(list) => self.0.texts(field, list),
             ValueRef::Object(object) => {
                 let object = object.map(AsObject);
                 self.0.object(field, object.as_ref());
@@ -338,6 +361,8 @@ pub enum Value {
     Duration(Nanos),
     /// A list of whole numbers below 2^32.
     List(Box<[u32]>),
+    /// A list of texts.
+    Texts(Box<[Box<str>]>),
     /// A record inside the record, if there is one.
     Object(Option<OwnedObject>),
 }
@@ -355,6 +380,7 @@ impl From<ValueRef<'_>> for Value {
             ValueRef::Time(time) => Value::Time(time),
             ValueRef::Duration(span) => Value::Duration(span),
             ValueRef::List(list) => Value::List(list.iter().map(|&value| value as u32).collect()),
+            ValueRef::Texts(list) => Value::Texts(list.iter().map(|&text| text.into()).collect()),
             ValueRef::Object(object) => Value::Object(object.map(OwnedObject::of)),
         }
     }
@@ -466,6 +492,7 @@ fn visit_value<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: &
         Value::Time(time) => visitor.time(field, *time),
         Value::Duration(span) => visitor.duration(field, *span),
         Value::List(list) => visitor.list(field, list),
+        Value::Texts(list) => visitor.texts(field, list),
         Value::Object(object) => visitor.object(field, object.as_ref()),
     }
 }
@@ -493,6 +520,8 @@ mod tests {
         duration Duration None "" 1 "";
         list List None "" 1 "";
         long List None "" 1 "";
+        texts Texts None "" 1 "";
+        words Texts None "" 1 "";
         object Object None "" 1 "";
         none Object None "" 1 "";
         null Unsigned None "" 1 "";
@@ -520,6 +549,8 @@ mod tests {
             visitor.duration(&EACH.duration, Nanos(1));
             visitor.list(&EACH.list, &[1_u16, 2]);
             visitor.list(&EACH.long, &[7_u32; 40]);
+            visitor.texts(&EACH.texts, &["a", "b,\"c\""]);
+            visitor.texts(&EACH.words, &["w"; 20]);
             visitor.object(&EACH.object, Some(&TunnelRow(tunnel)));
             visitor.object(&EACH.none, None::<&TunnelRow>);
             visitor.null(&EACH.null);
@@ -568,14 +599,14 @@ mod tests {
     fn some_fields_are_encoded_as_they_are_among_all() {
         let wanted: Vec<bool> = EACH_SCHEMA
             .iter()
-            .map(|field| matches!(field.name, "text" | "object" | "null"))
+            .map(|field| matches!(field.name, "text" | "texts" | "object" | "null"))
             .collect();
         let mut out = Vec::new();
         Each.encode_some(&wanted, &mut Encoder::new(Format::Json), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             concat!(
-                r#"{"text":"a \"b\"\n","object":{"kind":"vxlan","src_ip":"10.0.0.1","#,
+                r#"{"text":"a \"b\"\n","texts":["a","b,\"c\""],"object":{"kind":"vxlan","src_ip":"10.0.0.1","#,
                 r#""dst_ip":"10.0.0.2","id":null,"depth":1},"null":null}"#,
                 "\n"
             )

@@ -156,6 +156,20 @@ impl FieldVisitor for CsvVisitor<'_> {
         }
     }
 
+    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+        if let [value] = values {
+            return self.text(field, value.as_ref());
+        }
+        let mut joined = String::new();
+        for (n, value) in values.iter().enumerate() {
+            if n > 0 {
+                joined.push(';');
+            }
+            joined.push_str(value.as_ref());
+        }
+        self.text(field, &joined);
+    }
+
     fn object<R: Record>(&mut self, _field: &'static Field, value: Option<&R>) {
         self.next();
         let Some(value) = value else {

@@ -359,6 +359,10 @@ mod tests {
                 .collect();
             self.put(field, &format!("[{}]", values.join(",")));
         }
+        fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+            let texts: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+            self.put(field, &format!("{texts:?}"));
+        }
         fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
             let Some(value) = value else {
                 return self.null(field);

@@ -136,6 +136,21 @@ impl FieldVisitor for JsonVisitor<'_> {
         self.text.put_all(b"]");
     }
 
+    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+        self.key(field);
+        self.text.put_all(b"[");
+        for (n, value) in values.iter().enumerate() {
+            if n > 0 {
+                self.text.put_all(b",");
+            }
+            self.text.put_all(b"\"");
+            self.text
+                .put_grown(|out| write_json_escaped(out, value.as_ref()));
+            self.text.put_all(b"\"");
+        }
+        self.text.put_all(b"]");
+    }
+
     #[inline(always)]
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
         let Some(value) = value else {

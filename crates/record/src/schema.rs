@@ -22,6 +22,8 @@ pub enum FieldKind {
     Hex,
     /// A list of whole numbers.
     List,
+    /// A list of texts.
+    Texts,
     /// A record inside the record.
     Object,
 }
@@ -183,6 +185,8 @@ pub trait FieldVisitor {
     fn duration(&mut self, field: &'static Field, value: Nanos);
     /// A list of whole numbers below 2^32.
     fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]);
+    /// A list of texts.
+    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]);
     /// A record inside the record.
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>);
 }

@@ -20,6 +20,8 @@ pub struct RecordStore {
     text: String,
     bytes: Vec<u8>,
     lists: Vec<u64>,
+    /// Of lists of texts: where each text is.
+    pieces: Vec<Part>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ enum StoredValue {
     Time(Nanos),
     Duration(Nanos),
     List(Part),
+    Texts(Part),
     Object(Option<Part>),
 }
 
@@ -92,6 +95,7 @@ impl RecordStore {
         self.text.clear();
         self.bytes.clear();
         self.lists.clear();
+        self.pieces.clear();
     }
 
     fn keep(&mut self, value: ValueRef<'_>) -> StoredValue {
@@ -99,12 +103,7 @@ impl RecordStore {
             ValueRef::Null => StoredValue::Null,
             ValueRef::Unsigned(value) => StoredValue::Unsigned(value),
             ValueRef::Float(value) => StoredValue::Float(value),
-            ValueRef::Text(text) => {
-                let start = self.text.len();
-                self.text.push_str(text);
-                let end = self.text.len();
-                StoredValue::Text(Part { start, end })
-            }
+            ValueRef::Text(text) => StoredValue::Text(self.text(text)),
             ValueRef::Symbol(bytes) => {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(bytes);
@@ -121,10 +120,26 @@ impl RecordStore {
                 let end = self.lists.len();
                 StoredValue::List(Part { start, end })
             }
+            ValueRef::Texts(list) => {
+                let start = self.pieces.len();
+                for text in list {
+                    let piece = self.text(text);
+                    self.pieces.push(piece);
+                }
+                let end = self.pieces.len();
+                StoredValue::Texts(Part { start, end })
+            }
             ValueRef::Object(object) => {
                 StoredValue::Object(object.map(|object| self.object(object)))
             }
         }
+    }
+
+    fn text(&mut self, text: &str) -> Part {
+        let start = self.text.len();
+        self.text.push_str(text);
+        let end = self.text.len();
+        Part { start, end }
     }
 
     fn object(&mut self, object: &dyn AnyObject) -> Part {
@@ -155,6 +170,12 @@ impl RecordStore {
             StoredValue::Duration(span) => visitor.duration(field, span),
             StoredValue::List(at) => {
                 visitor.list(field, self.lists.get(at.range()).unwrap_or_default());
+            }
+            StoredValue::Texts(at) => {
+                let pieces = self.pieces.get(at.range()).unwrap_or_default();
+                let text = |at: &Part| self.text.get(at.range()).unwrap_or_default();
+                let texts: Vec<&str> = pieces.iter().map(text).collect();
+                visitor.texts(field, &texts);
             }
             StoredValue::Object(at) => {
                 let object = at.map(|at| StoredObject { store: self, at });

@@ -127,6 +127,11 @@ impl FieldVisitor for CellVisitor<'_> {
         });
     }
 
+    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+        let joined: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+        self.text(field, &joined.join(" "));
+    }
+
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
         self.cell(field, |visitor| {
             let Some(value) = value else {
@@ -211,6 +216,11 @@ impl FieldVisitor for PairVisitor<'_> {
     fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
         self.name(field);
         self.0.list(field, values);
+    }
+
+    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+        self.name(field);
+        self.0.texts(field, values);
     }
 
     fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {

@@ -17,7 +17,7 @@ pub(super) fn unit_code(unit: Unit) -> u8 {
     UNITS.iter().position(|other| *other == unit).unwrap_or(0) as u8
 }
 
-const KINDS: [FieldKind; 9] = [
+const KINDS: [FieldKind; 10] = [
     FieldKind::Unsigned,
     FieldKind::Float,
     FieldKind::Text,
@@ -27,6 +27,7 @@ const KINDS: [FieldKind; 9] = [
     FieldKind::Hex,
     FieldKind::List,
     FieldKind::Object,
+    FieldKind::Texts,
 ];
 const UNITS: [Unit; 4] = [Unit::None, Unit::Bytes, Unit::Packets, Unit::Seconds];
 

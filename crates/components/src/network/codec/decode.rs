@@ -253,6 +253,12 @@ fn value(bytes: &mut Bytes<'_>, announced: &Announced, depth: usize) -> Option<V
             }
             Value::Object(Some(OwnedObject::new(values)))
         }
+        13 => {
+            let count = bytes.count(1)?;
+            let values: Option<Vec<Box<str>>> =
+                (0..count).map(|_| Some(bytes.text()?.into())).collect();
+            Value::Texts(values?.into())
+        }
         _ => return None,
     })
 }

@@ -277,6 +277,13 @@ impl ValueVisitor for Values<'_> {
                     number(payload, *value);
                 }
             }
+            ValueRef::Texts(values) => {
+                payload.push(13);
+                number(payload, values.len() as u64);
+                for value in values {
+                    text(payload, value.as_bytes());
+                }
+            }
             ValueRef::Object(None) => payload.push(11),
             ValueRef::Object(Some(object)) => {
                 payload.push(12);
