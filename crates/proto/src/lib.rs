@@ -7,10 +7,15 @@
 //!
 //! Each says by the first bytes of a direction whether they are of its protocol ([`Look`]).
 //!
+//! - [`dns`]: DNS over UDP and TCP, multicast DNS, LLMNR, the name service of NetBIOS.
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
 #![forbid(unsafe_code)]
 
+mod cursor;
 mod detect;
+pub mod dns;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod http;
 
 pub use detect::Look;
