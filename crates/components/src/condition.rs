@@ -4,25 +4,25 @@
 //! hands its values over one after the other; each is looked at by the tests of its field, and then
 //! the tests are combined. Nothing is allocated for a record.
 
+mod literal;
+mod read;
+
 use core::cmp::Ordering;
-use core::net::IpAddr;
 
 use flowgauge_record::aggregate::halves;
 use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
-use flowgauge_record::schema::{Field, FieldKind, Schema, Unit};
+use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, OptionValue,
-    Outlet, ResultInfo, ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    ResultInfo, ResultValue, SettingError, Settings,
 };
-use flowgauge_wire::Address;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
+use self::literal::Literal;
+use self::read::test;
 use crate::boolean::{self, Tree};
-use crate::display_filter::seconds;
-use crate::regexp::compile;
-use crate::start_stop::date;
-use crate::words::{TokenKind, Trouble, Words};
+use crate::words::{Trouble, Words};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "where",
@@ -148,28 +148,6 @@ impl Order {
             Order::GreaterOrEqual => order.is_ge(),
         }
     }
-}
-
-/// A value as it is written, and what it is to fields of each kind.
-#[derive(Clone, Debug, Default)]
-struct Literal {
-    column: usize,
-    text: String,
-    number: Option<u64>,
-    size: Option<u64>,
-    float: Option<f64>,
-    duration: Option<u64>,
-    time: Option<u64>,
-    hex: Option<u64>,
-    network: Option<Network>,
-}
-
-/// An address, and how many of its bits count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Network {
-    address: Address,
-    version: u8,
-    bits: u32,
 }
 
 /// The tests of the fields of one kind of record, in the order of the fields.
@@ -485,198 +463,6 @@ fn is_in((low, high): &(Literal, Literal), field: &Field, value: ValueRef<'_>) -
         && high.compare(field, value).is_some_and(Ordering::is_le)
 }
 
-impl Literal {
-    fn new(column: usize, text: String) -> Literal {
-        let whole = OptionKind::Integer {
-            min: 0,
-            max: i64::MAX,
-        };
-        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-        let number = match whole.read(&text) {
-            Ok(OptionValue::Integer(number)) => u64::try_from(number).ok(),
-            _ => text.strip_prefix("0x").and_then(hex).or(text.parse().ok()),
-        };
-        Literal {
-            column,
-            number,
-            size: match OptionKind::Size.read(&text) {
-                Ok(OptionValue::Size(size)) => Some(size),
-                _ => number,
-            },
-            float: text.parse().ok(),
-            duration: match OptionKind::Duration.read(&text) {
-                Ok(OptionValue::Duration(span)) => Some(span),
-                _ => None,
-            },
-            time: time(&text),
-            hex: hex(&text).filter(|_| text.len() == 16),
-            network: Network::read(&text),
-            text,
-        }
-    }
-
-    /// How a value of a field compares with it; `None`: not at all.
-    fn compare(&self, field: &Field, value: ValueRef<'_>) -> Option<Ordering> {
-        Some(match value {
-            ValueRef::Unsigned(value) if field.unit == Unit::Bytes => value.cmp(&self.size?),
-            ValueRef::Unsigned(value) => value.cmp(&self.number?),
-            ValueRef::Float(value) => value.partial_cmp(&self.float?)?,
-            ValueRef::Duration(value) => value.0.cmp(&self.duration?),
-            ValueRef::Time(value) => value.0.cmp(&self.time?),
-            ValueRef::Hex(value) => value.cmp(&self.hex?),
-            ValueRef::Text(value) => value.cmp(&self.text),
-            ValueRef::Symbol(value) => value.cmp(self.text.as_bytes()),
-            ValueRef::Address(address, version) => match self.network?.has(address, version) {
-                true => Ordering::Equal,
-                false => Ordering::Less,
-            },
-            _ => return None,
-        })
-    }
-
-    /// Whether it is something to a field of this kind.
-    fn check(&self, field: &Field) -> Result<(), Trouble> {
-        let (is_right, wanted) = match field.kind {
-            FieldKind::Unsigned if field.unit == Unit::Bytes => {
-                (self.size.is_some(), "number of bytes, as 1500 or 1M")
-            }
-            FieldKind::Unsigned | FieldKind::List => (self.number.is_some(), "whole number"),
-            FieldKind::Float => (self.float.is_some(), "number"),
-            FieldKind::Duration => (self.duration.is_some(), "time span, as 250ms"),
-            FieldKind::Time => (self.time.is_some(), "time, as \"2026-11-22 10:30:00\""),
-            FieldKind::Hex => (self.hex.is_some(), "identifier of 16 hexadecimal digits"),
-            FieldKind::Address => (self.network.is_some(), "address or network, as 10.0.0.0/8"),
-            _ => (true, ""),
-        };
-        if is_right {
-            return Ok(());
-        }
-        let message = format!("\"{}\" is no {wanted}; {} is one", self.text, field.name);
-        Err(Trouble::at(self.column, message))
-    }
-}
-
-impl Network {
-    fn read(text: &str) -> Option<Network> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let (address, version, most) = match address.parse().ok()? {
-            IpAddr::V4(address) => (Address::v4(address.octets()), 4, 32),
-            IpAddr::V6(address) => (Address(address.octets()), 6, 128),
-        };
-        let bits = match bits {
-            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
-            None => most,
-        };
-        Some(Network {
-            address,
-            version,
-            // IPv4 addresses are the last 32 bits.
-            bits: bits + 128 - most,
-        })
-    }
-
-    fn has(self, address: Address, version: u8) -> bool {
-        let mask = u128::MAX.checked_shl(128 - self.bits).unwrap_or(0);
-        let number = |address: Address| u128::from_be_bytes(address.0) & mask;
-        self.version == version && number(address) == number(self.address)
-    }
-}
-
-/// Nanoseconds since 1970: a date with or without decimals, or seconds.
-fn time(text: &str) -> Option<u64> {
-    let bare = text.trim_end_matches('Z');
-    let (whole, decimals) = bare.split_once('.').unwrap_or((bare, ""));
-    match date(whole) {
-        Some(time) if decimals.is_empty() => Some(time),
-        Some(time) => time.checked_add(seconds(&format!("0.{decimals}"))?),
-        None => seconds(text),
-    }
-}
-
-fn test(words: &mut Words) -> Result<Test, Trouble> {
-    let column = words.peek().column;
-    let TokenKind::Word(name) = words.peek().kind.clone() else {
-        let found = words.peek().kind.shown();
-        return Err(words.here(format!("a field is expected, not {found}")));
-    };
-    words.skip();
-    let test = |relation| Test {
-        name,
-        column,
-        relation,
-    };
-    let order = match &words.peek().kind {
-        TokenKind::Symbol(symbol) => order(symbol),
-        _ => None,
-    };
-    if let Some(order) = order {
-        words.skip();
-        return Ok(test(Relation::Is(order, literal(words)?)));
-    }
-    if words.accept(&["contains"]) {
-        let wanted = literal(words)?;
-        if wanted.text.is_empty() {
-            return Err(Trouble::at(wanted.column, "there is nothing to look for"));
-        }
-        let finder = Finder::new(wanted.text.as_bytes()).into_owned();
-        return Ok(test(Relation::Contains(Box::new(finder))));
-    }
-    if words.accept(&["matches", "~"]) {
-        let wanted = literal(words)?;
-        let regex = compile(&wanted.text, false);
-        let regex = regex.map_err(|message| Trouble::at(wanted.column, message))?;
-        return Ok(test(Relation::Matches(regex)));
-    }
-    if words.accept(&["in"]) {
-        words.expect("{")?;
-        let mut ranges = Vec::new();
-        while !words.accept(&["}"]) {
-            let low = literal(words)?;
-            let high = match words.accept(&[".."]) {
-                true => literal(words)?,
-                false => low.clone(),
-            };
-            ranges.push((low, high));
-            words.accept(&[","]);
-        }
-        if ranges.is_empty() {
-            return Err(words.here("the set is empty"));
-        }
-        return Ok(test(Relation::In(ranges)));
-    }
-    Ok(test(Relation::Exists))
-}
-
-fn order(symbol: &str) -> Option<Order> {
-    Some(match symbol {
-        "=" | "==" => Order::Equal,
-        "!=" => Order::NotEqual,
-        "<" => Order::Less,
-        "<=" => Order::LessOrEqual,
-        ">" => Order::Greater,
-        ">=" => Order::GreaterOrEqual,
-        _ => return None,
-    })
-}
-
-fn literal(words: &mut Words) -> Result<Literal, Trouble> {
-    let column = words.peek().column;
-    match words.take().kind {
-        TokenKind::Word(word) => Ok(Literal::new(column, word)),
-        TokenKind::Text(text) => {
-            let text = String::from_utf8_lossy(&text).into_owned();
-            Ok(Literal::new(column, text))
-        }
-        other => {
-            let message = format!("a value is expected, not {}", other.shown());
-            Err(Trouble::at(column, message))
-        }
-    }
-}
-
 fn unknown(test: &Test, schema: Schema) -> Trouble {
     let names: Vec<&str> = schema.iter().map(|field| field.name).collect();
     Trouble {
@@ -692,7 +478,7 @@ fn unknown(test: &Test, schema: Schema) -> Trouble {
 mod tests {
     use flowgauge_record::any::{OwnedRecord, Value};
     use flowgauge_record::flow::FLOW_SCHEMA;
-    use flowgauge_wire::Nanos;
+    use flowgauge_wire::{Address, Nanos};
 
     use super::*;
 

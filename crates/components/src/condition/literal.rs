@@ -1,0 +1,146 @@
+//! Values in conditions.
+
+use core::cmp::Ordering;
+use core::net::IpAddr;
+
+use flowgauge_record::any::ValueRef;
+use flowgauge_record::schema::{Field, FieldKind, Unit};
+use flowgauge_stack::{OptionKind, OptionValue};
+use flowgauge_wire::Address;
+
+use crate::display_filter::seconds;
+use crate::start_stop::date;
+use crate::words::Trouble;
+
+/// A value as it is written, and what it is to fields of each kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Literal {
+    pub(super) column: usize,
+    pub(super) text: String,
+    pub(super) number: Option<u64>,
+    size: Option<u64>,
+    float: Option<f64>,
+    duration: Option<u64>,
+    time: Option<u64>,
+    hex: Option<u64>,
+    network: Option<Network>,
+}
+
+/// An address, and how many of its bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Network {
+    address: Address,
+    version: u8,
+    bits: u32,
+}
+
+impl Literal {
+    pub(super) fn new(column: usize, text: String) -> Literal {
+        let whole = OptionKind::Integer {
+            min: 0,
+            max: i64::MAX,
+        };
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let number = match whole.read(&text) {
+            Ok(OptionValue::Integer(number)) => u64::try_from(number).ok(),
+            _ => text.strip_prefix("0x").and_then(hex).or(text.parse().ok()),
+        };
+        Literal {
+            column,
+            number,
+            size: match OptionKind::Size.read(&text) {
+                Ok(OptionValue::Size(size)) => Some(size),
+                _ => number,
+            },
+            float: text.parse().ok(),
+            duration: match OptionKind::Duration.read(&text) {
+                Ok(OptionValue::Duration(span)) => Some(span),
+                _ => None,
+            },
+            time: time(&text),
+            hex: hex(&text).filter(|_| text.len() == 16),
+            network: Network::read(&text),
+            text,
+        }
+    }
+
+    /// How a value of a field compares with it; `None`: not at all.
+    pub(super) fn compare(&self, field: &Field, value: ValueRef<'_>) -> Option<Ordering> {
+        Some(match value {
+            ValueRef::Unsigned(value) if field.unit == Unit::Bytes => value.cmp(&self.size?),
+            ValueRef::Unsigned(value) => value.cmp(&self.number?),
+            ValueRef::Float(value) => value.partial_cmp(&self.float?)?,
+            ValueRef::Duration(value) => value.0.cmp(&self.duration?),
+            ValueRef::Time(value) => value.0.cmp(&self.time?),
+            ValueRef::Hex(value) => value.cmp(&self.hex?),
+            ValueRef::Text(value) => value.cmp(&self.text),
+            ValueRef::Symbol(value) => value.cmp(self.text.as_bytes()),
+            ValueRef::Address(address, version) => match self.network?.has(address, version) {
+                true => Ordering::Equal,
+                false => Ordering::Less,
+            },
+            _ => return None,
+        })
+    }
+
+    /// Whether it is something to a field of this kind.
+    pub(super) fn check(&self, field: &Field) -> Result<(), Trouble> {
+        let (is_right, wanted) = match field.kind {
+            FieldKind::Unsigned if field.unit == Unit::Bytes => {
+                (self.size.is_some(), "number of bytes, as 1500 or 1M")
+            }
+            FieldKind::Unsigned | FieldKind::List => (self.number.is_some(), "whole number"),
+            FieldKind::Float => (self.float.is_some(), "number"),
+            FieldKind::Duration => (self.duration.is_some(), "time span, as 250ms"),
+            FieldKind::Time => (self.time.is_some(), "time, as \"2026-11-22 10:30:00\""),
+            FieldKind::Hex => (self.hex.is_some(), "identifier of 16 hexadecimal digits"),
+            FieldKind::Address => (self.network.is_some(), "address or network, as 10.0.0.0/8"),
+            _ => (true, ""),
+        };
+        if is_right {
+            return Ok(());
+        }
+        let message = format!("\"{}\" is no {wanted}; {} is one", self.text, field.name);
+        Err(Trouble::at(self.column, message))
+    }
+}
+
+impl Network {
+    fn read(text: &str) -> Option<Network> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let (address, version, most) = match address.parse().ok()? {
+            IpAddr::V4(address) => (Address::v4(address.octets()), 4, 32),
+            IpAddr::V6(address) => (Address(address.octets()), 6, 128),
+        };
+        let bits = match bits {
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
+            None => most,
+        };
+        Some(Network {
+            address,
+            version,
+            // IPv4 addresses are the last 32 bits.
+            bits: bits + 128 - most,
+        })
+    }
+
+    pub(super) fn has(self, address: Address, version: u8) -> bool {
+        let mask = u128::MAX.checked_shl(128 - self.bits).unwrap_or(0);
+        let number = |address: Address| u128::from_be_bytes(address.0) & mask;
+        self.version == version && number(address) == number(self.address)
+    }
+}
+
+/// Nanoseconds since 1970: a date with or without decimals, or seconds.
+fn time(text: &str) -> Option<u64> {
+    let bare = text.trim_end_matches('Z');
+    let (whole, decimals) = bare.split_once('.').unwrap_or((bare, ""));
+    match date(whole) {
+        Some(time) if decimals.is_empty() => Some(time),
+        Some(time) => time.checked_add(seconds(&format!("0.{decimals}"))?),
+        None => seconds(text),
+    }
+}
