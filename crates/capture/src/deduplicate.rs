@@ -27,8 +27,9 @@ use flowgauge_wire::{
     PacketDescriptor, PacketFlags, Place,
 };
 
+use crate::as_source_within;
 use crate::error::Error;
-use crate::source::{PacketSource, as_source_within};
+use crate::source::PacketSource;
 
 /// Tells which packets are copies of one seen shortly before.
 #[derive(Clone, Debug)]

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, PacketDescriptor};
 
+use crate::as_source_within;
 use crate::error::Error;
 use crate::file::wire_bytes;
-use crate::source::{PacketSource, as_source_within};
+use crate::source::PacketSource;
 
 /// Ends after a number of packets, exactly. What the inner source had read beyond it was never
 /// received as far as this source's ledger is concerned.

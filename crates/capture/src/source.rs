@@ -50,9 +50,11 @@ pub trait PacketSource {
 }
 
 /// What a source that narrows another one leaves to that: all but the packets and their account.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! as_source_within {
     ($source:ident) => {
-        fn interfaces(&self) -> &[$crate::source::Interface] {
+        fn interfaces(&self) -> &[$crate::Interface] {
             self.$source.interfaces()
         }
 
@@ -60,13 +62,11 @@ macro_rules! as_source_within {
             self.$source.notes()
         }
 
-        fn share(&mut self) -> Option<$crate::memory::SharedMemory> {
+        fn share(&mut self) -> Option<$crate::SharedMemory> {
             self.$source.share()
         }
     };
 }
-pub(crate) use as_source_within;
-
 impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
         (**self).next_batch()

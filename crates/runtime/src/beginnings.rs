@@ -4,7 +4,7 @@
 //! Retrieval of High-Volume Network Traffic, IMC 2005: most bytes are in few streams, and what is worth
 //! keeping of those is at their beginning.)
 
-use flowgauge_capture::{Error, Interface, PacketSource, SharedMemory};
+use flowgauge_capture::{Error, PacketSource, as_source_within};
 use flowgauge_stream::{Admit, ChecksumPolicy, Handler, Shard, ShardConfig, Stream, StreamPacket};
 use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodeFlags, DecodedBatch, Ledger, PacketDescriptor, Place, TcpFlags,
@@ -75,22 +75,12 @@ impl<S: PacketSource> PacketSource for Beginnings<S> {
         Ok(Some(batch))
     }
 
-    fn interfaces(&self) -> &[Interface] {
-        self.source.interfaces()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.source.notes()
-    }
+    as_source_within!(source);
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
         ledger.refuse(Place::Cutoff, self.refused, self.refused_bytes);
         ledger
-    }
-
-    fn share(&mut self) -> Option<SharedMemory> {
-        self.source.share()
     }
 }
 

@@ -3,9 +3,10 @@
 use flowgauge_wire::{Batch, LinkType, PacketDescriptor, Place};
 
 use super::{DEFAULT_SNAP_LEN, FilterSet};
+use crate::as_source_within;
 use crate::error::Error;
 use crate::file::wire_bytes;
-use crate::source::{PacketSource, as_source_within};
+use crate::source::PacketSource;
 use flowgauge_wire::Ledger;
 
 /// A source whose packets are selected by a filter expression. Packets that do not match are
