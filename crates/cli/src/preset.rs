@@ -1,6 +1,6 @@
 //! Commands as stacks: a file under `stacks/`, with the command's options in it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flowgauge_record::Format;
 use flowgauge_stack::syntax::{
@@ -177,7 +177,11 @@ impl Preset {
 
     /// Sets the file that records go to.
     pub(crate) fn write_to(&mut self, path: Option<&Path>) -> Result<(), Failure> {
-        self.set_file("output", path)
+        let escaped = path.map(|path| match path.to_str() {
+            Some(text) => PathBuf::from(text.replace('%', "%%")),
+            None => path.to_owned(),
+        });
+        self.set_file("output", escaped.as_deref())
     }
 
     /// What the stack writes shows the ledger, which is not said again.

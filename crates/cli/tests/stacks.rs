@@ -649,3 +649,171 @@ fn report_is_the_same_as_a_stack_and_on_several_cores() {
         assert_eq!(page, expected);
     }
 }
+
+/// Results by key are those of packets that other components select, and the same on several threads.
+#[test]
+fn results_by_key_are_those_of_the_key_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let file = generate(folder, "late", "200");
+    let text = "tcpscan tcpcnxdemux { results = 7, timeout = 1s } < count { as = of_connection } \
+                tcpdirdemux { results = 3 } < tcpreseq - count { as = of_direction } > > count";
+    let results = |workers: &str| -> Vec<Value> {
+        let arguments = [
+            "stack",
+            "run",
+            "-q",
+            "--json",
+            "--workers",
+            workers,
+            "-e",
+            text,
+            "-r",
+            &file,
+        ];
+        let output = flowgauge(folder, &arguments);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        rows(&String::from_utf8(output.stdout).expect("text"))
+    };
+    let one = results("1");
+    assert_eq!(one, results("3"));
+    let of = |component: &str| -> Vec<&Value> {
+        let is_by_key = |row: &&Value| {
+            row["component"] == component
+                && row["result"]
+                    .as_str()
+                    .is_some_and(|it| it.ends_with(", by key"))
+        };
+        one.iter()
+            .filter(is_by_key)
+            .map(|row| &row["row"])
+            .collect()
+    };
+    // Half of the flows are connections; one that was silent for a second is two instances.
+    let connections = of("of_connection");
+    assert!(
+        connections[0]["instances"].as_u64() >= Some(100),
+        "{connections:?}"
+    );
+    assert_eq!(
+        (&connections[0]["shown"], connections.len()),
+        (&7.into(), 8)
+    );
+    let values: Vec<u64> = connections[1..]
+        .iter()
+        .filter_map(|row| row["value"].as_u64())
+        .collect();
+    assert!(values.is_sorted_by(|one, next| one >= next), "{values:?}");
+    // Those of directions have both keys in their name, and are parts of those of connections.
+    let directions = of("tcpreseq");
+    assert_eq!(directions.len(), 4);
+    for row in &directions[1..] {
+        let name = row["key"].as_str().expect("text");
+        let (connection, direction) = name.split_once(", ").expect("two keys");
+        assert!(direction == "forth" || direction == "back", "{name}");
+        let (low, high) = connection.split_once('-').expect("two endpoints");
+        let socket = |text: &str| text.parse::<std::net::SocketAddr>().expect("an endpoint");
+        let (low, high) = (socket(low), socket(high));
+        assert!(low < high);
+        // Without the timeout the bytes of the whole direction are what its stream has.
+        let (from, to) = if direction == "forth" {
+            (low, high)
+        } else {
+            (high, low)
+        };
+        let filter = format!(
+            "filter {{ \"src host {} and src port {} and dst host {} and dst port {}\" }} tcpscan \
+             tcpcnxdemux {{ timeout = 1s }} < tcpdirdemux < tcpreseq count > >",
+            from.ip(),
+            from.port(),
+            to.ip(),
+            to.port()
+        );
+        let arguments = ["stack", "run", "-q", "--json", "-e", &filter, "-r", &file];
+        let alone = flowgauge(folder, &arguments);
+        let alone = rows(&String::from_utf8(alone.stdout).expect("text"));
+        let bytes = alone
+            .iter()
+            .find(|row| row["component"] == "tcpreseq")
+            .expect("it has a result");
+        assert!(
+            bytes["value"].as_u64() >= row["value"].as_u64(),
+            "{bytes} {row}"
+        );
+        assert!(row["value"].as_u64() > Some(0));
+    }
+}
+
+/// What components keep comes out when a threshold ends the run, from all threads.
+#[test]
+fn a_threshold_that_ends_a_run_loses_no_record() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "mix", "400");
+    for workers in ["1", "3"] {
+        let text = "flows - count { as = n } - \
+                    threshold { of = n, threshold = 100, interval = 100ms, then = end } - \
+                    output { records.json }";
+        let arguments = [
+            "stack",
+            "run",
+            "-q",
+            "--json",
+            "--workers",
+            workers,
+            "-e",
+            text,
+            "-r",
+            &trace,
+        ];
+        let output = flowgauge(folder, &arguments);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        let results = rows(&String::from_utf8(output.stdout).expect("text"));
+        let result = |component: &str| {
+            let found = results.iter().find(|row| row["component"] == component);
+            found
+                .and_then(|row| row["value"].as_u64())
+                .expect("a result")
+        };
+        let written = fs::read_to_string(folder.join("records.json")).expect("it was written");
+        let (flows, lines) = (result("flows"), written.lines().count() as u64);
+        assert_eq!(
+            (flows, result("n"), result("output")),
+            (lines, lines, lines),
+            "{workers}"
+        );
+        assert!(lines > 100, "{lines}");
+        // It ended before its input did.
+        let all = flowgauge(folder, &["flows", "-q", "--json", "-r", &trace]);
+        let all = String::from_utf8_lossy(&all.stdout).lines().count() as u64;
+        assert!(lines < all, "{lines} of {all}");
+    }
+    // Where only packets go to the next thread they end at the same one.
+    let text = "tcpscan - count { as = n } - \
+                threshold { of = n, threshold = 1000, interval = 10ms, then = end }";
+    let counted = |workers: &str| {
+        let arguments = [
+            "stack",
+            "run",
+            "-q",
+            "--json",
+            "--workers",
+            workers,
+            "-e",
+            text,
+            "-r",
+            &trace,
+        ];
+        let rows = rows(&String::from_utf8_lossy(
+            &flowgauge(folder, &arguments).stdout,
+        ));
+        let found = rows.iter().find(|row| row["component"] == "n");
+        found
+            .and_then(|row| row["value"].as_u64())
+            .expect("a result")
+    };
+    assert!(counted("1") > 1000);
+    assert_eq!(counted("1"), counted("3"));
+}

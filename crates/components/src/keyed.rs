@@ -1,19 +1,20 @@
 //! What demultiplexers have in common: a table of keys, and a way from a packet to its key.
 
 use core::hash::Hash;
+use core::net::SocketAddr;
 
 use flowgauge_stack::{
     Component, ComponentInfo, ComponentKind, Items, KeyTable, OptionInfo, OptionKind, Outlet,
-    Packets, Parallel, ResultInfo, ResultValue, Selection, Settings,
+    Packets, Parallel, RESULTS_OPTION, ResultInfo, ResultValue, Selection, Settings,
 };
-use flowgauge_wire::{BATCH_SIZE, Decoded, Nanos};
+use flowgauge_wire::{Address, BATCH_SIZE, Decoded, FlowKey, Nanos};
 
 use crate::closing::Closing;
 
 /// The description of a demultiplexer, its names and `make` still to be filled in.
 pub(crate) const DEMULTIPLEXER: ComponentInfo = ComponentInfo {
     kind: ComponentKind::Demux,
-    options: &[TIMEOUT, KEYS],
+    options: &[TIMEOUT, KEYS, RESULTS],
     result: Some(ResultInfo::number("instances so far", "instances")),
     parallel: Parallel::ByFlow,
     ..crate::OF_PACKETS
@@ -38,10 +39,21 @@ pub(crate) const KEYS: OptionInfo = OptionInfo::new(
 )
 .or("1M");
 
+/// Option `results`.
+pub(crate) const RESULTS: OptionInfo = OptionInfo::new(
+    RESULTS_OPTION,
+    OptionKind::Integer {
+        min: 0,
+        max: 100_000,
+    },
+    "results of components inside are given for so many instances, too: those with the largest",
+)
+.or("0");
+
 /// A demultiplexer by the key that `key` makes of a packet; packets without one go on.
 pub(crate) fn by<K, F>(settings: &Settings, key: F) -> Box<dyn Component>
 where
-    K: Copy + Eq + Hash + Send + 'static,
+    K: Copy + Eq + Hash + KeyName + Send + 'static,
     F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
 {
     until_closed(settings, None, key)
@@ -54,7 +66,7 @@ pub(crate) fn until_closed<K, F>(
     key: F,
 ) -> Box<dyn Component>
 where
-    K: Copy + Eq + Hash + Send + 'static,
+    K: Copy + Eq + Hash + KeyName + Send + 'static,
     F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
 {
     let timeout = settings.duration("timeout").unwrap_or(60_000_000_000);
@@ -67,6 +79,49 @@ where
         finished: Vec::new(),
         made_before: 0,
     })
+}
+
+/// A key in words, without blanks or slashes.
+pub(crate) trait KeyName {
+    fn name(&self) -> String;
+}
+
+/// The endpoint with the smaller address and port first.
+impl KeyName for FlowKey {
+    fn name(&self) -> String {
+        let endpoint = |address: Address, port| SocketAddr::new(address.to_ip(self.version), port);
+        let (low, high) = (
+            endpoint(self.low, self.low_port),
+            endpoint(self.high, self.high_port),
+        );
+        match self.context {
+            0 => format!("{low}-{high}"),
+            context => format!("{low}-{high}#{context}"),
+        }
+    }
+}
+
+impl KeyName for (Address, Address, u32) {
+    fn name(&self) -> String {
+        let (low, high, context) = *self;
+        match context {
+            0 => (low, high).name(),
+            context => format!("{}#{context}", (low, high).name()),
+        }
+    }
+}
+
+impl KeyName for (Address, Address) {
+    fn name(&self) -> String {
+        let ip = |address: Address| address.to_ip(6).to_canonical();
+        format!("{}-{}", ip(self.0), ip(self.1))
+    }
+}
+
+impl KeyName for u16 {
+    fn name(&self) -> String {
+        self.to_string()
+    }
 }
 
 struct Keyed<K, F> {
@@ -89,7 +144,7 @@ fn within(hash: u64, outer: u32) -> u64 {
 
 impl<K, F> Component for Keyed<K, F>
 where
-    K: Copy + Eq + Hash + Send,
+    K: Copy + Eq + Hash + KeyName + Send,
     F: Fn(&Decoded) -> Option<(K, u64)> + Send,
 {
     fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
@@ -162,6 +217,10 @@ where
 
     fn end_key(&mut self, key: u32) {
         self.finished.push(key);
+    }
+
+    fn key_name(&self, key: u32) -> Option<String> {
+        self.table.key(key).map(KeyName::name)
     }
 
     fn close(&mut self, key: u32, _: &mut dyn Outlet) {

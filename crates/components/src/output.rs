@@ -1,8 +1,12 @@
 //! `output`: writes what comes, or sends it to another machine, and lets it through.
 
+mod name;
+mod named;
+
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::sink::{Rotation, Rotator, Turn};
@@ -15,6 +19,8 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 
+use self::name::Name;
+use self::named::Named;
 use crate::network::{self, send};
 use crate::record_fields::read_names;
 
@@ -24,16 +30,17 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "writes what it gets to a file, or sends it, and lets it through",
     help: "Packets are written as a capture file, in pcapng where the file's name ends in .pcapng, \
            else in pcap; .gz and .zst compress. Chunks of streams are written one after the other as \
-           they are. Records are written as JSON lines, or as CSV where the file's name ends in .csv.\n\n  With \"to\" it sends them to an input on another machine instead: docs/links.md.",
+           they are. Records are written as JSON lines, or as CSV where the file's name ends in .csv.\n\n  \
+           In the file's name fields of strftime, as %Y, are filled in with the time at which the first \
+           thing is written. Inside a demultiplexer each instance has a file of its own if that makes \
+           names differ: %{key} is its key, %{number} counts instances from 1; those with the same \
+           name share the file. static file = ... is filled in once, for all of them. Of such files 128 \
+           are open at once, and others opened again when they are needed; files of an earlier run are \
+           written over.\n\n  With \"to\" it sends them to an input on another machine instead: docs/links.md.",
     input: Input::Any,
     is_end: true,
     options: &[
-        OptionInfo::new(
-            "file",
-            OptionKind::OutputFile,
-            "where to write; - is standard output",
-        )
-        .or("-"),
+        FILE,
         OptionInfo::new(
             "format",
             OptionKind::Choice(&["json", "csv", "table"]),
@@ -81,6 +88,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
+/// Where to.
+static FILE: OptionInfo = OptionInfo::new(
+    "file",
+    OptionKind::OutputFile,
+    "where to write; - is standard output; with fields of strftime, %{key} and %{number}",
+)
+.or("-");
+
 /// How long records and bytes may wait for a buffer to become full.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
@@ -106,6 +121,8 @@ struct ToFile {
     /// Of the kind of record that came last: its fields, which of them are wanted, and what is written
     /// of it.
     kind: Option<(Schema, Option<Vec<bool>>, Schema)>,
+    /// Go on at the end of a file that is there.
+    appends: bool,
     rotation: Rotation,
     /// Which file is written to, where they are rotated and no captures.
     rotator: Option<Rotator>,
@@ -196,6 +213,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             .integer("rotate_files")
             .and_then(|files| u32::try_from(files).ok()),
     };
+    // The names of files of a rotation by time are filled in as each begins.
+    let is_filled_in = path.contains('%') && (rotation.seconds.is_none() || path.contains("%{"));
+    let name = is_filled_in
+        .then(|| Name::read(settings, &FILE))
+        .transpose()?;
+    let constant = name.as_ref().and_then(Name::constant);
+    let path = constant.as_deref().unwrap_or(path);
     let rotator = match rotation == Rotation::default() {
         true => None,
         false => Some(Rotator::new(path, rotation).map_err(|error| SettingError {
@@ -204,24 +228,38 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             hint: error.hint(),
         })?),
     };
-    Ok(Box::new(ToFile {
-        path: path.to_owned(),
-        input: settings.input(),
-        schema: settings.schema(),
+    let fields = match settings.text("fields") {
+        Some(_) => read_names(settings, "fields")?,
+        None => Vec::new(),
+    };
+    let (input, schema) = (settings.input(), settings.schema());
+    let to_file = move |path: String, appends: bool| ToFile {
+        path,
+        input,
+        schema,
         format,
-        fields: match settings.text("fields") {
-            Some(_) => read_names(settings, "fields")?,
-            None => Vec::new(),
-        },
+        fields: fields.clone(),
         kind: None,
+        appends,
         rotation,
-        rotator,
+        rotator: rotator.clone(),
         sink: Sink::None,
         interfaces: Vec::new(),
         chosen: Vec::new(),
         written: 0,
         flushed: Instant::now(),
-    }))
+    };
+    let Some(name) = name.filter(|_| constant.is_none()) else {
+        return Ok(Box::new(to_file(path.to_owned(), false)));
+    };
+    if rotation != Rotation::default() {
+        return Err(
+            SettingError::of("file", "files with fields in their names are not rotated").with_hint(
+                "leave rotate_... out, or the fields; rotate_time fills in those of strftime",
+            ),
+        );
+    }
+    Ok(Box::new(Named::new(name, Box::new(to_file))))
 }
 
 /// Why it writes no more.
@@ -276,6 +314,14 @@ fn of_writer(path: &str, error: OutputError) -> Stop {
 }
 
 impl ToFile {
+    /// Items so far.
+    fn written(&self) -> u64 {
+        match &self.sink {
+            Sink::Packets(sink) => sink.written().packets,
+            _ => self.written,
+        }
+    }
+
     fn file_format(&self) -> FileFormat {
         let name = self.path.trim_end_matches(".gz").trim_end_matches(".zst");
         match Path::new(name).extension() {
@@ -289,6 +335,7 @@ impl ToFile {
             let options = SinkOptions {
                 format: self.file_format(),
                 rotation: self.rotation,
+                append: self.appends,
                 ..SinkOptions::default()
             };
             let sink = FileSink::create(&self.path, options).map_err(Stop::from)?;
@@ -380,7 +427,10 @@ impl ToFile {
             Some(rotator) => rotator.name(time),
             None => PathBuf::from(&self.path),
         };
-        let file = File::create(&path);
+        let mut options = File::options();
+        options.create(true).append(self.appends);
+        options.write(true).truncate(!self.appends);
+        let file = options.open(&path);
         let file = file.map_err(|error| with(&path.display().to_string(), error))?;
         Ok(Box::new(file))
     }
@@ -450,19 +500,16 @@ impl ToFile {
                 }
             }
             let wanted = schema.iter().map(|field| is_wanted(field.name)).collect();
-            let written: Vec<_> = schema
-                .iter()
-                .copied()
-                .filter(|it| is_wanted(it.name))
-                .collect();
-            // Kinds of records are few, and their descriptions live as long as the program.
-            (Some(wanted), &*written.leak())
+            (Some(wanted), chosen(schema, &is_wanted))
         };
         match (&self.sink, &self.kind) {
             (Sink::None, _) => {
                 let width = (self.path == "-").then(terminal_width).flatten();
                 let output = Output::new(self.target(time)?, self.format, written, width);
-                let writer = RecordWriter::new(output, self.format, written);
+                let mut writer = RecordWriter::new(output, self.format, written);
+                if self.appends {
+                    writer = writer.without_header();
+                }
                 self.sink = Sink::Records(Box::new(writer));
             }
             (_, Some((_, _, before))) if self.format != Format::Json && *before != written => {
@@ -548,11 +595,7 @@ impl Component for ToFile {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let written = match &self.sink {
-            Sink::Packets(sink) => sink.written().packets,
-            _ => self.written,
-        };
-        Some(ResultValue::Sum(written))
+        Some(ResultValue::Sum(self.written()))
     }
 }
 
@@ -564,6 +607,20 @@ fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     // Its height says nothing: it is 0 where only the width was set.
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Some of the fields of a schema. Choices are few, and live as long as the program.
+fn chosen(schema: Schema, is_wanted: &dyn Fn(&str) -> bool) -> Schema {
+    static CHOSEN: Mutex<Vec<Schema>> = Mutex::new(Vec::new());
+    let fields = schema.iter().copied();
+    let fields: Vec<_> = fields.filter(|field| is_wanted(field.name)).collect();
+    let mut known = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.iter().find(|known| **known == fields) {
+        return known;
+    }
+    let fields: Schema = fields.leak();
+    known.push(fields);
+    fields
 }
 
 /// Ends the stack if there was a reason to.

@@ -4,7 +4,7 @@ use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind};
 use flowgauge_wire::{Decoded, FlowKey};
 
 use crate::closing::Closing;
-use crate::keyed::{DEMULTIPLEXER, KEYS, TIMEOUT, until_closed};
+use crate::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, until_closed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpcnxdemux",
@@ -16,6 +16,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: &[
         TIMEOUT,
         KEYS,
+        RESULTS,
         OptionInfo::new(
             "end",
             OptionKind::Choice(&["timeout", "closed"]),

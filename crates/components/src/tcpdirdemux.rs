@@ -6,15 +6,16 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
-use crate::keyed::DEMULTIPLEXER;
+use crate::keyed::{DEMULTIPLEXER, RESULTS};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpdirdemux",
     summary: "an instance per direction of a connection",
     help: "To be used within tcpcnxdemux, with which its instances end. Alone it has two, and which \
-           direction is which follows from the order of addresses and ports.",
+           direction is which follows from the order of addresses and ports: forth is from the first endpoint \
+           in the name of a connection's key to the second.",
     input: Input::Of(&[ItemType::Segment]),
-    options: &[],
+    options: &[RESULTS],
     make,
     ..DEMULTIPLEXER
 };
@@ -71,6 +72,17 @@ impl Component for Directions {
 
     fn outer(&self, key: u32) -> u32 {
         key / 2
+    }
+
+    fn key_name(&self, key: u32) -> Option<String> {
+        Some(
+            if key.is_multiple_of(2) {
+                "forth"
+            } else {
+                "back"
+            }
+            .to_owned(),
+        )
     }
 
     fn close(&mut self, key: u32, _: &mut dyn Outlet) {

@@ -3,7 +3,7 @@
 use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind, Parallel};
 use flowgauge_wire::Decoded;
 
-use crate::keyed::{DEMULTIPLEXER, KEYS, TIMEOUT, by, mixed};
+use crate::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, by, mixed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpportdemux",
@@ -13,6 +13,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: &[
         TIMEOUT,
         KEYS,
+        RESULTS,
         OptionInfo::new(
             "port",
             OptionKind::Choice(&["lower", "source", "destination"]),

@@ -202,7 +202,7 @@ impl Component for Threshold {
         }
         let is_late = self.latest.is_some_and(|latest| now.0 >= latest);
         if is_late || self.held.len() >= self.count {
-            out.end();
+            out.enough();
         }
     }
 

@@ -470,3 +470,154 @@ fn functions_of_mapi_are_known_by_their_names() {
     }
     assert_eq!(functions, 38);
 }
+
+/// Of each of many keys its own, whatever the batches: compared with counting by hand.
+#[test]
+fn results_by_key_count_what_each_key_had() {
+    // Of each of 40 servers' ports so many packets as its number; ports end after three seconds.
+    let mut packets = Vec::new();
+    for port in (1..=40).rev() {
+        for _ in 0..port {
+            packets.push(ipv4(6, 1, 0, false, &tcp(50_000, port)));
+        }
+    }
+    for size in [1, 7, 256] {
+        let mut run = Run::new(
+            "[stack] tcpscan tcpportdemux { results = 5, timeout = 3s } < count sample { 2 } bytes >",
+        );
+        run.packets(&packets, size);
+        let by_key = |run: &Run, label: &str| {
+            let id = run.stack.find(label).expect("it is there");
+            run.graph.result_by_key(id).expect("it is inside")
+        };
+        let text = |table: &flowgauge_stack::Table| -> Vec<String> {
+            table.iter().map(|row| row.to_string()).collect()
+        };
+        let expected = [
+            "instances=40 shown=5",
+            "key=40 value=40",
+            "key=39 value=39",
+            "key=38 value=38",
+            "key=37 value=37",
+            "key=36 value=36",
+        ];
+        // The last port lives on, the others have ended.
+        assert_eq!(text(&by_key(&run, "count")), expected);
+        run.finish();
+        assert_eq!(text(&by_key(&run, "count")), expected);
+        // One of two packets, and of the bytes only those.
+        let bytes = text(&by_key(&run, "bytes"));
+        assert_eq!(bytes[1], "key=40 value=800", "{bytes:?}");
+        assert!(
+            run.graph
+                .result_by_key(run.stack.find("tcpscan").expect("it"))
+                .is_none()
+        );
+        run.graph.reset();
+        assert_eq!(text(&by_key(&run, "count")), ["instances=0 shown=5"]);
+    }
+}
+
+/// A file for each connection, more of them than may be open at once, and for each day; what is in
+/// them together is what came.
+#[test]
+fn files_are_named_by_keys_and_times() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let mut packets = Vec::new();
+    for round in 0..3 {
+        for port in 1..=300 {
+            packets.push(ipv4(6, round, 0, false, &tcp(50_000, port)));
+        }
+    }
+    let listed = || -> Vec<String> {
+        let entries = std::fs::read_dir(folder.path()).expect("it is there");
+        let names = entries.map(|entry| entry.expect("a file").file_name());
+        let mut names: Vec<String> = names.map(|it| it.into_string().expect("text")).collect();
+        names.sort();
+        names
+    };
+    for ending in ["pcap", "pcapng", "pcap.gz", "pcapng.zst"] {
+        // Twice: the second run writes over the files of the first.
+        for size in [256, 100] {
+            let text = format!(
+                "[stack] tcpscan tcpcnxdemux {{ timeout = 1d }} < output {{ \"{}\" }} >",
+                at(&format!("%{{key}}.{ending}"))
+            );
+            let mut run = Run::new(&text);
+            run.packets(&packets, size);
+            run.finish();
+            assert_eq!(run.result("output"), 900, "{ending}");
+        }
+        let names = listed();
+        assert_eq!(names.len(), 300, "{ending}");
+        for name in names {
+            let path = folder.path().join(&name);
+            let port = name.strip_prefix("192.0.2.1_50000-198.51.100.7_");
+            let port = port.and_then(|rest| rest.strip_suffix(ending)?.strip_suffix('.'));
+            let port: u16 = port.expect("a key").parse().expect("a port");
+            let expected: Vec<Vec<u8>> = packets
+                .iter()
+                .filter(|it| it[22..24] == port.to_be_bytes())
+                .cloned()
+                .collect();
+            assert_eq!(frames(&path), expected, "{name}");
+            std::fs::remove_file(path).expect("it can go");
+        }
+    }
+    // Records, by day and by instance; CSV has its names once.
+    let day = 86_400 * 1_000_000_000;
+    let packets: Vec<(u64, Vec<u8>)> = (0..40)
+        .map(|number| {
+            (
+                number * day / 10 + day / 2,
+                packets[number as usize % 2].clone(),
+            )
+        })
+        .collect();
+    let text = format!(
+        "[stack] tcpscan packets output {{ \"{}\" }}",
+        at("of-%Y.csv")
+    );
+    let mut run = Run::new(&text);
+    run.at(&packets);
+    run.finish();
+    assert_eq!(listed(), ["of-1970.csv"]);
+    std::fs::remove_file(folder.path().join("of-1970.csv")).expect("it can go");
+    // A connection ends after an hour: each packet makes two instances of its own a day.
+    let text = format!(
+        "[stack] tcpscan tcpcnxdemux {{ timeout = 1h }} < packets output {{ file = \"{}\", fields = src_port }} >",
+        at("%d-%{number}.csv")
+    );
+    let mut run = Run::new(&text);
+    for packet in packets.chunks(1) {
+        run.at(packet);
+    }
+    run.finish();
+    assert_eq!(listed().len(), 40);
+    let text = std::fs::read_to_string(folder.path().join("01-1.csv")).expect("it was written");
+    assert_eq!(text, "src_port\n50000\n");
+    for name in listed() {
+        std::fs::remove_file(folder.path().join(name)).expect("it can go");
+    }
+    // static: all instances have the file that the first one makes.
+    let text = format!(
+        "[stack] tcpscan tcpcnxdemux < output >\n[output]\nstatic file = \"{}\"",
+        at("%j.pcap")
+    );
+    let mut run = Run::new(&text);
+    run.at(&packets);
+    run.finish();
+    assert_eq!(listed().len(), 1);
+    assert_eq!(frames(&folder.path().join(&listed()[0])).len(), 40);
+    for (text, error) in [
+        ("output { \"%{key}\" }", "outside of demultiplexers"),
+        (
+            "tcpscan tcpcnxdemux < output { \"%{key}\", rotate_size = 1M } >",
+            "are not rotated",
+        ),
+    ] {
+        let found = program(&format!("[stack] {text}")).expect_err("it means nothing");
+        assert!(found.contains(error), "{found}");
+    }
+}

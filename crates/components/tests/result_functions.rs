@@ -266,7 +266,7 @@ fn a_threshold_opens_the_way_or_ends_the_stack() {
         let mut over = Vec::new();
         for batch in packets.chunks(size) {
             run.at(batch);
-            over.push(run.graph.is_over());
+            over.push(run.graph.has_enough());
         }
         // With the packet of 12, at the latest with its batch.
         let expected: Vec<bool> = (1..=over.len()).map(|done| done * size >= 5).collect();
@@ -275,9 +275,9 @@ fn a_threshold_opens_the_way_or_ends_the_stack() {
     }
     let mut run = Run::new("[stack] count threshold { count, 1k, then = end, timeout = 2s }");
     run.at(&packets[..4]);
-    assert!(!run.graph.is_over());
+    assert!(!run.graph.has_enough());
     run.at(&packets[4..5]);
-    assert!(run.graph.is_over());
+    assert!(run.graph.has_enough());
     let error = program("[stack] count threshold { count, 1, timeout = 2s }").expect_err("end");
     assert!(
         error.contains("timeout: has no meaning without then = end"),

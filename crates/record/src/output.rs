@@ -157,7 +157,9 @@ impl RecordWriter {
         RecordWriter::new(Output::raw(target), format, &[]).without_header()
     }
 
-    fn without_header(mut self) -> RecordWriter {
+    /// A writer that goes on where another one stopped: without the line of names.
+    #[must_use]
+    pub fn without_header(mut self) -> RecordWriter {
         self.buffer.clear();
         self
     }

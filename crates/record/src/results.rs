@@ -320,8 +320,12 @@ impl Table {
     pub fn arrange(&mut self) {
         if let Some(column) = self.largest_of {
             self.rows.sort_by(|a, b| {
-                let (a, b) = (a.get(column), b.get(column));
-                b.unwrap_or(&Cell::None).compare(a.unwrap_or(&Cell::None))
+                let of = |at: usize| {
+                    let (a, b) = (a.get(at), b.get(at));
+                    (a.unwrap_or(&Cell::None), b.unwrap_or(&Cell::None))
+                };
+                let ((a, b), (first, second)) = (of(column), of(0));
+                b.compare(a).then_with(|| first.compare(second))
             });
         }
         self.rows.truncate(self.max_rows);

@@ -437,6 +437,12 @@ pub trait Outlet {
     /// behind the items under way, as if by timeout. One outside of all demultiplexers is ignored.
     fn end_key(&mut self, _key: u32) {}
 
+    /// What a key is, in words without blanks or slashes: of demultiplexers in one another each has a
+    /// name, the outermost first. None outside of all of them.
+    fn key_names(&self, _key: u32) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The result, as it is now, of the component that an option names ([`crate::OptionKind::Reference`]).
     fn result(&self, _option: &str) -> Option<ResultValue> {
         None
@@ -522,6 +528,12 @@ pub trait Component: Send {
     /// Of a demultiplexer: to which key of what is around a key belongs.
     fn outer(&self, _key: u32) -> u32 {
         0
+    }
+
+    /// Of a demultiplexer: what a key is, in words without blanks or slashes. A key that has ended has
+    /// its name until the number is another's.
+    fn key_name(&self, _key: u32) -> Option<String> {
+        None
     }
 
     /// Of a demultiplexer: a component inside says that a key is finished ([`Outlet::end_key`]).

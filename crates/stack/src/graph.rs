@@ -16,12 +16,19 @@
 //!                                  keys removed      . . . .             (to output)
 //! ```
 
+mod by_key;
+mod exit;
+
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos};
 
+use flowgauge_record::results::Table;
+
+use self::by_key::ByKey;
+use self::exit::Exit;
 use crate::account::Account;
 use crate::component::{
     Component, Failure, Items, Outlet, Packets, Received, RecordItem, ResultValue, SettingError,
@@ -30,7 +37,6 @@ use crate::component::{
 use crate::deadline::first_after;
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
-use crate::values::PacketValues;
 
 /// What comes behind the last component of a graph: where a stack is cut in parts, the next one.
 pub trait Tail: Send {
@@ -95,6 +101,8 @@ struct Running {
     keys_ended: u64,
     /// What the clock of [`Graph::measure`] went on while it worked itself.
     spent: u64,
+    /// Its result key by key, where that is wanted.
+    by_key: Option<Box<ByKey>>,
 }
 
 /// Where time is measured.
@@ -183,6 +191,7 @@ impl<T: Tail> Graph<T> {
                 passed: Passed::default(),
                 keys_ended: 0,
                 spent: 0,
+                by_key: stack.shown_keys(id).map(|most| Box::new(ByKey::new(most))),
             });
         }
         intervals.sort_unstable();
@@ -238,6 +247,9 @@ impl<T: Tail> Graph<T> {
             ..Packets::new(batch, decoded, self.seed)
         };
         self.before += batch.len() as u64;
+        if self.has_enough {
+            return Ok(());
+        }
         self.guarded(|graph| {
             let end = graph.now.max(now);
             let mut left = packets.selected;
@@ -252,7 +264,7 @@ impl<T: Tail> Graph<T> {
                 }));
                 graph.now = graph.now.max(time);
                 graph.tick();
-                if graph.is_ending {
+                if graph.is_ending || graph.has_enough {
                     return;
                 }
                 done = next;
@@ -372,6 +384,9 @@ impl<T: Tail> Graph<T> {
     pub fn reset(&mut self) {
         for node in &mut self.nodes {
             node.passed = Passed::default();
+            if let Some(by_key) = &mut node.by_key {
+                by_key.reset();
+            }
             if let Some(component) = &mut node.component {
                 component.reset();
             }
@@ -391,6 +406,12 @@ impl<T: Tail> Graph<T> {
     /// A component's result.
     pub fn result(&self, id: NodeId) -> Option<ResultValue> {
         result_of(&self.nodes, id, 0)
+    }
+
+    /// A component's result for each key of the demultiplexer that it is in, where that has
+    /// [`crate::RESULTS_OPTION`]: the largest of them.
+    pub fn result_by_key(&self, id: NodeId) -> Option<Table> {
+        self.by_key(id)
     }
 
     /// What went through a component.
@@ -511,6 +532,7 @@ impl<T: Tail> Graph<T> {
                 (Inner::PerKey(_), Items::Packets(packets)) => self.demultiplex(id, packets),
                 // The checker lets nothing else come here.
                 (Inner::Branches(_) | Inner::PerKey(_), _) => {}
+                (Inner::Nothing, items) if node.by_key.is_some() => self.one_by_one(id, items),
                 (Inner::Nothing, items) => {
                     self.with(id, |component, exit| component.process(items, exit));
                 }
@@ -597,6 +619,7 @@ impl<T: Tail> Graph<T> {
         if !ended.is_empty() {
             self.nodes[id.index()].keys_ended += ended.len() as u64;
             self.close_row(first, &ended);
+            self.keys_have_ended(first, &ended);
             ended.clear();
         }
         self.ended = ended;
@@ -606,7 +629,11 @@ impl<T: Tail> Graph<T> {
         let mut at = Some(first);
         while let Some(id) = at {
             // What is before it may still give it something, so it comes after.
-            self.with(id, |component, exit| component.close_all(keys, exit));
+            if self.nodes[id.index()].by_key.is_some() {
+                self.close_one_by_one(id, keys);
+            } else {
+                self.with(id, |component, exit| component.close_all(keys, exit));
+            }
             self.collect(id);
             let mut branch = 0;
             while let Some(first) = self.branch(id, branch) {
@@ -719,72 +746,4 @@ fn result_of(nodes: &[Running], id: NodeId, depth: usize) -> Option<ResultValue>
             result_of(nodes, *id, depth + 1)
         })
     })
-}
-
-/// The way out of a component.
-struct Exit<'a, T> {
-    graph: &'a mut Graph<T>,
-    id: NodeId,
-}
-
-impl<T> Exit<'_, T> {
-    /// The components that an option names.
-    fn named<'a>(&'a self, option: &'a str) -> impl Iterator<Item = NodeId> + 'a {
-        let references = self.graph.nodes[self.id.index()].references.iter();
-        let named = references.filter(move |(name, _)| *name == option);
-        named.map(|(_, id)| *id)
-    }
-}
-
-impl<T: Tail> Outlet for Exit<'_, T> {
-    fn emit(&mut self, items: Items<'_>) {
-        self.graph.leave(self.id, items);
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.graph.fail(failure);
-    }
-
-    fn end(&mut self) {
-        self.graph.is_ending = true;
-    }
-
-    fn enough(&mut self) {
-        self.graph.has_enough = true;
-    }
-
-    fn end_key(&mut self, key: u32) {
-        let mut around = self.graph.nodes[self.id.index()].parent;
-        while let Some(id) = around {
-            let node = &mut self.graph.nodes[id.index()];
-            if let (Inner::PerKey(_), Some(demux)) = (&node.inner, &mut node.component) {
-                return demux.end_key(key);
-            }
-            around = node.parent;
-        }
-    }
-
-    fn result(&self, option: &str) -> Option<ResultValue> {
-        self.graph.result(self.named(option).next()?)
-    }
-
-    fn results(&self, option: &str) -> Vec<(String, ResultValue)> {
-        let named = self.named(option);
-        named
-            .filter_map(|id| {
-                let node = self.graph.nodes.get(id.index())?;
-                Some((node.label.clone(), self.graph.result(id)?))
-            })
-            .collect()
-    }
-
-    fn values(&self, option: &str) -> Option<&PacketValues> {
-        let id = self.named(option).next()?;
-        let node = self.graph.nodes.get(id.index())?;
-        node.component.as_ref()?.values()
-    }
-
-    fn batch(&self) -> u64 {
-        self.graph.batch
-    }
 }

@@ -258,6 +258,11 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
         }
     }
 
+    /// The key of a number; of one that has ended until it is another's.
+    pub fn key(&self, number: u32) -> Option<&K> {
+        self.entries.get(number).map(|entry| &entry.key)
+    }
+
     /// The outer key of a key.
     pub fn outer(&self, number: u32) -> u32 {
         self.entries.get(number).map_or(0, |entry| entry.outer)

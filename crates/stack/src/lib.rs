@@ -78,7 +78,7 @@ pub use graph::{ComponentFailure, Graph, NoTail, Passed, Tail};
 pub use include::{MAX_FILES, ReadInclude, parse_all};
 pub use items::{ItemType, Port};
 pub use keys::KeyTable;
-pub use options::LABEL_OPTION;
+pub use options::{LABEL_OPTION, RESULTS_OPTION};
 pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
 pub use program::{Inner, Node, NodeId, Program, Sequential, Stack, Stage};
 pub use registry::{Registry, near};

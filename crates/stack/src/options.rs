@@ -13,6 +13,9 @@ use crate::syntax::Assignment;
 /// The option that gives a component a label; every component has it.
 pub const LABEL_OPTION: &str = "as";
 
+/// The option of demultiplexers that says of how many keys the results of what is inside are given.
+pub const RESULTS_OPTION: &str = "results";
+
 /// An option as written for a component, and how near to it: what is nearer wins.
 pub(crate) struct Given<'a> {
     pub(crate) assignment: &'a Assignment,

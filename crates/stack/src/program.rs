@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 
-use crate::component::{ComponentInfo, ComponentKind, Input, Parallel};
+use crate::component::{ComponentInfo, ComponentKind, Input, Parallel, ResultInfo};
 use crate::items::{ItemType, Port};
+use crate::options::RESULTS_OPTION;
 use crate::settings::Settings;
 use crate::source::Span;
 
@@ -184,6 +185,20 @@ impl Stack {
     pub fn is_referenced(&self, id: NodeId) -> bool {
         let mut references = self.nodes.iter().flat_map(|node| &node.references);
         references.any(|(_, used)| *used == id)
+    }
+
+    /// Of how many keys the results of a component are wanted, where it is inside a demultiplexer that
+    /// says so ([`RESULTS_OPTION`]) and has a number for a result.
+    pub fn shown_keys(&self, id: NodeId) -> Option<usize> {
+        let node = self.node(id);
+        let is_number = |info: ResultInfo| info.columns.is_empty() && !info.is_per_packet;
+        if node.inner != Inner::Nothing || !node.info.result.is_some_and(is_number) {
+            return None;
+        }
+        let mut around = core::iter::successors(node.parent, |&id| self.node(id).parent);
+        let demux = around.find(|&id| matches!(self.node(id).inner, Inner::PerKey(_)))?;
+        let most = self.node(demux).settings.integer(RESULTS_OPTION)?;
+        usize::try_from(most).ok().filter(|&most| most > 0)
     }
 
     /// Whether what of it can run on several cores needs the packets of a connection on one of them.

@@ -24,6 +24,8 @@ pub struct SinkOptions {
     pub unbuffered: bool,
     /// Comment in the section header of a pcapng file.
     pub comment: Option<String>,
+    /// Go on at the end of a file that is there; in pcapng with another section.
+    pub append: bool,
 }
 
 /// A capture file, or a sequence of them.
@@ -82,6 +84,7 @@ impl FileSink {
             self.options.format,
             self.options.compression,
             self.options.comment.as_deref(),
+            self.options.append,
         )?;
         if self.done.files > 0 {
             segment.follow();

@@ -16,7 +16,7 @@ mod segment;
 
 pub use compress::Compressor;
 pub use file::{FileSink, SinkOptions};
-pub use name::{Rotation, Rotator, Turn, parse_size};
+pub use name::{Rotation, Rotator, Turn, dated, parse_size};
 pub use output::Compression;
 pub use ring::{RingLimits, RingSink};
 

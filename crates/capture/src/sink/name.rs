@@ -22,6 +22,8 @@ pub struct Rotation {
     pub files: Option<u32>,
 }
 
+const NO_FORMAT: &str = "the name is not a valid strftime format";
+
 impl Rotation {
     /// Digits of the numbers in file names.
     fn digits(&self) -> usize {
@@ -35,9 +37,9 @@ impl Rotation {
     pub(crate) fn name(&self, path: &Path, count: u32, time: Nanos) -> PathBuf {
         let mut name = path.as_os_str().to_owned();
         if self.seconds.is_some() {
-            let when = DateTime::from_timestamp_nanos(i64::try_from(time.0).unwrap_or(i64::MAX));
+            // It was checked beforehand.
             let text = path.to_string_lossy();
-            name = when.with_timezone(&Local).format(&text).to_string().into();
+            name = dated(&text, time).map_or(name, Into::into);
         }
         let digits = if self.bytes.is_some() {
             self.digits()
@@ -62,10 +64,7 @@ impl Rotation {
         if self.seconds.is_some() {
             let text = path.to_string_lossy();
             if StrftimeItems::new(&text).any(|item| matches!(item, Item::Error)) {
-                return refused(
-                    "the name is not a valid strftime format",
-                    "write a percent sign as %%, or see strftime(3)",
-                );
+                return refused(NO_FORMAT, "write a percent sign as %%, or see strftime(3)");
             }
         }
         if self.bytes == Some(0) || self.seconds == Some(0) || self.files == Some(0) {
@@ -170,6 +169,18 @@ impl Rotator {
     fn begin(&self, time: Nanos) -> Nanos {
         self.period.map_or(time, |(start, _)| start)
     }
+}
+
+/// A name with its strftime fields filled in, with local time.
+///
+/// # Errors
+/// What is wrong where it is no strftime format.
+pub fn dated(name: &str, time: Nanos) -> Result<String, &'static str> {
+    if StrftimeItems::new(name).any(|item| matches!(item, Item::Error)) {
+        return Err(NO_FORMAT);
+    }
+    let when = DateTime::from_timestamp_nanos(i64::try_from(time.0).unwrap_or(i64::MAX));
+    Ok(when.with_timezone(&Local).format(name).to_string())
 }
 
 /// Reads tcpdump's sizes: millions of bytes, or KiB, MiB, GiB with the suffix `k`, `m` or `g`.

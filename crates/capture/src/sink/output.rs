@@ -82,6 +82,8 @@ impl Target {
 pub(crate) struct Output {
     path: PathBuf,
     target: Target,
+    /// Bytes that the file had before.
+    base: u64,
     pub(crate) buffer: Vec<u8>,
     /// The packets in `buffer`.
     ends: Vec<End>,
@@ -100,12 +102,26 @@ struct End {
 }
 
 impl Output {
-    /// Creates the file, or takes standard output for `-`.
-    pub(crate) fn create(path: &Path, compression: Compression) -> Result<Output, Error> {
+    /// Creates the file, or goes on at its end, or takes standard output for `-`.
+    pub(crate) fn create(
+        path: &Path,
+        compression: Compression,
+        append: bool,
+    ) -> Result<Output, Error> {
+        let mut base = 0;
         let raw = if path == Path::new("-") {
             Raw::Stdout(io::stdout())
         } else {
-            Raw::File(File::create(path).map_err(|source| io_error("create", path, source))?)
+            let mut options = File::options();
+            options.create(true).append(append);
+            options.write(true).truncate(!append);
+            let file = options.open(path);
+            let file = file.map_err(|source| io_error("create", path, source))?;
+            base = match append {
+                true => file.metadata().map_or(0, |about| about.len()),
+                false => 0,
+            };
+            Raw::File(file)
         };
         let target = match compression.resolved(path) {
             Compression::Gzip => Target::Gzip(flate2::write::GzEncoder::new(
@@ -120,10 +136,11 @@ impl Output {
         Ok(Output {
             path: path.to_owned(),
             target,
+            base,
             buffer: Vec::with_capacity(BUFFER_BYTES + (64 << 10)),
             ends: Vec::with_capacity(4096),
             flushed: 0,
-            compressed: 0,
+            compressed: base,
             packets: 0,
             wire_bytes: 0,
         })
@@ -132,6 +149,11 @@ impl Output {
     /// The file's name.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes that the file had before it was opened.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
     }
 
     /// Bytes so far, before compression.
@@ -227,7 +249,7 @@ impl Output {
         self.forget(whole);
         // A pipe cannot be cut; then there is nothing more to be done.
         if let Target::Plain(Raw::File(file)) = &self.target {
-            let _ = file.set_len(self.flushed + kept);
+            let _ = file.set_len(self.base + self.flushed + kept);
         }
         self.flushed += kept;
         self.buffer.clear();

@@ -173,6 +173,7 @@ impl RingSink {
             self.options.format,
             self.options.compression,
             self.options.comment.as_deref(),
+            false,
         )?;
         if self.done.files > 0 {
             segment.follow();

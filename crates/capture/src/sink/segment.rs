@@ -1,6 +1,8 @@
 //! One capture file being written.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use flowgauge_wire::{Ledger, LinkType, Nanos, PacketDescriptor};
@@ -50,18 +52,23 @@ impl Segment {
         format: FileFormat,
         compression: Compression,
         comment: Option<&str>,
+        append: bool,
     ) -> Result<Segment, Error> {
+        let output = Output::create(path, compression, append)?;
+        // In pcapng another section follows.
+        let goes_on = output.base() > 0 && format != FileFormat::PcapNg;
+        let link = goes_on.then(|| link_of(path)).flatten();
         Ok(Segment {
-            output: Output::create(path, compression)?,
+            output,
             format,
             comment: comment.map(str::to_owned),
-            link: None,
+            link,
             described: Vec::new(),
             numbers: HashMap::new(),
             announced: 0,
             announces: true,
             recent: 0,
-            begun: false,
+            begun: goes_on,
             first: None,
             last: Nanos::ZERO,
         })
@@ -193,6 +200,11 @@ impl Segment {
                 hint: "write pcapng, which holds several".to_owned(),
             });
         }
+        if self.begun {
+            // The header is in what the file had before, and compressed.
+            self.link = Some(packet.link);
+            return Ok(());
+        }
         let interface = interfaces.get(usize::from(packet.interface));
         self.pcap_header(packet.link, interface.map_or(0, |one| one.snap_len));
         Ok(())
@@ -233,6 +245,15 @@ impl Segment {
         }
         self.output.close()
     }
+}
+
+/// The link type in the header of a pcap file that this program wrote.
+fn link_of(path: &Path) -> Option<LinkType> {
+    let mut header = [0; 24];
+    File::open(path).ok()?.read_exact(&mut header).ok()?;
+    let [a, b, c, d, .., e, f, _, _] = header;
+    let is_pcap = matches!(u32::from_le_bytes([a, b, c, d]), 0xa1b2_c3d4 | 0xa1b2_3c4d);
+    is_pcap.then_some(LinkType(u16::from_le_bytes([e, f])))
 }
 
 /// Adds what is new among a source's interfaces to those that are known; false when nothing is. They

@@ -6,7 +6,7 @@ use std::time::Instant;
 use flowgauge_record::results::{ResultRow, Value};
 use flowgauge_runtime::capture::with_refusals;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
-use flowgauge_stack::{Account, Program, ResultValue, RunEnd};
+use flowgauge_stack::{Account, Cell, Program, ResultValue, RunEnd, Table};
 use flowgauge_wire::{Ledger, Place};
 
 use crate::control::Control;
@@ -282,6 +282,16 @@ impl Running {
                     }),
                     _ => give(&row),
                 }
+                let by_key = state.component(id).and_then(|state| state.by_key.as_ref());
+                let name = format!("{}, by key", info.summary);
+                by_key.into_iter().flat_map(Table::iter).for_each(|cells| {
+                    give(&ResultRow {
+                        result: &name,
+                        value: Value(&Cell::None),
+                        row: Some(cells),
+                        ..row
+                    });
+                });
             }
         }
     }

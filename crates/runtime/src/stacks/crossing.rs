@@ -151,7 +151,11 @@ impl Joining {
                 self.made(messages, piece, Phase::Clock, part);
                 part.advance(now);
             }
+            // One that looks at the clock may have enough; what others made before they knew is not lost.
             self.made(messages, piece, Phase::Piece, part);
+            if !part.wants_input() {
+                continue;
+            }
             let left = all().fold(Selection::NONE, |left, piece| left.or(piece.left));
             if let Some(shared) = shared.filter(|_| !left.is_empty()) {
                 let batch = shared.batch();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_stack::{
     Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue,
-    Selection, Tail,
+    Selection, Table, Tail,
 };
 use flowgauge_wire::Nanos;
 
@@ -122,6 +122,8 @@ pub(super) struct Part {
     stacks: Vec<usize>,
     graph: Graph<Next>,
     common: Arc<Common>,
+    /// The input is over: what components before it keep comes.
+    is_ending: bool,
     is_over: bool,
 }
 
@@ -138,7 +140,12 @@ impl Tail for Next {
     fn take(&mut self, _: Nanos, maker: Option<NodeId>, items: Items<'_>) {
         match self {
             Next::Nothing => {}
-            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.feed(items)),
+            Next::Parts(parts) => {
+                // Of stacks with the same beginning one may have enough before the others.
+                let wanting = parts.iter_mut();
+                let wanting = wanting.filter(|part| part.is_ending || part.wants_input());
+                wanting.for_each(|part| part.feed(items));
+            }
             Next::Crossing(crossing) => crossing.take(maker, items),
         }
     }
@@ -174,6 +181,8 @@ pub(super) struct Count {
     pub(super) id: NodeId,
     pub(super) passed: Passed,
     pub(super) result: Option<ResultValue>,
+    /// The same for each key, where that is wanted.
+    pub(super) by_key: Option<Table>,
     pub(super) account: Option<Box<Account>>,
 }
 
@@ -183,6 +192,7 @@ impl Part {
             stacks,
             graph,
             common: Arc::clone(common),
+            is_ending: false,
             is_over: false,
         }
     }
@@ -255,12 +265,13 @@ impl Part {
     /// Takes packets of a batch, and the clock wherever it comes to between them.
     pub(super) fn pieces(&mut self, packets: Packets<'_>, pieces: &[Cut]) {
         let mut left = packets.selected;
-        if !self.wants_input() {
-            left = Selection::NONE;
-        }
         for piece in pieces {
             if let Some(now) = piece.clock {
                 self.advance(now);
+            }
+            // A component that looks at the clock may have enough.
+            if !self.wants_input() {
+                left = Selection::NONE;
             }
             let selected = left.and(Selection::first(usize::from(piece.end)));
             left = left.without(selected);
@@ -332,8 +343,14 @@ impl Part {
     pub(super) fn finish(&mut self, now: Nanos) {
         self.advance(now);
         self.crossings(&mut Crossing::begin_end);
+        self.begin_end();
         self.finish_all();
         self.crossings(&mut |crossing| crossing.send(true));
+    }
+
+    fn begin_end(&mut self) {
+        self.is_ending = true;
+        self.parts().iter_mut().for_each(Part::begin_end);
     }
 
     fn finish_all(&mut self) {
@@ -351,12 +368,14 @@ impl Part {
     /// What is known of all components, for each stack that has them.
     pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
         self.graph.read(&mut |id, passed, result| {
+            let by_key = self.graph.result_by_key(id);
             for &stack in &self.stacks {
                 give(Count {
                     stack,
                     id,
                     passed,
                     result: result.clone(),
+                    by_key: by_key.clone(),
                     account: self.graph.account(id),
                 });
             }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_stack::{
     Account, ComponentFailure, Failure, Graph, NodeId, Passed, Program, ResultValue, SettingError,
-    Stack, Stage,
+    Stack, Stage, Table,
 };
 use flowgauge_wire::{HashSeed, Nanos};
 
@@ -114,6 +114,8 @@ pub struct ComponentState {
     pub passed: Passed,
     /// Its result, if it has one.
     pub result: Option<ResultValue>,
+    /// Its result for each key of the demultiplexer that it is in, where that is wanted: the largest.
+    pub by_key: Option<Table>,
     /// What it tells beside, if it does.
     pub account: Option<Box<Account>>,
 }
@@ -723,6 +725,11 @@ impl Snapshot {
         state.passed.batches += count.passed.batches;
         if let Some(account) = &count.account {
             state.account.get_or_insert_default().merge(account);
+        }
+        match (&mut state.by_key, &count.by_key) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine @ None, theirs) => mine.clone_from(theirs),
+            (Some(_), None) => {}
         }
         match (&mut state.result, &count.result) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),
