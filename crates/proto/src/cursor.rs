@@ -27,13 +27,20 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn u16(&mut self) -> Option<u16> {
-        let taken = self.take(2)?;
-        Some(u16::from_be_bytes(taken.try_into().ok()?))
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(crate) fn u24(&mut self) -> Option<usize> {
+        let taken = self.take(3)?;
+        Some(
+            taken
+                .iter()
+                .fold(0, |sum, &byte| sum << 8 | usize::from(byte)),
+        )
     }
 
     pub(crate) fn u32(&mut self) -> Option<u32> {
-        let taken = self.take(4)?;
-        Some(u32::from_be_bytes(taken.try_into().ok()?))
+        self.array().map(u32::from_be_bytes)
     }
 
     /// Bytes behind their length, of one byte.
@@ -41,4 +48,23 @@ impl<'a> Cursor<'a> {
         let length = self.u8()?;
         self.take(usize::from(length))
     }
+
+    /// Bytes behind their length, of two bytes.
+    pub(crate) fn vector16(&mut self) -> Option<&'a [u8]> {
+        let length = self.u16()?;
+        self.take(usize::from(length))
+    }
+
+    /// Bytes behind their length, of three bytes.
+    pub(crate) fn vector24(&mut self) -> Option<&'a [u8]> {
+        let length = self.u24()?;
+        self.take(length)
+    }
+}
+
+/// The numbers of two bytes each that stand here; an odd last byte is none.
+pub(crate) fn numbers(bytes: &[u8]) -> impl Iterator<Item = u16> + Clone + '_ {
+    bytes
+        .chunks_exact(2)
+        .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
 }

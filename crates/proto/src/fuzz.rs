@@ -1,7 +1,7 @@
 //! For the fuzzer: each parser on any bytes, in any pieces, with any holes. Nothing is to panic, and
 //! what is said is to hold together.
 
-use crate::dns;
+use crate::{dns, tls};
 
 /// Pieces of bytes: each has a byte before it, of which the lower six bits say how long it is, and the
 /// highest that bytes are missing before it, as many as the next byte says.
@@ -69,4 +69,36 @@ pub fn dns(bytes: &[u8]) {
         framer.data(piece, &mut take);
     });
     framer.finish(&mut take);
+}
+
+/// Asks for all that a hello has.
+struct Hellos;
+
+impl tls::Events for Hellos {
+    fn client_hello(&mut self, hello: &tls::ClientHello<'_>) {
+        hello.server_name();
+        assert_eq!(tls::ja3(hello).len(), 32);
+        assert!(tls::ja4(hello, tls::Carrier::Tcp).len() == 36);
+    }
+
+    fn server_hello(&mut self, hello: &tls::ServerHello<'_>) {
+        hello.group();
+        hello.protocol();
+        assert_eq!(tls::ja3s(hello).len(), 32);
+    }
+
+    fn certificate(&mut self, der: &[u8]) {
+        tls::Certificate::read(der);
+    }
+}
+
+/// Records of TLS, and certificates.
+pub fn tls(bytes: &[u8]) {
+    tls::look(bytes);
+    tls::Certificate::read(bytes);
+    let mut parser = tls::Parser::default();
+    pieces(bytes, |missing, piece| {
+        parser.gap(missing, &mut Hellos);
+        parser.data(piece, &mut Hellos);
+    });
 }

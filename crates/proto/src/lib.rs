@@ -9,6 +9,7 @@
 //!
 //! - [`dns`]: DNS over UDP and TCP, multicast DNS, LLMNR, the name service of NetBIOS.
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
+//! - [`tls`]: hellos and certificates of TLS, JA3 and JA4.
 #![forbid(unsafe_code)]
 
 mod cursor;
@@ -17,5 +18,6 @@ pub mod dns;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+pub mod tls;
 
 pub use detect::Look;

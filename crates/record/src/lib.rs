@@ -56,6 +56,7 @@ pub mod stream;
 pub mod table;
 pub mod text;
 pub mod text_list;
+pub mod tls;
 pub mod totals;
 pub mod transaction;
 pub mod words;

@@ -76,3 +76,15 @@ pub(crate) fn yes_or_null<V: FieldVisitor>(
         None => visitor.null(field),
     }
 }
+
+/// Texts, or null where there are none.
+pub(crate) fn texts_or_null<V: FieldVisitor>(
+    visitor: &mut V,
+    field: &'static Field,
+    values: &[String],
+) {
+    match values {
+        [] => visitor.null(field),
+        values => visitor.texts(field, values),
+    }
+}
