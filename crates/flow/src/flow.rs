@@ -11,11 +11,12 @@
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
-use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
+use flowgauge_wire::{Address, DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
 
 use crate::extra::{Extra, NO_EXTRA};
 use crate::history::{CAPACITY, History, Letter};
 use crate::index::tag_of;
+use crate::packet_flow::PacketFlowFlags;
 use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
 use crate::tcp::{self, TcpState};
 
@@ -297,6 +298,15 @@ impl Flow {
         self.hot.seen[side] |= bit;
         let from_initiator = side == self.initiator();
         self.cold.history.push(letter, from_initiator);
+    }
+
+    /// Notes a right checksum. Returns [`PacketFlowFlags::FIRST_RIGHT`] for the first one of a side.
+    #[inline(always)]
+    pub(crate) fn note_right(&mut self, packet: &Decoded) -> PacketFlowFlags {
+        const SHIFT: u32 = DecodeFlags::RIGHT_CHECKSUM.0.trailing_zeros();
+        let right = packet.flags.0 >> SHIFT & 1;
+        let first = self.hot.tcp.note_right(packet.direction.index(), right);
+        PacketFlowFlags(first << PacketFlowFlags::FIRST_RIGHT.0.trailing_zeros())
     }
 
     /// Adds a packet to the counters. Returns whether the low half of the packet counter

@@ -73,6 +73,9 @@ impl PacketFlowFlags {
     pub const CLOSES: PacketFlowFlags = PacketFlowFlags(16);
     /// Counted, but not analysed: its transport checksum is wrong.
     pub const NOT_ANALYSED: PacketFlowFlags = PacketFlowFlags(32);
+    /// The first packet of its direction whose checksum is known to be right
+    /// ([`DecodeFlags::RIGHT_CHECKSUM`](flowgauge_wire::DecodeFlags::RIGHT_CHECKSUM)).
+    pub const FIRST_RIGHT: PacketFlowFlags = PacketFlowFlags(64);
 
     /// The flow is more than an attempt from now on. (For the tracker alone.)
     pub(crate) const CONFIRMS: PacketFlowFlags = PacketFlowFlags(1 << 15);

@@ -76,7 +76,8 @@ impl Endpoint {
     }
 }
 
-/// Both sides' states and the ones before, three bits each.
+/// Both sides' states and the ones before, three bits each. The four bits left have nothing to do with
+/// TCP: two say whether a right checksum of a side was seen, whatever the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpState(pub(crate) u16);
 
@@ -88,6 +89,8 @@ impl TcpState {
     pub(crate) const ESTABLISHED_MASK: u16 = 6 | 6 << 6;
     /// The sides' states without those before.
     pub(crate) const CURRENT: u16 = 7 | 7 << 6;
+    /// A right checksum of side 0 was seen; of side 1 the next bit.
+    const RIGHT: u32 = 12;
 
     /// Only a SYN of this side was seen.
     #[inline(always)]
@@ -97,9 +100,20 @@ impl TcpState {
 
     /// The SYN of `initiator` was answered.
     #[inline(always)]
-    pub(crate) const fn answered(initiator: usize) -> TcpState {
+    pub(crate) const fn answer(&mut self, initiator: usize) {
         let from = (Endpoint::ESTABLISHED.0 | Endpoint::SYN_SENT.0 << 3) << (6 * initiator);
-        TcpState(from | Endpoint::ESTABLISHED.0 << (6 * (1 - initiator)))
+        let states = from | Endpoint::ESTABLISHED.0 << (6 * (1 - initiator));
+        self.0 = self.0 & 3 << TcpState::RIGHT | states;
+    }
+
+    /// A packet of this side has (1) a right checksum, or none that is known to be right (0). Returns
+    /// 1 for the first one that has.
+    #[inline(always)]
+    pub(crate) const fn note_right(&mut self, side: usize, right: u16) -> u16 {
+        let shift = TcpState::RIGHT + side as u32;
+        let first = right & !(self.0 >> shift);
+        self.0 |= first << shift;
+        first
     }
 
     /// An established side closes.

@@ -426,7 +426,8 @@ impl FlowTracker {
         if (self.config.active).is_some_and(|active| flow.is_cut_by(packet.time, active)) {
             return None;
         }
-        let flags = flow.goes_on(packet, self.tick, &self.quiet)?;
+        let mut flags = flow.goes_on(packet, self.tick, &self.quiet)?;
+        flags.insert(flow.note_right(packet));
         if flags.0 & PacketFlowFlags::MOVES.0 != 0 {
             return Some(self.moves(id, flags));
         }
@@ -489,11 +490,15 @@ impl FlowTracker {
     #[inline(always)]
     fn open(&mut self, packet: &Decoded) -> PacketFlow {
         let id = self.place();
-        self.flows.at(id).open(packet, self.tick);
+        let flow = self.flows.at(id);
+        flow.open(packet, self.tick);
+        let mut flags = flow.note_right(packet);
+        flags.insert(PacketFlowFlags::NEW);
+        flags.insert(PacketFlowFlags::FROM_INITIATOR);
         self.enter(packet, id, Class::TcpAttempt);
         PacketFlow {
             id: FlowId(id),
-            flags: PacketFlowFlags(PacketFlowFlags::NEW.0 | PacketFlowFlags::FROM_INITIATOR.0),
+            flags,
         }
     }
 
@@ -523,6 +528,7 @@ impl FlowTracker {
         }
         let flow = self.flows.at(id);
         flow.hot.last_tick = self.tick;
+        flags.insert(flow.note_right(packet));
         let was_closed = flow.hot.flags.has(FlowFlags::CLOSED);
         let counted = analyse(flow, &mut self.extras, packet, damaged, &mut flags);
         if side == flow.initiator() {

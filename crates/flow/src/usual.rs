@@ -280,7 +280,7 @@ impl Flow {
         hot.next_seq[side] = packet.seq.wrapping_add(1);
         hot.seen[side] |= seen::SYN;
         hot.flags.set(FlowFlags::SYN[side]);
-        hot.tcp = TcpState::answered(peer);
+        hot.tcp.answer(peer);
         self.sides[side].start_seq = packet.seq;
         self.sides[side].acked = packet.ack;
         self.sides[peer].acked = packet.seq;

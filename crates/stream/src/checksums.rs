@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use flowgauge_flow::{FlowId, FlowTracker, Follower, PacketFlow, PacketFlowFlags};
 use flowgauge_sys::checksum::{Kernel, Work, with_fastest};
 use flowgauge_wire::{
     Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, FoldedState, PacketFlags,
@@ -106,7 +107,7 @@ impl Checksums {
         }
     }
 
-    /// Marks the packets of `decoded` that are damaged; `read` says whether anybody reads their
+    /// Marks the packets of `decoded` that are damaged, and those that are not; `read` says whether anybody reads their
     /// payload.
     pub(crate) fn pass(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, read: bool) {
         if self.policy == ChecksumPolicy::Ignore {
@@ -128,8 +129,10 @@ impl Checksums {
         decoded: &mut DecodedBatch,
         all: bool,
     ) {
+        // Packets of which it is noted that their checksums are right.
+        let mut noted = 0;
         for index in 0..decoded.packets.len() {
-            let Some(packet) = decoded.packets.get(index) else {
+            let Some(packet) = decoded.packets.get_mut(index) else {
                 return;
             };
             let unusual = DecodeFlags::BAD_IP_CHECKSUM.0
@@ -137,6 +140,7 @@ impl Checksums {
                 | DecodeFlags::REASSEMBLED.0;
             if packet.flags.0 & (unusual | DecodeFlags::TRANSPORT.0) != DecodeFlags::TRANSPORT.0 {
                 if packet.flags.0 & unusual != 0 {
+                    self.note_some(decoded, &mut noted, index);
                     self.unusual(batch, decoded, index);
                 }
                 continue;
@@ -154,11 +158,28 @@ impl Checksums {
                 continue;
             }
             match verify_transport_with(kernel, batch.bytes_of(descriptor), packet) {
-                ChecksumVerdict::Good => self.note_good(packet),
-                ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
+                ChecksumVerdict::Good => packet.flags.insert(DecodeFlags::RIGHT_CHECKSUM),
+                ChecksumVerdict::Bad => {
+                    self.note_some(decoded, &mut noted, index);
+                    self.bad_transport(batch, decoded, index);
+                }
                 ChecksumVerdict::Unknown => unknown(decoded, index),
             }
         }
+    }
+
+    /// Notes the right checksums from `noted` up to that of packet `end`, which is judged by them. What
+    /// later ones say is noted when it is known whether they are the [first](Checksums::note_good) of
+    /// their flows to say it.
+    #[cold]
+    #[inline(never)]
+    fn note_some(&mut self, decoded: &DecodedBatch, noted: &mut usize, end: usize) {
+        for packet in decoded.packets.get(*noted..end).unwrap_or(&[]) {
+            if packet.flags.contains(DecodeFlags::RIGHT_CHECKSUM) {
+                self.note_good(packet);
+            }
+        }
+        *noted = end;
     }
 
     /// A packet with a wrong IP header checksum, or one that was reassembled.
@@ -171,7 +192,11 @@ impl Checksums {
             self.bad_header(batch, decoded, index);
         } else if packet.flags.contains(DecodeFlags::TRANSPORT) {
             match verify_transport(decoded.bytes(batch, &packet), &packet) {
-                ChecksumVerdict::Good => self.note_good(&packet),
+                ChecksumVerdict::Good => {
+                    decoded.packets[index]
+                        .flags
+                        .insert(DecodeFlags::RIGHT_CHECKSUM);
+                }
                 ChecksumVerdict::Bad => self.bad_transport(batch, decoded, index),
                 ChecksumVerdict::Unknown => unknown(decoded, index),
             }
@@ -272,10 +297,20 @@ impl Checksums {
         }
     }
 
-    #[inline(always)]
-    fn note_good(&mut self, packet: &Decoded) {
+    /// The packet's checksum is right. After the [pass](Checksums::pass) only of the first such packet
+    /// of a flow's direction: it says what the others would.
+    #[inline]
+    pub(crate) fn note_good(&mut self, packet: &Decoded) {
         if self.policy == ChecksumPolicy::Auto {
             self.good.note(packet);
+        }
+    }
+
+    /// A packet's flow is known.
+    #[inline(always)]
+    pub(crate) fn follow(&mut self, packet: &Decoded, flow: PacketFlow) {
+        if flow.flags.contains(PacketFlowFlags::FIRST_RIGHT) {
+            self.note_good(packet);
         }
     }
 
@@ -322,6 +357,17 @@ impl Checksums {
         } else if !full {
             self.damaged.insert(sender, frames);
         }
+    }
+}
+
+/// Without streams.
+impl Follower for Checksums {
+    #[inline(always)]
+    fn fetch(&mut self, _: &Decoded, _: FlowId) {}
+
+    #[inline(always)]
+    fn packet(&mut self, _: &FlowTracker, packet: &Decoded, flow: PacketFlow) {
+        self.follow(packet, flow);
     }
 }
 

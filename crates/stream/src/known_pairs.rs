@@ -4,15 +4,15 @@
 //! to the one shard that needs it, and results do not depend on the number of shards. What is known of
 //! a sender alone would be known to some shards earlier than to others.
 //!
-//! Pairs stand in a table of 64-bit fingerprints, and the last few thousand in a small one before it
-//! that answers for nearly all packets. New pairs wait until there are some, so that their places come
-//! from memory meanwhile. When a table is full it becomes the old one, whose pairs are still known, and
+//! Pairs stand in a table of 64-bit fingerprints, the last two bits of which say which of the two is
+//! known, and the last few thousand in a small one before it. New pairs wait until there are some, so
+//! that their places come from memory meanwhile. When a table is full it becomes the old one, whose pairs are still known, and
 //! the old one is forgotten.
 
 use core::hash::BuildHasher;
 
 use flowgauge_sys::prefetch::prefetch;
-use flowgauge_wire::{Address, Decoded, FoldedState};
+use flowgauge_wire::{Address, Decoded, FlowKey, FoldedState};
 
 /// Pairs seen lately; one of two that collide is looked up in the tables.
 const RECENT: usize = 1 << 13;
@@ -21,6 +21,9 @@ const WAITING: usize = 32;
 /// The most pairs in a table, and the fewest it is made for.
 const MOST: usize = 1 << 19;
 const FEWEST: usize = 1 << 10;
+
+/// Bits of a fingerprint: the lower and the higher address sent a right checksum to the other.
+const SENDERS: u64 = 3;
 
 /// Pairs of sender and receiver, with a protocol, of whom a right checksum was seen.
 #[derive(Debug)]
@@ -55,7 +58,7 @@ impl KnownPairs {
     /// Whether the packet's sender has sent its receiver a right checksum in this protocol.
     pub(crate) fn knows(&mut self, packet: &Decoded) -> bool {
         let print = self.print(packet);
-        if self.recent[place(print)] == print {
+        if covers(self.recent[place(print)], print) {
             return true;
         }
         self.settle();
@@ -63,19 +66,17 @@ impl KnownPairs {
     }
 
     /// The packet's checksum is right.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn note(&mut self, packet: &Decoded) {
         let print = self.print(packet);
         let recent = &mut self.recent[place(print)];
-        // A line that is read only is not written back.
-        if *recent != print {
-            *recent = print;
-            self.enter(print);
+        if covers(*recent, print) {
+            return;
         }
-    }
-
-    #[inline(never)]
-    fn enter(&mut self, print: u64) {
+        *recent = match is_pair(*recent, print) {
+            true => *recent | print,
+            false => print,
+        };
         if self.waiting.len() >= WAITING {
             self.settle();
         }
@@ -95,32 +96,49 @@ impl KnownPairs {
         self.waiting.clear();
     }
 
-    /// A number that nobody can choose to be another pair's, never 0.
-    #[inline(always)]
+    /// A number that nobody can choose to be another pair's, but for the last bits, which say who of
+    /// the pair is meant: who sends to itself is both.
+    #[inline]
     fn print(&self, packet: &Decoded) -> u64 {
         let key = &packet.key;
         let protocol = u64::from(key.protocol);
-        if key.version == 4 {
+        let pair = if key.version == 4 {
             let [one, two, ..] = self.key;
-            // The last four bytes of the mapped forms, the sender's first.
+            // The last four bytes of the mapped forms.
             let (low, high) = (last_bytes(&key.low), last_bytes(&key.high));
             let pair = u64::from(low) | u64::from(high) << 32;
-            let pair = pair.rotate_right(32 * packet.direction.index() as u32);
-            return fold(pair ^ one, two ^ protocol) | 1;
-        }
-        self.print_of_long(packet)
+            fold(pair ^ one, two ^ protocol)
+        } else {
+            self.print_of_long(key)
+        };
+        let sender = match key.low == key.high {
+            true => SENDERS,
+            false => 1 << packet.direction.index(),
+        };
+        pair & !SENDERS | sender
     }
 
-    /// The same of a pair of IPv6 addresses.
-    fn print_of_long(&self, packet: &Decoded) -> u64 {
-        let key = &packet.key;
-        let ((from, _), (to, _)) = key.endpoints(packet.direction);
-        let (from, to) = (u128::from_le_bytes(from.0), u128::from_le_bytes(to.0));
+    /// Of a pair of IPv6 addresses.
+    fn print_of_long(&self, key: &FlowKey) -> u64 {
+        let bits = |address: &Address| u128::from_le_bytes(address.0);
+        let (low, high) = (bits(&key.low), bits(&key.high));
         let [one, two, three, four] = self.key;
-        let from = fold(from as u64 ^ one, (from >> 64) as u64 ^ two);
-        let to = fold(to as u64 ^ three, (to >> 64) as u64 ^ four);
-        fold(from ^ three, to ^ four ^ u64::from(key.protocol)) | 1
+        let low = fold(low as u64 ^ one, (low >> 64) as u64 ^ two);
+        let high = fold(high as u64 ^ three, (high >> 64) as u64 ^ four);
+        fold(low ^ three, high ^ four ^ u64::from(key.protocol))
     }
+}
+
+/// Whether both are of one pair.
+#[inline]
+fn is_pair(one: u64, other: u64) -> bool {
+    (one ^ other) & !SENDERS == 0
+}
+
+/// Whether `known` says what `print` does.
+#[inline]
+fn covers(known: u64, print: u64) -> bool {
+    is_pair(known, print) && known & print & SENDERS == print & SENDERS
 }
 
 #[inline(always)]
@@ -156,8 +174,8 @@ impl Table {
         };
         let mut at = slot(print) & mask;
         while self.slots[at] != 0 {
-            if self.slots[at] == print {
-                return true;
+            if is_pair(self.slots[at], print) {
+                return covers(self.slots[at], print);
             }
             at = (at + 1) & mask;
         }
@@ -177,14 +195,16 @@ impl Table {
         }
         let mask = self.slots.len() - 1;
         let mut at = slot(print) & mask;
-        while self.slots[at] != print {
-            if self.slots[at] == 0 {
-                self.slots[at] = print;
-                self.len += 1;
+        // There are no prints without a sender, so that a free slot is nobody's.
+        while self.slots[at] != 0 {
+            if is_pair(self.slots[at], print) {
+                self.slots[at] |= print;
                 return;
             }
             at = (at + 1) & mask;
         }
+        self.slots[at] = print;
+        self.len += 1;
     }
 
     #[cold]
@@ -200,10 +220,10 @@ impl Table {
     }
 }
 
-/// Bits that [`place`] does not use.
+/// Bits that [`place`] does not use, nor the sender's.
 #[inline]
 fn slot(print: u64) -> usize {
-    ((print >> 1) ^ (print >> 45)) as usize
+    ((print >> 2) ^ (print >> 45)) as usize
 }
 
 #[cfg(test)]
@@ -242,6 +262,18 @@ mod tests {
         assert!(!known.knows(&sixth));
         known.note(&sixth);
         assert!(known.knows(&sixth));
+        // The other one joins the first in its slot.
+        known.note(&back);
+        known.settle();
+        assert!(known.knows(&back) && known.knows(&good));
+        assert_eq!(known.young.len, 2);
+        let lonely = packet(5, 5);
+        known.note(&lonely);
+        let back = Decoded {
+            direction: Direction::HighToLow,
+            ..lonely
+        };
+        assert!(known.knows(&back));
     }
 
     #[test]

@@ -253,6 +253,7 @@ impl Shard {
         if H::STREAMS {
             let mut follower = FollowStreams {
                 streams: &mut self.streams,
+                checksums: &mut self.checksums,
                 batch,
                 decoded,
                 handler,
@@ -261,7 +262,8 @@ impl Shard {
             self.tracker
                 .process_with(packets, tunnels, &mut self.refs, &mut follower);
         } else {
-            self.tracker.process(packets, tunnels, &mut self.refs);
+            self.tracker
+                .process_with(packets, tunnels, &mut self.refs, &mut self.checksums);
         }
     }
 

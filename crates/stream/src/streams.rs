@@ -5,6 +5,7 @@ use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{OverlapPolicy, Reassembler, ReassemblyConfig};
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, TcpFlags};
 
+use crate::checksums::Checksums;
 use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
 use crate::delivery::{Delivered, Delivery};
 use crate::handler::{Handler, StreamFlow, StreamStatus};
@@ -37,6 +38,7 @@ pub(crate) struct Pass<'a> {
 /// Takes a batch's packets to their streams as soon as the flow table is done with each.
 pub(crate) struct FollowStreams<'a, H> {
     pub(crate) streams: &'a mut Streams,
+    pub(crate) checksums: &'a mut Checksums,
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) decoded: &'a DecodedBatch,
     pub(crate) handler: &'a mut H,
@@ -58,6 +60,7 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
 
     #[inline(always)]
     fn packet(&mut self, tracker: &FlowTracker, packet: &Decoded, flow: PacketFlow) {
+        self.checksums.follow(packet, flow);
         let pass = Pass {
             batch: self.batch,
             decoded: self.decoded,

@@ -113,6 +113,8 @@ impl DecodeFlags {
     pub const TRAILER: DecodeFlags = DecodeFlags(128);
     /// Must not be counted or delivered: a checksum or filter decision removed it.
     pub const EXCLUDED: DecodeFlags = DecodeFlags(256);
+    /// The transport checksum was computed and is right.
+    pub const RIGHT_CHECKSUM: DecodeFlags = DecodeFlags(512);
 
     /// Whether all bits of `other` are set.
     #[inline]
