@@ -18,7 +18,8 @@ use crate::history::{CAPACITY, History, Letter};
 use crate::index::tag_of;
 use crate::packet_flow::PacketFlowFlags;
 use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
-use crate::tcp::{self, TcpState};
+use crate::tcp;
+use crate::tcp_state::TcpState;
 
 /// A flow.
 ///

@@ -20,6 +20,7 @@ mod idle;
 mod ports;
 mod slab;
 mod tcp;
+mod tcp_state;
 mod usual;
 mod wheel;
 

@@ -24,6 +24,7 @@ use crate::history::Letter;
 use crate::holes::{delta, fill_holes, remember_hole};
 use crate::packet_flow::PacketFlowFlags;
 use crate::record::FlowState;
+use crate::tcp_state::Endpoint;
 
 /// TCP's protocol number.
 pub(crate) const PROTOCOL: u8 = 6;
@@ -53,123 +54,6 @@ pub(crate) mod seen {
     pub(crate) const CONFIRMED: u8 = 128;
     /// Side 1 only, and no letter: [`Flow::has_own_timeout`](crate::flow::Flow::has_own_timeout).
     pub(crate) const OWN_TIMEOUT: u8 = 128;
-}
-
-/// State of one side. (A number rather than an `enum`, so that reading one from its three bits is
-/// free.)
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint(u16);
-
-impl Endpoint {
-    pub(crate) const INACTIVE: Endpoint = Endpoint(0);
-    pub(crate) const SYN_SENT: Endpoint = Endpoint(1);
-    pub(crate) const SYN_ACK_SENT: Endpoint = Endpoint(2);
-    pub(crate) const PARTIAL: Endpoint = Endpoint(3);
-    pub(crate) const ESTABLISHED: Endpoint = Endpoint(4);
-    pub(crate) const CLOSED: Endpoint = Endpoint(5);
-    pub(crate) const RESET: Endpoint = Endpoint(6);
-
-    /// Whether it sends nothing more.
-    #[inline(always)]
-    const fn is_over(self) -> bool {
-        self.0 >= Endpoint::CLOSED.0
-    }
-}
-
-/// Both sides' states and the ones before, three bits each. The four bits left have nothing to do with
-/// TCP: two say whether a right checksum of a side was seen, whatever the protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TcpState(pub(crate) u16);
-
-impl TcpState {
-    /// Nothing was seen.
-    pub(crate) const NONE: TcpState = TcpState(0);
-    /// Both sides established, or with [`TcpState::ESTABLISHED_MASK`] established or closed.
-    pub(crate) const BOTH_ESTABLISHED: u16 = 4 | 4 << 6;
-    pub(crate) const ESTABLISHED_MASK: u16 = 6 | 6 << 6;
-    /// The sides' states without those before.
-    pub(crate) const CURRENT: u16 = 7 | 7 << 6;
-    /// A right checksum of side 0 was seen; of side 1 the next bit.
-    const RIGHT: u32 = 12;
-
-    /// Only a SYN of this side was seen.
-    #[inline(always)]
-    pub(crate) const fn syn_sent(side: usize) -> TcpState {
-        TcpState(Endpoint::SYN_SENT.0 << (6 * side))
-    }
-
-    /// The SYN of `initiator` was answered.
-    #[inline(always)]
-    pub(crate) const fn answer(&mut self, initiator: usize) {
-        let from = (Endpoint::ESTABLISHED.0 | Endpoint::SYN_SENT.0 << 3) << (6 * initiator);
-        let states = from | Endpoint::ESTABLISHED.0 << (6 * (1 - initiator));
-        self.0 = self.0 & 3 << TcpState::RIGHT | states;
-    }
-
-    /// A packet of this side has (1) a right checksum, or none that is known to be right (0). Returns
-    /// 1 for the first one that has.
-    #[inline(always)]
-    pub(crate) const fn note_right(&mut self, side: usize, right: u16) -> u16 {
-        let shift = TcpState::RIGHT + side as u32;
-        let first = right & !(self.0 >> shift);
-        self.0 |= first << shift;
-        first
-    }
-
-    /// An established side closes.
-    #[inline(always)]
-    pub(crate) fn close(&mut self, side: usize) {
-        self.set(side, Endpoint::CLOSED);
-    }
-
-    /// Of two sides that are established or closed: whether this one is closed.
-    #[inline(always)]
-    pub(crate) const fn has_closed(self, side: usize) -> bool {
-        self.0 & 1 << (6 * side) != 0
-    }
-
-    /// Of two sides that are established or closed: whether both are closed.
-    #[inline(always)]
-    pub(crate) const fn is_closed(self) -> bool {
-        self.0 & (1 | 1 << 6) == 1 | 1 << 6
-    }
-
-    #[inline(always)]
-    pub(crate) const fn of(self, side: usize) -> Endpoint {
-        Endpoint(self.0 >> (6 * side) & 7)
-    }
-
-    #[inline(always)]
-    const fn before(self, side: usize) -> Endpoint {
-        Endpoint(self.0 >> (6 * side + 3) & 7)
-    }
-
-    #[inline(always)]
-    fn set(&mut self, side: usize, state: Endpoint) {
-        let current = self.of(side);
-        if current != state {
-            let shift = 6 * side;
-            let bits = state.0 | current.0 << 3;
-            self.0 = self.0 & !(0x3f << shift) | bits << shift;
-        }
-    }
-
-    /// Established, or closed from there.
-    #[inline(always)]
-    fn is_clean(self, side: usize) -> bool {
-        match self.of(side) {
-            Endpoint::ESTABLISHED => true,
-            Endpoint::CLOSED => self.before(side) == Endpoint::ESTABLISHED,
-            _ => false,
-        }
-    }
-
-    /// Whether nothing more is expected: both sides closed, or one was reset.
-    #[inline(always)]
-    pub(crate) fn is_over(self) -> bool {
-        let (low, high) = (self.of(0), self.of(1));
-        low.is_over() && high.is_over() || low == Endpoint::RESET || high == Endpoint::RESET
-    }
 }
 
 /// Whether this SYN begins another connection with the five-tuple of `flow`.

@@ -16,7 +16,8 @@ use crate::flow::{Flow, FlowFlags, UDP};
 use crate::history::Letter;
 use crate::holes::delta;
 use crate::packet_flow::PacketFlowFlags;
-use crate::tcp::{self, FAR, PLAIN, TcpState, seen};
+use crate::tcp::{self, FAR, PLAIN, seen};
+use crate::tcp_state::TcpState;
 use crate::wheel::TICK_SHIFT;
 
 /// What of a packet's decode flags tells whether there is anything unusual about it.
