@@ -7,8 +7,13 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 170, 40, 55
 COLOURS = ["#1b6ca8", "#c0392b", "#2e8b57", "#8e44ad", "#b8860b", "#444444"]
 
 
-def lines(path, title, x_label, y_label, series, log_x=False, y_max=None):
-    """Writes `series` ([(name, [(x, y), ...]), ...]) to `path`."""
+def lines(path, title, x_label, y_label, series, log_x=False, y_max=None, y_min=None, dots=()):
+    """Writes `series` ([(name, [(x, y), ...]), ...]) to `path`. With `y_min` the ordinate is logarithmic and begins
+    there. `dots` names series that are drawn as points alone, in the colour of the one before."""
+    from math import log10
+
+    if y_min:
+        series = [(name, [(x, y) for x, y in points if y >= y_min]) for name, points in series]
     xs = [x for _, points in series for x, _ in points]
     ys = [y for _, points in series for _, y in points]
     low_x, high_x = min(xs), max(xs)
@@ -16,14 +21,14 @@ def lines(path, title, x_label, y_label, series, log_x=False, y_max=None):
 
     def across(x):
         if log_x:
-            from math import log10
-
             share = (log10(x) - log10(low_x)) / ((log10(high_x) - log10(low_x)) or 1)
         else:
             share = (x - low_x) / ((high_x - low_x) or 1)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def up(y):
+        if y_min:
+            return HEIGHT - BOTTOM - log10(y / y_min) / log10(high_y / y_min) * (HEIGHT - TOP - BOTTOM)
         return HEIGHT - BOTTOM - y / high_y * (HEIGHT - TOP - BOTTOM)
 
     out = [
@@ -32,8 +37,11 @@ def lines(path, title, x_label, y_label, series, log_x=False, y_max=None):
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<text x="{LEFT}" y="22" font-size="14">{escape(title)}</text>',
     ]
-    for tick in range(6):
-        value = high_y * tick / 5
+    if y_min:
+        ticks = [y_min * 10**step for step in range(int(log10(high_y / y_min) + 1.01))]
+    else:
+        ticks = [high_y * tick / 5 for tick in range(6)]
+    for value in ticks:
         y = up(value)
         out.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#ddd"/>')
         out.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:.4g}</text>')
@@ -51,17 +59,24 @@ def lines(path, title, x_label, y_label, series, log_x=False, y_max=None):
         f'<text transform="translate(16,{HEIGHT / 2}) rotate(-90)" text-anchor="middle">'
         f"{escape(y_label)}</text>"
     )
+    colours = -1
     for index, (name, points) in enumerate(series):
-        colour = COLOURS[index % len(COLOURS)]
+        colours += name not in dots
+        colour = COLOURS[colours % len(COLOURS)]
         path_of = " ".join(
             f"{'M' if at == 0 else 'L'}{across(x):.1f},{up(min(y, high_y)):.1f}"
             for at, (x, y) in enumerate(points)
         )
-        out.append(f'<path d="{path_of}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for x, y in points:
-            out.append(f'<circle cx="{across(x):.1f}" cy="{up(min(y, high_y)):.1f}" r="3" fill="{colour}"/>')
+        if name not in dots:
+            out.append(f'<path d="{path_of}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if name in dots or not dots:
+            for x, y in points:
+                out.append(f'<circle cx="{across(x):.1f}" cy="{up(min(y, high_y)):.1f}" r="3" fill="{colour}"/>')
         y = TOP + 10 + 18 * index
-        out.append(f'<rect x="{WIDTH - RIGHT + 12}" y="{y - 9}" width="12" height="4" fill="{colour}"/>')
+        if name in dots:
+            out.append(f'<circle cx="{WIDTH - RIGHT + 18}" cy="{y - 7}" r="3" fill="{colour}"/>')
+        else:
+            out.append(f'<rect x="{WIDTH - RIGHT + 12}" y="{y - 9}" width="12" height="4" fill="{colour}"/>')
         out.append(f'<text x="{WIDTH - RIGHT + 30}" y="{y - 3}">{escape(name)}</text>')
     out.append("</svg>\n")
     with open(path, "w") as file:
