@@ -33,9 +33,10 @@
  * thread, one after the other. While the capture runs only these may be called: scap_stop_capture() from
  * anywhere, a signal handler included; scap_get_stats(), scap_error() and scap_errbuf() from any thread; the
  * functions that take a stream_t from a callback; and, from any thread, [ours] scap_set_cutoff(),
- * scap_add_cutoff_direction(), scap_add_cutoff_class(), scap_add_priority_class() and scap_set_parameter() with chunk size,
- * overlap size, flush timeout, reassembly mode (of streams that begin from then on) and inactivity timeout. Everything else
- * answers SCAP_ESTATE.
+ * scap_add_cutoff_direction(), scap_add_cutoff_class(), scap_add_priority_class(), scap_add_policy() and
+ * scap_set_parameter() with all but SCAP_SHARE: they hold for streams that begin from then on, inactivity timeout, base
+ * threshold and overload cutoff for all. In a shared capture classes, policies and the two thresholds stay as they are.
+ * Everything else answers SCAP_ESTATE.
  * A callback must return: C++ exceptions and longjmp() must not leave it.
  *
  * OWNERSHIP. A handle belongs to the program until scap_close(). A stream_t belongs to the library; it is at

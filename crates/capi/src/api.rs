@@ -163,14 +163,11 @@ pub unsafe extern "C" fn scap_add_policy(
     subnet: *const c_char,
     policy: c_int,
 ) -> c_int {
-    configure("scap_add_policy", sc, |setup| {
+    adjust("scap_add_policy", sc, |_, settings| {
         let policy = settings::policy(policy)?;
         // SAFETY: the caller's promise.
         let subnet = unsafe { text(subnet) }?.ok_or_else(|| missing("the subnet"))?;
-        setup
-            .settings
-            .subnets
-            .push(Subnet::new(subnet.trim(), policy)?);
+        settings.subnets.push(Subnet::new(subnet.trim(), policy)?);
         Ok(())
     })
 }
@@ -198,11 +195,10 @@ pub extern "C" fn scap_set_worker_threads(sc: *mut RawHandle, threads: c_int) ->
 pub extern "C" fn scap_set_parameter(sc: *mut RawHandle, parameter: c_int, value: c_int) -> c_int {
     on_handle("scap_set_parameter", sc, |handle| {
         match Parameter::new(parameter, value)? {
-            // These are the engine's, or too late.
-            parameter @ (Parameter::BaseThresholdPercent(_)
-            | Parameter::OverloadCutoff(_)
-            | Parameter::Policy(_)
-            | Parameter::Share(_)) => handle.configure(|setup| setup.settings.set(parameter)),
+            // It is too late for that.
+            parameter @ Parameter::Share(_) => {
+                handle.configure(|setup| setup.settings.set(parameter))
+            }
             parameter => handle.adjust(|settings| settings.set(parameter)),
         }
     })

@@ -2,7 +2,7 @@
 
 use flowgauge_capture::live::LiveConfig;
 use flowgauge_runtime::capture::Progress;
-use flowgauge_runtime::{Capture, Lost, Outcome, RunError, stream_filter};
+use flowgauge_runtime::{Capture, Control, Lost, Outcome, RunError, stream_filter};
 use flowgauge_stream::ShardConfig;
 use flowgauge_stream::engine::{
     ApplicationConfig, Cutoffs, EngineConfig, HostPolicies, Priorities, StreamFilter,
@@ -93,18 +93,38 @@ fn failed(error: &RunError) -> Failure {
 }
 
 fn engine(settings: &Settings) -> EngineConfig {
+    EngineConfig {
+        shard: ShardConfig::default().with_policy(settings.policy),
+        memory_bytes: settings.memory_bytes,
+        base_threshold: settings.base_threshold(),
+        overload_cutoff: settings.overload_cutoff,
+        need_packets: settings.need_packets,
+        policies: policies(settings),
+    }
+}
+
+fn policies(settings: &Settings) -> HostPolicies {
     let mut policies = HostPolicies::new(settings.policy);
     for subnet in &settings.subnets {
         policies.insert(subnet.address, subnet.prefix_len, subnet.policy);
     }
-    EngineConfig {
-        shard: ShardConfig::default().with_policy(settings.policy),
-        memory_bytes: settings.memory_bytes,
-        base_threshold: f64::from(settings.base_threshold_percent) / 100.0,
-        overload_cutoff: settings.overload_cutoff,
-        need_packets: settings.need_packets,
-        policies,
+    policies
+}
+
+/// Asks a capture that runs for what differs between the two of what is the engine's. False when too
+/// many changes wait.
+pub(crate) fn change_engine(control: &Control, before: &Settings, after: &Settings) -> bool {
+    let mut is_asked = true;
+    if before.base_threshold_percent != after.base_threshold_percent {
+        is_asked &= control.set_base_threshold(after.base_threshold());
     }
+    if before.overload_cutoff != after.overload_cutoff {
+        is_asked &= control.set_overload_cutoff(after.overload_cutoff);
+    }
+    if !before.has_policies_of(after) {
+        is_asked &= control.set_policies(policies(after));
+    }
+    is_asked
 }
 
 /// What the program wants of streams.

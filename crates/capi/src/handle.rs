@@ -85,8 +85,8 @@ impl Handle {
         }
     }
 
-    /// Changes what is wanted of streams, at any time: while the capture runs of those that begin from
-    /// then on.
+    /// Changes what is wanted of streams, or what decides about memory, at any time: while the capture
+    /// runs, the former of streams that begin from then on.
     ///
     /// # Errors
     /// When the capture is over, `change` refuses, or others who share the capture would notice.
@@ -114,8 +114,13 @@ impl Handle {
             share::admits_change(&running.settings, &settings)?;
             wanted.chunk_bytes = settings.chunk_bytes;
         }
-        let change = move |now: &mut ApplicationConfig| now.clone_from(&wanted);
-        if !self.control.change(ApplicationId(0), change) {
+        let is_asked = if settings.has_engine_of(&running.settings) {
+            let change = move |now: &mut ApplicationConfig| now.clone_from(&wanted);
+            self.control.change(ApplicationId(0), change)
+        } else {
+            capture::change_engine(&self.control, &running.settings, &settings)
+        };
+        if !is_asked {
             return Err(Failure::new(
                 Code::Resource,
                 "too many changes wait",

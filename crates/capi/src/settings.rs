@@ -112,6 +112,22 @@ impl Settings {
         }
     }
 
+    /// As a share.
+    pub(crate) fn base_threshold(&self) -> f64 {
+        f64::from(self.base_threshold_percent) / 100.0
+    }
+
+    /// Whether overlap policies are the same.
+    pub(crate) fn has_policies_of(&self, other: &Settings) -> bool {
+        (self.policy, &self.subnets) == (other.policy, &other.subnets)
+    }
+
+    /// Whether what is the engine's and can be changed while it runs is the same.
+    pub(crate) fn has_engine_of(&self, other: &Settings) -> bool {
+        let of = |settings: &Settings| (settings.base_threshold_percent, settings.overload_cutoff);
+        of(self) == of(other) && self.has_policies_of(other)
+    }
+
     /// # Errors
     /// When it contradicts what was set before.
     pub(crate) fn set(&mut self, parameter: Parameter) -> Result<(), Failure> {

@@ -94,12 +94,18 @@ pub(crate) fn admits_change(before: &Settings, after: &Settings) -> Result<(), F
     let alone = "set SCAP_SHARE to 0 before the capture";
     let classes =
         |settings: &Settings| settings.cutoff_classes.len() + settings.priority_classes.len();
-    if classes(before) != classes(after) {
-        return Err(Failure::new(
-            Code::State,
-            "the classes of a shared capture cannot be changed while it runs",
-            alone,
-        ));
+    let kept = [
+        (classes(before) == classes(after), "classes"),
+        (before.has_engine_of(after), "policies and thresholds"),
+    ];
+    for (is_kept, what) in kept {
+        if !is_kept {
+            return Err(Failure::new(
+                Code::State,
+                format_args!("the {what} of a shared capture cannot be changed while it runs"),
+                alone,
+            ));
+        }
     }
     admits(Request::Set(Parameter::ChunkBytes(after.chunk_bytes)))
 }

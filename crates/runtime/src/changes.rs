@@ -1,17 +1,44 @@
-//! What applications want from now on, on its way to the threads that have engines.
+//! What holds from now on, on its way to the threads that have engines.
 
 use core::fmt;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flowgauge_stream::engine::{ApplicationConfig, ApplicationId};
+use flowgauge_stream::engine::{ApplicationConfig, ApplicationId, Engine, HostPolicies};
 
 /// Changes that wait for a thread at most.
 const MOST: usize = 1024;
 
 /// A change, made once per engine.
-type Change = Arc<dyn Fn(&mut ApplicationConfig) + Send + Sync>;
+#[derive(Clone)]
+pub(crate) enum Change {
+    /// Of what an application wants.
+    Application(
+        ApplicationId,
+        Arc<dyn Fn(&mut ApplicationConfig) + Send + Sync>,
+    ),
+    /// Of [`EngineConfig::base_threshold`](flowgauge_stream::engine::EngineConfig::base_threshold).
+    BaseThreshold(f64),
+    /// Of [`EngineConfig::overload_cutoff`](flowgauge_stream::engine::EngineConfig::overload_cutoff).
+    OverloadCutoff(Option<u64>),
+    /// Of [`EngineConfig::policies`](flowgauge_stream::engine::EngineConfig::policies).
+    Policies(HostPolicies),
+}
+
+impl Change {
+    /// Makes it.
+    pub(crate) fn make(self, engine: &mut Engine) {
+        match self {
+            Change::Application(application, change) => {
+                engine.change(application, |wanted| change(wanted));
+            }
+            Change::BaseThreshold(share) => engine.set_base_threshold(share),
+            Change::OverloadCutoff(cutoff) => engine.set_overload_cutoff(cutoff),
+            Change::Policies(policies) => engine.set_policies(policies),
+        }
+    }
+}
 
 /// Changes, in their order, until each reader has taken them. Without any a look costs a load.
 #[derive(Default)]
@@ -25,19 +52,19 @@ pub(crate) struct Changes {
 struct Log {
     /// Number of the first of `waiting`.
     first: u64,
-    waiting: VecDeque<(ApplicationId, Change)>,
+    waiting: VecDeque<Change>,
     /// How many each reader has taken.
     taken: Vec<u64>,
 }
 
 impl Changes {
     /// Enters one; false when too many wait.
-    pub(crate) fn push(&self, application: ApplicationId, change: Change) -> bool {
+    pub(crate) fn push(&self, change: Change) -> bool {
         let mut log = self.log();
         if log.waiting.len() >= MOST {
             return false;
         }
-        log.waiting.push_back((application, change));
+        log.waiting.push_back(change);
         self.count.fetch_add(1, Ordering::Release);
         true
     }
@@ -84,23 +111,21 @@ pub(crate) struct Reader {
 impl Reader {
     /// Takes those that came since the last call.
     #[inline]
-    pub(crate) fn each(&mut self, act: impl FnMut(ApplicationId, &dyn Fn(&mut ApplicationConfig))) {
+    pub(crate) fn each(&mut self, act: impl FnMut(Change)) {
         if self.changes.count.load(Ordering::Acquire) != self.taken {
             self.take(act);
         }
     }
 
     #[cold]
-    fn take(&mut self, mut act: impl FnMut(ApplicationId, &dyn Fn(&mut ApplicationConfig))) {
+    fn take(&mut self, mut act: impl FnMut(Change)) {
         let mut log = self.changes.log();
         let skip = (self.taken - log.first) as usize;
         let new: Vec<_> = log.waiting.iter().skip(skip).cloned().collect();
         self.taken += new.len() as u64;
         log.note(self.number, self.taken);
         drop(log);
-        for (application, change) in new {
-            act(application, &*change);
-        }
+        new.into_iter().for_each(&mut act);
     }
 }
 
@@ -124,7 +149,10 @@ mod tests {
 
     fn chunk_bytes(reader: &mut Reader) -> Vec<(u8, u32)> {
         let mut found = Vec::new();
-        reader.each(|application, change| {
+        reader.each(|change| {
+            let Change::Application(application, change) = change else {
+                panic!("no other was made");
+            };
             let mut config = ApplicationConfig::default();
             change(&mut config);
             found.push((application.0, config.chunk_bytes));
@@ -136,8 +164,11 @@ mod tests {
     fn each_reader_takes_each_change_once() {
         let changes = Arc::new(Changes::default());
         let set = |application, bytes| {
-            let change: Change = Arc::new(move |config| config.chunk_bytes = bytes);
-            changes.push(ApplicationId(application), change)
+            let change = move |config: &mut ApplicationConfig| config.chunk_bytes = bytes;
+            changes.push(Change::Application(
+                ApplicationId(application),
+                Arc::new(change),
+            ))
         };
         assert!(set(0, 1));
         let mut readers = changes.register(2);

@@ -105,10 +105,11 @@ impl Outlet {
     }
 
     /// To be called between batches: what workers have asked for is done, what was kept aside goes
-    /// on, and a source that can wait waits until no more than `memory` bytes are in use or nothing is
-    /// on its way.
-    pub(crate) fn between_batches(&mut self, engine: &mut Engine, memory: u64) {
+    /// on, and a source that can wait waits until no more memory than the base threshold is in use or
+    /// nothing is on its way.
+    pub(crate) fn between_batches(&mut self, engine: &mut Engine) {
         self.take_orders(engine);
+        let memory = engine.base_bytes();
         for lane in &mut self.lanes {
             lane.push_aside();
         }

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex};
 
 use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{Error, Interface, PacketSource, open};
+use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_runtime::{
     Capture, Chunk, Closures, Cores, Handlers, Outcome, StreamHandle, stream_filter,
 };
 use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Cutoff, Cutoffs, EngineConfig, Mode, Priorities,
+    ApplicationConfig, ApplicationId, Cutoff, Cutoffs, EngineConfig, HostPolicies, Mode, Priorities,
 };
 use flowgauge_sys::affinity;
 use flowgauge_wire::{Batch, Ledger, Nanos, Place};
@@ -561,6 +562,9 @@ fn what_an_application_wants_changes_while_the_capture_runs() {
                         wanted.cutoff.default = Cutoff(99);
                         wanted.chunk_bytes = 500;
                     }));
+                    assert!(changes.set_base_threshold(0.75));
+                    assert!(changes.set_overload_cutoff(Some(99)));
+                    assert!(changes.set_policies(HostPolicies::new(OverlapPolicy::Last)));
                 }
             });
         let outcome = Capture::file(&path)

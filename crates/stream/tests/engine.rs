@@ -7,6 +7,8 @@
 mod applications;
 #[path = "engine/cases.rs"]
 mod cases;
+#[path = "engine/changes.rs"]
+mod changes;
 
 use std::collections::BTreeMap;
 

@@ -30,13 +30,18 @@ static void on_data(stream_t *sd)
     CHECK(scap_set_parameter(sc, SCAP_INACTIVITY_TIMEOUT, 1) == 0);
     CHECK(scap_add_cutoff_class(sc, 7, "tcp") == 0);
     CHECK(scap_add_priority_class(sc, 3, "udp") == 0);
+    CHECK(scap_set_parameter(sc, SCAP_BASE_THRESHOLD, 10) == 0);
+    CHECK(scap_set_parameter(sc, SCAP_OVERLOAD_CUTOFF, 1000) == 0);
+    CHECK(scap_set_parameter(sc, SCAP_REASSEMBLY_POLICY, SCAP_POLICY_LAST) == 0);
+    CHECK(scap_add_policy(sc, "10.0.0.0/8", SCAP_POLICY_LINUX) == 0);
     /* What is wrong changes nothing. */
+    CHECK(scap_set_parameter(sc, SCAP_BASE_THRESHOLD, 101) == SCAP_EARGUMENT);
+    CHECK(scap_add_policy(sc, "10.0.0.0/99", SCAP_POLICY_LINUX) == SCAP_EARGUMENT);
     CHECK(scap_set_parameter(sc, SCAP_OVERLAP_SIZE, 100) == SCAP_EARGUMENT);
     CHECK(scap_add_cutoff_class(sc, 9, "tcp prt 80") == SCAP_EFILTER);
     CHECK(scap_set_cutoff(sc, -2) == SCAP_EARGUMENT);
     /* The rest cannot be changed any more. */
-    CHECK(scap_set_parameter(sc, SCAP_BASE_THRESHOLD, 10) == SCAP_ESTATE);
-    CHECK(scap_set_parameter(sc, SCAP_REASSEMBLY_POLICY, SCAP_POLICY_LAST) == SCAP_ESTATE);
+    CHECK(scap_set_filter(sc, "tcp") == SCAP_ESTATE);
     CHECK(scap_set_parameter(sc, SCAP_SHARE, 0) == SCAP_ESTATE);
     CHECK(scap_set_worker_threads(sc, 2) == SCAP_ESTATE);
 }

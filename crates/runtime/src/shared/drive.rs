@@ -11,6 +11,7 @@ use flowgauge_wire::{Ledger, Place};
 use super::client::{Client, EventKind, Next, SharedChunk, SharedEvent, SharedStream};
 use super::error::Error;
 use crate::capture::{Control, Outcome};
+use crate::changes::Change;
 use crate::handlers::{Chunk, Handlers, Remote, StreamHandle};
 use crate::outlet::Lost;
 use crate::worker::is_before;
@@ -46,9 +47,11 @@ impl Client {
         let mut changes = control.changes(1);
         let end = loop {
             for changes in &mut changes {
-                changes.each(|_, change| {
-                    // What is out of bounds changes nothing.
-                    let _ = self.change(|wanted| change(wanted));
+                changes.each(|change| {
+                    // The rest is the capturing process's; what is out of bounds changes nothing.
+                    if let Change::Application(_, change) = change {
+                        let _ = self.change(|wanted| change(wanted));
+                    }
                 });
             }
             if leaving.is_none() && control.is_stopped() {

@@ -59,6 +59,8 @@ pub(super) struct Core {
     /// Partial chunks by parameter set in the order they time out.
     pub(super) timers: Vec<Timer>,
     pub(super) policies: HostPolicies,
+    /// Whether streams do not all have the policy that the shard gives them.
+    pub(super) has_policies: bool,
     pub(super) need_packets: bool,
     /// Whether the filters want to see packets.
     pub(super) filtered: bool,
@@ -132,6 +134,7 @@ impl Core {
             priorities: Box::new([false; 256]),
             timers: Vec::new(),
             policies: config.policies.clone(),
+            has_policies: !config.policies.is_uniform(),
             need_packets: config.need_packets,
             trailing_gap: (NONE, 0),
             filtered: false,
@@ -149,6 +152,11 @@ impl Core {
             silences: Silences::new(&config.shard.flow),
             requests: VecDeque::new(),
         }
+    }
+
+    pub(super) fn set_policies(&mut self, policies: HostPolicies) {
+        self.policies = policies;
+        self.has_policies = true;
     }
 
     /// Enters an application; `None` when there are too many.

@@ -257,6 +257,17 @@ impl Engine {
         self.core.watermarks.set_overload_cutoff(cutoff);
     }
 
+    /// Changes the overlap policies ([`EngineConfig::policies`]), for streams that are created from now
+    /// on; single streams are changed with [`Engine::command`]. Fragments are put together as before.
+    pub fn set_policies(&mut self, policies: HostPolicies) {
+        self.core.set_policies(policies);
+    }
+
+    /// Bytes of memory below which nothing is dropped: the base threshold.
+    pub fn base_bytes(&self) -> u64 {
+        self.core.watermarks.base()
+    }
+
     /// Where the packets went.
     pub fn ledger(&self) -> &Ledger {
         self.shard.ledger()

@@ -96,7 +96,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     }
 
     fn overlap_policy(&mut self, stream: &Stream<'_>) -> Option<OverlapPolicy> {
-        if self.core.policies.is_uniform() {
+        if !self.core.has_policies {
             return None;
         }
         let identity = stream.identity();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, ChunkFlags, Command, Counts, Cutoff, DataChunk, Engine,
-    Events, FilterPacket, OwnedChunk, Parameter, Priorities, StreamFilter, StreamRef,
+    Events, FilterPacket, HostPolicies, OwnedChunk, Parameter, Priorities, StreamFilter, StreamRef,
 };
 use flowgauge_wire::Nanos;
 
@@ -105,7 +105,16 @@ impl Applications {
             }
         }
         if self.random.once_in(30) {
-            engine.set_base_threshold(0.3);
+            engine.set_base_threshold(self.random.of(&[0.0, 0.3, 0.8, 1.0]));
+        }
+        if self.random.once_in(30) {
+            let mut policies = HostPolicies::new(self.random.of(&OverlapPolicy::ALL));
+            let server = self.random.of(&OverlapPolicy::ALL);
+            policies.insert("10.0.0.2".parse().unwrap(), 32, server);
+            engine.set_policies(policies);
+        }
+        if self.random.once_in(30) {
+            engine.set_overload_cutoff(self.random.of(&[None, Some(0), Some(900)]));
         }
         if self.random.once_in(10) && !self.here.is_empty() {
             let application = self.random.of(&self.here);

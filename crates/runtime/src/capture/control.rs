@@ -1,0 +1,131 @@
+//! A capture under way, seen and changed from outside.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowgauge_capture::live::StopHandle;
+use flowgauge_stream::engine::{ApplicationConfig, ApplicationId, EngineStatistics, HostPolicies};
+#[cfg(doc)]
+use flowgauge_stream::engine::{Engine, EngineConfig};
+use flowgauge_wire::Ledger;
+
+#[cfg(doc)]
+use crate::capture::Capture;
+use crate::changes::{Change, Changes, Reader};
+
+/// Stops a capture and tells how it goes, from any thread. Cloning gives another handle.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    stop: Arc<AtomicBool>,
+    changes: Arc<Changes>,
+    shards: Arc<Mutex<Vec<ShardProgress>>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ShardProgress {
+    ledger: Ledger,
+    statistics: EngineStatistics,
+}
+
+/// Counters of a capture under way; some packets behind.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Where the packets went.
+    pub ledger: Ledger,
+    /// Counters of the engines, added up; without those of the layers below.
+    pub statistics: EngineStatistics,
+}
+
+impl Control {
+    /// A control that stops when `flag` is set, as signal handlers do.
+    pub fn with_flag(flag: Arc<AtomicBool>) -> Control {
+        Control {
+            stop: flag,
+            ..Control::default()
+        }
+    }
+
+    /// Stops the capture: files at the next batch, interfaces once their rings are empty. All that was
+    /// captured is still handled.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Changes what an application wants, counted in the order of [`Capture::application`], from
+    /// the next batch of packets on: `change` is called once for each engine. Its inactivity timeout
+    /// holds for all streams, everything else for those that begin from then on. False when too many
+    /// changes wait.
+    ///
+    /// In a shared capture filters and classes stay as they are.
+    ///
+    /// ```
+    /// # use flowgauge_runtime::Control;
+    /// # use flowgauge_stream::engine::{ApplicationId, Cutoff};
+    /// # let control = Control::default();
+    /// // From now on no more than the beginnings.
+    /// control.change(ApplicationId(0), |wanted| wanted.cutoff.default = Cutoff(10_000));
+    /// ```
+    pub fn change(
+        &self,
+        application: ApplicationId,
+        change: impl Fn(&mut ApplicationConfig) + Send + Sync + 'static,
+    ) -> bool {
+        self.changes
+            .push(Change::Application(application, Arc::new(change)))
+    }
+
+    /// Changes the base threshold ([`EngineConfig::base_threshold`]) from the next batch of packets on.
+    /// False when too many changes wait. A shared capture keeps that of the capturing process.
+    pub fn set_base_threshold(&self, share: f64) -> bool {
+        self.changes.push(Change::BaseThreshold(share))
+    }
+
+    /// Changes the overload cutoff ([`EngineConfig::overload_cutoff`]), as
+    /// [`Control::set_base_threshold`] does.
+    pub fn set_overload_cutoff(&self, cutoff: Option<u64>) -> bool {
+        self.changes.push(Change::OverloadCutoff(cutoff))
+    }
+
+    /// Changes the overlap policies of streams that begin from the next batch of packets on
+    /// ([`Engine::set_policies`]). False when too many changes wait. A shared capture keeps that of the
+    /// capturing process.
+    pub fn set_policies(&self, policies: HostPolicies) -> bool {
+        self.changes.push(Change::Policies(policies))
+    }
+
+    /// Stops a live source.
+    pub(super) fn stop_handle(&self) -> StopHandle {
+        StopHandle::from(Arc::clone(&self.stop))
+    }
+
+    /// Takes the changes, with so many threads.
+    pub(crate) fn changes(&self, readers: usize) -> Vec<Reader> {
+        self.changes.register(readers)
+    }
+
+    /// Counters so far.
+    pub fn progress(&self) -> Progress {
+        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = Progress::default();
+        for shard in shards.iter() {
+            progress.ledger.merge(&shard.ledger);
+            progress.statistics.add(&shard.statistics);
+        }
+        progress
+    }
+
+    pub(crate) fn publish(&self, number: usize, ledger: Ledger, statistics: EngineStatistics) {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        if shards.len() <= number {
+            shards.resize_with(number + 1, ShardProgress::default);
+        }
+        if let Some(place) = shards.get_mut(number) {
+            *place = ShardProgress { ledger, statistics };
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! From what was opened to the outcome: a driver per shard, queues to workers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+
+use flowgauge_capture::live::LiveSource;
+use flowgauge_capture::{Filtered, PacketSource, open_all};
+use flowgauge_stream::engine::{Budget, Engine, EngineStatistics, Events, MAX_APPLICATIONS};
+use flowgauge_wire::Ledger;
+
+use super::{Capture, Control, Input, Outcome, RunError, Source, with_refusals};
+use crate::application::{Application, Health, Team};
+use crate::changes::Reader;
+use crate::clock::Clock;
+use crate::distribute::{Distributor, distribute};
+use crate::outlet::{Lane, Load, Lost, Outlet};
+use crate::queue::{Bell, queue};
+use crate::threads::{self, Cores, ThreadFailure};
+use crate::worker::{Inlet, Worker};
+
+/// Events that may wait for a worker in its queue from each shard, and orders on their way back.
+const WAITING_EVENTS: usize = 256;
+const WAITING_ORDERS: usize = 256;
+/// Batches between two looks at what the control may want to know.
+const BATCHES_PER_LOOK: u64 = 64;
+
+/// Everything opened.
+pub(super) struct Prepared {
+    sources: Vec<Source>,
+    reader: Option<Distributor<Source>>,
+    engines: Vec<Engine>,
+    applications: Vec<Application>,
+    workers: usize,
+    cores: Cores,
+    patient: bool,
+    live: bool,
+    control: Control,
+}
+
+/// What a shard leaves.
+struct Part {
+    ledger: Ledger,
+    statistics: EngineStatistics,
+    errors: Vec<flowgauge_capture::Error>,
+    lost: Lost,
+}
+
+impl Prepared {
+    pub(super) fn new(capture: Capture) -> Result<Prepared, RunError> {
+        if capture.applications.len() > MAX_APPLICATIONS {
+            return Err(RunError::TooManyApplications);
+        }
+        let stop = capture.control.stop_handle();
+        let mut shards = capture.shards;
+        let filter = capture.filter.as_str();
+        let filtered = |source: Source| -> Result<Source, flowgauge_capture::Error> {
+            Ok(match filter {
+                "" => source,
+                expression => Box::new(Filtered::new(source, expression)?),
+            })
+        };
+        let mut prompt = false;
+        let (mut sources, live): (Vec<Source>, bool) = match capture.input {
+            Input::Files(paths) => {
+                prompt = !paths.iter().all(|path| path.is_file());
+                (vec![filtered(open_all(&paths)?)?], false)
+            }
+            Input::Interface(mut config) => {
+                filter.clone_into(&mut config.filter);
+                let group = LiveSource::open_group(&config, shards)?;
+                let sources = group
+                    .into_iter()
+                    .map(|source| Box::new(source.stopped_by(stop.clone())) as Source);
+                (sources.collect(), true)
+            }
+            Input::Sources { sources, live } => {
+                prompt = live;
+                let sources: Result<_, _> = sources.into_iter().map(filtered).collect();
+                (sources?, live)
+            }
+        };
+        let mut reader = None;
+        if sources.len() == 1 && shards > 1 {
+            let decode = capture.engine.shard.decode.clone();
+            if let Some(source) = sources.pop() {
+                let (distributor, shares) = distribute(source, shards, decode);
+                reader = Some(distributor.prompt(prompt));
+                sources = shares
+                    .into_iter()
+                    .map(|one| Box::new(one) as Source)
+                    .collect();
+            }
+        }
+        shards = sources.len();
+        let mut config = capture.engine;
+        config.shard.flow.led_clock |= reader.is_some();
+        config.shard.flow.max_flows = config.shard.flow.max_flows.div_ceil(shards as u32).max(1);
+        let budget = Budget::new(config.memory_bytes);
+        let mut engines = Vec::with_capacity(shards);
+        for _ in 0..shards {
+            let mut engine = Engine::with_budget(config.clone(), budget.clone());
+            for application in &capture.applications {
+                let added = engine.add(application.config.clone());
+                added.ok_or(RunError::TooManyApplications)?;
+            }
+            engines.push(engine);
+        }
+        Ok(Prepared {
+            sources,
+            reader,
+            engines,
+            applications: capture.applications,
+            workers: capture.workers,
+            cores: capture.cores,
+            patient: capture.patient.unwrap_or(!live),
+            live,
+            control: capture.control,
+        })
+    }
+
+    pub(super) fn run(mut self) -> Result<Outcome, RunError> {
+        let shards = self.sources.len();
+        let health = Health::of(self.applications.len());
+        let mut outcome = Outcome::default();
+        let (outlets, workers) = if self.workers == 0 {
+            let team = |number| Team::new(&mut self.applications, number, &health);
+            let teams = (0..shards).map(team).map(Handling::Here).collect();
+            (teams, Vec::new())
+        } else {
+            self.connect(shards, &health)
+        };
+        let shard = Shards {
+            control: &self.control,
+            health: &health,
+            live: self.live,
+        };
+        let changes = self.control.changes(shards);
+        let works = self.sources.into_iter().zip(self.engines).zip(changes);
+        let works = works.zip(outlets).map(|((work, changes), handling)| {
+            let (source, engine) = work;
+            (source, engine, changes, handling)
+        });
+        let cores = &self.cores;
+        if shards == 1 && workers.is_empty() && self.reader.is_none() {
+            // Nothing to do meanwhile: it runs here.
+            for (source, engine, changes, handling) in works {
+                let driver = Driver {
+                    shard: &shard,
+                    number: 0,
+                    changes,
+                };
+                outcome.take(driver.run(source, engine, handling));
+            }
+            outcome.failures = health.take_failures();
+            return Ok(outcome);
+        }
+        let parts: Result<(), ThreadFailure> = thread::scope(|scope| {
+            let stopping = |failure| {
+                self.control.stop();
+                failure
+            };
+            let worker_threads: Vec<_> = workers
+                .into_iter()
+                .map(|worker| {
+                    let number = worker.number;
+                    let name = format!("worker-{number}");
+                    let work = || worker.run();
+                    threads::start(scope, name, cores.of(shards + number), work).map_err(stopping)
+                })
+                .collect();
+            let shard = &shard;
+            let shard_threads: Vec<_> = works
+                .enumerate()
+                .map(|(number, (source, engine, changes, handling))| {
+                    let driver = Driver {
+                        shard,
+                        number,
+                        changes,
+                    };
+                    let work = move || driver.run(source, engine, handling);
+                    let name = format!("shard-{number}");
+                    threads::start(scope, name, cores.of(number), work).map_err(stopping)
+                })
+                .collect();
+            let reader = self.reader.map(|reader| {
+                let core = cores.of(shards + worker_threads.len());
+                let read = || reader.run(|| self.control.is_stopped() || health.is_over());
+                threads::start(scope, "reader".to_owned(), core, read).map_err(stopping)
+            });
+            let mut first = Ok(());
+            for thread in shard_threads {
+                match thread.and_then(|thread| thread.join().map_err(stopping)) {
+                    Ok(part) => outcome.take(part),
+                    Err(failure) => first = first.and(Err(failure)),
+                }
+            }
+            if let Some(reader) = reader {
+                match reader.and_then(threads::Running::join) {
+                    Ok(reading) => {
+                        outcome.ledger.merge(&reading.ledger);
+                        outcome.errors.extend(reading.errors);
+                    }
+                    Err(failure) => first = first.and(Err(failure)),
+                }
+            }
+            for thread in worker_threads {
+                match thread.and_then(threads::Running::join) {
+                    Ok(statistics) => outcome.workers.push(statistics),
+                    Err(failure) => first = first.and(Err(failure)),
+                }
+            }
+            first
+        });
+        parts?;
+        outcome.failures = health.take_failures();
+        Ok(outcome)
+    }
+
+    /// Queues from each shard to each worker and back.
+    fn connect(&mut self, shards: usize, health: &Arc<Health>) -> (Vec<Handling>, Vec<Worker>) {
+        let budget = match self.engines.first() {
+            Some(engine) => engine.budget().clone(),
+            None => Budget::new(0),
+        };
+        let loads: Arc<[Load]> = (0..self.workers).map(|_| Load::default()).collect();
+        let clock = Clock::start();
+        let mut workers: Vec<Worker> = (0..self.workers)
+            .map(|number| Worker {
+                number,
+                inlets: Vec::with_capacity(shards),
+                bell: Bell::new(),
+                team: Team::new(&mut self.applications, number, health),
+                loads: Arc::clone(&loads),
+                clock,
+                budget: budget.clone(),
+                joined: Vec::new(),
+            })
+            .collect();
+        let outlets = (0..shards)
+            .map(|_| {
+                let bell = Bell::new();
+                let lanes = workers
+                    .iter_mut()
+                    .map(|worker| {
+                        let (queue_in, queue_out) = queue(WAITING_EVENTS, &bell, &worker.bell);
+                        // A shard looks at its orders between batches; nobody waits for it to.
+                        let aside = Bell::new();
+                        let (orders_in, orders_out) = queue(WAITING_ORDERS, &aside, &aside);
+                        worker.inlets.push(Inlet {
+                            queue: queue_out,
+                            orders: orders_in,
+                            aside: VecDeque::new(),
+                            shard: Arc::clone(&bell),
+                        });
+                        Lane {
+                            queue: queue_in,
+                            orders: orders_out,
+                            aside: VecDeque::new(),
+                        }
+                    })
+                    .collect();
+                Handling::Queued(Outlet::new(lanes, Arc::clone(&loads), bell, self.patient))
+            })
+            .collect();
+        (outlets, workers)
+    }
+}
+
+impl Outcome {
+    fn take(&mut self, part: Part) {
+        self.ledger.merge(&part.ledger);
+        self.shards.push(part.statistics);
+        self.errors.extend(part.errors);
+        self.lost.chunks += part.lost.chunks;
+        self.lost.bytes += part.lost.bytes;
+    }
+}
+
+/// Where a shard's events are handled.
+enum Handling {
+    Here(Team),
+    Queued(Outlet),
+}
+
+/// What all shards share.
+struct Shards<'a> {
+    control: &'a Control,
+    health: &'a Health,
+    live: bool,
+}
+
+/// Takes the packets of one shard through its engine.
+struct Driver<'a> {
+    shard: &'a Shards<'a>,
+    number: usize,
+    changes: Reader,
+}
+
+impl Driver<'_> {
+    fn run(mut self, source: Source, mut engine: Engine, handling: Handling) -> Part {
+        match handling {
+            Handling::Here(mut team) => {
+                let clock = Clock::start();
+                engine.set_stopwatch(move || clock.now());
+                let part = self.drive(source, engine, &mut team, |_, _| {});
+                team.finish();
+                part
+            }
+            Handling::Queued(mut outlet) => {
+                let mut part = self.drive(source, engine, &mut outlet, Outlet::between_batches);
+                outlet.finish();
+                part.lost = outlet.lost;
+                part
+            }
+        }
+    }
+
+    fn drive<E: Events>(
+        &mut self,
+        mut source: Source,
+        mut engine: Engine,
+        events: &mut E,
+        between: impl Fn(&mut E, &mut Engine),
+    ) -> Part {
+        let Shards {
+            control,
+            health,
+            live,
+            ..
+        } = *self.shard;
+        let mut errors = Vec::new();
+        let mut batches = 0u64;
+        // A live source ends of its own accord when it is stopped, after the packets in its ring.
+        while (live || !control.is_stopped()) && !health.is_over() {
+            self.changes.each(|change| change.make(&mut engine));
+            let mut idle = false;
+            match source.next_batch() {
+                Ok(Some(batch)) => {
+                    idle = batch.is_empty();
+                    engine.process(&batch, events);
+                }
+                Ok(None) => break,
+                Err(error) => errors.push(error),
+            }
+            between(events, &mut engine);
+            batches += 1;
+            if idle || batches.is_multiple_of(BATCHES_PER_LOOK) {
+                let ledger = with_refusals(source.ledger(), engine.ledger());
+                control.publish(self.number, ledger, engine.statistics());
+            }
+        }
+        engine.finish(events);
+        let ledger = with_refusals(source.ledger(), engine.ledger());
+        let statistics = engine.statistics();
+        control.publish(self.number, ledger.clone(), statistics);
+        Part {
+            ledger,
+            statistics,
+            errors,
+            lost: Lost::default(),
+        }
+    }
+}
