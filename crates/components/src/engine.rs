@@ -2,7 +2,7 @@
 
 use flowgauge_reassembly::{OverlapPolicy, UnknownPolicy};
 use flowgauge_stack::{Account, OptionInfo, OptionKind, Packets, SettingError, Settings};
-use flowgauge_stream::{ChecksumPolicy, Findings, Needs, Shard, ShardConfig, Shares};
+use flowgauge_stream::{ChecksumPolicy, Findings, Handler, Needs, Shard, ShardConfig, Shares};
 use flowgauge_wire::{Batch, Nanos, PacketDescriptor};
 
 pub(crate) const CHECKSUMS: OptionInfo = OptionInfo::new(
@@ -120,6 +120,68 @@ pub(crate) fn configuration_in(
         }
     }
     Ok(config)
+}
+
+/// The engine of a component that takes packets in a stack.
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    shard: Box<Shard>,
+    chosen: Chosen,
+}
+
+impl Tracked {
+    /// The clock of the stack leads it: that sees all packets, also those that other cores have.
+    pub(crate) fn new(mut config: ShardConfig) -> Tracked {
+        config.flow.led_clock = true;
+        Tracked {
+            shard: Box::new(Shard::new(config)),
+            chosen: Chosen::default(),
+        }
+    }
+
+    /// Takes the selected packets through the engine.
+    pub(crate) fn process<H: Handler>(&mut self, packets: &Packets<'_>, handler: &mut H) {
+        self.shard.process(&self.chosen.of(packets), handler);
+    }
+
+    /// The clock has gone on. Where packets have brought the engine's there already, or to within a tick of
+    /// the flow table, there is nothing to do.
+    pub(crate) fn tick<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
+        let tracker = self.shard.tracker();
+        if tracker.clock() < now && !tracker.is_in_tick(now) {
+            self.shard.process(&idle(now), handler);
+        }
+    }
+
+    /// The input is over.
+    pub(crate) fn finish<H: Handler>(&mut self, handler: &mut H) {
+        self.shard.finish(handler);
+    }
+
+    /// The clock of the capture.
+    pub(crate) fn clock(&self) -> Nanos {
+        self.shard.tracker().clock()
+    }
+
+    /// What is to be told of it.
+    pub(crate) fn account(&self) -> Account {
+        account(&self.shard)
+    }
+}
+
+/// A batch that only moves the clock.
+pub(crate) fn idle(now: Nanos) -> Batch<'static> {
+    let mut idle = Batch::new(&[], &[]);
+    idle.now = Some(now);
+    idle
+}
+
+/// How far a batch has brought the clock.
+pub(crate) fn time_of(packets: &Packets<'_>) -> Nanos {
+    let last = packets.batch.packets.last();
+    last.map(|last| last.time)
+        .or(packets.batch.now)
+        .unwrap_or_default()
 }
 
 /// What is to be told of a shard.

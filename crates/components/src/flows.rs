@@ -7,10 +7,10 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
     Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
-use flowgauge_stream::{Handler, Needs, Shard};
-use flowgauge_wire::{Batch, Nanos};
+use flowgauge_stream::{Handler, Needs};
+use flowgauge_wire::Nanos;
 
-use crate::engine::{self, Chosen};
+use crate::engine::{self, Tracked};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "flows",
@@ -52,8 +52,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 };
 
 struct Flows {
-    shard: Box<Shard>,
-    chosen: Chosen,
+    tracked: Tracked,
     seed: u16,
     records: u64,
 }
@@ -61,11 +60,8 @@ struct Flows {
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let mut config = engine::configuration(settings, Needs::default())?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
-    // The clock of the stack sees all packets, also those that other cores have.
-    config.flow.led_clock = true;
     Ok(Box::new(Flows {
-        shard: Box::new(Shard::new(config)),
-        chosen: Chosen::default(),
+        tracked: Tracked::new(config),
         seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
         records: 0,
     }))
@@ -91,26 +87,20 @@ impl Handler for Give<'_> {
 }
 
 impl Flows {
-    fn with(
-        &mut self,
-        out: &mut dyn Outlet,
-        work: impl FnOnce(&mut Shard, &mut Chosen, &mut Give<'_>),
-    ) {
+    fn with(&mut self, out: &mut dyn Outlet, work: impl FnOnce(&mut Tracked, &mut Give<'_>)) {
         let mut give = Give {
             out,
             seed: self.seed,
             records: &mut self.records,
         };
-        work(&mut self.shard, &mut self.chosen, &mut give);
+        work(&mut self.tracked, &mut give);
     }
 }
 
 impl Component for Flows {
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            self.with(out, |shard, chosen, give| {
-                shard.process(&chosen.of(packets), give);
-            });
+            self.with(out, |tracked, give| tracked.process(packets, give));
         }
         items.clear();
     }
@@ -120,16 +110,11 @@ impl Component for Flows {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        let tracker = self.shard.tracker();
-        if tracker.clock() < now && !tracker.is_in_tick(now) {
-            let mut idle = Batch::new(&[], &[]);
-            idle.now = Some(now);
-            self.with(out, |shard, _, give| shard.process(&idle, give));
-        }
+        self.with(out, |tracked, give| tracked.tick(now, give));
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        self.with(out, |shard, _, give| shard.finish(give));
+        self.with(out, |tracked, give| tracked.finish(give));
     }
 
     fn result(&self) -> Option<ResultValue> {
@@ -137,6 +122,6 @@ impl Component for Flows {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        Some(Box::new(engine::account(&self.shard)))
+        Some(Box::new(self.tracked.account()))
     }
 }

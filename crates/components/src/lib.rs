@@ -33,7 +33,6 @@ mod flows;
 mod gap;
 mod hash;
 mod hash_sample;
-mod http;
 mod icmpscan;
 mod identity;
 mod ipcnxdemux;
@@ -53,6 +52,7 @@ mod packets;
 mod patterns;
 mod per_packet;
 mod protocol_field;
+mod protocols;
 mod record_fields;
 mod regexp;
 mod report;
@@ -147,9 +147,10 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &matcher::INFO,
     &condition::INFO,
     &aggregate::INFO,
-    &http::SCAN,
-    &http::MATCH,
-    &http::BOTH,
+    &protocols::http::SCAN,
+    &protocols::http::MATCH,
+    &protocols::http::BOTH,
+    &protocols::TRANSACTIONS,
     &distinct::INFO,
     &flows::INFO,
     &streams::INFO,

@@ -123,6 +123,17 @@ impl<'a> Stream<'a> {
         }
     }
 
+    /// Reads the record of its flow as it stands; not of a [`Stream::detached`] one. What it counts may
+    /// include later packets of the batch.
+    pub fn record<R>(&self, read: impl FnOnce(&FlowRecord<'_>) -> R) -> Option<R> {
+        match self.flow {
+            StreamFlow::Tracked(tracker, id) => tracker.with_record(id, read),
+            StreamFlow::Ended(flow) => Some(flow.with_record(read)),
+            StreamFlow::Record(record) => Some(read(record)),
+            StreamFlow::Known(_) => None,
+        }
+    }
+
     /// Whether the whole three-way handshake of its TCP connection was seen. (Of a
     /// [`Stream::detached`] one: yes.)
     pub fn is_handshake_complete(&self) -> bool {

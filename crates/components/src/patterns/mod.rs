@@ -14,10 +14,10 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
-use flowgauge_wire::{Batch, Nanos};
+use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamIdentity};
+use flowgauge_wire::Nanos;
 
-use crate::engine::{self, Chosen};
+use crate::engine::{self, Tracked};
 use read::Wanted;
 use search::{Finding, Search};
 
@@ -124,8 +124,7 @@ struct Count {
 }
 
 struct Patterns {
-    shard: Box<Shard>,
-    chosen: Chosen,
+    tracked: Tracked,
     /// Once it has started.
     search: Option<Box<Search>>,
     found: Found,
@@ -172,9 +171,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         per_flow: 2 * size_of::<StreamState>() as u64,
         results: false,
     };
-    let mut config = engine::configuration(settings, needs)?;
-    // The clock of the stack sees all packets, also those that other cores have.
-    config.flow.led_clock = true;
+    let config = engine::configuration(settings, needs)?;
     let shared = settings.shared(|| {
         Ok(Shared {
             wanted: Wanted::new(settings)?,
@@ -190,8 +187,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     })?;
     shared.copies.fetch_add(1, Ordering::Relaxed);
     Ok(Box::new(Patterns {
-        shard: Box::new(Shard::new(config)),
-        chosen: Chosen::default(),
+        tracked: Tracked::new(config),
         search: None,
         found: Found {
             shared,
@@ -400,11 +396,7 @@ impl Handler for Searching<'_> {
 }
 
 impl Patterns {
-    fn with(
-        &mut self,
-        out: &mut dyn Outlet,
-        work: impl FnOnce(&mut Shard, &mut Chosen, &mut Searching<'_>),
-    ) {
+    fn with(&mut self, out: &mut dyn Outlet, work: impl FnOnce(&mut Tracked, &mut Searching<'_>)) {
         let Some(search) = &mut self.search else {
             return;
         };
@@ -413,7 +405,7 @@ impl Patterns {
             found: &mut self.found,
             out: &mut *out,
         };
-        work(&mut self.shard, &mut self.chosen, &mut searching);
+        work(&mut self.tracked, &mut searching);
         self.found.give(out);
         if self.found.shared.is_enough() {
             out.enough();
@@ -436,8 +428,8 @@ impl Component for Patterns {
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            self.with(out, |shard, chosen, searching| {
-                shard.process(&chosen.of(packets), searching);
+            self.with(out, |tracked, searching| {
+                tracked.process(packets, searching)
             });
         }
         items.clear();
@@ -448,17 +440,11 @@ impl Component for Patterns {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        // Where its packets have brought the clock already there is nothing to do.
-        let tracker = self.shard.tracker();
-        if tracker.clock() < now && !tracker.is_in_tick(now) {
-            let mut idle = Batch::new(&[], &[]);
-            idle.now = Some(now);
-            self.with(out, |shard, _, searching| shard.process(&idle, searching));
-        }
+        self.with(out, |tracked, searching| tracked.tick(now, searching));
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        self.with(out, |shard, _, searching| shard.finish(searching));
+        self.with(out, |tracked, searching| tracked.finish(searching));
         let shared = &self.found.shared;
         let unsearched = self.search.as_ref().map_or(0, |it| it.unsearched());
         shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
@@ -472,7 +458,7 @@ impl Component for Patterns {
         let mut counts: Vec<(Count, &Pattern)> = counts.into_iter().zip(set.patterns()).collect();
         counts.retain(|(count, _)| count.matches > 0);
         counts.sort_by_key(|(count, _)| core::cmp::Reverse(count.matches));
-        let now = self.shard.tracker().clock();
+        let now = self.tracked.clock();
         let rows: Vec<MatchCountRow<'_>> = counts
             .into_iter()
             .map(|(count, pattern)| MatchCountRow {
@@ -489,7 +475,7 @@ impl Component for Patterns {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let mut account = engine::account(&self.shard);
+        let mut account = self.tracked.account();
         // Of several copies the last one knows what all have found.
         let shared = &self.found.shared;
         let is_alone = shared.copies.load(Ordering::Relaxed) == 1;

@@ -18,10 +18,10 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Items, LastWord, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RunEnd, SettingError, Settings, WriteLast,
 };
-use flowgauge_stream::{Needs, Shard, Shares};
-use flowgauge_wire::{Batch, Nanos};
+use flowgauge_stream::{Needs, Shares};
+use flowgauge_wire::Nanos;
 
-use crate::engine::{self, Chosen};
+use crate::engine::{self, Tracked};
 use collect::Collector;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -91,8 +91,7 @@ struct Ended {
 }
 
 struct Report {
-    shard: Box<Shard>,
-    chosen: Chosen,
+    tracked: Tracked,
     /// Of the copies on several cores.
     number: usize,
     /// Until its end.
@@ -108,8 +107,6 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     };
     let mut config = engine::configuration(settings, needs)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
-    // The clock of the stack sees all packets, also those that other cores have.
-    config.flow.led_clock = true;
     let shared = settings.shared(|| {
         Ok(Shared {
             path: settings.text("file").unwrap_or("-").to_owned(),
@@ -123,8 +120,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let memory = settings.size("memory");
     let memory = memory.map(|all| Shares::of_results(all, needs) / settings.copies() as u64);
     Ok(Box::new(Report {
-        shard: Box::new(Shard::new(config)),
-        chosen: Chosen::default(),
+        tracked: Tracked::new(config),
         number,
         collector: Some(Box::new(Collector::new(shared.top, memory))),
         shared,
@@ -188,9 +184,9 @@ impl WriteLast for Shared {
 }
 
 impl Report {
-    fn with(&mut self, work: impl FnOnce(&mut Shard, &mut Chosen, &mut Collector)) {
+    fn with(&mut self, work: impl FnOnce(&mut Tracked, &mut Collector)) {
         if let Some(collector) = &mut self.collector {
-            work(&mut self.shard, &mut self.chosen, collector);
+            work(&mut self.tracked, collector);
         }
     }
 }
@@ -213,7 +209,7 @@ impl Component for Report {
 
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            self.with(|shard, chosen, collector| shard.process(&chosen.of(packets), collector));
+            self.with(|tracked, collector| tracked.process(packets, collector));
         }
         items.clear();
     }
@@ -223,17 +219,11 @@ impl Component for Report {
     }
 
     fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
-        // Where its packets have brought the clock already there is nothing to do.
-        let tracker = self.shard.tracker();
-        if tracker.clock() < now && !tracker.is_in_tick(now) {
-            let mut idle = Batch::new(&[], &[]);
-            idle.now = Some(now);
-            self.with(|shard, _, collector| shard.process(&idle, collector));
-        }
+        self.with(|tracked, collector| tracked.tick(now, collector));
     }
 
     fn finish(&mut self, _: &mut dyn Outlet) {
-        self.with(|shard, _, collector| shard.finish(collector));
+        self.with(|tracked, collector| tracked.finish(collector));
         let Some(mine) = self.collector.take() else {
             return;
         };
@@ -246,7 +236,7 @@ impl Component for Report {
         let shared = Arc::clone(&self.shared);
         Some(Box::new(Account {
             last: self.is_last.then(|| LastWord(shared)),
-            ..engine::account(&self.shard)
+            ..self.tracked.account()
         }))
     }
 }

@@ -9,19 +9,19 @@ use flowgauge_record::stream::{GapRow, StreamCounters};
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::TotalsRow;
 use flowgauge_stack::{
-    Account, OptionInfo, OptionKind, OptionValue, Outlet, SettingError, Settings,
+    Account, OptionInfo, OptionKind, OptionValue, Packets, SettingError, Settings,
 };
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Budget, ChunkInfo, Cutoff, Cutoffs, DataChunk, Engine,
     EngineConfig, Events, HostPolicies, Mode, Priorities, StreamFilter, StreamRef,
 };
-use flowgauge_stream::{Chunk, Needs, Shard, Stream, StreamIdentity, stream_filter};
+use flowgauge_stream::{Chunk, Needs, Stream, StreamIdentity, stream_filter};
 use flowgauge_sys::tally::byte_sum;
-use flowgauge_wire::{Batch, Nanos};
+use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
 
-use super::{FileWriter, Wanted, give, slot};
-use crate::engine;
+use super::{Wanted, Ways, give, slot};
+use crate::engine::{self, Chosen};
 
 pub(super) const MODE: OptionInfo = OptionInfo::new(
     "mode",
@@ -128,6 +128,9 @@ pub(super) fn memory_bytes(settings: &Settings) -> u64 {
 /// The engine of streams in chunks, with one application.
 pub(super) struct Chunks {
     engine: Engine,
+    chosen: Chosen,
+    /// Chunks time out.
+    has_timeout: bool,
     state: State,
 }
 
@@ -158,6 +161,8 @@ impl Chunks {
         engine.add(application);
         Ok(Chunks {
             engine,
+            chosen: Chosen::default(),
+            has_timeout: settings.duration("flush_timeout").is_some(),
             state: State {
                 wanted,
                 progress: Vec::new(),
@@ -166,8 +171,8 @@ impl Chunks {
         })
     }
 
-    pub(super) fn shard(&self) -> &Shard {
-        self.engine.shard()
+    pub(super) fn clock(&self) -> Nanos {
+        self.engine.shard().tracker().clock()
     }
 
     pub(super) fn totals(&self) -> TotalsRow {
@@ -182,38 +187,30 @@ impl Chunks {
         }
     }
 
-    pub(super) fn process(
-        &mut self,
-        batch: &Batch<'_>,
-        files: &mut Option<FileWriter>,
-        out: &mut dyn Outlet,
-    ) {
-        let Chunks { engine, state } = self;
-        let now = batch
-            .packets
-            .last()
-            .map_or(batch.now, |last| Some(last.time));
-        let now = now.unwrap_or_default();
-        engine.process(
-            batch,
-            &mut Give {
-                state,
-                files,
-                out,
-                now,
-            },
-        );
+    pub(super) fn process(&mut self, packets: &Packets<'_>, ways: Ways<'_>) {
+        let now = engine::time_of(packets);
+        let Chunks {
+            engine,
+            chosen,
+            state,
+            ..
+        } = self;
+        engine.process(&chosen.of(packets), &mut Give { state, ways, now });
     }
 
-    pub(super) fn finish(&mut self, files: &mut Option<FileWriter>, out: &mut dyn Outlet) {
-        let Chunks { engine, state } = self;
+    /// Within a tick of the flow table only chunks time out.
+    pub(super) fn tick(&mut self, now: Nanos, ways: Ways<'_>) {
+        let Chunks { engine, state, .. } = self;
+        let tracker = engine.shard().tracker();
+        if tracker.clock() < now && (self.has_timeout || !tracker.is_in_tick(now)) {
+            engine.process(&engine::idle(now), &mut Give { state, ways, now });
+        }
+    }
+
+    pub(super) fn finish(&mut self, ways: Ways<'_>) {
+        let Chunks { engine, state, .. } = self;
         let now = engine.shard().tracker().clock();
-        engine.finish(&mut Give {
-            state,
-            files,
-            out,
-            now,
-        });
+        engine.finish(&mut Give { state, ways, now });
     }
 }
 
@@ -333,14 +330,13 @@ struct State {
 }
 
 /// The state, and the ways out of it.
-struct Give<'a> {
+struct Give<'a, 'b> {
     state: &'a mut State,
-    files: &'a mut Option<FileWriter>,
-    out: &'a mut dyn Outlet,
+    ways: Ways<'b>,
     now: Nanos,
 }
 
-impl Give<'_> {
+impl Give<'_, '_> {
     /// Bytes without a hole; `missing` is one right before them.
     fn run(&mut self, stream: &StreamRef<'_>, offset: u64, missing: u64, bytes: &[u8]) {
         let id = stream.uid() as u32;
@@ -358,7 +354,7 @@ impl Give<'_> {
         if state.wanted.totals {
             state.totals.checksum = state.totals.checksum.wrapping_add(byte_sum(bytes));
         }
-        if let Some(files) = &mut self.files
+        if let Some(files) = self.ways.files
             && !bytes.is_empty()
         {
             let identity = stream.identity();
@@ -386,7 +382,7 @@ impl Give<'_> {
                 with_streams: wanted.streams,
                 with_hashes: wanted.hashes,
             };
-            give(self.out, self.now, &row);
+            give(self.ways.out, self.now, &row);
         }
     }
 
@@ -428,11 +424,11 @@ impl Give<'_> {
             }),
             sha256: (wanted.hashes).then(|| core::str::from_utf8(&text).unwrap_or("")),
         };
-        give(self.out, self.now, &row);
+        give(self.ways.out, self.now, &row);
     }
 }
 
-impl Events for Give<'_> {
+impl Events for Give<'_, '_> {
     fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
         let id = stream.uid() as u32;
         self.state.totals.streams += 1;
@@ -440,7 +436,7 @@ impl Events for Give<'_> {
             hash: self.state.wanted.hashes.then(Sha256::new),
             ..Progress::default()
         };
-        if let Some(files) = &mut self.files {
+        if let Some(files) = self.ways.files {
             files.created(id);
         }
     }
@@ -489,7 +485,7 @@ impl Events for Give<'_> {
         totals.missing_bytes += progress.missing_bytes;
         totals.gaps += progress.gaps;
         totals.empty_streams += u64::from(progress.bytes == 0);
-        if let Some(files) = &mut self.files {
+        if let Some(files) = self.ways.files {
             files.terminated(id);
         }
         if self.state.wanted.streams && !self.state.wanted.totals {

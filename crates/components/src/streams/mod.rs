@@ -18,11 +18,11 @@ use flowgauge_stack::{
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_stream::engine::Budget;
-use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream};
-use flowgauge_wire::{Batch, Nanos};
+use flowgauge_stream::{Chunk, Needs, Shares, Stream};
+use flowgauge_wire::Nanos;
 use sha2::Sha256;
 
-use crate::engine::{self, Chosen};
+use crate::engine;
 use chunks::Chunks;
 use files::StreamFiles;
 use segments::{Segments, Totals};
@@ -152,7 +152,6 @@ struct Streams {
     shared: Arc<Shared>,
     folder: Option<Folder>,
     files: Option<FileWriter>,
-    chosen: Chosen,
     wants_totals: bool,
     flush_timeout: Option<Nanos>,
 }
@@ -193,9 +192,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let kind = if chunks::are_wanted(settings) {
         Kind::Chunks(Box::new(Chunks::new(settings, wanted, &shared.budget)?))
     } else {
-        let mut config = engine::configuration(settings, needs)?;
-        // The clock of the stack sees all packets, also those that other cores have.
-        config.flow.led_clock = true;
+        let config = engine::configuration(settings, needs)?;
         if wanted.totals && folder.is_none() {
             Kind::Totals(Box::new(Totals::new(config)))
         } else {
@@ -207,7 +204,6 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         shared,
         folder,
         files: None,
-        chosen: Chosen::default(),
         wants_totals: wanted.totals,
         flush_timeout: settings.duration("flush_timeout").map(Nanos),
     }))
@@ -233,6 +229,12 @@ fn refuse_contradictions(settings: &Settings, wanted: Wanted) -> Result<(), Sett
     Ok(())
 }
 
+/// Where what comes of streams goes.
+struct Ways<'a> {
+    files: &'a mut Option<FileWriter>,
+    out: &'a mut dyn Outlet,
+}
+
 /// Gives a record to what follows.
 fn give(out: &mut dyn Outlet, time: Nanos, record: &dyn AnyRecord) {
     out.emit(Items::Records(&[RecordItem {
@@ -243,20 +245,11 @@ fn give(out: &mut dyn Outlet, time: Nanos, record: &dyn AnyRecord) {
 }
 
 impl Streams {
-    fn process(&mut self, batch: &Batch<'_>, out: &mut dyn Outlet) {
-        let files = &mut self.files;
-        match &mut self.kind {
-            Kind::Segments(segments) => segments.process(batch, files, out),
-            Kind::Totals(totals) => totals.process(batch),
-            Kind::Chunks(chunks) => chunks.process(batch, files, out),
-        }
-    }
-
-    fn shard(&self) -> &Shard {
+    fn clock(&self) -> Nanos {
         match &self.kind {
-            Kind::Segments(segments) => segments.shard(),
-            Kind::Totals(totals) => totals.shard(),
-            Kind::Chunks(chunks) => chunks.shard(),
+            Kind::Segments(segments) => segments.tracked().clock(),
+            Kind::Totals(totals) => totals.tracked().clock(),
+            Kind::Chunks(chunks) => chunks.clock(),
         }
     }
 
@@ -295,9 +288,13 @@ impl Component for Streams {
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            let mut chosen = core::mem::take(&mut self.chosen);
-            self.process(&chosen.of(packets), out);
-            self.chosen = chosen;
+            let files = &mut self.files;
+            let ways = Ways { files, out };
+            match &mut self.kind {
+                Kind::Segments(segments) => segments.process(packets, ways),
+                Kind::Totals(totals) => totals.process(packets),
+                Kind::Chunks(chunks) => chunks.process(packets, ways),
+            }
             self.check_files(out);
         }
         items.clear();
@@ -312,21 +309,22 @@ impl Component for Streams {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        // Within a tick of the flow table only chunks time out.
-        let tracker = self.shard().tracker();
-        if tracker.clock() < now && (self.flush_timeout.is_some() || !tracker.is_in_tick(now)) {
-            let mut idle = Batch::new(&[], &[]);
-            idle.now = Some(now);
-            self.process(&idle, out);
+        let files = &mut self.files;
+        let ways = Ways { files, out };
+        match &mut self.kind {
+            Kind::Segments(segments) => segments.tick(now, ways),
+            Kind::Totals(totals) => totals.tick(now),
+            Kind::Chunks(chunks) => chunks.tick(now, ways),
         }
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
         let files = &mut self.files;
+        let ways = Ways { files, out };
         match &mut self.kind {
-            Kind::Segments(segments) => segments.finish(files, out),
+            Kind::Segments(segments) => segments.finish(ways),
             Kind::Totals(totals) => totals.finish(),
-            Kind::Chunks(chunks) => chunks.finish(files, out),
+            Kind::Chunks(chunks) => chunks.finish(ways),
         }
         self.check_files(out);
         let mine = self.totals();
@@ -338,7 +336,7 @@ impl Component for Streams {
             (totals.1 == 0).then_some(totals.0)
         };
         if let Some(total) = total.filter(|_| self.wants_totals) {
-            give(out, self.shard().tracker().clock(), &total);
+            give(out, self.clock(), &total);
         }
     }
 
@@ -348,8 +346,8 @@ impl Component for Streams {
 
     fn account(&self) -> Option<Box<Account>> {
         let mut account = match &self.kind {
-            Kind::Segments(segments) => engine::account(segments.shard()),
-            Kind::Totals(totals) => engine::account(totals.shard()),
+            Kind::Segments(segments) => segments.tracked().account(),
+            Kind::Totals(totals) => totals.tracked().account(),
             Kind::Chunks(chunks) => chunks.account(),
         };
         if let Some(files) = &self.files {

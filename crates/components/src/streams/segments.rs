@@ -4,20 +4,21 @@ use flowgauge_record::StreamRow;
 use flowgauge_record::stream::GapRow;
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::TotalsRow;
-use flowgauge_stack::{Items, Outlet, RecordItem};
-use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
+use flowgauge_stack::{Items, Packets, RecordItem};
+use flowgauge_stream::{Chunk, Handler, ShardConfig, Stream};
 use flowgauge_sys::tally::byte_sum;
-use flowgauge_wire::{Batch, Nanos};
+use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
 
-use super::{FileWriter, Wanted, give, slot};
+use super::{Wanted, Ways, give, slot};
+use crate::engine::{self, Tracked};
 
 /// Records that go on together at most.
 const TOGETHER: usize = 32;
 
 /// Gives a record for every direction or hole, and the bytes to files where asked for.
 pub(super) struct Segments {
-    shard: Shard,
+    tracked: Tracked,
     state: State,
 }
 
@@ -34,7 +35,7 @@ struct State {
 impl Segments {
     pub(super) fn new(config: ShardConfig, wanted: Wanted) -> Segments {
         Segments {
-            shard: Shard::new(config),
+            tracked: Tracked::new(config),
             state: State {
                 wanted,
                 hashes: Vec::new(),
@@ -44,8 +45,8 @@ impl Segments {
         }
     }
 
-    pub(super) fn shard(&self) -> &Shard {
-        &self.shard
+    pub(super) fn tracked(&self) -> &Tracked {
+        &self.tracked
     }
 
     pub(super) fn totals(&self) -> TotalsRow {
@@ -55,59 +56,52 @@ impl Segments {
         }
     }
 
-    pub(super) fn process(
+    /// Does `work`, and gives on all that comes of it.
+    fn with(
         &mut self,
-        batch: &Batch<'_>,
-        files: &mut Option<FileWriter>,
-        out: &mut dyn Outlet,
+        ways: Ways<'_>,
+        now: Nanos,
+        work: impl FnOnce(&mut Tracked, &mut Give<'_, '_>),
     ) {
-        let Segments { shard, state } = self;
-        let now = batch
-            .packets
-            .last()
-            .map_or(batch.now, |last| Some(last.time));
-        let now = now.unwrap_or_default();
-        shard.process(
-            batch,
-            &mut Give {
-                state,
-                files,
-                out,
-                now,
-            },
-        );
-    }
-
-    pub(super) fn finish(&mut self, files: &mut Option<FileWriter>, out: &mut dyn Outlet) {
-        let Segments { shard, state } = self;
-        let now = shard.tracker().clock();
         let mut give = Give {
-            state,
-            files,
-            out,
+            state: &mut self.state,
+            ways,
             now,
         };
-        shard.finish(&mut give);
+        work(&mut self.tracked, &mut give);
         give.rows();
+    }
+
+    pub(super) fn process(&mut self, packets: &Packets<'_>, ways: Ways<'_>) {
+        let now = engine::time_of(packets);
+        self.with(ways, now, |tracked, give| tracked.process(packets, give));
+    }
+
+    pub(super) fn tick(&mut self, now: Nanos, ways: Ways<'_>) {
+        self.with(ways, now, |tracked, give| tracked.tick(now, give));
+    }
+
+    pub(super) fn finish(&mut self, ways: Ways<'_>) {
+        let now = self.tracked.clock();
+        self.with(ways, now, |tracked, give| tracked.finish(give));
     }
 }
 
 /// The state, and the ways out of it.
-struct Give<'a> {
+struct Give<'a, 'b> {
     state: &'a mut State,
-    files: &'a mut Option<FileWriter>,
-    out: &'a mut dyn Outlet,
+    ways: Ways<'b>,
     now: Nanos,
 }
 
-impl Handler for Give<'_> {
+impl Handler for Give<'_, '_> {
     const STREAMS: bool = true;
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
         if self.state.wanted.hashes {
             *slot(&mut self.state.hashes, stream.id) = Some(Sha256::new());
         }
-        if let Some(files) = &mut self.files {
+        if let Some(files) = self.ways.files {
             files.created(stream.id);
         }
     }
@@ -122,7 +116,7 @@ impl Handler for Give<'_> {
         {
             hash.update(chunk.bytes);
         }
-        if let Some(files) = &mut self.files {
+        if let Some(files) = self.ways.files {
             files.data(stream, chunk);
         }
     }
@@ -130,7 +124,7 @@ impl Handler for Give<'_> {
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         let wanted = self.state.wanted;
         self.state.ended += 1;
-        if let Some(files) = &mut self.files {
+        if let Some(files) = self.ways.files {
             files.terminated(stream.id);
         }
         if wanted.gaps && trailing_gap > 0 {
@@ -155,11 +149,11 @@ impl Handler for Give<'_> {
             sha256: Some(core::str::from_utf8(&text).unwrap_or("")),
             ..row
         };
-        give(self.out, self.now, &row);
+        give(self.ways.out, self.now, &row);
     }
 }
 
-impl Give<'_> {
+impl Give<'_, '_> {
     /// Gives what waits.
     fn rows(&mut self) {
         let rows = &mut self.state.rows;
@@ -175,7 +169,7 @@ impl Give<'_> {
                 *place = item(row);
             }
             let items = items.get(..rows.len()).unwrap_or_default();
-            self.out.emit(Items::Records(items));
+            self.ways.out.emit(Items::Records(items));
             rows.clear();
         }
     }
@@ -191,13 +185,13 @@ impl Give<'_> {
             with_streams: wanted.streams,
             with_hashes: wanted.hashes,
         };
-        give(self.out, self.now, &row);
+        give(self.ways.out, self.now, &row);
     }
 }
 
 /// Counts streams and reads all bytes.
 pub(super) struct Totals {
-    shard: Shard,
+    tracked: Tracked,
     row: Sums,
 }
 
@@ -207,25 +201,29 @@ struct Sums(TotalsRow);
 impl Totals {
     pub(super) fn new(config: ShardConfig) -> Totals {
         Totals {
-            shard: Shard::new(config),
+            tracked: Tracked::new(config),
             row: Sums::default(),
         }
     }
 
-    pub(super) fn shard(&self) -> &Shard {
-        &self.shard
+    pub(super) fn tracked(&self) -> &Tracked {
+        &self.tracked
     }
 
     pub(super) fn row(&self) -> TotalsRow {
         self.row.0
     }
 
-    pub(super) fn process(&mut self, batch: &Batch<'_>) {
-        self.shard.process(batch, &mut self.row);
+    pub(super) fn process(&mut self, packets: &Packets<'_>) {
+        self.tracked.process(packets, &mut self.row);
+    }
+
+    pub(super) fn tick(&mut self, now: Nanos) {
+        self.tracked.tick(now, &mut self.row);
     }
 
     pub(super) fn finish(&mut self) {
-        self.shard.finish(&mut self.row);
+        self.tracked.finish(&mut self.row);
     }
 }
 

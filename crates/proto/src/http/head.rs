@@ -3,6 +3,7 @@
 use memchr::memchr;
 
 use super::parser::{Framing, Oddities, Oddity};
+use crate::Look;
 
 /// The version of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -353,6 +354,47 @@ fn is_method(text: &[u8]) -> bool {
     (1..=32).contains(&text.len()) && text.iter().all(is_token)
 }
 
+/// Whether a direction's first bytes are HTTP/1: a status line, or a request with the name of its
+/// protocol, or with a method that only HTTP has. Empty lines before are read over, as a server does.
+pub fn look(bytes: &[u8]) -> Look {
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+    let Some(bytes) = start.and_then(|start| bytes.get(start..)) else {
+        return if bytes.len() > 64 {
+            Look::No
+        } else {
+            Look::More
+        };
+    };
+    if bytes.starts_with(b"HTTP/") || b"HTTP/".starts_with(bytes) {
+        return match bytes.get(5) {
+            None => Look::More,
+            Some(b'1') => Look::Yes,
+            Some(_) => Look::No,
+        };
+    }
+    const COMMON: [&[u8]; 3] = [b"GET ", b"POST ", b"HEAD "];
+    let target = COMMON.iter().find_map(|method| bytes.strip_prefix(*method));
+    if target.is_some_and(|target| target.starts_with(b"/") || target.starts_with(b"http")) {
+        return Look::Yes;
+    }
+    let line_end = bytes.iter().position(|&byte| byte == b'\n');
+    let line = &bytes[..line_end.unwrap_or(bytes.len())];
+    let method_end = line.iter().position(|&byte| byte == b' ');
+    if !is_method(&line[..method_end.unwrap_or(line.len())]) {
+        return Look::No;
+    }
+    match (method_end, line_end) {
+        (None, None) if line.len() < 32 => Look::More,
+        (None, _) => Look::No,
+        (Some(_), None) if line.len() < 4096 => Look::More,
+        (Some(_), None) => Look::No,
+        (Some(_), Some(_)) => match read_start(line.strip_suffix(b"\r").unwrap_or(line)) {
+            Some(_) => Look::Yes,
+            None => Look::No,
+        },
+    }
+}
+
 /// Whether a piece of data begins as a message of HTTP/1 does. Only what is common counts: a
 /// method in upper case with a target that can be one, or a status line.
 pub(super) fn begins_message(bytes: &[u8]) -> bool {
@@ -397,4 +439,31 @@ pub(super) fn trim(text: &[u8]) -> &[u8] {
 fn trim_start(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'));
     &text[start.unwrap_or(text.len())..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_tell() {
+        for (bytes, found) in [
+            ("", Look::More),
+            ("\r\n", Look::More),
+            ("G", Look::More),
+            ("GET /", Look::Yes),
+            ("\r\nGET / HTTP/1.1\r\n", Look::Yes),
+            ("HTT", Look::More),
+            ("HTTP/1.1 200", Look::Yes),
+            ("HTTP/9", Look::No),
+            ("PROPFIND /x HTT", Look::More),
+            ("PROPFIND /x HTTP/1.1\r\n", Look::Yes),
+            ("USER anonymous\r\n", Look::No),
+            ("OPTIONS sip:a@b SIP/2.0\r\n", Look::No),
+            ("SSH-2.0-x\r\n", Look::No),
+            ("\u{16}\u{3}\u{1}", Look::No),
+        ] {
+            assert_eq!(look(bytes.as_bytes()), found, "{bytes:?}");
+        }
+    }
 }

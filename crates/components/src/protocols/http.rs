@@ -2,13 +2,29 @@
 
 use std::collections::VecDeque;
 
-use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start};
+use flowgauge_proto::Look;
+use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start, look};
 use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HTTP_SCHEMA, HttpMessage, HttpRow};
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel, PerKey, RecordItem,
-    ResultInfo, ResultValue, StreamChunk, StreamEnd, StreamInfo,
+    ResultInfo, ResultValue, StreamChunk, StreamEnd,
 };
 use flowgauge_wire::Nanos;
+
+use super::table::Table;
+use super::{At, Connection, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "http",
+    transport: Transport::Tcp,
+    ports: &[80, 8000, 8008, 8080, 3128],
+    look: recognise,
+    table: Table::<Talk>::boxed,
+};
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    seen.either(look)
+}
 
 /// Messages of a connection that wait for their partners at once.
 const WAITING: usize = 256;
@@ -54,12 +70,9 @@ pub(crate) static BOTH: ComponentInfo = ComponentInfo {
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Of(ItemType::Transaction),
     fields: |_| Some(HTTP_SCHEMA),
-    result: Some(ResultInfo::number(
-        "requests with a response",
-        "transactions",
-    )),
+    result: Some(ResultInfo::number("transactions found", "transactions")),
     parallel: Parallel::ByFlow,
-    make: |_| Ok(Box::new(Both::default())),
+    make: |_| alone::make::<Talk>(),
     ..crate::OF_PACKETS
 };
 
@@ -67,7 +80,7 @@ pub(crate) static BOTH: ComponentInfo = ComponentInfo {
 #[derive(Default)]
 // They move from queue to queue, and are large.
 #[allow(clippy::vec_box)]
-struct Pool(Vec<Box<HttpMessage>>);
+pub(super) struct Pool(Vec<Box<HttpMessage>>);
 
 impl Pool {
     fn take(&mut self) -> Box<HttpMessage> {
@@ -116,8 +129,7 @@ struct Builder<'a, T> {
     message: &'a mut Option<Box<HttpMessage>>,
     depth: &'a mut u32,
     is_after_loss: &'a mut bool,
-    stream: &'a StreamInfo,
-    time: Nanos,
+    at: &'a At<'a>,
     close: Option<&'static str>,
     taker: &'a mut T,
 }
@@ -125,7 +137,7 @@ struct Builder<'a, T> {
 impl<T: Taker> Events for Builder<'_, T> {
     fn begin(&mut self) {
         let mut message = self.taker.fresh();
-        message.begin = self.time;
+        message.begin = self.at.time;
         *self.message = Some(message);
     }
 
@@ -174,17 +186,19 @@ impl<T: Taker> Events for Builder<'_, T> {
         }
         *self.depth += 1;
         message.depth = *self.depth;
-        message.end = self.time;
-        message.source = self.stream.source;
-        message.destination = self.stream.destination;
-        message.ip_version = self.stream.version;
+        let connection = self.at.connection;
+        message.end = self.at.time;
+        message.source = self.at.source();
+        message.destination = self.at.destination();
+        message.ip_version = connection.version;
+        message.flow_id = connection.flow_id;
         message.body_bytes = end.body_bytes;
         message.missing_bytes = end.missing_bytes;
         message.is_whole = end.is_whole;
         message.close = self.close;
         message.is_after_loss = core::mem::take(self.is_after_loss);
-        message.handshake = [self.stream.syn, self.stream.established];
-        message.retransmitted = self.stream.retransmitted;
+        message.handshake = connection.handshake;
+        message.retransmitted = connection.retransmitted[self.at.side()];
         if !end.oddities.is_empty() {
             let names: Vec<&str> = end.oddities.iter().map(|it| it.name()).collect();
             message.odd = message.keep(Some(names.join(",").as_bytes()));
@@ -193,12 +207,15 @@ impl<T: Taker> Events for Builder<'_, T> {
     }
 }
 
+/// What comes next in a direction.
+enum Part<'a> {
+    Gap(u64),
+    Data(&'a [u8]),
+    End(StreamEnd),
+}
+
 impl Side {
-    fn chunk(&mut self, chunk: &StreamChunk<'_>, taker: &mut impl Taker) {
-        if chunk.offset == 0 && chunk.end.is_none() && self.depth > 0 {
-            // Another stream under the same key.
-            *self = Side::default();
-        }
+    fn part(&mut self, at: &At<'_>, part: &Part<'_>, taker: &mut impl Taker) {
         if self.is_foreign {
             return;
         }
@@ -206,20 +223,20 @@ impl Side {
             message: &mut self.message,
             depth: &mut self.depth,
             is_after_loss: &mut self.is_after_loss,
-            stream: chunk.stream,
-            time: chunk.time,
-            close: chunk.end.map(StreamEnd::name),
+            at,
+            close: match part {
+                Part::End(end) => Some(end.name()),
+                _ => None,
+            },
             taker,
         };
-        if chunk.gap_before > 0 {
-            self.parser.gap(chunk.gap_before, &mut builder);
-            *builder.is_after_loss |= self.parser.is_lost();
-        }
-        if !chunk.bytes.is_empty() {
-            self.parser.data(chunk.bytes, &mut builder);
-        }
-        if let Some(end) = chunk.end {
-            self.parser.finish(end == StreamEnd::Fin, &mut builder);
+        match *part {
+            Part::Gap(bytes) => {
+                self.parser.gap(bytes, &mut builder);
+                *builder.is_after_loss |= self.parser.is_lost();
+            }
+            Part::Data(bytes) => self.parser.data(bytes, &mut builder),
+            Part::End(end) => self.parser.finish(end == StreamEnd::Fin, &mut builder),
         }
         // What begins like no message, without a hole before it, is none.
         self.is_foreign = self.depth == 0 && self.parser.is_lost() && !self.is_after_loss;
@@ -235,10 +252,10 @@ struct Pairs {
 
 impl Pairs {
     /// Takes a message, and gives transactions that are complete to `give`.
-    fn add(&mut self, message: Box<HttpMessage>, give: &mut Give<'_>) {
+    fn add(&mut self, message: Box<HttpMessage>, give: &mut impl Row) {
         // Interim responses belong to the final one that follows (RFC 9110, section 15.2).
         if !message.is_request && message.status / 100 == 1 && message.status != 101 {
-            return give.pool.give_back(message);
+            return give.give_back(message);
         }
         if message.is_request {
             self.requests.push_back(message);
@@ -251,7 +268,7 @@ impl Pairs {
         }
     }
 
-    fn settle(&mut self, give: &mut Give<'_>) {
+    fn settle(&mut self, give: &mut impl Row) {
         while let (Some(request), Some(response)) = (self.requests.front(), self.responses.front())
         {
             if response.begin < request.begin {
@@ -283,7 +300,7 @@ impl Pairs {
     }
 
     /// The oldest of those that wait goes on alone.
-    fn alone(&mut self, give: &mut Give<'_>) {
+    fn alone(&mut self, give: &mut impl Row) {
         let begin = |it: Option<&Box<HttpMessage>>| it.map(|it| it.begin);
         let request = begin(self.requests.front());
         let response = begin(self.responses.front());
@@ -300,37 +317,52 @@ impl Pairs {
         }
     }
 
-    fn close(&mut self, give: &mut Give<'_>) {
+    fn close(&mut self, give: &mut impl Row) {
         while !self.requests.is_empty() || !self.responses.is_empty() {
             self.alone(give);
         }
     }
 }
 
-/// Gives transactions to what follows.
-struct Give<'a> {
+/// Where transactions go.
+trait Row {
+    fn give(&mut self, time: Nanos, row: &HttpRow<'_>);
+
+    fn give_back(&mut self, message: Box<HttpMessage>);
+
+    fn row(&mut self, request: Option<Box<HttpMessage>>, response: Option<Box<HttpMessage>>) {
+        let row = HttpRow {
+            request: request.as_deref(),
+            response: response.as_deref(),
+        };
+        let last = row.response.or(row.request);
+        self.give(last.map_or(Nanos(0), |it| it.end), &row);
+        for message in request.into_iter().chain(response) {
+            self.give_back(message);
+        }
+    }
+}
+
+/// To what follows the matcher.
+struct Matched<'a> {
     out: &'a mut dyn Outlet,
     key: u32,
     matched: &'a mut u64,
     pool: &'a mut Pool,
 }
 
-impl Give<'_> {
-    fn row(&mut self, request: Option<Box<HttpMessage>>, response: Option<Box<HttpMessage>>) {
-        *self.matched += u64::from(request.is_some() && response.is_some());
-        let row = HttpRow {
-            request: request.as_deref(),
-            response: response.as_deref(),
-        };
-        let last = row.response.or(row.request);
+impl Row for Matched<'_> {
+    fn give(&mut self, time: Nanos, row: &HttpRow<'_>) {
+        *self.matched += u64::from(row.request.is_some() && row.response.is_some());
         self.out.emit(Items::Records(&[RecordItem {
             key: self.key,
-            time: last.map_or(Nanos(0), |it| it.end),
-            record: &row,
+            time,
+            record: row,
         }]));
-        for message in request.into_iter().chain(response) {
-            self.pool.give_back(message);
-        }
+    }
+
+    fn give_back(&mut self, message: Box<HttpMessage>) {
+        self.pool.give_back(message);
     }
 }
 
@@ -369,6 +401,41 @@ impl Taker for ToOutlet<'_> {
     }
 }
 
+/// Takes a chunk of a direction whose opposite is not known.
+fn scan(side: &mut Side, chunk: &StreamChunk<'_>, taker: &mut ToOutlet<'_>) {
+    if chunk.offset == 0 && chunk.end.is_none() && side.depth > 0 {
+        // Another stream under the same key.
+        *side = Side::default();
+    }
+    let stream = chunk.stream;
+    let mut connection = Connection {
+        initiator: stream.source,
+        responder: stream.destination,
+        version: stream.version,
+        handshake: [stream.syn, stream.established],
+        ..Connection::default()
+    };
+    if !stream.from_initiator {
+        core::mem::swap(&mut connection.initiator, &mut connection.responder);
+        connection.handshake = [None; 2];
+    }
+    connection.retransmitted[usize::from(stream.from_initiator)] = stream.retransmitted;
+    let at = At {
+        connection: &connection,
+        from_initiator: stream.from_initiator,
+        time: chunk.time,
+    };
+    if chunk.gap_before > 0 {
+        side.part(&at, &Part::Gap(chunk.gap_before), taker);
+    }
+    if !chunk.bytes.is_empty() {
+        side.part(&at, &Part::Data(chunk.bytes), taker);
+    }
+    if let Some(end) = chunk.end {
+        side.part(&at, &Part::End(end), taker);
+    }
+}
+
 impl Component for Scan {
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Chunks(chunks) = items {
@@ -379,7 +446,7 @@ impl Component for Scan {
                     messages: &mut self.messages,
                     pool: &mut self.pool,
                 };
-                self.sides.of(chunk.key).chunk(chunk, &mut taker);
+                scan(self.sides.of(chunk.key), chunk, &mut taker);
             }
         }
         items.clear();
@@ -416,7 +483,7 @@ impl Component for Match {
                 };
                 let mut kept = self.pool.take();
                 kept.assign(message);
-                let mut give = Give {
+                let mut give = Matched {
                     out,
                     key: item.key,
                     matched: &mut self.matched,
@@ -430,7 +497,7 @@ impl Component for Match {
 
     fn close(&mut self, key: u32, out: &mut dyn Outlet) {
         if let Some(mut pairs) = self.pairs.take(key) {
-            pairs.close(&mut Give {
+            pairs.close(&mut Matched {
                 out,
                 key,
                 matched: &mut self.matched,
@@ -453,79 +520,79 @@ impl Component for Match {
     }
 }
 
+/// What is said in a connection.
 #[derive(Default)]
-struct Both {
-    connections: PerKey<Box<Connection>>,
-    pool: Pool,
-    matched: u64,
-}
-
-#[derive(Default)]
-struct Connection {
+pub(super) struct Talk {
     /// The responder's, the initiator's.
     sides: [Side; 2],
     pairs: Pairs,
 }
 
 /// Gives messages to their partners.
-struct ToPairs<'a> {
+struct ToPairs<'a, 'b> {
     pairs: &'a mut Pairs,
-    give: Give<'a>,
+    pool: &'a mut Pool,
+    give: &'a mut Give<'b>,
 }
 
-impl Taker for ToPairs<'_> {
+impl Taker for ToPairs<'_, '_> {
     fn asked(&self) -> Option<&[u8]> {
         let request = self.pairs.requests.front()?;
         request.get(request.method)
     }
 
     fn fresh(&mut self) -> Box<HttpMessage> {
-        self.give.pool.take()
+        self.pool.take()
     }
 
     fn drop(&mut self, message: Box<HttpMessage>) {
-        self.give.pool.give_back(message);
+        self.pool.give_back(message);
     }
 
     fn take(&mut self, message: Box<HttpMessage>) {
-        self.pairs.add(message, &mut self.give);
+        let (pool, give) = (&mut *self.pool, &mut *self.give);
+        self.pairs.add(message, &mut Paired { pool, give });
     }
 }
 
-impl Component for Both {
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        if let Items::Chunks(chunks) = items {
-            for chunk in *chunks {
-                let Connection { sides, pairs } = &mut **self.connections.of(chunk.key);
-                let give = Give {
-                    out,
-                    key: chunk.key,
-                    matched: &mut self.matched,
-                    pool: &mut self.pool,
-                };
-                let mut taker = ToPairs { pairs, give };
-                sides[usize::from(chunk.stream.from_initiator)].chunk(chunk, &mut taker);
-            }
-        }
-        items.clear();
+struct Paired<'a, 'b> {
+    pool: &'a mut Pool,
+    give: &'a mut Give<'b>,
+}
+
+impl Row for Paired<'_, '_> {
+    fn give(&mut self, time: Nanos, row: &HttpRow<'_>) {
+        self.give.record(time, row);
     }
 
-    fn close(&mut self, key: u32, out: &mut dyn Outlet) {
-        if let Some(mut connection) = self.connections.take(key) {
-            connection.pairs.close(&mut Give {
-                out,
-                key,
-                matched: &mut self.matched,
-                pool: &mut self.pool,
-            });
-        }
+    fn give_back(&mut self, message: Box<HttpMessage>) {
+        self.pool.give_back(message);
+    }
+}
+
+impl Talk {
+    fn part(&mut self, pool: &mut Pool, at: &At<'_>, part: &Part<'_>, give: &mut Give<'_>) {
+        let pairs = &mut self.pairs;
+        self.sides[at.side()].part(at, part, &mut ToPairs { pairs, pool, give });
+    }
+}
+
+impl Conversation for Talk {
+    type Common = Pool;
+
+    fn data(&mut self, pool: &mut Pool, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        self.part(pool, at, &Part::Data(bytes), give);
     }
 
-    fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.matched))
+    fn gap(&mut self, pool: &mut Pool, at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
+        self.part(pool, at, &Part::Gap(bytes), give);
     }
 
-    fn reset(&mut self) {
-        self.matched = 0;
+    fn end(&mut self, pool: &mut Pool, at: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {
+        self.part(pool, at, &Part::End(end), give);
+    }
+
+    fn close(&mut self, pool: &mut Pool, _: &At<'_>, give: &mut Give<'_>) {
+        self.pairs.close(&mut Paired { pool, give });
     }
 }

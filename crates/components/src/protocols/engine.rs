@@ -1,0 +1,463 @@
+//! `transactions`: the transactions of all known protocols, found in packets.
+
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
+    Parallel, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
+};
+use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamStatus};
+use flowgauge_wire::Nanos;
+
+use super::detect::{self, BEGINNING, Found};
+use super::learned::Learned;
+use super::table::{Piece, Talks};
+use super::{ALL, Connection, Give, ProtocolInfo, Seen, named};
+use crate::engine::{self, Tracked};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "transactions",
+    summary: "finds the transactions of application protocols in all connections",
+    help: "Protocols are recognised by what is sent first, and by ports where that does not tell. Records \
+           are those of the components of each protocol; event_type says of which. It puts fragments \
+           and streams together, and verifies checksums, itself.",
+    output: Output::Of(ItemType::Record),
+    outside: Some("it has one table of all connections"),
+    options: &[
+        OptionInfo::new(
+            "protocols",
+            OptionKind::Text,
+            "those that are wanted, with commas between; without it all",
+        ),
+        engine::CHECKSUMS,
+        engine::OVERLAP_POLICY,
+        engine::MEMORY,
+        engine::MAX_FLOWS,
+        engine::TCP_IDLE,
+        engine::UDP_IDLE,
+        engine::OTHER_IDLE,
+    ],
+    result: Some(ResultInfo::number("records given on", "records")),
+    parallel: Parallel::ByFlow,
+    decodes: true,
+    make,
+    ..crate::OF_PACKETS
+};
+
+/// Pieces of a connection that are looked at before it is given up as one of no known protocol.
+const TRIES: u8 = 6;
+
+struct Transactions {
+    tracked: Tracked,
+    state: State,
+}
+
+struct State {
+    protocols: Vec<&'static ProtocolInfo>,
+    /// By place in `protocols`.
+    tables: Vec<Box<dyn Talks>>,
+    /// By connection.
+    slots: Vec<Slot>,
+    watched: Watched,
+    learned: Learned,
+    records: u64,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    stage: Stage,
+    tries: u8,
+    /// Directions that are over, as bits.
+    ended: u8,
+    number: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing was said yet, or nothing that is known.
+    #[default]
+    Unknown,
+    /// What was said so far is kept, under `number`, until it tells.
+    Watched,
+    /// One of `protocols`, with `number` in its table.
+    Known(u8),
+    /// Of no known protocol.
+    Foreign,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let protocols = wanted(settings)?;
+    let needs = Needs {
+        streams: true,
+        per_flow: size_of::<Slot>() as u64,
+        results: false,
+    };
+    let config = engine::configuration(settings, needs)?;
+    let tables = protocols.iter().map(|protocol| (protocol.table)());
+    Ok(Box::new(Transactions {
+        tracked: Tracked::new(config),
+        state: State {
+            tables: tables.collect(),
+            protocols,
+            slots: Vec::new(),
+            watched: Watched::default(),
+            learned: Learned::default(),
+            records: 0,
+        },
+    }))
+}
+
+/// What `protocols` says.
+fn wanted(settings: &Settings) -> Result<Vec<&'static ProtocolInfo>, SettingError> {
+    let Some(text) = settings.text("protocols") else {
+        return Ok(ALL.to_vec());
+    };
+    let mut wanted: Vec<&'static ProtocolInfo> = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let Some(protocol) = named(name) else {
+            let all: Vec<&str> = ALL.iter().map(|protocol| protocol.name).collect();
+            let message = format!("\"{name}\" is no protocol that is known");
+            return Err(SettingError::of("protocols", message)
+                .with_hint(format!("there are: {}", all.join(", "))));
+        };
+        if !wanted.iter().any(|other| core::ptr::eq(*other, protocol)) {
+            wanted.push(protocol);
+        }
+    }
+    // In the order in which they are tried.
+    wanted.sort_by_key(|one| ALL.iter().position(|other| core::ptr::eq(*one, *other)));
+    Ok(wanted)
+}
+
+/// What was said in connections of which it does not tell yet what is spoken.
+#[derive(Default)]
+struct Watched {
+    all: Vec<Kept>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Kept {
+    pieces: Vec<KeptPiece>,
+    bytes: Vec<u8>,
+}
+
+struct KeptPiece {
+    from_initiator: bool,
+    gap_before: u64,
+    time: Nanos,
+    len: usize,
+}
+
+impl Kept {
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let mut rest = self.bytes.as_slice();
+        self.pieces.iter().map(move |kept| {
+            let (bytes, behind) = rest.split_at(kept.len.min(rest.len()));
+            rest = behind;
+            Piece {
+                bytes,
+                gap_before: kept.gap_before,
+                from_initiator: kept.from_initiator,
+                time: kept.time,
+            }
+        })
+    }
+
+    /// What one direction said.
+    fn said(&self, from_initiator: bool) -> Vec<u8> {
+        let pieces = self.pieces();
+        let mine = pieces.filter(|piece| piece.from_initiator == from_initiator);
+        mine.flat_map(|piece| piece.bytes).copied().collect()
+    }
+
+    fn keep(&mut self, piece: &Piece<'_>) {
+        self.pieces.push(KeptPiece {
+            from_initiator: piece.from_initiator,
+            gap_before: piece.gap_before,
+            time: piece.time,
+            len: piece.bytes.len(),
+        });
+        self.bytes.extend_from_slice(piece.bytes);
+    }
+}
+
+impl Watched {
+    fn open(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.all.push(Kept::default());
+            self.all.len() as u32 - 1
+        })
+    }
+
+    fn close(&mut self, number: u32) {
+        if let Some(kept) = self.all.get_mut(number as usize) {
+            kept.pieces.clear();
+            kept.bytes.clear();
+            self.free.push(number);
+        }
+    }
+}
+
+impl State {
+    fn slot(&mut self, connection: u32) -> &mut Slot {
+        let index = connection as usize;
+        if index >= self.slots.len() {
+            let size = (index + 1).next_power_of_two();
+            self.slots.resize(size, Slot::default());
+        }
+        &mut self.slots[index]
+    }
+
+    /// Looks at a piece of a connection whose protocol is not known. Returns what the connection is now;
+    /// the piece is not dealt with where that is [`Stage::Known`].
+    #[cold]
+    fn look(&mut self, stream: &Stream<'_>, piece: &Piece<'_>, out: &mut dyn Outlet) -> Slot {
+        let mut slot = *self.slot(stream.id / 2);
+        let identity = stream.identity();
+        let is_udp = identity.protocol == 17;
+        let from_initiator = stream.from_initiator;
+        let (initiator, responder) = match from_initiator {
+            true => (identity.source, identity.destination),
+            false => (identity.destination, identity.source),
+        };
+        slot.tries += 1;
+        let kept = (slot.stage == Stage::Watched)
+            .then(|| self.watched.all.get(slot.number as usize))
+            .flatten();
+        let mut said = [Vec::new(), Vec::new()];
+        if let Some(kept) = kept {
+            said = [kept.said(false), kept.said(true)];
+            said[usize::from(from_initiator)].extend_from_slice(piece.bytes);
+        }
+        let mine = match kept.is_some() {
+            true => said[usize::from(from_initiator)].as_slice(),
+            false => piece.bytes,
+        };
+        let other = said[usize::from(!from_initiator)].as_slice();
+        let seen = Seen {
+            initiator: if from_initiator { mine } else { other },
+            responder: if from_initiator { other } else { mine },
+            port: responder.1,
+            is_udp,
+        };
+        let is_all = is_udp || mine.len() >= BEGINNING || slot.tries >= TRIES;
+        let told = (self.learned)
+            .get(responder, piece.time)
+            .or_else(|| self.learned.get(initiator, piece.time));
+        let told = told.and_then(|name| self.protocols.iter().position(|it| it.name == name));
+        let found = match told {
+            Some(place) => Found::Protocol(place as u8),
+            None => detect::look(&self.protocols, &seen, is_all),
+        };
+        match found {
+            Found::Protocol(place) => {
+                let connection = connection(stream, initiator, responder);
+                self.begin(stream.id, &mut slot, place, connection, out);
+            }
+            Found::More => {
+                if slot.stage != Stage::Watched {
+                    slot.stage = Stage::Watched;
+                    slot.number = self.watched.open();
+                }
+                if let Some(kept) = self.watched.all.get_mut(slot.number as usize) {
+                    kept.keep(piece);
+                }
+            }
+            Found::Nothing => {
+                if slot.stage == Stage::Watched {
+                    self.watched.close(slot.number);
+                }
+                slot.stage = match slot.tries < TRIES {
+                    true => Stage::Unknown,
+                    false => Stage::Foreign,
+                };
+            }
+        }
+        *self.slot(stream.id / 2) = slot;
+        slot
+    }
+
+    /// A conversation begins with what was kept of it.
+    fn begin(
+        &mut self,
+        stream: u32,
+        slot: &mut Slot,
+        place: u8,
+        connection: Connection,
+        out: &mut dyn Outlet,
+    ) {
+        let Some(table) = self.tables.get_mut(usize::from(place)) else {
+            return;
+        };
+        let number = table.open(connection);
+        if slot.stage == Stage::Watched {
+            let mut give = Give {
+                out,
+                key: stream / 2,
+                records: &mut self.records,
+                learned: Some(&mut self.learned),
+            };
+            if let Some(kept) = self.watched.all.get(slot.number as usize) {
+                for piece in kept.pieces() {
+                    table.data(number, &piece, &mut give);
+                }
+            }
+            self.watched.close(slot.number);
+        }
+        slot.stage = Stage::Known(place);
+        slot.number = number;
+    }
+}
+
+/// What conversations want to know of a stream's connection.
+fn connection(
+    stream: &Stream<'_>,
+    initiator: (flowgauge_wire::Address, u16),
+    responder: (flowgauge_wire::Address, u16),
+) -> Connection {
+    let identity = stream.identity();
+    let mut connection = Connection {
+        initiator,
+        responder,
+        version: identity.version,
+        is_udp: identity.protocol == 17,
+        flow_id: Some(identity.flow_id),
+        ..Connection::default()
+    };
+    stream.record(|record| {
+        if record.history.starts_with('S') {
+            let syn = record.flow_start;
+            let done = record.handshake_rtt.map(|rtt| Nanos(syn.0 + rtt.0));
+            connection.handshake = [Some(syn), done];
+        }
+    });
+    connection
+}
+
+/// Takes what the engine delivers.
+struct Leading<'a> {
+    state: &'a mut State,
+    out: &'a mut dyn Outlet,
+}
+
+impl Leading<'_> {
+    fn with(&mut self, slot: Slot, work: impl FnOnce(&mut dyn Talks, u32, &mut Give<'_>)) {
+        let Stage::Known(place) = slot.stage else {
+            return;
+        };
+        let state = &mut *self.state;
+        if let Some(table) = state.tables.get_mut(usize::from(place)) {
+            let mut give = Give {
+                out: self.out,
+                key: 0,
+                records: &mut state.records,
+                learned: Some(&mut state.learned),
+            };
+            work(&mut **table, slot.number, &mut give);
+        }
+    }
+
+    fn end(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        let from_initiator = stream.from_initiator;
+        let slot = self.state.slot(stream.id / 2);
+        let bit = 1 << u8::from(from_initiator);
+        let had_ended = slot.ended & bit != 0;
+        slot.ended |= bit;
+        let slot = *slot;
+        if !had_ended {
+            let end = match stream.status {
+                StreamStatus::Fin => StreamEnd::Fin,
+                StreamStatus::Rst => StreamEnd::Rst,
+                _ => StreamEnd::Timeout,
+            };
+            self.with(slot, |table, number, give| {
+                let time = table.last(number);
+                let piece = Piece {
+                    bytes: &[],
+                    gap_before: trailing_gap,
+                    from_initiator,
+                    time,
+                };
+                table.end(number, &piece, end, give);
+            });
+        }
+    }
+}
+
+impl Handler for Leading<'_> {
+    const STREAMS: bool = true;
+    const FLOWS: bool = false;
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        *self.state.slot(stream.id / 2) = Slot::default();
+    }
+
+    #[inline]
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let piece = Piece {
+            bytes: chunk.bytes,
+            gap_before: chunk.gap_before,
+            from_initiator: stream.from_initiator,
+            time: chunk.time,
+        };
+        let mut slot = *self.state.slot(stream.id / 2);
+        match slot.stage {
+            Stage::Foreign => return,
+            Stage::Known(_) => {}
+            Stage::Unknown | Stage::Watched => slot = self.state.look(stream, &piece, self.out),
+        }
+        self.with(slot, |table, number, give| table.data(number, &piece, give));
+    }
+
+    fn stream_closed(&mut self, stream: &Stream<'_>) {
+        // After a reset more may come.
+        if stream.status == StreamStatus::Fin {
+            self.end(stream, 0);
+        }
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        self.end(stream, trailing_gap);
+        let slot = self.state.slot(stream.id / 2);
+        if slot.ended != 3 {
+            return;
+        }
+        let slot = core::mem::take(slot);
+        match slot.stage {
+            Stage::Watched => self.state.watched.close(slot.number),
+            _ => self.with(slot, |table, number, give| table.close(number, give)),
+        }
+    }
+}
+
+impl Component for Transactions {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            let state = &mut self.state;
+            self.tracked.process(packets, &mut Leading { state, out });
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        let state = &mut self.state;
+        self.tracked.tick(now, &mut Leading { state, out });
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        let state = &mut self.state;
+        self.tracked.finish(&mut Leading { state, out });
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.state.records))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        Some(Box::new(self.tracked.account()))
+    }
+}

@@ -1,0 +1,214 @@
+//! Application protocols: what is said in a connection or a UDP flow, as records.
+//!
+//! A protocol is a file here and a line in [`ALL`]. The file has a [`Conversation`], which takes the
+//! bytes of both directions and gives records, and a [`ProtocolInfo`] that says how the protocol is
+//! recognised; parsing itself is in `flowgauge-proto`, the fields of records are in
+//! `flowgauge-record`. Conversations are led by two components: [`alone`] takes the chunks or datagrams
+//! of connections that a stack has taken apart, and [`engine`] takes packets and finds out by itself
+//! which protocol is spoken where.
+
+mod alone;
+mod detect;
+mod engine;
+pub(crate) mod http;
+mod learned;
+mod table;
+
+use flowgauge_proto::Look;
+use flowgauge_record::AnyRecord;
+use flowgauge_stack::{Items, Outlet, RecordItem, StreamEnd};
+use flowgauge_wire::{Address, Nanos};
+
+pub(crate) use engine::INFO as TRANSACTIONS;
+use learned::Learned;
+use table::Talks;
+
+/// All protocols, those first that are tried first.
+static ALL: &[&ProtocolInfo] = &[&http::PROTOCOL];
+
+/// What is known of a protocol without a conversation.
+#[derive(Debug)]
+pub(crate) struct ProtocolInfo {
+    /// Its name in options and in records.
+    name: &'static str,
+    /// Over what it is spoken.
+    transport: Transport,
+    /// Ports of servers: they count where content does not tell.
+    ports: &'static [u16],
+    /// What was sent first, as this protocol sees it.
+    look: fn(&Seen<'_>) -> Look,
+    /// Makes what keeps the conversations of a core.
+    table: fn() -> Box<dyn Talks>,
+}
+
+/// What a protocol is spoken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)] // until a protocol over UDP is here
+pub(crate) enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP: each piece of data is a datagram.
+    Udp,
+    /// Both; conversations ask [`Connection::is_udp`].
+    Both,
+}
+
+impl Transport {
+    fn has(self, is_udp: bool) -> bool {
+        match self {
+            Transport::Tcp => !is_udp,
+            Transport::Udp => is_udp,
+            Transport::Both => true,
+        }
+    }
+}
+
+/// What was sent first in both directions; of UDP the datagram at hand, in its direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    /// By the initiator.
+    pub(crate) initiator: &'a [u8],
+    /// By the responder.
+    pub(crate) responder: &'a [u8],
+    /// The responder's port.
+    pub(crate) port: u16,
+    /// It is UDP.
+    pub(crate) is_udp: bool,
+}
+
+impl Seen<'_> {
+    /// What one of the two directions says, where either is enough.
+    pub(crate) fn either(&self, look: fn(&[u8]) -> Look) -> Look {
+        match (self.initiator.is_empty(), self.responder.is_empty()) {
+            (false, true) => look(self.initiator),
+            (true, false) => look(self.responder),
+            _ => match (look(self.initiator), look(self.responder)) {
+                (Look::Yes, _) | (_, Look::Yes) => Look::Yes,
+                (Look::No, Look::No) => Look::No,
+                _ => Look::More,
+            },
+        }
+    }
+}
+
+/// A connection or a UDP flow in which a protocol is spoken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Connection {
+    /// Who opened it, as far as its first packets told: address and port.
+    pub(crate) initiator: (Address, u16),
+    /// To whom.
+    pub(crate) responder: (Address, u16),
+    /// 4 or 6.
+    pub(crate) version: u8,
+    /// It is UDP.
+    #[allow(dead_code)] // until a protocol over both is here
+    pub(crate) is_udp: bool,
+    /// As in the flow's record, where that is known.
+    pub(crate) flow_id: Option<u64>,
+    /// When its SYN was captured, and when the handshake was complete.
+    pub(crate) handshake: [Option<Nanos>; 2],
+    /// Bytes that were sent again so far; the initiator's second.
+    pub(crate) retransmitted: [u64; 2],
+}
+
+/// Where and when something was said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At<'a> {
+    /// In which connection.
+    pub(crate) connection: &'a Connection,
+    /// By whom.
+    pub(crate) from_initiator: bool,
+    /// When: capture time of the packet that completed it.
+    pub(crate) time: Nanos,
+}
+
+impl At<'_> {
+    /// Who said it.
+    pub(crate) fn source(&self) -> (Address, u16) {
+        match self.from_initiator {
+            true => self.connection.initiator,
+            false => self.connection.responder,
+        }
+    }
+
+    /// To whom.
+    pub(crate) fn destination(&self) -> (Address, u16) {
+        match self.from_initiator {
+            true => self.connection.responder,
+            false => self.connection.initiator,
+        }
+    }
+
+    /// The direction as an index: 1 is the initiator's.
+    pub(crate) fn side(&self) -> usize {
+        usize::from(self.from_initiator)
+    }
+}
+
+/// A protocol's state in a connection or a UDP flow: what both directions say, as records.
+///
+/// What it keeps is bounded, whatever comes. A new one is made by `Default`, or is a used one that
+/// was cleared.
+pub(crate) trait Conversation: Default + Send + 'static {
+    /// What all conversations of a core have in common: buffers, results.
+    type Common: Default + Send;
+
+    /// Bytes of one direction, in order; of UDP a datagram.
+    fn data(&mut self, common: &mut Self::Common, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>);
+
+    /// Bytes are missing here in one direction.
+    fn gap(&mut self, _common: &mut Self::Common, _at: &At<'_>, _bytes: u64, _give: &mut Give<'_>) {
+    }
+
+    /// A direction is over.
+    fn end(
+        &mut self,
+        _common: &mut Self::Common,
+        _at: &At<'_>,
+        _end: StreamEnd,
+        _give: &mut Give<'_>,
+    ) {
+    }
+
+    /// Both are: what waits for its partner goes on alone. The direction in `at` means nothing.
+    fn close(&mut self, _common: &mut Self::Common, _at: &At<'_>, _give: &mut Give<'_>) {}
+
+    /// Forgets all; buffers may stay.
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Where a conversation's records go.
+pub(crate) struct Give<'a> {
+    out: &'a mut dyn Outlet,
+    key: u32,
+    records: &'a mut u64,
+    learned: Option<&'a mut Learned>,
+}
+
+impl Give<'_> {
+    /// Gives a record that came to be at `time`.
+    pub(crate) fn record(&mut self, time: Nanos, record: &dyn AnyRecord) {
+        *self.records += 1;
+        self.out.emit(Items::Records(&[RecordItem {
+            key: self.key,
+            time,
+            record,
+        }]));
+    }
+
+    /// What is said with this address and port as responder is this protocol's for a while: a data
+    /// connection was agreed on, or a port told.
+    #[allow(dead_code)] // until a protocol that learns is here
+    pub(crate) fn learn(&mut self, endpoint: (Address, u16), protocol: &'static str, now: Nanos) {
+        if let Some(learned) = &mut self.learned {
+            learned.add(endpoint, protocol, now);
+        }
+    }
+}
+
+/// A protocol by its name.
+fn named(name: &str) -> Option<&'static ProtocolInfo> {
+    ALL.iter().copied().find(|protocol| protocol.name == name)
+}
