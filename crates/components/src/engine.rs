@@ -58,6 +58,16 @@ pub(crate) const OTHER_IDLE: OptionInfo = OptionInfo::new(
 )
 .or("30s");
 
+pub(crate) const COMMUNITY_ID_SEED: OptionInfo = OptionInfo::new(
+    "community_id_seed",
+    OptionKind::Integer {
+        min: 0,
+        max: 65_535,
+    },
+    "seed of the Community ID",
+)
+.or("0");
+
 /// What [`CHECKSUMS`] says.
 pub(crate) fn checksums(settings: &Settings) -> Result<ChecksumPolicy, SettingError> {
     let policy = settings.text("checksums").unwrap_or("auto");

@@ -34,15 +34,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             OptionKind::Duration,
             "write a record of a flow that goes on every so often",
         ),
-        OptionInfo::new(
-            "community_id_seed",
-            OptionKind::Integer {
-                min: 0,
-                max: 65_535,
-            },
-            "seed of the Community ID",
-        )
-        .or("0"),
+        engine::COMMUNITY_ID_SEED,
     ],
     result: Some(ResultInfo::number("flow records given on", "records")),
     parallel: Parallel::ByFlow,

@@ -44,8 +44,6 @@ fields! {
     dst_ip Address None "SERVER" 1 "address of the server";
     dst_port Unsigned None "PORT" 2 "port of the server";
     proto Text None "" 0 "tcp";
-    event_type Text None "" 0 "http";
-    flow_id Hex None "" 0 "identifier of the flow, or null";
     depth Unsigned None "NO" 4 "position in the connection, from 1";
     method Text None "METHOD" 1 "method of the request";
     host Text None "HOST" 2 "header field Host";
@@ -134,8 +132,6 @@ pub struct HttpMessage {
     pub odd: Piece,
     /// Of the connection: SYN, end of the handshake.
     pub handshake: [Option<Nanos>; 2],
-    /// Its flow's, where that is known.
-    pub flow_id: Option<u64>,
     /// Bytes of its direction that were sent again, so far.
     pub retransmitted: u64,
 }
@@ -277,11 +273,6 @@ impl Record for HttpRow<'_> {
         visitor.address(&HTTP.dst_ip, server.0, first.ip_version);
         visitor.unsigned(&HTTP.dst_port, u64::from(server.1));
         visitor.symbol(&HTTP.proto, b"tcp");
-        visitor.symbol(&HTTP.event_type, b"http");
-        match first.flow_id {
-            Some(id) => visitor.hex(&HTTP.flow_id, id),
-            None => visitor.null(&HTTP.flow_id),
-        }
         visitor.unsigned(&HTTP.depth, u64::from(first.depth));
         text(visitor, &HTTP.method, request, |it| it.method);
         text(visitor, &HTTP.host, request, |it| it.host);

@@ -39,6 +39,7 @@ pub mod csv;
 mod cursor;
 pub mod dns;
 pub mod encoder;
+pub mod event;
 pub mod exchange;
 pub mod flow;
 pub mod http;

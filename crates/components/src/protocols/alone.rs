@@ -90,7 +90,8 @@ impl Alone {
             out,
             key: chunk.key,
             records: &mut self.records,
-            learned: None,
+            flow_id: None,
+            among: None,
         };
         match chunk.end {
             Some(end) => table.end(number, &piece, end, &mut give),
@@ -138,7 +139,8 @@ impl Alone {
             out,
             key,
             records: &mut self.records,
-            learned: None,
+            flow_id: None,
+            among: None,
         };
         self.table.data(flow.number, &piece, &mut give);
     }
@@ -157,7 +159,8 @@ impl Alone {
                 out,
                 key,
                 records: &mut self.records,
-                learned: None,
+                flow_id: None,
+                among: None,
             };
             self.table.close(number, &mut give);
         }
@@ -190,7 +193,8 @@ impl Component for Alone {
                 out,
                 key,
                 records: &mut self.records,
-                learned: None,
+                flow_id: None,
+                among: None,
             };
             self.table.close(number, &mut give);
         }

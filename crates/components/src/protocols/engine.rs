@@ -1,8 +1,13 @@
 //! `transactions`: the transactions of all known protocols, found in packets.
 
+use std::collections::HashMap;
+
+use flowgauge_flow::FlowRecord;
+use flowgauge_record::FlowRow;
+use flowgauge_record::event::EventSchemas;
 use flowgauge_stack::{
     Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
+    Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamStatus};
 use flowgauge_wire::Nanos;
@@ -10,7 +15,7 @@ use flowgauge_wire::Nanos;
 use super::detect::{self, BEGINNING, Found};
 use super::learned::Learned;
 use super::table::{Piece, Talks};
-use super::{ALL, Connection, Give, ProtocolInfo, Seen, named};
+use super::{ALL, Among, Connection, Give, ProtocolInfo, Seen, named};
 use crate::engine::{self, Tracked};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -27,6 +32,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             OptionKind::Text,
             "those that are wanted, with commas between; without it all",
         ),
+        OptionInfo::new(
+            "flows",
+            OptionKind::Flag,
+            "give a record of each flow when it ends, too",
+        )
+        .or("no"),
+        engine::COMMUNITY_ID_SEED,
         engine::CHECKSUMS,
         engine::OVERLAP_POLICY,
         engine::MEMORY,
@@ -58,6 +70,11 @@ struct State {
     slots: Vec<Slot>,
     watched: Watched,
     learned: Learned,
+    schemas: EventSchemas,
+    /// What was spoken in flows that have ended, by their numbers, until their records are made; none: no
+    /// records of flows are wanted.
+    spoken: Option<HashMap<u64, &'static str>>,
+    community_id_seed: u16,
     records: u64,
 }
 
@@ -101,6 +118,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             slots: Vec::new(),
             watched: Watched::default(),
             learned: Learned::default(),
+            schemas: EventSchemas::default(),
+            spoken: settings.flag("flows").then(HashMap::new),
+            community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
             records: 0,
         },
     }))
@@ -252,7 +272,7 @@ impl State {
         match found {
             Found::Protocol(place) => {
                 let connection = connection(stream, initiator, responder);
-                self.begin(stream.id, &mut slot, place, connection, out);
+                self.begin(&mut slot, place, connection, out);
             }
             Found::More => {
                 if slot.stage != Stage::Watched {
@@ -278,24 +298,24 @@ impl State {
     }
 
     /// A conversation begins with what was kept of it.
-    fn begin(
-        &mut self,
-        stream: u32,
-        slot: &mut Slot,
-        place: u8,
-        connection: Connection,
-        out: &mut dyn Outlet,
-    ) {
-        let Some(table) = self.tables.get_mut(usize::from(place)) else {
+    fn begin(&mut self, slot: &mut Slot, place: u8, connection: Connection, out: &mut dyn Outlet) {
+        let index = usize::from(place);
+        let (Some(table), Some(protocol)) = (self.tables.get_mut(index), self.protocols.get(index))
+        else {
             return;
         };
         let number = table.open(connection);
         if slot.stage == Stage::Watched {
             let mut give = Give {
                 out,
-                key: stream / 2,
+                key: 0,
                 records: &mut self.records,
-                learned: Some(&mut self.learned),
+                flow_id: None,
+                among: Some(Among {
+                    learned: &mut self.learned,
+                    schemas: &mut self.schemas,
+                    protocol: protocol.name,
+                }),
             };
             if let Some(kept) = self.watched.all.get(slot.number as usize) {
                 for piece in kept.pieces() {
@@ -346,12 +366,20 @@ impl Leading<'_> {
             return;
         };
         let state = &mut *self.state;
-        if let Some(table) = state.tables.get_mut(usize::from(place)) {
+        let place = usize::from(place);
+        if let (Some(table), Some(protocol)) =
+            (state.tables.get_mut(place), state.protocols.get(place))
+        {
             let mut give = Give {
                 out: self.out,
                 key: 0,
                 records: &mut state.records,
-                learned: Some(&mut state.learned),
+                flow_id: None,
+                among: Some(Among {
+                    learned: &mut state.learned,
+                    schemas: &mut state.schemas,
+                    protocol: protocol.name,
+                }),
             };
             work(&mut **table, slot.number, &mut give);
         }
@@ -386,7 +414,6 @@ impl Leading<'_> {
 
 impl Handler for Leading<'_> {
     const STREAMS: bool = true;
-    const FLOWS: bool = false;
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
         *self.state.slot(stream.id / 2) = Slot::default();
@@ -423,10 +450,35 @@ impl Handler for Leading<'_> {
             return;
         }
         let slot = core::mem::take(slot);
+        if let Stage::Known(place) = slot.stage
+            && let Some(spoken) = &mut self.state.spoken
+            && let Some(protocol) = self.state.protocols.get(usize::from(place))
+        {
+            spoken.insert(stream.identity().flow_id, protocol.name);
+        }
         match slot.stage {
             Stage::Watched => self.state.watched.close(slot.number),
             _ => self.with(slot, |table, number, give| table.close(number, give)),
         }
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        let state = &mut *self.state;
+        let Some(spoken) = &mut state.spoken else {
+            return;
+        };
+        let spoken = match spoken.is_empty() {
+            true => None,
+            false => spoken.remove(&record.flow_id),
+        };
+        let row = FlowRow::new(record, state.community_id_seed);
+        let event = state.schemas.flow(spoken, &row);
+        state.records += 1;
+        self.out.emit(Items::Records(&[RecordItem {
+            key: 0,
+            time: record.end,
+            record: &event,
+        }]));
     }
 }
 

@@ -191,7 +191,6 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.source = self.at.source();
         message.destination = self.at.destination();
         message.ip_version = connection.version;
-        message.flow_id = connection.flow_id;
         message.body_bytes = end.body_bytes;
         message.missing_bytes = end.missing_bytes;
         message.is_whole = end.is_whole;

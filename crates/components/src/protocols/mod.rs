@@ -15,7 +15,8 @@ mod learned;
 mod table;
 
 use flowgauge_proto::Look;
-use flowgauge_record::AnyRecord;
+use flowgauge_record::event::EventSchemas;
+use flowgauge_record::{AnyRecord, KnownRecord};
 use flowgauge_stack::{Items, Outlet, RecordItem, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
@@ -184,12 +185,44 @@ pub(crate) struct Give<'a> {
     out: &'a mut dyn Outlet,
     key: u32,
     records: &'a mut u64,
-    learned: Option<&'a mut Learned>,
+    flow_id: Option<u64>,
+    among: Option<Among<'a>>,
+}
+
+/// What conversations of several protocols have in common.
+struct Among<'a> {
+    learned: &'a mut Learned,
+    /// Records say of which kind they are.
+    schemas: &'a mut EventSchemas,
+    protocol: &'static str,
 }
 
 impl Give<'_> {
     /// Gives a record that came to be at `time`.
-    pub(crate) fn record(&mut self, time: Nanos, record: &dyn AnyRecord) {
+    #[inline]
+    pub(crate) fn record<R: KnownRecord>(&mut self, time: Nanos, record: &R) {
+        let protocol = self.among.as_ref().map_or("", |among| among.protocol);
+        self.record_of(protocol, time, record);
+    }
+
+    /// One of another kind than the protocol's own.
+    #[inline]
+    pub(crate) fn record_of<R: KnownRecord>(
+        &mut self,
+        kind: &'static str,
+        time: Nanos,
+        record: &R,
+    ) {
+        match &mut self.among {
+            Some(among) => {
+                let event = among.schemas.event(kind, self.flow_id, record);
+                self.any(time, &event);
+            }
+            None => self.any(time, record),
+        }
+    }
+
+    fn any(&mut self, time: Nanos, record: &dyn AnyRecord) {
         *self.records += 1;
         self.out.emit(Items::Records(&[RecordItem {
             key: self.key,
@@ -202,8 +235,8 @@ impl Give<'_> {
     /// connection was agreed on, or a port told.
     #[allow(dead_code)] // until a protocol that learns is here
     pub(crate) fn learn(&mut self, endpoint: (Address, u16), protocol: &'static str, now: Nanos) {
-        if let Some(learned) = &mut self.learned {
-            learned.add(endpoint, protocol, now);
+        if let Some(among) = &mut self.among {
+            among.learned.add(endpoint, protocol, now);
         }
     }
 }

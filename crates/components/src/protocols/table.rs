@@ -91,6 +91,7 @@ impl<C: Conversation> Talks for Table<C> {
             return;
         };
         talk.last = piece.time;
+        give.flow_id = talk.connection.flow_id;
         let at = At {
             connection: &talk.connection,
             from_initiator: piece.from_initiator,
@@ -109,6 +110,7 @@ impl<C: Conversation> Talks for Table<C> {
         let Some(talk) = self.talks.get_mut(number as usize) else {
             return;
         };
+        give.flow_id = talk.connection.flow_id;
         let at = At {
             connection: &talk.connection,
             from_initiator: piece.from_initiator,
@@ -125,6 +127,7 @@ impl<C: Conversation> Talks for Table<C> {
         let Some(talk) = self.talks.get_mut(number as usize) else {
             return;
         };
+        give.flow_id = talk.connection.flow_id;
         let at = At {
             connection: &talk.connection,
             from_initiator: true,
