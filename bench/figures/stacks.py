@@ -41,7 +41,7 @@ def main():
     os.makedirs(PLOTS, exist_ok=True)
     os.makedirs(options.trace_dir, exist_ok=True)
     remark = " " + options.remark if options.remark else ""
-    text = "\n".join([HEAD.format(remark=remark), identities(options), tables(options)])
+    text = "\n".join([HEAD.format(remark=remark), identities(options), tables(options), others(options)])
     with open(PAGE, "w") as file:
         file.write(text)
     print(text)
@@ -134,6 +134,42 @@ def tables(options):
         None,
         plot.table(headings, rows),
         "What the demultiplexer adds, with the making and ending of keys (the paper: 2.1 to 20 us).",
+    )
+
+
+# What stands between `tcpscan` and `count`, and what is measured without it.
+OTHERS = [
+    ("tcpreseq", "tcpcnxdemux < tcpreseq >", "tcpcnxdemux < identity >"),
+    ("chunks", "tcpcnxdemux < tcpreseq chunks >", "tcpcnxdemux < tcpreseq >"),
+    ("cook", "cook", ""),
+    ("around", 'around { pattern = "HTTP/1.1 404", before = 5, after = 5 }', ""),
+    ("search", 'search { "HTTP/1.1 404" }', ""),
+    ("track_web", "track_web", ""),
+    ("track_ftp", "track_ftp", ""),
+    ("track_torrent", "track_torrent", ""),
+    ("track_skype", "track_skype", ""),
+    ("track_irc", "track_irc", ""),
+    ("results = 20 of a count", "tcpcnxdemux { results = 20 } < count { as = inner } >", "tcpcnxdemux < count { as = inner } >"),
+]
+
+
+def others(options):
+    captures = [(name, trace(options, name, scale)) for name, scale in TRACES if name in ("mix", "web")]
+    rows = []
+    for name, stack, without in OTHERS:
+        row = [name]
+        for _, capture in captures:
+            floor, _, _ = bench(options, capture, f"tcpscan {without} count")
+            nanos, _, _ = bench(options, capture, f"tcpscan {stack} count")
+            row.append(f"{nanos - floor:.0f}")
+        rows.append(row)
+    headings = ["component"] + [f"{name}, ns per packet" for name, _ in captures]
+    return section(
+        "Other components",
+        "stack bench -r TRACE -e 'tcpscan COMPONENT count'",
+        None,
+        plot.table(headings, rows),
+        "Against the same stack without it: per packet of the trace, whether it comes through or not.",
     )
 
 

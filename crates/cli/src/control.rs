@@ -41,6 +41,8 @@ impl Control {
             signal_hook::flag::register(signal, Arc::clone(&self.stop))?;
         }
         signal_hook::flag::register(SIGUSR1, Arc::clone(&self.statistics))?;
+        // Who waits for room in a spool looks, too.
+        flowgauge_link::ends_when(Arc::clone(&self.stop));
         Ok(())
     }
 

@@ -57,6 +57,24 @@ pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, 
     } else {
         vec![open_files(&selection, options)?]
     };
+    let user = give_up_privileges(options, live)?;
+    Ok(Opened {
+        listening: live.then(|| listening(&sources, &selection, user)),
+        sources,
+        live,
+        file_bytes: selection.file_bytes(),
+    })
+}
+
+/// Gives up privileges if the options say so, or where that is the default: once all is open, and
+/// something of it is `live`. Returns who the process is then.
+///
+/// # Errors
+/// When it cannot become that.
+pub(crate) fn give_up_privileges(
+    options: &InputOptions,
+    live: bool,
+) -> Result<Option<&str>, Failure> {
     let user = options.user.as_deref().or_else(|| default_user(live));
     if let Some(user) = user {
         privileges::drop_to(user).map_err(|error| {
@@ -66,12 +84,7 @@ pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, 
             )
         })?;
     }
-    Ok(Opened {
-        listening: live.then(|| listening(&sources, &selection, user)),
-        sources,
-        live,
-        file_bytes: selection.file_bytes(),
-    })
+    Ok(user)
 }
 
 /// Prints what [`Opened::listening`] holds.
@@ -258,9 +271,16 @@ impl Selection {
                 "read files or capture on interfaces, not both at once",
             ));
         }
+        let interfaces = interfaces(&options.interface)?;
+        if options.dedup.is_some() && interfaces.len() > 1 {
+            return Err(Failure::usage(
+                "--dedup finds copies on one interface, and several are given",
+                "-i any captures on all at once, and finds copies on different ones",
+            ));
+        }
         Ok(Selection {
             files: expand(&names)?,
-            interfaces: interfaces(&options.interface)?,
+            interfaces,
             filter: filter_expression(options, words)?,
         })
     }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use flowgauge_record::{Format, Output, Schema};
+use flowgauge_record::{Format, Output, Schema, WholeWrites};
 use flowgauge_sys::process;
 
 use crate::failure::Failure;
@@ -93,7 +93,7 @@ pub(crate) fn target(path: Option<&Path>) -> Result<Box<dyn Write + Send>, Failu
         return Ok(Box::new(File::from(stdout)));
     };
     match File::create(path) {
-        Ok(file) => Ok(Box::new(file)),
+        Ok(file) => Ok(Box::new(WholeWrites::new(file))),
         Err(error) => Err(Failure::opening(&flowgauge_capture::Error::Io {
             action: "create",
             path: path.to_owned(),

@@ -388,3 +388,67 @@ fn an_agent_that_was_killed_starts_its_stacks_again() {
     signal(&agent, "-INT");
     agent.end();
 }
+
+/// One Ctrl-C ends a run that waits for room in its spool; what waited comes with the next run.
+#[test]
+fn a_run_that_waits_for_its_peer_ends_when_it_is_told_to_and_the_next_goes_on() {
+    let place = Place::new("spool", &["collector", "sensor1"]);
+    place.good("generate web -q --scale 0.01 -w large.pcap");
+    let interrupt = |process: &Process| {
+        let pid = process.child.id().to_string();
+        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        assert!(sent.success());
+    };
+    let output = |more: &str| {
+        let address = place.address();
+        format!("output {{ to = {address}, identity = sensor1, spool = 1M, linger = 100ms{more} }}")
+    };
+    let numbers = |text: &str, word: &str| -> u64 {
+        let line = text.lines().find(|line| line.contains(word));
+        let line = line.unwrap_or_else(|| panic!("{word}: {text}"));
+        let words = line.split_whitespace().rev();
+        let before = words.skip_while(|found| *found != word).nth(1);
+        before.unwrap().parse().unwrap()
+    };
+    // Without a folder it is lost, and counted.
+    let stack = output("");
+    let mut waiting = place.start(
+        ["stack", "run", "-e", &stack, "-r", "large.pcap"],
+        "the source waits",
+    );
+    interrupt(&waiting);
+    let mut said = String::new();
+    waiting.said.read_to_string(&mut said).unwrap();
+    assert_eq!(waiting.child.wait().unwrap().code(), Some(1), "{said}");
+    let received = numbers(&said, "packets");
+    assert!(said.contains("linger says how long"), "{said}");
+    assert!(received > 0);
+    // With one it is kept.
+    let stack = output(", spool_folder = spool");
+    let waiting = place.start(
+        ["stack", "run", "-e", &stack, "-r", "large.pcap"],
+        "trying again",
+    );
+    let (_, said) = waiting.end();
+    let kept = numbers(&said, "items");
+    assert_eq!(kept, numbers(&said, "packets"), "{said}");
+    let input = format!(
+        "input {{ listen = {}, identity = collector, senders = 1 }} count",
+        place.address()
+    );
+    let receiving = place.start(["stack", "run", "-e", &input], "listening");
+    let stack = output(", spool_folder = spool");
+    let next = place.start(
+        ["stack", "run", "-e", &stack, "-r", "small.pcap"],
+        "connected",
+    );
+    let (_, said) = next.end();
+    let delivered = format!("of an earlier run {kept} items were delivered, 0 are lost");
+    assert!(said.contains(&delivered), "{said}");
+    let (results, _) = receiving.end();
+    let small = place.good("packets --json -r small.pcap").lines().count() as u64;
+    let expected = format!("\"value\":{}", kept + small);
+    assert!(results.contains(&expected), "{expected}: {results}");
+    let left = fs::read_dir(place.folder.join("spool")).unwrap().count();
+    assert_eq!(left, 0);
+}

@@ -817,3 +817,123 @@ fn a_threshold_that_ends_a_run_loses_no_record() {
     assert!(counted("1") > 1000);
     assert_eq!(counted("1"), counted("3"));
 }
+
+/// What editors and shells add to a text changes nothing; very many mistakes are counted.
+#[test]
+fn texts_of_stacks_are_read_as_people_write_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "small", "20");
+    let text = |expression: &str| {
+        let arguments = [
+            "stack", "run", "-q", "--json", "-r", &trace, "-e", expression,
+        ];
+        let output = flowgauge(folder, &arguments);
+        assert!(output.status.success(), "{expression:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let expected = text("count");
+    for expression in [
+        "count ",
+        " count\n",
+        "tcpscan -\n\tcount # all of them",
+        "count\r\n",
+    ] {
+        let found = text(expression);
+        assert_eq!(found.lines().count(), 1, "{expression:?}");
+        assert!(expression.contains("tcpscan") || found == expected);
+    }
+    let check = |content: &[u8]| -> (bool, String) {
+        fs::write(folder.join("x.stack"), content).expect("room");
+        let output = flowgauge(folder, &["stack", "check", "x.stack"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), said)
+    };
+    let (is_good, said) = check(b"\xef\xbb\xbf[stack]\ncount\n");
+    assert!(is_good, "{said}");
+    let (is_good, said) = check(b"[stack]\ncount \xff\n");
+    assert!(
+        !is_good && said.contains("is no text in UTF-8 (byte 14)"),
+        "{said}"
+    );
+    let many: String = (0..20_000)
+        .map(|number| format!("[x{number}]\na = b\n"))
+        .collect();
+    let (is_good, said) = check(format!("[stack]\ncount\n{many}").as_bytes());
+    assert!(!is_good && said.contains("\nand 19950 more\n"), "{said}");
+    let (is_good, said) = check(b"[stack]\nflows where { proto = tcp } count\n");
+    let hint = "as its condition in quotes: where { \"proto = ...\" }";
+    assert!(!is_good && said.contains(hint), "{said}");
+}
+
+/// A stack with `pcap` does with a file what one does that reads it from the command line, clock and all.
+#[test]
+fn a_source_of_its_own_gives_what_the_command_line_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "mix", "200");
+    let other = generate(folder, "late", "100");
+    let run = |arguments: &[&str]| -> (Option<i32>, Vec<String>, String) {
+        let arguments = [&["stack", "run", "--json"], arguments].concat();
+        let output = flowgauge(folder, &arguments);
+        let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        lines.retain(|line| !line.contains("\"component\":\"pcap\""));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), lines, said)
+    };
+    for stack in [
+        "tcpscan tcpcnxdemux { results = 3, timeout = 100ms } < count > count",
+        "packets aggregate { by = dst_port, sum = ip_length, interval = 50ms } output { fields = \"dst_port, ip_length\" }",
+        "count { as = n } bucket { n, 10ms }",
+        "thread packets aggregate { by = dst_port, sum = ip_length, interval = 50ms } output",
+        "flows { active_timeout = 1s } output",
+    ] {
+        let (code, expected, said) = run(&["-e", stack, "-r", &trace]);
+        assert_eq!(code, Some(0), "{said}");
+        let own = format!("pcap {{ {trace} }} {stack}");
+        let (code, found, said) = run(&["-e", &own]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(expected.len() > 1, "{stack}: {expected:?}");
+        assert_eq!(found, expected, "{stack}");
+    }
+    let two = format!(
+        "[stack a] pcap {{ {trace}, filter = tcp }} count\n[stack b] pcaphandler {{ {other} }} count"
+    );
+    fs::write(folder.join("two.stack"), two).expect("room");
+    let (_, found, _) = run(&["-f", "two.stack"]);
+    let counted = |file: &str, filter: &str| {
+        let (_, lines, _) = run(&["-e", "count", "-r", file, filter]);
+        rows(&lines.join("\n"))[0]["value"].clone()
+    };
+    let values: Vec<Value> = rows(&found.join("\n"))
+        .iter()
+        .map(|row| row["value"].clone())
+        .collect();
+    assert_eq!(
+        values,
+        [counted(&trace, "tcp"), counted(&other, "ip or ip6")]
+    );
+    // What could be read was, and what is damaged is said.
+    let bytes = fs::read(folder.join(&trace)).expect("it is there");
+    fs::write(folder.join("cut.pcap"), &bytes[..bytes.len() / 2]).expect("room");
+    let (code, found, said) = run(&["-e", "pcap { cut.pcap } - count"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("cut.pcap") && said.contains("hint:"),
+        "{said}"
+    );
+    let (_, expected, _) = run(&["-e", "count", "-r", "cut.pcap"]);
+    assert_eq!(found, expected);
+    for (stack, error) in [
+        ("pcap count", "takes a file or an interface"),
+        ("pcap { none.pcap } count", "none.pcap"),
+        ("count pcap { x.pcap } count", "pcap"),
+    ] {
+        let (code, _, said) = run(&["-e", stack]);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(error), "{said}");
+    }
+}

@@ -205,20 +205,34 @@ impl Component for Around {
     }
 }
 
-/// The last packets, in memory that is taken once: a ring of bytes, and what lies where in it.
+/// The last packets, in memory that is taken once: a ring of bytes, and what lies where in it. Packets
+/// are numbered, and each knows the one before of its flow.
 struct Ring {
     bytes: Vec<u8>,
     size: usize,
     /// Where the next packet goes.
     end: usize,
     packets: VecDeque<Kept>,
+    /// The number of the first of them.
+    first: u64,
+    /// Of each flow that has packets here the last.
+    last: HashTable<Last>,
     /// Places in `packets`, the last first: of [`Ring::find`].
     found: Vec<usize>,
     has_given: bool,
 }
 
+struct Last {
+    hash: u64,
+    key: FlowKey,
+    number: u64,
+}
+
 struct Kept {
     key: FlowKey,
+    hash: u64,
+    /// The number of the packet before of the flow; it may be gone.
+    previous: Option<u64>,
     descriptor: PacketDescriptor,
     at: usize,
     is_given: bool,
@@ -231,13 +245,42 @@ impl Ring {
             size: size as usize,
             end: 0,
             packets: VecDeque::new(),
+            first: 0,
+            last: HashTable::new(),
             found: Vec::new(),
             has_given: false,
         }
     }
 
     /// Bytes that a packet takes besides its own.
-    const EACH: usize = size_of::<Kept>();
+    const EACH: usize = size_of::<Kept>() + size_of::<Last>();
+
+    fn pop(&mut self) {
+        let Some(oldest) = self.packets.pop_front() else {
+            return;
+        };
+        let number = self.first;
+        self.first += 1;
+        let is_it = |last: &Last| last.number == number && last.key == oldest.key;
+        if let Ok(entry) = self.last.find_entry(oldest.hash, is_it) {
+            entry.remove();
+        }
+    }
+
+    /// Notes that the packet that is kept next is the last of its flow; returns which was.
+    fn follow(&mut self, packet: &Decoded) -> Option<u64> {
+        let number = self.first + self.packets.len() as u64;
+        let is_it = |last: &Last| last.key == packet.key;
+        match self.last.find_mut(packet.hash, is_it) {
+            Some(last) => Some(core::mem::replace(&mut last.number, number)),
+            None => {
+                let (hash, key) = (packet.hash, packet.key);
+                let last = Last { hash, key, number };
+                self.last.insert_unique(hash, last, |last| last.hash);
+                None
+            }
+        }
+    }
 
     fn push(&mut self, packets: &Packets<'_>, packet: &Decoded, before: usize) {
         let descriptor = packets.batch.packets.get(usize::from(packet.index));
@@ -252,7 +295,8 @@ impl Ring {
             return;
         }
         if self.bytes.is_empty() {
-            self.bytes.resize(self.size, 0);
+            // Not written to before it is used.
+            self.bytes = vec![0; self.size];
         }
         if self.end + length > self.size {
             // What lies behind is given up, and the ring begins anew.
@@ -261,7 +305,7 @@ impl Ring {
                 .front()
                 .is_some_and(|oldest| oldest.at >= self.end)
             {
-                self.packets.pop_front();
+                self.pop();
             }
             self.end = 0;
         }
@@ -274,13 +318,16 @@ impl Ring {
             if !is_in_way && self.packets.len() < self.size / Ring::EACH {
                 break;
             }
-            self.packets.pop_front();
+            self.pop();
         }
         if let Some(place) = self.bytes.get_mut(self.end..end) {
             place.copy_from_slice(bytes);
         }
+        let previous = self.follow(packet);
         self.packets.push_back(Kept {
             key: packet.key,
+            hash: packet.hash,
+            previous,
             descriptor: PacketDescriptor {
                 captured_len: length as u32,
                 ..*descriptor
@@ -291,12 +338,19 @@ impl Ring {
         self.end = end;
     }
 
-    /// Finds the last `most` packets of a packet's flow that were not given yet.
+    /// Finds the last `most` packets of a packet's flow, up to those that were given.
     fn find(&mut self, packet: &Decoded, most: usize) {
         self.found.clear();
-        let places = self.packets.iter().enumerate().rev();
-        let its = places.filter(|(_, kept)| !kept.is_given && kept.key == packet.key);
-        self.found.extend(its.map(|(place, _)| place).take(most));
+        let is_it = |last: &Last| last.key == packet.key;
+        let mut next = self.last.find(packet.hash, is_it).map(|last| last.number);
+        while let Some(place) = next.and_then(|number| number.checked_sub(self.first)) {
+            let kept = self.packets.get(place as usize);
+            let Some(kept) = kept.filter(|kept| !kept.is_given && self.found.len() < most) else {
+                break;
+            };
+            self.found.push(place as usize);
+            next = kept.previous;
+        }
         self.has_given = !self.found.is_empty();
     }
 

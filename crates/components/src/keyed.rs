@@ -86,17 +86,20 @@ pub(crate) trait KeyName {
     fn name(&self) -> String;
 }
 
+/// Two endpoints.
+pub(crate) fn endpoints(version: u8, one: (Address, u16), other: (Address, u16)) -> String {
+    let socket = |(address, port): (Address, u16)| SocketAddr::new(address.to_ip(version), port);
+    format!("{}-{}", socket(one), socket(other))
+}
+
 /// The endpoint with the smaller address and port first.
 impl KeyName for FlowKey {
     fn name(&self) -> String {
-        let endpoint = |address: Address, port| SocketAddr::new(address.to_ip(self.version), port);
-        let (low, high) = (
-            endpoint(self.low, self.low_port),
-            endpoint(self.high, self.high_port),
-        );
+        let (low, high) = ((self.low, self.low_port), (self.high, self.high_port));
+        let name = endpoints(self.version, low, high);
         match self.context {
-            0 => format!("{low}-{high}"),
-            context => format!("{low}-{high}#{context}"),
+            0 => name,
+            context => format!("{name}#{context}"),
         }
     }
 }

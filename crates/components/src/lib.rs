@@ -50,6 +50,7 @@ mod output;
 mod packet_info;
 mod packets;
 mod patterns;
+mod pcap;
 mod per_packet;
 mod protocol_field;
 mod protocols;
@@ -62,6 +63,7 @@ mod scan;
 mod search;
 mod start_stop;
 mod statistics;
+mod streamdemux;
 mod streams;
 mod sync;
 mod tcpcnxdemux;
@@ -92,6 +94,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &discard::INFO,
     &output::INFO,
     &network::receive::INFO,
+    &pcap::INFO,
     &filter::INFO,
     &sample::INFO,
     &deduplicate::INFO,
@@ -141,6 +144,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &tcpcnxdemux::INFO,
     &tcpdirdemux::INFO,
     &tcpportdemux::INFO,
+    &streamdemux::INFO,
     &tcpreseq::INFO,
     &chunks::INFO,
     &packets::INFO,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_capture::sink::{Rotation, Rotator, Turn};
 use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, SinkOptions};
-use flowgauge_record::{Format, Output, OutputError, RecordWriter, Schema};
+use flowgauge_record::{Format, Output, OutputError, RecordWriter, Schema, WholeWrites};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Packets, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
@@ -287,20 +287,24 @@ impl From<Error> for Stop {
 fn with(path: &str, error: io::Error) -> Stop {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Stop::NotWanted,
-        kind => Stop::Failed(Failure {
-            message: match path {
-                "-" => format!("cannot write the output: {error}"),
-                path => format!("cannot write {path}: {error}"),
-            },
-            hint: match kind {
-                io::ErrorKind::StorageFull => Some("free space, or write elsewhere".to_owned()),
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                    Some("check the path".to_owned())
-                }
-                io::ErrorKind::IsADirectory => Some("give the name of a file in it".to_owned()),
-                _ => None,
-            },
-        }),
+        _ => Stop::Failed(cannot_write(path, &error)),
+    }
+}
+
+/// Why a component that writes a file cannot go on.
+pub(crate) fn cannot_write(path: &str, error: &io::Error) -> Failure {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull => Some("free space, or write elsewhere"),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Some("check the path"),
+        io::ErrorKind::IsADirectory => Some("give the name of a file in it"),
+        _ => None,
+    };
+    Failure {
+        message: match path {
+            "-" => format!("cannot write the output: {error}"),
+            path => format!("cannot write {path}: {error}"),
+        },
+        hint: hint.map(str::to_owned),
     }
 }
 
@@ -432,7 +436,7 @@ impl ToFile {
         options.write(true).truncate(!self.appends);
         let file = options.open(&path);
         let file = file.map_err(|error| with(&path.display().to_string(), error))?;
-        Ok(Box::new(file))
+        Ok(Box::new(WholeWrites::new(file)))
     }
 
     /// Ends the file that is open, if one is.

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use flowgauge_record as record;
-use flowgauge_record::Encoder;
 use flowgauge_record::results::{ReadingRow, Value};
+use flowgauge_record::{Encoder, WholeWrites};
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue,
@@ -13,6 +13,7 @@ use flowgauge_stack::{
 use flowgauge_wire::Nanos;
 
 use crate::measure::Intervals;
+use crate::output::cannot_write;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "result_to_file",
@@ -112,7 +113,7 @@ impl ToFile {
         match done {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => out.end(),
-            Err(error) => out.fail(Failure::new(format!("{}: {error}", self.path))),
+            Err(error) => out.fail(cannot_write(&self.path, &error)),
         }
     }
 }
@@ -177,15 +178,15 @@ impl Component for ToFile {
         let target: Box<dyn Write + Send> = if self.path == "-" {
             Box::new(io::stdout())
         } else {
-            Box::new(File::create(&self.path).map_err(|error| Failure {
-                message: format!("{}: {error}", self.path),
-                hint: Some("is there such a folder, and may it be written to?".to_owned()),
-            })?)
+            Box::new(
+                File::create(&self.path)
+                    .map(WholeWrites::new)
+                    .map_err(|error| cannot_write(&self.path, &error))?,
+            )
         };
         let mut writer = BufWriter::new(target);
         if let Some(header) = &self.header {
-            writeln!(writer, "{header}")
-                .map_err(|error| Failure::new(format!("{}: {error}", self.path)))?;
+            writeln!(writer, "{header}").map_err(|error| cannot_write(&self.path, &error))?;
         }
         self.writer = Some(writer);
         Ok(())

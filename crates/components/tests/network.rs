@@ -303,6 +303,102 @@ fn a_sender_that_is_gone_holds_the_others_up_no_longer_than_said() {
     assert_eq!(cell(&input, INPUT, "late"), 10);
 }
 
+/// A sender that does not come back is forgotten after the time that is said, and what it had is counted.
+#[test]
+fn a_sender_that_does_not_come_back_is_forgotten() {
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let place = Place::new(&["collector", "one", "two"]);
+    let mut input = place.input("senders = 2, timeout = 100ms, forget = 200ms");
+    let mut gone = place.output("one", "");
+    feed(&mut gone, 0..10, 1);
+    // It goes without a word.
+    drop(gone);
+    let mut output = place.output("two", "");
+    let done = thread::spawn(move || {
+        feed(&mut output, 0..1000, 2);
+        output.finish().unwrap();
+    });
+    while input.receive(Duration::from_millis(20)).unwrap() != Received::End {}
+    done.join().unwrap();
+    kept();
+    assert_eq!(cell(&input, INPUT, "received"), 1000);
+    input.finish().unwrap();
+    let stack = stack(INPUT);
+    let Some(ResultValue::Table(table)) = input.result(stack.entry) else {
+        panic!("no table");
+    };
+    let names: Vec<&Cell> = table.rows.iter().map(|row| &row[0]).collect();
+    let expected = ["one", "two"].map(|name| Cell::Text(name.to_owned()));
+    assert_eq!(names, [&expected[0], &expected[1]]);
+}
+
+/// Chunks of several streams come mixed; inside streamdemux each connection has its own.
+#[test]
+fn streams_come_apart_again_behind_a_link() {
+    use flowgauge_capture::PacketSource as _;
+    use flowgauge_capture::generate::{Config, Preset, generate};
+    let _turn = TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut trace = Vec::new();
+    generate(&Config::new(Preset::Web).scaled(0.001), &mut trace).unwrap();
+    let through = |graph: &mut Graph| {
+        let trace = std::io::Cursor::new(trace.clone());
+        let mut source = flowgauge_capture::open_reader(trace, "test").unwrap();
+        let mut decoder = Decoder::default();
+        let mut decoded = DecodedBatch::new();
+        while let Some(batch) = source.next_batch().unwrap() {
+            decoder.decode_batch(&batch, &mut decoded);
+            hash_batch(HashSeed::FIXED, &mut decoded.packets);
+            let now = batch.packets.iter().map(|packet| packet.time).max();
+            graph
+                .process(&batch, &decoded, now.unwrap_or_default())
+                .unwrap();
+        }
+        graph.finish().unwrap();
+    };
+    let mut here = graph("tcpscan tcpcnxdemux < tcpreseq http > keep");
+    through(&mut here);
+    let mut expected = kept();
+    let place = Place::new(&["collector", "one"]);
+    let (port, keys) = (place.port, place.folder.path().display());
+    let listen = format!(
+        "input {{ listen = 127.0.0.1:{port}, keys = {keys}, identity = collector, type = chunk, \
+         senders = 1 }} -"
+    );
+    let text = format!("{listen} streamdemux {{ results = 3 }} < http bytes > keep");
+    let (checked, _) = checked(&format!("{listen} http - keep"));
+    assert!(checked.program.is_some());
+    assert!(checked.diagnostics[0].message.contains("come mixed"));
+    let text = text.replace(" bytes", "");
+    let input = graph(&text);
+    let receiving = thread::spawn(move || receive_all(input));
+    let mut output = place.output("one", "tcpscan tcpcnxdemux < tcpreseq >");
+    through(&mut output);
+    let (_, input) = receiving.join().unwrap();
+    let mut found = kept();
+    // Times at which they came to be differ at the end of the input.
+    let by_text = |kept: &mut Vec<(u64, Vec<u8>)>| kept.sort_by(|one, other| one.1.cmp(&other.1));
+    by_text(&mut expected);
+    by_text(&mut found);
+    assert!(expected.len() > 100, "{}", expected.len());
+    let texts = |kept: &[(u64, Vec<u8>)]| -> Vec<Vec<u8>> {
+        kept.iter().map(|(_, text)| text.clone()).collect()
+    };
+    assert_eq!(texts(&found), texts(&expected));
+    let stack = stack(&text);
+    let streams = stack.find("streamdemux").unwrap();
+    let http = stack.find("http").unwrap();
+    let by_key = input.result_by_key(http).unwrap();
+    assert_eq!(by_key.rows.len(), 3);
+    let Some(ResultValue::Sum(instances)) = input.result(streams) else {
+        panic!("a number");
+    };
+    assert!(instances > 20, "{instances}");
+}
+
 #[test]
 fn options_that_contradict_each_other_are_named() {
     let refused = |text: &str| {

@@ -18,7 +18,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -34,6 +34,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::certificate::{self, Validity};
 use crate::error::Error;
+use crate::notice::notice;
 
 const AUTHORITY: &str = "authority";
 /// How long an authority is believed.
@@ -176,6 +177,30 @@ impl KeyFolder {
             }
             None => self.only_name()?,
         };
+        // Before they are read: what changes meanwhile is read again.
+        let stamps = self.stamps(&name);
+        let mut identity = self.read(name)?;
+        identity.source = Some(Arc::new(Source {
+            folder: self.clone(),
+            last: Mutex::new((stamps, identity.clone())),
+        }));
+        Ok(identity)
+    }
+
+    /// When the files of a name were last written, and their lengths and places.
+    fn stamps(&self, name: &str) -> Stamps {
+        let files = [
+            self.file(AUTHORITY, "crt"),
+            self.file(name, "crt"),
+            self.file(name, "key"),
+        ];
+        files.map(|path| {
+            let about = fs::metadata(path).ok()?;
+            Some((about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
+        })
+    }
+
+    fn read(&self, name: String) -> Result<Identity, Error> {
         let path = self.file(AUTHORITY, "crt");
         let root = self.certificate(&path)?;
         let mut roots = RootCertStore::empty();
@@ -364,6 +389,16 @@ pub struct Identity {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
     provider: Arc<CryptoProvider>,
+    source: Option<Arc<Source>>,
+}
+
+/// Time in seconds and nanoseconds, length, and number of a file.
+type Stamps = [Option<(i64, i64, u64, u64)>; 3];
+
+/// Where an identity was read, and what it was then.
+struct Source {
+    folder: KeyFolder,
+    last: Mutex<(Stamps, Identity)>,
 }
 
 impl Identity {
@@ -395,7 +430,34 @@ impl Identity {
             client: Arc::new(client),
             server: Arc::new(server),
             provider,
+            source: None,
         })
+    }
+
+    /// The identity as its files are now; where they cannot be used, as it was before. To be asked for
+    /// each connection.
+    pub(crate) fn current(&self) -> Identity {
+        let Some(source) = &self.source else {
+            return self.clone();
+        };
+        let mut last = source.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = source.folder.stamps(&self.name);
+        if stamps != last.0 {
+            last.0 = stamps;
+            match source.folder.read(self.name.to_string()) {
+                Ok(identity) => {
+                    last.1 = identity;
+                    notice(format_args!(
+                        "{}: keys and certificates were read anew",
+                        self.name
+                    ));
+                }
+                Err(error) => notice(format_args!(
+                    "keys and certificates have changed and cannot be used, those from before are: {error}"
+                )),
+            }
+        }
+        last.1.clone()
     }
 
     /// The name in its certificate.

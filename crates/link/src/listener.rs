@@ -267,6 +267,19 @@ impl Listener {
         }
     }
 
+    /// Forgets a session that has no connection and of which nothing waits; returns how its items
+    /// fared. Should its sender come back, it is as a listener that was started anew is.
+    pub fn forget(&self, session: SessionId) -> Option<SessionCounts> {
+        let mut state = self.shared.lock();
+        let known = state.sessions.get(&session)?;
+        if known.connection.is_some() || !known.queue.is_empty() || known.waiting_bytes > 0 {
+            return None;
+        }
+        let known = state.sessions.remove(&session)?;
+        state.by_name.remove(&known.id);
+        Some(known.counts)
+    }
+
     /// How the items of all sessions fared.
     pub fn counts(&self) -> Vec<(SessionId, SessionCounts)> {
         let state = self.shared.lock();

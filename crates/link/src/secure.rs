@@ -99,7 +99,7 @@ pub(crate) fn connect(
         }
     }
     let tcp = connected.ok_or(last).map_err(failed)?;
-    let tls = ClientConnection::new(identity.client.clone(), name);
+    let tls = ClientConnection::new(identity.current().client, name);
     let tls = tls.map_err(|source| Error::Security {
         address: address.to_owned(),
         source,
@@ -115,7 +115,7 @@ pub(crate) fn accept(
     timeout: Duration,
 ) -> Result<Secured, Error> {
     let address = from.to_string();
-    let tls = ServerConnection::new(identity.server.clone());
+    let tls = ServerConnection::new(identity.current().server);
     let tls = tls.map_err(|source| Error::Security {
         address: address.clone(),
         source,

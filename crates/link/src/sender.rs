@@ -1,12 +1,16 @@
 //! The end that sends items: numbered, spooled, acknowledged, over as many connections as it takes.
 
-use std::path::PathBuf;
+mod leftovers;
+
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use self::leftovers::Leftovers;
 use crate::client;
 use crate::disk::Disk;
+use crate::ending;
 use crate::error::Error;
 use crate::frame::{Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
 use crate::identity::Identity;
@@ -18,6 +22,8 @@ use crate::spool::{Pushed, SenderCounts, Spool, Spooled, WhenFull};
 pub(crate) const ITEMS_SERVICE: &str = "items";
 /// Something is said at least this often, so that the other side knows that this one lives.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
+/// Who waits for room looks this often whether the process is to end.
+const LOOK: Duration = Duration::from_millis(100);
 /// Times are not sent sooner after whatever was sent before.
 const TIME_REST: Duration = Duration::from_millis(20);
 /// The longest frame of a listener to a sender.
@@ -32,11 +38,15 @@ pub struct SenderOptions {
     pub peer: Option<String>,
     /// Bytes of frames that may wait for their acknowledgement.
     pub spool_bytes: usize,
-    /// A folder for those that have no room in memory, and how many bytes of them there may be. The
-    /// file has no name: it goes with the process.
+    /// A folder for those that have no room in memory, and how many bytes of them there may be. What is
+    /// there when the process ends, or is killed, the next one of the same name sends that has the same
+    /// folder and address.
     pub spool_file: Option<(PathBuf, u64)>,
     /// What to do when they do.
     pub when_full: WhenFull,
+    /// With [`WhenFull::Wait`]: when the process is to end ([`crate::ends_when`]) nobody waits for longer
+    /// than this in all; what finds no room then is lost.
+    pub linger: Duration,
     /// How long connecting may take.
     pub connect_timeout: Duration,
     /// A peer that says nothing for so long is gone.
@@ -56,6 +66,7 @@ impl SenderOptions {
             spool_bytes: 64 << 20,
             spool_file: None,
             when_full: WhenFull::Wait,
+            linger: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(10),
             silence: Duration::from_secs(30),
             least_backoff: Duration::from_millis(100),
@@ -77,6 +88,7 @@ pub enum Sent {
 pub struct Sender {
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
+    leftovers: Option<Leftovers>,
 }
 
 struct Inner {
@@ -110,6 +122,10 @@ struct State {
     /// Why there is no connection.
     trouble: Option<Arc<Error>>,
     reconnections: u64,
+    /// It was said that the spool is full.
+    was_full: bool,
+    /// By when nobody waits for room any more: the process is to end.
+    last_wait: Option<Instant>,
 }
 
 impl Sender {
@@ -119,53 +135,31 @@ impl Sender {
     /// The thread that writes, or the spool's file, cannot be made.
     pub fn start(identity: &Identity, options: SenderOptions) -> Result<Sender, Error> {
         let session = identity.random();
-        let disk = match &options.spool_file {
-            None => None,
-            Some((folder, bytes)) => {
-                let name: String = session.iter().map(|byte| format!("{byte:02x}")).collect();
-                let made = Disk::create(folder, &name, *bytes);
-                Some(made.map_err(|source| Error::File {
-                    action: "create a spool in",
-                    path: folder.clone(),
-                    source,
-                })?)
-            }
-        };
-        let inner = Arc::new(Inner {
-            identity: identity.clone(),
-            session,
-            state: Mutex::new(State {
-                spool: Spool::new(options.spool_bytes, disk),
-                announcements: Vec::new(),
-                watermark: 0,
-                is_time_new: false,
-                is_ending: false,
-                is_ended: false,
-                is_stopped: false,
-                was_connected: false,
-                is_connected: false,
-                broken: None,
-                trouble: None,
-                reconnections: 0,
-            }),
-            options,
-            work: Condvar::new(),
-            news: Condvar::new(),
-        });
-        let address = inner.options.address.clone();
+        let (mut disk, mut left) = (None, Vec::new());
+        if let Some((folder, bytes)) = &options.spool_file {
+            left = Disk::leftovers(folder, identity.name(), &options.address);
+            let made = Disk::create(folder, identity.name(), session, &options.address, *bytes);
+            let mut made = made.map_err(|source| Error::File {
+                action: "create a spool in",
+                path: folder.clone(),
+                source,
+            })?;
+            made.share(left.iter().map(|leftover| leftover.disk.used()).sum());
+            disk = Some(made);
+        }
+        let spool = Spool::new(options.spool_bytes, disk);
+        let inner = Arc::new(Inner::new(identity, &options, session, spool));
         let worker = inner.clone();
-        let thread = thread::Builder::new()
-            .name("link-send".to_owned())
-            .spawn(move || worker.run());
-        let thread = thread.map_err(|source| Error::Network {
-            action: "start a thread for",
-            address,
-            source,
-        })?;
-        Ok(Sender {
+        let thread = spawn("link-send", &options, move || worker.run())?;
+        let mut sender = Sender {
             inner,
             thread: Some(thread),
-        })
+            leftovers: None,
+        };
+        if !left.is_empty() {
+            sender.leftovers = Some(Leftovers::start(sender.inner.clone(), left)?);
+        }
+        Ok(sender)
     }
 
     /// Waits until there was a connection, or an attempt failed for a reason that lasts, at most for
@@ -195,6 +189,7 @@ impl Sender {
     /// never lost. Returns its number.
     pub fn announce(&self, payload: Vec<u8>) -> u32 {
         let mut state = self.inner.lock();
+        state.spool.announce(&payload);
         state.announcements.push(Arc::new(payload));
         self.inner.work.notify_one();
         state.announcements.len() as u32 - 1
@@ -204,7 +199,7 @@ impl Sender {
     /// `watermark`.
     ///
     /// # Errors
-    /// A payload that the spool can never hold. With [`WhenFull::Wait`], that the sender was stopped.
+    /// A payload that the spool can never hold.
     pub fn send(&self, payload: Vec<u8>, count: u32, watermark: u64) -> Result<Sent, Error> {
         if count == 0 {
             return Ok(Sent::Spooled);
@@ -219,7 +214,19 @@ impl Sender {
         }
         if self.inner.options.when_full == WhenFull::Wait {
             while !state.spool.has_room(payload.len()) && !state.is_stopped {
-                state = self.inner.wait(&self.inner.news, state, BEAT);
+                if state.last_wait.is_none() && ending::is_ending() {
+                    state.last_wait = Some(Instant::now() + self.inner.options.linger);
+                }
+                if state.last_wait.is_some_and(|last| Instant::now() >= last) {
+                    break;
+                }
+                if !core::mem::replace(&mut state.was_full, true) {
+                    let address = &self.inner.options.address;
+                    notice(format_args!(
+                        "{address}: the spool is full, the source waits"
+                    ));
+                }
+                state = self.inner.wait(&self.inner.news, state, LOOK);
             }
         }
         state.watermark = state.watermark.max(watermark);
@@ -256,10 +263,13 @@ impl Sender {
     }
 
     /// No more items come: waits until the other side has acknowledged all, at most for `wait`. What
-    /// is pending then is lost, and only this side knows.
+    /// is pending then is kept in the spool's folder, if there is one with room; else it is lost, and
+    /// only this side knows.
     pub fn finish(mut self, wait: Duration) -> SenderCounts {
-        let deadline = Instant::now() + wait;
         let mut state = self.inner.lock();
+        // Who waited for room has waited already.
+        let deadline = Instant::now() + wait;
+        let deadline = state.last_wait.map_or(deadline, |last| last.min(deadline));
         state.is_ending = true;
         self.inner.work.notify_one();
         while !state.is_ended {
@@ -269,19 +279,36 @@ impl Sender {
             }
             state = self.inner.wait(&self.inner.news, state, left);
         }
-        let counts = self.inner.counts(&state);
         drop(state);
+        if let Some(leftovers) = &mut self.leftovers {
+            leftovers.wait(deadline);
+        }
         self.stop();
-        counts
+        let state = self.inner.lock();
+        self.inner.counts(&state)
+    }
+
+    /// Where a later process finds what was kept.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.inner.lock().spool.folder().map(Path::to_owned)
     }
 
     fn stop(&mut self) {
-        self.inner.lock().is_stopped = true;
-        self.inner.work.notify_all();
-        self.inner.news.notify_all();
+        self.inner.stop();
+        if let Some(leftovers) = &mut self.leftovers {
+            leftovers.stop();
+        }
         if let Some(thread) = self.thread.take() {
-            // It panics nowhere; if it did, that was said.
-            let _ = thread.join();
+            // One that waits for an answer ends when it has none; nothing depends on it.
+            let deadline = Instant::now() + BEAT;
+            while !thread.is_finished() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if thread.is_finished() {
+                // It panics nowhere; if it did, that was said.
+                let _ = thread.join();
+            }
+            self.inner.lock().put_away();
         }
     }
 }
@@ -301,7 +328,67 @@ enum Work {
     Stop,
 }
 
+impl State {
+    fn new(spool: Spool) -> State {
+        State {
+            spool,
+            announcements: Vec::new(),
+            watermark: 0,
+            is_time_new: false,
+            is_ending: false,
+            is_ended: false,
+            is_stopped: false,
+            was_connected: false,
+            is_connected: false,
+            broken: None,
+            trouble: None,
+            reconnections: 0,
+            was_full: false,
+            last_wait: None,
+        }
+    }
+
+    /// Nothing more is sent: what is left waits for a later process.
+    fn put_away(&mut self) {
+        if self.is_ended || self.spool.total() == 0 {
+            self.spool.remove();
+        } else {
+            self.spool.keep();
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    options: &SenderOptions,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    thread.map_err(|source| Error::Network {
+        action: "start a thread for",
+        address: options.address.clone(),
+        source,
+    })
+}
+
 impl Inner {
+    fn new(identity: &Identity, options: &SenderOptions, session: [u8; 16], spool: Spool) -> Inner {
+        Inner {
+            identity: identity.clone(),
+            session,
+            state: Mutex::new(State::new(spool)),
+            options: options.clone(),
+            work: Condvar::new(),
+            news: Condvar::new(),
+        }
+    }
+
+    fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.work.notify_all();
+        self.news.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -402,6 +489,7 @@ impl Inner {
         state.is_connected = true;
         state.trouble = None;
         state.broken = None;
+        state.was_full = false;
         self.news.notify_all();
         drop(state);
         Ok((secured, answer.max_frame as usize))

@@ -1,4 +1,4 @@
-//! Frames that were not acknowledged yet, in bounded memory and, beyond that, in a bounded file.
+//! Frames that were not acknowledged yet, in bounded memory and, beyond that, in a bounded folder.
 //!
 //! Items are numbered from 0 in the order in which they were accepted; what is lost has numbers, too,
 //! so that the other side sees exactly how many there were. No clock here.
@@ -11,9 +11,10 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::{Disk, DiskPlace};
+use crate::disk::{Disk, DiskPlace, Leftover};
 use crate::notice::notice;
 
 /// What to do with items that come while the spool is full.
@@ -38,6 +39,8 @@ pub struct SenderCounts {
     pub lost: u64,
     /// Items that wait in the spool, or on their way.
     pub pending: u64,
+    /// Of those: items that a later process finds in the spool's folder. Counted at the end.
+    pub kept: u64,
     /// Items that were written to a listener that then restarted without acknowledging them, and
     /// written again to the new one.
     pub rewritten: u64,
@@ -98,8 +101,9 @@ pub(crate) struct Spool {
     disk: Option<Disk>,
     next: u64,
     acknowledged: u64,
-    /// Dropped after they had been written on an earlier connection: they may have arrived.
-    unsure: Vec<(u64, u32)>,
+    /// Dropped after they had been written on an earlier connection, or by a process that is gone: they
+    /// may have arrived. The first, how many.
+    unsure: Vec<(u64, u64)>,
     counts: SenderCounts,
 }
 
@@ -115,6 +119,84 @@ impl Spool {
             acknowledged: 0,
             unsure: Vec::new(),
             counts: SenderCounts::default(),
+        }
+    }
+
+    /// What a process has left that is gone.
+    pub(crate) fn restored(leftover: Leftover) -> Spool {
+        let mut spool = Spool::new(0, Some(leftover.disk));
+        spool.next = leftover.accepted;
+        spool.acknowledged = leftover.acknowledged;
+        spool.counts.delivered = leftover.acknowledged;
+        // What is not here it had in memory, or lost: what of it arrived the other side knows.
+        let mut at = leftover.acknowledged;
+        for frame in leftover.frames {
+            if frame.first > at {
+                spool.unsure.push((at, frame.first - at));
+            }
+            at = at.max(frame.end());
+            spool.frames.push_back(Kept {
+                first: frame.first,
+                count: frame.count,
+                watermark: frame.watermark,
+                payload: Payload::Disk(frame.place),
+                was_written: true,
+            });
+        }
+        if leftover.accepted > at {
+            spool.unsure.push((at, leftover.accepted - at));
+        }
+        spool
+    }
+
+    /// Writes what is in memory to the folder, as far as there is room. Returns how many items are
+    /// there for a later process.
+    pub(crate) fn keep(&mut self) -> u64 {
+        let Some(disk) = &mut self.disk else {
+            return 0;
+        };
+        let mut kept = 0;
+        for frame in &mut self.frames {
+            if let Payload::Memory(bytes) = &frame.payload {
+                if !disk.has_room(bytes.len()) {
+                    continue;
+                }
+                let place = disk.write(frame.first, frame.count, frame.watermark, bytes);
+                let Ok(place) = place else {
+                    continue;
+                };
+                self.bytes -= bytes.len() + OVERHEAD;
+                frame.payload = Payload::Disk(place);
+            }
+            kept += u64::from(frame.count);
+        }
+        disk.note(self.next, self.acknowledged);
+        self.counts.kept = kept;
+        kept
+    }
+
+    /// Nothing is left to be sent.
+    pub(crate) fn remove(&self) {
+        if let Some(disk) = &self.disk {
+            disk.remove();
+        }
+    }
+
+    /// Keeps for a later process what items refer to.
+    pub(crate) fn announce(&self, payload: &[u8]) {
+        if let Some(disk) = &self.disk {
+            disk.announce(payload);
+        }
+    }
+
+    /// Where a later process finds what was kept.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.disk.as_ref().map(Disk::folder)
+    }
+
+    fn note(&self) {
+        if let Some(disk) = &self.disk {
+            disk.note(self.next, self.acknowledged);
         }
     }
 
@@ -134,19 +216,22 @@ impl Spool {
         self.most_bytes.saturating_sub(OVERHEAD).max(disk)
     }
 
-    /// Memory while there is some, then the file; `None`: neither has room.
-    fn place(&mut self, payload: Vec<u8>) -> Option<Payload> {
+    /// Memory while there is some, then the folder; `None`: neither has room.
+    fn place(
+        &mut self,
+        payload: Vec<u8>,
+        first: u64,
+        count: u32,
+        watermark: u64,
+    ) -> Option<Payload> {
         if !self.has_memory(payload.len()) {
             let disk = self.disk.as_mut()?;
             if !disk.has_room(payload.len()) {
                 return None;
             }
-            match disk.write(&payload) {
-                Ok(place) => return Some(Payload::Disk(place)),
-                // This one was promised room; there is none for others from here on.
-                Err(error) => notice(format_args!(
-                    "the spool's file cannot be written, and is not used any more: {error}"
-                )),
+            // One that cannot be written was promised room.
+            if let Ok(place) = disk.write(first, count, watermark, &payload) {
+                return Some(Payload::Disk(place));
             }
         }
         self.bytes += payload.len() + OVERHEAD;
@@ -175,6 +260,7 @@ impl Spool {
     ) -> Pushed {
         let first = self.next;
         self.next += u64::from(count);
+        self.note();
         let mut result = Pushed::Kept;
         if when_full == WhenFull::DropOldest {
             while !self.has_room(payload.len()) && self.written < self.frames.len() {
@@ -182,7 +268,7 @@ impl Spool {
                 result = Pushed::Lost;
             }
         }
-        let Some(payload) = self.place(payload) else {
+        let Some(payload) = self.place(payload, first, count, watermark) else {
             self.counts.lost += u64::from(count);
             return Pushed::Lost;
         };
@@ -202,7 +288,7 @@ impl Spool {
         };
         self.release(&frame.payload);
         if frame.was_written {
-            self.unsure.push((frame.first, frame.count));
+            self.unsure.push((frame.first, u64::from(frame.count)));
         } else {
             self.counts.lost += u64::from(frame.count);
         }
@@ -232,7 +318,7 @@ impl Spool {
                 }
                 Err(error) => {
                     // What cannot be read is lost, as what there was no room for.
-                    notice(format_args!("the spool's file cannot be read: {error}"));
+                    notice(format_args!("a frame in the spool cannot be read: {error}"));
                     self.drop_oldest();
                 }
             }
@@ -255,7 +341,10 @@ impl Spool {
                 self.release(&frame.payload);
             }
         }
-        self.acknowledged = self.acknowledged.max(expected);
+        if expected > self.acknowledged {
+            self.acknowledged = expected;
+            self.note();
+        }
         true
     }
 
@@ -266,13 +355,9 @@ impl Spool {
             return false;
         }
         for (first, count) in core::mem::take(&mut self.unsure) {
-            let arrived = expected.is_some_and(|expected| first + u64::from(count) <= expected);
-            let counter = if arrived {
-                &mut self.counts.delivered
-            } else {
-                &mut self.counts.lost
-            };
-            *counter += u64::from(count);
+            let arrived = expected.map_or(0, |expected| expected.saturating_sub(first).min(count));
+            self.counts.delivered += arrived;
+            self.counts.lost += count - arrived;
         }
         self.written = self
             .frames
@@ -394,6 +479,8 @@ mod tests {
         Break,
         /// The listener restarts and knows nothing.
         Restart,
+        /// The sender is killed, and another process takes what is on disk.
+        Die,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -404,6 +491,7 @@ mod tests {
             3 => Just(Step::Acknowledge),
             1 => Just(Step::Break),
             1 => Just(Step::Restart),
+            1 => Just(Step::Die),
         ];
         proptest::collection::vec(step, 0..200)
     }
@@ -437,7 +525,7 @@ mod tests {
             with_disk in any::<bool>(),
         ) {
             let folder = tempfile::tempdir().unwrap();
-            let disk = || Disk::create(folder.path(), "x", 3 * 16384).unwrap();
+            let disk = || Disk::create(folder.path(), "x", [1; 16], "a:1", 3 * 4096).unwrap();
             let policy = if newest { WhenFull::DropNewest } else { WhenFull::DropOldest };
             let mut spool = Spool {
                 disk: with_disk.then(disk),
@@ -445,6 +533,7 @@ mod tests {
             };
             let mut wire: VecDeque<Spooled> = VecDeque::new();
             let mut listener = Listener::default();
+            let mut has_died = false;
             for step in steps {
                 match step {
                     Step::Push => {
@@ -472,6 +561,17 @@ mod tests {
                         };
                         prop_assert!(spool.resume(None));
                     }
+                    Step::Die if with_disk => {
+                        wire.clear();
+                        let total = spool.total();
+                        drop(spool);
+                        let mut found = Disk::leftovers(folder.path(), "x", "a:1");
+                        spool = Spool::restored(found.remove(0));
+                        prop_assert_eq!(spool.total(), total);
+                        prop_assert!(spool.resume(Some(listener.expected)));
+                        has_died = true;
+                    }
+                    Step::Die => {}
                 }
             }
             wire.iter().for_each(|frame| listener.take(frame));
@@ -485,7 +585,7 @@ mod tests {
             let counts = spool.counts();
             prop_assert_eq!(counts.pending, 0);
             prop_assert_eq!(counts.delivered + counts.lost, counts.accepted);
-            if listener.before == 0 && counts.rewritten == 0 {
+            if listener.before == 0 && counts.rewritten == 0 && !has_died {
                 prop_assert_eq!(counts.lost, listener.lost);
             }
         }

@@ -33,7 +33,12 @@ fn keys() -> tempfile::TempDir {
 }
 
 fn sender(folder: &Path, address: &str) -> Sender {
+    // One that keeps what it has where the next finds it, if there is such a place.
+    let spool = folder.join("spool");
+    let is_kept = spool.is_dir();
     let options = SenderOptions {
+        spool_bytes: if is_kept { 200_000 } else { 64 << 20 },
+        spool_file: is_kept.then_some((spool, 1 << 30)),
         least_backoff: Duration::from_millis(1),
         most_backoff: Duration::from_millis(20),
         ..SenderOptions::new(address)
@@ -85,6 +90,7 @@ fn other_side(what: &str, folder: &Path, address: &str) -> (Child, impl Iterator
         .env("OTHER_SIDE", what)
         .env("KEYS", folder)
         .env("ADDRESS", address)
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -112,6 +118,12 @@ fn the_other_side() {
             let listener = Listener::bind(&identity(folder, "collector"), options).unwrap();
             tell("listening");
             take_and_tell(&listener, tell);
+        }
+        "spooler" => {
+            let sender = sender(folder, &address);
+            send(&sender, FRAMES);
+            tell(&format!("spooled {}", sender.counts().pending));
+            let _ = std::io::stdin().read_line(&mut String::new());
         }
         _ => {
             let sender = sender(folder, &address);
@@ -215,4 +227,51 @@ fn a_sender_is_killed() {
     assert_eq!(lines.next().unwrap(), format!("{} 0", FRAMES * ITEMS));
     second.wait().unwrap();
     assert_eq!(listener.counts()[1].1.received, FRAMES * ITEMS);
+}
+
+/// What it had on disk the next one sends, as its session; what it had in memory is counted as lost.
+#[test]
+fn a_sender_that_spools_is_killed() {
+    let folder = keys();
+    std::fs::create_dir(folder.path().join("spool")).unwrap();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    drop(socket);
+    let (mut first, mut lines) = other_side("spooler", folder.path(), &address);
+    let spooled = format!("spooled {}", FRAMES * ITEMS);
+    assert_eq!(
+        lines.find(|line| line.starts_with("spooled")),
+        Some(spooled)
+    );
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let options = ListenerOptions::new(&address);
+    let listener = Listener::bind(&identity(folder.path(), "collector"), options).unwrap();
+    let sender = sender(folder.path(), &address);
+    send(&sender, 3);
+    let sending = std::thread::spawn(move || sender.finish(LONG));
+    let mut ends = 0;
+    while ends < 2 {
+        match listener.next(LONG).expect("something comes") {
+            Event::Items(items) => {
+                let frame = u64::from_le_bytes(items.payload[..8].try_into().unwrap());
+                assert_eq!(frame, items.first / ITEMS);
+                items.done();
+            }
+            Event::Ended(end) => {
+                end.done();
+                ends += 1;
+            }
+            _ => {}
+        }
+    }
+    let own = sending.join().unwrap();
+    assert_eq!((own.delivered, own.lost), (3 * ITEMS, 0));
+    let counts = listener.counts();
+    assert_eq!(counts[0].1.received, 3 * ITEMS);
+    let old = &counts[1].1;
+    assert_eq!(old.received + old.lost, FRAMES * ITEMS);
+    // Memory had room for 25 frames of 8000 bytes.
+    assert!(old.lost >= 20 * ITEMS && old.lost <= 25 * ITEMS, "{old:?}");
+    assert!(old.has_ended);
 }

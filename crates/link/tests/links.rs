@@ -274,7 +274,7 @@ fn what_a_full_spool_loses_is_counted_on_both_sides() {
 }
 
 #[test]
-fn what_has_no_room_in_memory_waits_in_a_file() {
+fn what_has_no_room_in_memory_waits_in_a_folder() {
     let keys = Keys::new();
     let identity = keys.identity("collector");
     let reserved = listen(&identity);
@@ -290,16 +290,139 @@ fn what_has_no_room_in_memory_waits_in_a_file() {
     let sent = send_numbers(&sender, 0..500);
     assert!(sent.iter().all(|sent| *sent == Sent::Spooled));
     assert_eq!(sender.counts().pending, 5000);
-    assert_eq!(
-        std::fs::read_dir(folder).unwrap().count(),
-        0,
-        "nobody else sees it"
-    );
+    let sessions = || std::fs::read_dir(&folder).unwrap().count();
+    assert_eq!(sessions(), 1);
     let listener = Listener::bind(&identity, ListenerOptions::new(address.to_string())).unwrap();
     let sending = thread::spawn(move || sender.finish(LONG));
     assert_eq!(take(&listener, usize::MAX), (0..5000).collect::<Vec<u64>>());
     let counts = sending.join().unwrap();
     assert_eq!((counts.delivered, counts.lost), (5000, 0));
+    assert_eq!(sessions(), 0, "nothing is left");
+}
+
+/// What had not arrived when a sender ended comes with the next one, as the session that it was.
+#[test]
+fn what_a_sender_could_not_deliver_the_next_one_does() {
+    let keys = Keys::new();
+    let identity = keys.identity("collector");
+    let reserved = listen(&identity);
+    let address = reserved.local_address();
+    drop(reserved);
+    let folder = keys.folder.path().join("spool");
+    let sensor = keys.identity("sensor1");
+    let options = |bytes| SenderOptions {
+        spool_bytes: 10_000,
+        spool_file: Some((folder.clone(), bytes)),
+        when_full: WhenFull::DropNewest,
+        ..to(address)
+    };
+    // In the second case the folder has no room for what was in memory.
+    for bytes in [64 << 20, 100 * 4096] {
+        let sender = Sender::start(&sensor, options(bytes)).unwrap();
+        sender.announce(b"of the first".to_vec());
+        send_numbers(&sender, 0..500);
+        let before = sender.finish(Duration::from_millis(1));
+        assert_eq!((before.accepted, before.delivered), (5000, 0));
+        assert!(before.kept >= 1000 && before.kept <= before.pending);
+        assert_eq!(before.kept < before.pending, bytes < 1 << 20);
+        let listener =
+            Listener::bind(&identity, ListenerOptions::new(address.to_string())).unwrap();
+        let sender = Sender::start(&sensor, options(64 << 20)).unwrap();
+        sender.announce(b"of the second".to_vec());
+        send_numbers(&sender, 0..3);
+        let sending = thread::spawn(move || sender.finish(LONG));
+        let mut received: [Vec<u64>; 2] = Default::default();
+        let mut totals = [0; 2];
+        let mut announced = [Vec::new(), Vec::new()];
+        let mut ends = 0;
+        while ends < 2 {
+            match listener.next(LONG).expect("something comes") {
+                Event::Items(items) => {
+                    let session = items.session.0 as usize;
+                    for (place, number) in (items.first..).zip(numbers(&items.done())) {
+                        assert_eq!(number, place);
+                        received[session].push(number);
+                    }
+                }
+                Event::Announced {
+                    session, payload, ..
+                } => {
+                    announced[session.0 as usize].push(payload);
+                }
+                Event::Ended(end) => {
+                    totals[end.session.0 as usize] = end.total;
+                    end.done();
+                    ends += 1;
+                }
+                _ => {}
+            }
+        }
+        // The session of the process itself comes first.
+        assert_eq!(received[0], (0..30).collect::<Vec<u64>>());
+        assert_eq!(announced[0], [b"of the second"]);
+        assert_eq!(announced[1], [b"of the first"]);
+        assert_eq!(totals, [30, 5000]);
+        assert_eq!(received[1].len() as u64, before.kept);
+        let lost: u64 = listener
+            .counts()
+            .iter()
+            .map(|(_, counts)| counts.lost)
+            .sum();
+        assert_eq!(lost, 5000 - before.kept);
+        let own = sending.join().unwrap();
+        assert_eq!((own.delivered, own.lost, own.kept), (30, 0, 0));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    }
+}
+
+/// A new authority, and certificates of it: they count from the next connection on.
+#[test]
+fn keys_are_read_anew_when_their_files_change() {
+    let (old, new) = (Keys::new(), Keys::new());
+    let listener = listen(&old.identity("collector"));
+    let address = listener.local_address();
+    let stranger = Sender::start(&new.identity("sensor1"), to(address)).unwrap();
+    stranger.wait_for_connection(LONG).unwrap_err();
+    new.identity("collector");
+    // Files that cannot be used change nothing.
+    let key = old.folder.path().join("collector.key");
+    let kept = std::fs::read(&key).unwrap();
+    std::fs::write(&key, "no key").unwrap();
+    let known = Sender::start(&old.identity("sensor2"), to(address)).unwrap();
+    assert!(known.wait_for_connection(LONG).unwrap());
+    std::fs::write(&key, kept).unwrap();
+    for file in ["authority.crt", "collector.crt", "collector.key"] {
+        let from = new.folder.path().join(file);
+        std::fs::copy(from, old.folder.path().join(file)).unwrap();
+    }
+    // It tries again and again.
+    loop {
+        let event = listener.next(LONG).expect("it comes");
+        if matches!(event, Event::Joined { peer, .. } if peer.name == "sensor1") {
+            break;
+        }
+    }
+    let refused = Sender::start(&old.folder.identity(Some("sensor2")).unwrap(), to(address));
+    refused.unwrap().wait_for_connection(LONG).unwrap_err();
+}
+
+#[test]
+fn a_session_that_left_can_be_forgotten() {
+    let keys = Keys::new();
+    let listener = listen(&keys.identity("collector"));
+    let sender = Sender::start(&keys.identity("sensor1"), to(listener.local_address())).unwrap();
+    send_numbers(&sender, 0..5);
+    assert_eq!(take(&listener, 50).len(), 50);
+    let id = listener.counts().remove(0).0;
+    assert_eq!(listener.forget(id), None, "it is there");
+    drop(sender);
+    let counts = loop {
+        if let Event::Left { .. } = listener.next(LONG).expect("it leaves") {
+            break listener.forget(id).unwrap();
+        }
+    };
+    assert_eq!((counts.received, counts.name.as_str()), (50, "sensor1"));
+    assert!(listener.counts().is_empty());
 }
 
 #[test]

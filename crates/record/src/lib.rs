@@ -60,6 +60,7 @@ pub mod text_list;
 pub mod tls;
 pub mod totals;
 pub mod transaction;
+mod whole;
 pub mod words;
 
 pub use aggregate::{AggregateError, AggregateSpec, Aggregator};
@@ -73,3 +74,4 @@ pub use packet::PacketRow;
 pub use schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
 pub use store::{RecordStore, StoredRecord};
 pub use stream::StreamRow;
+pub use whole::WholeWrites;

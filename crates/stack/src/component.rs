@@ -433,6 +433,15 @@ pub trait Outlet {
     /// and what all components keep comes out.
     fn enough(&mut self) {}
 
+    /// Of a source: when components look at the capture clock next. What is of that time or later is to
+    /// come behind [`Outlet::advance`].
+    fn next_look(&self) -> Nanos {
+        Nanos(u64::MAX)
+    }
+
+    /// Of a source: the capture clock goes on to `now`, and components look at it.
+    fn advance(&mut self, _now: Nanos) {}
+
     /// The key of the innermost demultiplexer is finished, as a connection that has closed: it ends
     /// behind the items under way, as if by timeout. One outside of all demultiplexers is ignored.
     fn end_key(&mut self, _key: u32) {}
@@ -519,6 +528,11 @@ pub trait Component: Send {
     /// around have the same number ([`crate::KeyTable`]).
     fn demultiplex(&mut self, _packets: &Packets<'_>, _keys: &mut [u32], _now: Nanos) -> Selection {
         Selection::NONE
+    }
+
+    /// The same for a chunk of a stream: the number of its key; `None`: it goes on.
+    fn demultiplex_chunk(&mut self, _chunk: &StreamChunk<'_>) -> Option<u32> {
+        None
     }
 
     /// Of a demultiplexer: the numbers of keys that have ended since it was asked last, by timeout at

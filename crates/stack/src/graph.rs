@@ -38,6 +38,9 @@ use crate::deadline::first_after;
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
 
+/// How often components look at the capture clock: 2^26 ns, some fifteen times a second.
+pub const TICK: Nanos = Nanos(1 << 26);
+
 /// What comes behind the last component of a graph: where a stack is cut in parts, the next one.
 pub trait Tail: Send {
     /// Takes items that come out of the end, at the time `now`. `maker` is the component that made
@@ -69,6 +72,8 @@ pub struct Graph<T = NoTail> {
     timed: Vec<NodeId>,
     /// The lengths of their intervals.
     intervals: Vec<Nanos>,
+    /// At the ends of which intervals a source of its own lets components look at the clock.
+    looks: Vec<Nanos>,
     seed: HashSeed,
     now: Nanos,
     /// Packets of the source so far, where whole batches are taken.
@@ -196,12 +201,15 @@ impl<T: Tail> Graph<T> {
         }
         intervals.sort_unstable();
         intervals.dedup();
+        let mut looks = intervals.clone();
+        looks.extend((!timed.is_empty()).then_some(TICK));
         Ok(Graph {
             nodes,
             entry: from.filter(|_| !range.is_empty()),
             tail,
             timed,
             intervals,
+            looks,
             seed,
             now: Nanos(0),
             before: 0,
@@ -306,6 +314,13 @@ impl<T: Tail> Graph<T> {
     /// ([`Component::interval`]).
     pub fn intervals(&self) -> &[Nanos] {
         &self.intervals
+    }
+
+    /// Whether components of others behind this one look at the clock, too, and at the ends of which
+    /// intervals: its source goes by them.
+    pub fn set_looks(&mut self, is_timed: bool, intervals: &[Nanos]) {
+        self.looks = intervals.to_vec();
+        self.looks.extend(is_timed.then_some(TICK));
     }
 
     /// Lets the source that the stack begins with take what there is, or wait for it, and the capture
@@ -530,6 +545,10 @@ impl<T: Tail> Graph<T> {
             match (&node.inner, &mut *items) {
                 (Inner::Branches(_), Items::Packets(packets)) => self.switch(id, packets),
                 (Inner::PerKey(_), Items::Packets(packets)) => self.demultiplex(id, packets),
+                (Inner::PerKey(first), Items::Chunks(chunks)) => {
+                    let first = *first;
+                    self.demultiplex_chunks(id, first, chunks);
+                }
                 // The checker lets nothing else come here.
                 (Inner::Branches(_) | Inner::PerKey(_), _) => {}
                 (Inner::Nothing, items) if node.by_key.is_some() => self.one_by_one(id, items),
@@ -602,6 +621,27 @@ impl<T: Tail> Graph<T> {
             packets.selected = packets.selected.without(keyed);
             if let Items::Packets(out) = items {
                 packets.selected = packets.selected.or(out.selected);
+            }
+        }
+        self.collect(id);
+    }
+
+    /// Chunks are few and large: each goes through alone, and on from there.
+    fn demultiplex_chunks(&mut self, id: NodeId, first: NodeId, chunks: &mut &[StreamChunk<'_>]) {
+        for chunk in core::mem::take(chunks) {
+            let key = self.with(id, |component, _| component.demultiplex_chunk(chunk));
+            let Some(key) = key.flatten() else {
+                self.leave(id, Items::Chunks(core::slice::from_ref(chunk)));
+                continue;
+            };
+            let keyed = [StreamChunk { key, ..*chunk }];
+            let mut inside = Items::Chunks(&keyed);
+            self.row(Some(first), &mut inside);
+            if let Items::Chunks(left) = inside {
+                for left in left {
+                    let key = chunk.key;
+                    self.leave(id, Items::Chunks(&[StreamChunk { key, ..*left }]));
+                }
             }
         }
         self.collect(id);

@@ -74,7 +74,7 @@ pub use diagnostic::{Diagnostic, Severity};
 pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
 pub use flowgauge_record::schema::FieldKind;
 pub use format::{format, format_line};
-pub use graph::{ComponentFailure, Graph, NoTail, Passed, Tail};
+pub use graph::{ComponentFailure, Graph, NoTail, Passed, TICK, Tail};
 pub use include::{MAX_FILES, ReadInclude, parse_all};
 pub use items::{ItemType, Port};
 pub use keys::KeyTable;

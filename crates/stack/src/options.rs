@@ -9,6 +9,7 @@ use crate::registry::near;
 use crate::settings::{OptionInfo, Setting, Settings};
 use crate::source::Span;
 use crate::syntax::Assignment;
+use crate::value::OptionKind;
 
 /// The option that gives a component a label; every component has it.
 pub const LABEL_OPTION: &str = "as";
@@ -187,9 +188,21 @@ fn unknown(info: &ComponentInfo, name: &str, span: Span) -> Diagnostic {
     let likely = near(name, names.iter().copied());
     found.with_hint(match (likely.as_slice(), names.as_slice()) {
         ([], []) => format!("{} has no options but {LABEL_OPTION}", info.name),
+        // What looks like an option may be a text that speaks of fields.
+        ([], [first, ..]) if is_text(info) => format!(
+            "it has {}, {LABEL_OPTION}; as its {first} in quotes: {} {{ \"{name} = ...\" }}",
+            names.join(", "),
+            info.name
+        ),
         ([], names) => format!("it has {}, {LABEL_OPTION}", names.join(", ")),
         (likely, _) => format!("did you mean {}?", likely.join(" or ")),
     })
+}
+
+/// Whether the first option is a text that has to be there.
+fn is_text(info: &ComponentInfo) -> bool {
+    let first = info.options.first().filter(|option| option.is_required);
+    first.is_some_and(|option| matches!(option.kind, OptionKind::Text | OptionKind::Filter))
 }
 
 fn too_many(info: &ComponentInfo, span: Span) -> Diagnostic {

@@ -65,7 +65,8 @@ impl<'a> Parser<'a> {
     }
 
     fn whole_stack(&mut self) -> Parsed<Body> {
-        let body = self.body(0, "")?;
+        let mut body = self.body(0, "")?;
+        body.trailing.extend(self.cursor.skip());
         match self.cursor.peek() {
             None => Ok(body),
             Some(_) => Err(self.cursor.expected("a component")),
@@ -309,9 +310,19 @@ impl<'a> Parser<'a> {
         }
         let start = self.cursor.at;
         let mut previous = ' ';
+        // Fields of names of files, as %{key}, have brackets of their own.
+        let mut is_field = false;
         while let Some(c) = self.cursor.peek() {
+            is_field = match c {
+                '{' => previous == '%',
+                _ => is_field && c != '\n',
+            };
             let is_end = match c {
                 '\n' => true,
+                '}' if is_field => {
+                    is_field = false;
+                    false
+                }
                 '#' => previous == ' ' || previous == '\t',
                 ',' | '}' => ends == Ends::Brace,
                 _ => false,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use flowgauge_record::results::{ResultRow, Value};
 use flowgauge_runtime::capture::with_refusals;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
-use flowgauge_stack::{Account, Cell, Program, ResultValue, RunEnd, Table};
+use flowgauge_stack::{Account, Cell, Program, ResultValue, RunEnd, Stack, Table};
 use flowgauge_wire::{Ledger, Place};
 
 use crate::control::Control;
@@ -436,6 +436,10 @@ fn open(
 ) -> Result<Option<Opened>, Failure> {
     if !runner.wants_packets() {
         if input.read.is_empty() && input.interface.is_empty() {
+            let captures = |stack: &Stack| {
+                stack.has_source() && stack.node(stack.entry).settings.text("interface").is_some()
+            };
+            input::give_up_privileges(input, runner.stacks().iter().any(captures))?;
             return Ok(None);
         }
         return Err(Failure::usage(

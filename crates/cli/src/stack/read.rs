@@ -14,6 +14,11 @@ use crate::say::say;
 /// More than any stack has.
 const MAX_BYTES: u64 = 16 << 20;
 
+/// What some editors begin a text with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// More mistakes are only counted.
+const MAX_SHOWN: usize = 50;
+
 /// A stack as it was given.
 pub(super) struct Text {
     /// What messages call it.
@@ -57,12 +62,18 @@ pub(super) fn text(file: Option<&Path>, expression: Option<&str>) -> Result<Text
 }
 
 fn read_all(from: impl std::io::Read) -> std::io::Result<String> {
-    let mut text = String::new();
-    let length = from.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    let mut bytes = Vec::new();
+    let length = from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if length as u64 > MAX_BYTES {
         return Err(std::io::Error::other("is longer than 16 MiB"));
     }
-    Ok(text)
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        std::io::Error::other(format!("is no text in UTF-8 (byte {at})"))
+    })
 }
 
 /// A file's syntax, nothing included.
@@ -128,8 +139,11 @@ fn include(including: &str, path: &str) -> Result<(String, String), String> {
 
 /// Says all that was found.
 fn refused(name: &str, found: &[Diagnostic], sources: &Sources) -> Failure {
-    for found in found {
+    for found in found.iter().take(MAX_SHOWN) {
         say!("{}", found.show(sources));
+    }
+    if let Some(more) = found.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+        say!("and {more} more");
     }
     let errors = found
         .iter()

@@ -4,6 +4,7 @@ pub(crate) mod codec;
 mod merge;
 pub(crate) mod receive;
 pub(crate) mod send;
+mod source;
 
 use flowgauge_link::KeyFolder;
 use flowgauge_stack::{Failure, OptionInfo, OptionKind, Settings};

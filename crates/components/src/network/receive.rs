@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use flowgauge_link::{
     Event, KeyFolder, Listener, ListenerOptions, ReceivedItems, SessionCounts, SessionId,
 };
+use flowgauge_record::AnyRecord;
 use flowgauge_record::FieldKind;
 use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
-use flowgauge_record::{AnyRecord, OwnedRecord};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet, Output,
     Packets, Parallel, Received, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
@@ -19,9 +19,10 @@ use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos, PacketDescriptor, hash_batch,
 };
 
-use super::codec::{Announced, ChunkPlace, Decoder, Kind};
+use super::codec::{Announced, Decoder, Kind};
 use super::failure;
 use super::merge::{Standing, choose, horizon};
+use super::source::{Run, Source, refused};
 
 /// Runs of packets that are shorter are copied together, so that batches are not tiny.
 const LONG_RUN: usize = 64;
@@ -118,6 +119,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("10s"),
         OptionInfo::new(
+            "forget",
+            OptionKind::Duration,
+            "how long a sender that left without an end may take to come back; then it is forgotten, and \
+             what it is known to have had counts as gone",
+        )
+        .or("10m"),
+        OptionInfo::new(
             "allow",
             OptionKind::Text,
             "names that may send, separated by blanks; where it is not said, all of the authority",
@@ -162,12 +170,15 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         .integer("senders")
         .and_then(|count| usize::try_from(count).ok());
     let timeout = settings.duration("timeout").unwrap_or(10_000_000_000);
+    let forget = settings.duration("forget").unwrap_or(600_000_000_000);
     Ok(Box::new(FromNetwork {
         keys: super::keys(settings),
         identity: settings.text("identity").map(str::to_owned),
         options,
         senders,
         timeout: Duration::from_nanos(timeout),
+        forget: Duration::from_nanos(forget),
+        forgotten: Vec::new(),
         listener: None,
         begun: None,
         taken: Taken {
@@ -193,6 +204,9 @@ struct FromNetwork {
     options: ListenerOptions,
     senders: Option<usize>,
     timeout: Duration,
+    forget: Duration,
+    /// Of senders that did not come back.
+    forgotten: Vec<SessionCounts>,
     listener: Option<Listener>,
     /// When the first sender came.
     begun: Option<Instant>,
@@ -221,153 +235,12 @@ struct Taken {
     closed_count: usize,
 }
 
-/// One sender.
-struct Source {
-    name: String,
-    announced: Announced,
-    frames: VecDeque<ReceivedItems>,
-    /// Of the first frame.
-    decoder: Option<Decoder>,
-    /// How many items of the first frame were read.
-    read: u32,
-    run: Run,
-    /// How many of the run were given on.
-    at: usize,
-    watermark: u64,
-    /// When the watermark moved.
-    moved: Instant,
-    is_connected: bool,
-    is_awaited: bool,
-    has_ended: bool,
-    late: u64,
-    refused: u64,
-}
-
-/// Items of the first frame that were read.
-enum Run {
-    Packets(Vec<PacketDescriptor>),
-    Chunks(Vec<ChunkPlace>),
-    Records(Vec<(Nanos, OwnedRecord)>),
-}
-
-impl Run {
-    fn new(kind: Kind) -> Run {
-        match kind {
-            Kind::Packets => Run::Packets(Vec::with_capacity(BATCH_SIZE)),
-            Kind::Chunks => Run::Chunks(Vec::new()),
-            Kind::Records => Run::Records(Vec::new()),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Run::Packets(packets) => packets.len(),
-            Run::Chunks(chunks) => chunks.len(),
-            Run::Records(records) => records.len(),
-        }
-    }
-
-    fn clear(&mut self) {
-        match self {
-            Run::Packets(packets) => packets.clear(),
-            Run::Chunks(chunks) => chunks.clear(),
-            Run::Records(records) => records.clear(),
-        }
-    }
-
-    #[inline]
-    fn time(&self, place: usize) -> Option<u64> {
-        match self {
-            Run::Packets(packets) => packets.get(place).map(|packet| packet.time.0),
-            Run::Chunks(chunks) => chunks.get(place).map(|chunk| chunk.time.0),
-            Run::Records(records) => records.get(place).map(|(time, _)| time.0),
-        }
-    }
-}
-
-impl Source {
-    fn standing(&self) -> Standing {
-        Standing {
-            head: self.run.time(self.at),
-            watermark: self.watermark,
-            is_awaited: self.is_awaited,
-        }
-    }
-
-    fn is_drained(&self) -> bool {
-        self.frames.is_empty() && self.at >= self.run.len()
-    }
-
-    fn promise(&mut self, watermark: u64) {
-        if watermark > self.watermark {
-            self.watermark = watermark;
-            self.moved = Instant::now();
-        }
-    }
-
-    /// Reads more items, if the ones before are given on and there are some.
-    fn fill(&mut self, kind: Kind, done: &mut Vec<ReceivedItems>) {
-        while self.at >= self.run.len() {
-            self.run.clear();
-            self.at = 0;
-            let Some(frame) = self.frames.front() else {
-                return;
-            };
-            let payload = frame.payload.as_slice();
-            let is_over = match &mut self.decoder {
-                None => {
-                    self.read = 0;
-                    self.decoder = Decoder::new(payload).filter(|decoder| decoder.kind() == kind);
-                    if self.decoder.is_none() {
-                        let found = Decoder::new(payload).map(|decoder| decoder.kind());
-                        refused(&self.name, self.refused, found, kind);
-                    }
-                    self.decoder.is_none()
-                }
-                Some(decoder) => {
-                    // More than were said to come are not counted on.
-                    let most = (frame.count - self.read).min(BATCH_SIZE as u32);
-                    for _ in 0..most {
-                        let is_read = match &mut self.run {
-                            Run::Packets(run) => decoder
-                                .packet(payload, &self.announced)
-                                .map(|one| run.push(one)),
-                            Run::Chunks(run) => decoder.chunk(payload).map(|one| run.push(one)),
-                            Run::Records(run) => decoder
-                                .record(payload, &self.announced)
-                                .map(|one| run.push(one)),
-                        };
-                        if is_read.is_none() {
-                            break;
-                        }
-                    }
-                    self.read += self.run.len() as u32;
-                    self.run.len() == 0
-                }
-            };
-            if is_over {
-                if self.decoder.take().is_some() && self.read < frame.count {
-                    refused(&self.name, self.refused, None, kind);
-                }
-                self.refused += u64::from(frame.count - self.read);
-                done.extend(self.frames.pop_front());
-            }
-        }
-    }
-}
-
-/// Says so for the first time.
-fn refused(name: &str, before: u64, found: Option<Kind>, wanted: Kind) {
-    if before > 0 {
-        return;
-    }
-    let wanted = wanted.name();
-    match found {
-        Some(found) => flowgauge_link::tell(format_args!(
-            "{name} sends {}, and {wanted} are taken: they are left out (option type)",
-            found.name()
-        )),
-        None => flowgauge_link::tell(format_args!("{name} sends what makes no sense: left out")),
+/// Items that were last known to be with a sender that is not here.
+fn gone(counts: &SessionCounts) -> u64 {
+    let known = counts.before + counts.received + counts.lost;
+    match counts.is_connected {
+        true => 0,
+        false => counts.accepted.saturating_sub(known),
     }
 }
 
@@ -388,6 +261,7 @@ impl FromNetwork {
                     watermark: 0,
                     moved: Instant::now(),
                     is_connected: true,
+                    left: None,
                     is_awaited: true,
                     has_ended: false,
                     late: 0,
@@ -395,6 +269,7 @@ impl FromNetwork {
                 });
                 source.moved = Instant::now();
                 source.is_connected = true;
+                source.left = None;
                 source.is_awaited = !source.has_ended;
             }
             Event::Announced {
@@ -423,6 +298,7 @@ impl FromNetwork {
             Event::Left { session, .. } => {
                 if let Some(source) = self.taken.sources.get_mut(&session) {
                     source.is_connected = false;
+                    source.left = Some(Instant::now());
                 }
             }
             Event::Ended(end) => {
@@ -446,6 +322,54 @@ impl FromNetwork {
                     self.timeout.as_secs()
                 ));
             }
+        }
+    }
+
+    /// Forgets those that left long ago and did not come back.
+    fn forget(&mut self) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        let (forget, forgotten) = (self.forget, &mut self.forgotten);
+        self.taken.sources.retain(|id, source| {
+            let is_late = source.left.is_some_and(|left| left.elapsed() >= forget);
+            if !is_late || source.has_ended || !source.is_drained() {
+                return true;
+            }
+            let Some(counts) = listener.forget(*id) else {
+                return true;
+            };
+            let gone = gone(&counts);
+            flowgauge_link::tell(format_args!(
+                "{}: did not come back in {} s and is forgotten; {gone} of its items are gone",
+                source.name,
+                forget.as_secs()
+            ));
+            let sums = self
+                .taken
+                .closed
+                .entry(core::mem::take(&mut source.name))
+                .or_default();
+            sums.0 += source.late;
+            sums.1 += source.refused;
+            self.taken.closed_count += 1;
+            forgotten.push(counts);
+            false
+        });
+        // Their number is bounded, their names are those of certificates.
+        if forgotten.len() > 1 {
+            forgotten.sort_by(|one, other| one.name.cmp(&other.name));
+            forgotten.dedup_by(|later, earlier| {
+                let is_same = later.name == earlier.name;
+                if is_same {
+                    earlier.before += later.before;
+                    earlier.received += later.received;
+                    earlier.lost += later.lost;
+                    earlier.repeated += later.repeated;
+                    earlier.accepted += later.accepted;
+                }
+                is_same
+            });
         }
     }
 
@@ -478,7 +402,14 @@ impl FromNetwork {
         let gone =
             gone.filter(|source| !source.is_awaited && !source.is_connected && source.is_drained());
         let over = self.taken.closed_count + gone.count();
-        self.senders.is_some_and(|senders| over >= senders)
+        // One that is here may be what goes on with another that has ended: of the same machine.
+        let mut here = self
+            .taken
+            .sources
+            .values()
+            .filter(|source| source.is_connected);
+        let goes_on = here.any(|source| self.taken.closed.contains_key(&source.name));
+        self.senders.is_some_and(|senders| over >= senders) && !goes_on
     }
 }
 
@@ -492,9 +423,20 @@ impl Taken {
         let mut standings: Vec<Standing> = self.sources.values().map(Source::standing).collect();
         let mut given = 0;
         while given < MOST_AT_ONCE {
-            let Some((chosen, limit)) = choose(&standings) else {
+            let Some((chosen, mut limit)) = choose(&standings) else {
                 break;
             };
+            // Components look at the clock between two items, whichever came together.
+            let look = out.next_look().0;
+            if let Some(head) = standings[chosen].head.filter(|head| *head >= look) {
+                self.flush(out);
+                out.advance(Nanos(head.max(self.clock)));
+                if out.next_look().0 > head {
+                    continue;
+                }
+            } else {
+                limit = limit.min(look.saturating_sub(1));
+            }
             given += self.run(ids[chosen], limit, out);
             if let Some(source) = self.sources.get(&ids[chosen]) {
                 standings[chosen] = source.standing();
@@ -658,6 +600,7 @@ impl Component for FromNetwork {
                 left = Duration::ZERO;
             }
             self.give_up();
+            self.forget();
             if self.is_open() && self.taken.give(out) > 0 || self.taken.clock > before {
                 return Received::Until(Nanos(self.taken.clock));
             }
@@ -693,12 +636,13 @@ impl Component for FromNetwork {
             None => self.counts.clone(),
         };
         let mut rows: BTreeMap<String, [u64; 7]> = BTreeMap::new();
-        for (_, counts) in counts {
-            let known = counts.before + counts.received + counts.lost;
-            let gone = match counts.is_connected {
-                true => 0,
-                false => counts.accepted.saturating_sub(known),
-            };
+        let forgotten = self.forgotten.iter().cloned();
+        for counts in counts
+            .into_iter()
+            .map(|(_, counts)| counts)
+            .chain(forgotten)
+        {
+            let gone = gone(&counts);
             let row = rows.entry(counts.name).or_default();
             let values = [counts.received, counts.lost, counts.before, counts.repeated];
             for (sum, value) in row.iter_mut().zip(values) {

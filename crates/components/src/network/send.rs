@@ -43,13 +43,14 @@ pub(crate) const SPOOL: OptionInfo = OptionInfo::new(
 pub(crate) const SPOOL_FOLDER: OptionInfo = OptionInfo::new(
     "spool_folder",
     OptionKind::Text,
-    "a folder for a file where more may wait; it goes with the process",
+    "a folder where more may wait; what is there when this process ends, or is killed, the next one with \
+     the same identity, folder and to sends",
 );
 /// How much more.
 pub(crate) const SPOOL_FILE: OptionInfo = OptionInfo::new(
     "spool_file",
     OptionKind::Size,
-    "the most bytes in that file; 1G where it is not said",
+    "the most bytes in that folder; 1G where it is not said",
 );
 /// What then.
 pub(crate) const WHEN_FULL: OptionInfo = OptionInfo::new(
@@ -62,7 +63,8 @@ pub(crate) const WHEN_FULL: OptionInfo = OptionInfo::new(
 pub(crate) const LINGER: OptionInfo = OptionInfo::new(
     "linger",
     OptionKind::Duration,
-    "how long to wait at the end for all to have arrived; 30s where it is not said",
+    "how long to wait at the end for all to have arrived, and for room in the spool once the run is to \
+     end; 30s where it is not said",
 );
 
 /// The options that only sending has.
@@ -102,12 +104,13 @@ pub(crate) fn make(settings: &Settings, to: &str) -> Result<Box<dyn Component>, 
         Some("drop_oldest") => WhenFull::DropOldest,
         _ => WhenFull::Wait,
     };
-    let linger = settings.duration("linger").map(Duration::from_nanos);
+    if let Some(linger) = settings.duration("linger") {
+        options.linger = Duration::from_nanos(linger);
+    }
     Ok(Box::new(ToNetwork {
         keys: super::keys(settings),
         identity: settings.text("identity").map(str::to_owned),
         options,
-        linger: linger.unwrap_or(Duration::from_secs(30)),
         encoder: Encoder::default(),
         since: None,
         latest: 0,
@@ -121,7 +124,6 @@ struct ToNetwork {
     keys: KeyFolder,
     identity: Option<String>,
     options: SenderOptions,
-    linger: Duration,
     encoder: Encoder,
     /// When the first item of the frame came.
     since: Option<Instant>,
@@ -261,17 +263,33 @@ impl Component for ToNetwork {
             return;
         };
         let trouble = sender.trouble();
-        self.counts = sender.finish(self.linger);
-        let SenderCounts { lost, pending, .. } = self.counts;
+        let folder = sender.folder();
+        let address = &self.options.address;
+        self.counts = sender.finish(self.options.linger);
+        let SenderCounts {
+            lost,
+            pending,
+            kept,
+            ..
+        } = self.counts;
+        if let Some(folder) = folder.filter(|_| kept > 0) {
+            flowgauge_link::tell(format_args!(
+                "{address}: {kept} items wait in {} for the next run",
+                folder.display()
+            ));
+        }
+        let pending = pending - kept;
         if pending > 0 {
             let why = trouble.map_or(String::new(), |error| format!(": {error}"));
             out.fail(Failure {
                 message: format!(
-                    "{}: {pending} items had not arrived after {} s{why}",
-                    self.options.address,
-                    self.linger.as_secs()
+                    "{address}: {pending} items had not arrived after {} s{why}",
+                    self.options.linger.as_secs()
                 ),
-                hint: Some("linger says how long to wait at the end".to_owned()),
+                hint: Some(
+                    "linger says how long to wait at the end, spool_folder where the rest is kept"
+                        .to_owned(),
+                ),
             });
         }
         if lost > 0 {

@@ -317,6 +317,11 @@ impl Part {
         }
     }
 
+    /// The source that the part begins with goes by the clocks of all parts of its stack.
+    pub(super) fn set_looks(&mut self, is_timed: bool, intervals: &[Nanos]) {
+        self.graph.set_looks(is_timed, intervals);
+    }
+
     /// Lets the source that the part begins with take what there is.
     pub(super) fn receive(&mut self, wait: Duration) -> Received {
         if self.is_over() {

@@ -4,16 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flowgauge_capture::{Error, MemoryPool, PacketSource, SharedMemory};
 use flowgauge_flow::CaptureClock;
-use flowgauge_stack::{Packets, Selection};
+use flowgauge_stack::{Packets, Selection, TICK};
 use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, Nanos, PacketDescriptor, hash_batch,
 };
 
 use super::runner::Step;
 use crate::spread::Spread;
-
-/// How often components look at the capture clock: 2^26 ns, some fifteen times a second.
-const TICK: Nanos = Nanos(1 << 26);
 
 /// A part of a batch between two looks at the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -235,6 +235,7 @@ impl Runner {
         let decodes = packets.into_iter().any(Stack::needs_decoded);
         runner.shares = !runner.waiting.is_empty();
         let held: usize = runner.waiting.iter().map(Waiting::held).sum();
+        runner.set_looks();
         let (is_timed, intervals) = runner.times();
         runner.reader = Reader::new(workers, decodes, held + 4, is_timed, intervals);
         runner.stacks = stacks;
@@ -409,6 +410,27 @@ impl Runner {
             }
         }
         (is_timed, intervals)
+    }
+
+    /// Tells sources when components of their stacks look at the clock.
+    fn set_looks(&mut self) {
+        let mut behind: BTreeMap<usize, (bool, Vec<Nanos>)> = BTreeMap::new();
+        for waiting in &self.waiting {
+            if let (Work::Behind(behind_source, ..), Some(&stack)) =
+                (&waiting.work, waiting.stacks.first())
+            {
+                let (is_timed, intervals) = behind.entry(stack).or_default();
+                behind_source.part.times(is_timed, intervals);
+            }
+        }
+        for waiting in &mut self.waiting {
+            if let Work::Source(part) = &mut waiting.work {
+                let stack = waiting.stacks.first().copied().unwrap_or(0);
+                let (mut is_timed, mut intervals) = behind.remove(&stack).unwrap_or_default();
+                part.times(&mut is_timed, &mut intervals);
+                part.set_looks(is_timed, &intervals);
+            }
+        }
     }
 
     fn start(&mut self) -> Result<(), StackFailure> {

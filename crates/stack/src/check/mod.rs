@@ -317,6 +317,15 @@ impl<'a> Checker<'a> {
         }
         self.thread(node, info, place, building);
         let input = self.input(node, info, place);
+        let takes_chunks = |info: &ComponentInfo| {
+            info.input == Input::Of(&[ItemType::Chunk]) && info.kind != ComponentKind::Demux
+        };
+        if around.is_empty() && info.is_some_and(takes_chunks) && input.is_some() {
+            let message = format!("chunks of several streams come mixed to {}", name.text);
+            let hint = "inside streamdemux < ... > each connection has its own";
+            self.diagnostics
+                .push(Diagnostic::warning(name.span, message).with_hint(hint));
+        }
         let (label, settings) = match info {
             Some(info) => {
                 let place = (input, around.as_slice());

@@ -1,6 +1,8 @@
 //! The way out of a component that is at work.
 
-use super::{Graph, Inner, Tail};
+use flowgauge_wire::Nanos;
+
+use super::{Graph, Inner, Tail, end_of_interval};
 use crate::component::{Failure, Items, Outlet, ResultValue};
 use crate::program::NodeId;
 use crate::values::PacketValues;
@@ -35,6 +37,18 @@ impl<T: Tail> Outlet for Exit<'_, T> {
 
     fn enough(&mut self) {
         self.graph.has_enough = true;
+    }
+
+    fn next_look(&self) -> Nanos {
+        let graph = &*self.graph;
+        let ends = graph.looks.iter();
+        let ends = ends.map(|&length| end_of_interval(graph.now, length));
+        ends.min().unwrap_or(Nanos(u64::MAX))
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        self.graph.now = self.graph.now.max(now);
+        self.graph.tick();
     }
 
     fn end_key(&mut self, key: u32) {

@@ -16,7 +16,7 @@ use std::{fs, thread};
 use flowgauge_components::registry;
 use flowgauge_link::{Conversation, ListenerOptions, Responder};
 use flowgauge_stack::syntax::{Document, Item};
-use flowgauge_stack::{OptionKind, Sources, check, parse, parse_stack};
+use flowgauge_stack::{Input, OptionKind, Sources, check, parse, parse_stack};
 use serde_json::{Value, json};
 
 pub(super) use self::job::end_with_agent;
@@ -452,15 +452,20 @@ impl Agent {
     }
 }
 
+fn may_capture(definition: &Definition, rights: &Rights, interface: &str) -> Result<(), Refused> {
+    match rights.may_capture(interface) {
+        true => Ok(()),
+        false => Err(Refused {
+            error: format!("{} may not capture on {interface}", definition.by),
+            hint: Some("the agent's file of rights says interfaces=".to_owned()),
+        }),
+    }
+}
+
 /// Whether a stack is right, and its owner may have it run.
 fn allowed(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
     for interface in &definition.interfaces {
-        if !rights.may_capture(interface) {
-            return Err(Refused {
-                error: format!("{} may not capture on {interface}", definition.by),
-                hint: Some("the agent's file of rights says interfaces=".to_owned()),
-            });
-        }
+        may_capture(definition, rights, interface)?;
     }
     for file in &definition.read {
         stays_within(file)?;
@@ -527,6 +532,10 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
             if (is_file && text != "-") || matches!(option.name, "keys" | "spool_folder") {
                 stays_within(text)?;
             }
+            let is_source = node.info.input == Input::Nothing;
+            if is_source && option.name == "interface" && !text.is_empty() {
+                may_capture(definition, rights, text)?;
+            }
             if matches!(option.name, "to" | "listen") && !rights.network {
                 return Err(Refused {
                     error: format!("{} may not use the network ({})", definition.by, node.label),
@@ -575,6 +584,15 @@ mod tests {
         let sends = "output { to = c:1 }";
         assert!(refused(sends, "ops all").unwrap().contains("network"));
         assert_eq!(refused(sends, "ops all network"), None);
+        let captures = "pcap { interface = eth0 } - count";
+        assert!(
+            refused(captures, "ops all")
+                .unwrap()
+                .contains("may not capture on eth0")
+        );
+        assert_eq!(refused(captures, "ops all interfaces=eth0"), None);
+        let reads = refused("pcap { file = /root/x.pcap } - count", "ops all").unwrap();
+        assert!(reads.contains("not in the agent's folder"), "{reads}");
         let keys = refused("output { to = c:1, keys = /root }", "ops all network").unwrap();
         assert!(keys.contains("not in the agent's folder"), "{keys}");
     }
