@@ -132,15 +132,8 @@ impl Streams {
         }
         let closed = after(side, peer);
         if len != 0 {
-            Delivery {
-                id: stream_id(flow.id, direction),
-                flow: StreamFlow::Tracked(pass.tracker, flow.id),
-                progress: &mut side.progress,
-                total: &mut self.delivered,
-                time: packet.time,
-                handler,
-            }
-            .deliver(pass.decoded.payload(pass.batch, packet));
+            Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
+                .deliver(pass.decoded.payload(pass.batch, packet));
         }
         if H::PACKETS && closed {
             let tracked = StreamFlow::Tracked(pass.tracker, flow.id);

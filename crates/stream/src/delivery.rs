@@ -1,10 +1,12 @@
 //! Bytes in order on their way to the handler.
 
+use flowgauge_flow::PacketFlow;
 use flowgauge_reassembly::{GapCause, Receiver};
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Decoded, Nanos};
 
-use crate::connection::Progress;
+use crate::connection::{Progress, Side};
 use crate::handler::{Chunk, Handler, Stream, StreamFlow};
+use crate::streams::{Pass, stream_id};
 
 /// Totals over all streams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +25,27 @@ pub(crate) struct Delivery<'a, H> {
     pub(crate) handler: &'a mut H,
 }
 
-impl<H: Handler> Delivery<'_, H> {
+impl<'a, H: Handler> Delivery<'a, H> {
+    /// Of the direction `side` that a packet belongs to.
+    #[inline(always)]
+    pub(crate) fn of_packet(
+        pass: &Pass<'a>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        side: &'a mut Side,
+        total: &'a mut Delivered,
+        handler: &'a mut H,
+    ) -> Delivery<'a, H> {
+        Delivery {
+            id: stream_id(flow.id, packet.direction.index()),
+            flow: StreamFlow::Tracked(pass.tracker, flow.id),
+            progress: &mut side.progress,
+            total,
+            time: packet.time,
+            handler,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn deliver(&mut self, bytes: &[u8]) {
         let progress = &mut *self.progress;

@@ -171,28 +171,14 @@ impl Streams {
             if SHOW && handler.follows() {
                 let payload = side.show(pass, packet, flow, handler);
                 if len != 0 {
-                    Delivery {
-                        id: stream_id(flow.id, direction),
-                        flow: StreamFlow::Tracked(pass.tracker, flow.id),
-                        progress: &mut side.progress,
-                        total: &mut self.delivered,
-                        time: packet.time,
-                        handler,
-                    }
-                    .deliver(payload);
+                    Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
+                        .deliver(payload);
                 }
                 return true;
             }
             if len != 0 {
-                Delivery {
-                    id: stream_id(flow.id, direction),
-                    flow: StreamFlow::Tracked(pass.tracker, flow.id),
-                    progress: &mut side.progress,
-                    total: &mut self.delivered,
-                    time: packet.time,
-                    handler,
-                }
-                .deliver(pass.decoded.payload(pass.batch, packet));
+                Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
+                    .deliver(pass.decoded.payload(pass.batch, packet));
             }
             return true;
         }
@@ -228,15 +214,8 @@ impl Streams {
         if len == 0 {
             side.half.note_sent(packet.seq);
         } else if packet.payload_captured == len && side.half.take_in_order(packet.seq, len) {
-            Delivery {
-                id: stream_id(flow.id, direction),
-                flow: StreamFlow::Tracked(pass.tracker, flow.id),
-                progress: &mut side.progress,
-                total: &mut self.delivered,
-                time: packet.time,
-                handler,
-            }
-            .deliver(pass.decoded.payload(pass.batch, packet));
+            Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
+                .deliver(pass.decoded.payload(pass.batch, packet));
         } else {
             self.segment(pass, packet, flow, packet.seq, handler);
         }
@@ -272,15 +251,8 @@ impl Streams {
             return side.pass(0, captured, packet.payload_len - captured);
         }
         if !bytes.is_empty() {
-            Delivery {
-                id: stream_id(flow.id, direction),
-                flow: StreamFlow::Tracked(pass.tracker, flow.id),
-                progress: &mut side.progress,
-                total: &mut self.delivered,
-                time: packet.time,
-                handler,
-            }
-            .deliver(bytes);
+            Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
+                .deliver(bytes);
         }
         side.progress.pending_gap += u64::from(packet.payload_len) - bytes.len() as u64;
     }
@@ -307,15 +279,8 @@ impl Streams {
             if SHOW && handler.follows() {
                 side.show(pass, packet, flow, handler);
             }
-            Delivery {
-                id: stream_id(flow.id, direction),
-                flow: StreamFlow::Tracked(pass.tracker, flow.id),
-                progress: &mut side.progress,
-                total: &mut self.delivered,
-                time: packet.time,
-                handler,
-            }
-            .deliver(pass.decoded.payload(pass.batch, packet));
+            Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
+                .deliver(pass.decoded.payload(pass.batch, packet));
         }
         is_plain
     }

@@ -11,6 +11,7 @@ use super::config::{MAX_APPLICATIONS, Mode};
 use super::core::Core;
 use super::events::Events;
 use super::fast::Origin;
+use super::noted::Note;
 use super::packets::{NewPacket, PacketLog};
 use super::pass::{CONTROL, FAST_OPEN, Hook, TCP, UDP};
 use super::record::{RecordFlags, ViewAt, ViewFlags};
@@ -141,9 +142,14 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             let is_next = is_deliverable
                 && packet.offset == position as i64
                 && (mode != Mode::Strict || self.core.strictly_goes_on(stream, position, 0));
-            let context = Context::of(stream);
-            self.core
-                .note_packet(self.events, context, this, packet, position, is_next);
+            let note = Note {
+                context: Context::of(stream),
+                leader: this,
+                packet,
+                position,
+                is_next,
+            };
+            self.core.note_packet(self.events, &note);
         }
     }
 

@@ -19,25 +19,23 @@ const PACKETS_ALONE: u32 = 64;
 /// What the packets of a whole chunk of segments with payload take.
 const PACKET_BYTES: usize = 1024;
 
+/// A packet to be entered in the chunk under way of those who share the parameters of `leader`.
+#[derive(Clone, Copy)]
+pub(super) struct Note<'a> {
+    pub(super) context: Context<'a>,
+    pub(super) leader: ViewAt,
+    pub(super) packet: &'a NewPacket<'a>,
+    /// Where the stream goes on.
+    pub(super) position: u64,
+    /// It is the next of the stream: its payload will be in the chunk.
+    pub(super) is_next: bool,
+}
+
 impl Core {
-    /// Enters a packet in the chunk under way of those who share the parameters of `leader`. If it
-    /// is the next of the stream, its payload will be in the chunk.
+    /// Enters a packet.
     #[inline]
-    pub(super) fn note_packet<E: Events + ?Sized>(
-        &mut self,
-        events: &mut E,
-        context: Context<'_>,
-        leader: ViewAt,
-        packet: &NewPacket<'_>,
-        position: u64,
-        is_next: bool,
-    ) {
-        loop {
-            let noted = self.note_packet_once(events, context, leader, packet, position, is_next);
-            if noted.is_some() || self.is_over(leader) {
-                return;
-            }
-        }
+    pub(super) fn note_packet<E: Events + ?Sized>(&mut self, events: &mut E, note: &Note<'_>) {
+        while self.note_packet_once(events, note).is_none() && !self.is_over(note.leader) {}
     }
 
     /// One attempt of [`Core::note_packet`]; `None` where the chunk went away meanwhile: memory is
@@ -46,12 +44,15 @@ impl Core {
     fn note_packet_once<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
-        context: Context<'_>,
-        leader: ViewAt,
-        packet: &NewPacket<'_>,
-        position: u64,
-        is_next: bool,
+        note: &Note<'_>,
     ) -> Option<()> {
+        let Note {
+            context,
+            leader,
+            packet,
+            position,
+            is_next,
+        } = *note;
         let view = self.view(leader)?;
         let (mut chunk, limit, chunks) = (view.chunk, view.limit, view.chunks);
         if chunk == NONE
@@ -60,7 +61,7 @@ impl Core {
                 .get(chunk)
                 .is_some_and(Pending::is_full_of_packets)
         {
-            chunk = self.begin_packets(events, context, leader, packet, position);
+            chunk = self.begin_packets(events, note);
             if self.is_over(leader) {
                 return None;
             }
@@ -83,7 +84,7 @@ impl Core {
         let room = PacketLog::room_for(packet, is_inside);
         if !self.pending.get(chunk)?.packets.has_room(room) {
             let stance = self.stance(leader);
-            let has_room = self.grow_packets(events, context, leader, chunk, room, chunks != 0);
+            let has_room = self.grow_packets(events, note, chunk, room, chunks != 0);
             if self.stance(leader) != stance {
                 return None;
             }
@@ -236,15 +237,9 @@ impl Core {
 
     /// Begins a chunk with a packet; one that is under way is sent before.
     #[inline(never)]
-    fn begin_packets<E: Events + ?Sized>(
-        &mut self,
-        events: &mut E,
-        context: Context<'_>,
-        leader: ViewAt,
-        packet: &NewPacket<'_>,
-        position: u64,
-    ) -> u32 {
-        self.send_pending(events, context, leader, ChunkFlags(0));
+    fn begin_packets<E: Events + ?Sized>(&mut self, events: &mut E, note: &Note<'_>) -> u32 {
+        let leader = note.leader;
+        self.send_pending(events, note.context, leader, ChunkFlags(0));
         let Some(view) = self.view(leader) else {
             return NONE;
         };
@@ -253,7 +248,8 @@ impl Core {
             return chunk;
         }
         let target = self.parameters(place).chunk_bytes;
-        self.open_chunk(leader, Pending::of_packet(packet, position, target));
+        let pending = Pending::of_packet(note.packet, note.position, target);
+        self.open_chunk(leader, pending);
         self.view(leader).map_or(NONE, |view| view.chunk)
     }
 
@@ -262,12 +258,14 @@ impl Core {
     fn grow_packets<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
-        context: Context<'_>,
-        leader: ViewAt,
+        note: &Note<'_>,
         chunk: u32,
         more: usize,
         goes_on: bool,
     ) -> bool {
+        let Note {
+            context, leader, ..
+        } = *note;
         let len = match self.pending.get(chunk) {
             Some(pending) => pending.packets.block.len(),
             None => return false,
