@@ -28,7 +28,13 @@ fn an_hour_of_hostile_traffic_takes_no_more_memory_than_ten_minutes() {
     ]);
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let bytes = std::fs::read(&capture).expect("the capture was written");
-    for command in [&["streams", "--count", "--json"][..], &["flows", "--json"]] {
+    assert!(seconds(&bytes) >= 3600, "{} s", seconds(&bytes));
+    for command in [
+        &["streams", "--count", "--json"][..],
+        &["streams", "--count", "--json", "--mode", "fast"],
+        &["streams", "--count", "--json", "--chunk", "4096"],
+        &["flows", "--json"],
+    ] {
         let mut arguments = command.to_vec();
         arguments.extend(["-r", "-"]);
         arguments.extend(LIMITS);
@@ -69,11 +75,27 @@ fn soak(arguments: &[&str], capture: &[u8]) {
         .lines()
         .find(|line| line.contains(" received, "))
         .unwrap_or_else(|| panic!("no ledger in {messages}"));
+    // The table was full all the time.
+    assert!(messages.contains("flows were ended early"), "{messages}");
     let numbers = numbers(ledger);
     let (received, delivered) = (numbers["received"], numbers["delivered"]);
     let elsewhere = numbers["dropped"] + numbers["discarded"];
     assert!(received > 500_000, "{ledger}");
     assert_eq!(received, delivered + elsewhere, "{ledger}");
+}
+
+/// From the first packet of a capture (pcap, little endian) to its last, in whole seconds.
+fn seconds(capture: &[u8]) -> u64 {
+    let word = |at: usize| {
+        let bytes = capture.get(at..at + 4)?;
+        Some(u64::from(u32::from_le_bytes(bytes.try_into().ok()?)))
+    };
+    let (mut at, mut last) = (24, 0);
+    while let (Some(time), Some(length)) = (word(at), word(at + 8)) {
+        last = last.max(time);
+        at += 16 + length as usize;
+    }
+    last - word(24).expect("there is a packet")
 }
 
 /// The most resident memory the process had so far.
