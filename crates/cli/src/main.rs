@@ -12,6 +12,7 @@ mod flows;
 mod generate;
 mod input;
 mod keys;
+mod log;
 mod matches;
 mod memory;
 mod options;
@@ -71,6 +72,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Packets(options) => packets::run(options),
         Command::Generate(options) => generate::run(options),
         Command::Match(options) => matches::run(options),
+        Command::Log(options) => log::run(options),
         Command::Report(options) => report::run(options),
         Command::Capture(options) => capture::run(options),
         Command::Stack(options) => stack::run(options),

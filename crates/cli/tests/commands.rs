@@ -789,7 +789,8 @@ fn the_manual_is_complete() {
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual.md");
     let manual = fs::read_to_string(manual).unwrap();
     for name in [
-        "flows", "streams", "match", "report", "capture", "packets", "generate", "keys", "doctor",
+        "flows", "streams", "match", "log", "report", "capture", "packets", "generate", "keys",
+        "doctor",
     ] {
         let heading = format!("## `flowgauge {name}`\n");
         let (_, after) = manual

@@ -58,6 +58,12 @@ pub(crate) const OTHER_IDLE: OptionInfo = OptionInfo::new(
 )
 .or("30s");
 
+pub(crate) const ACTIVE_TIMEOUT: OptionInfo = OptionInfo::new(
+    "active_timeout",
+    OptionKind::Duration,
+    "write a record of a flow that goes on every so often",
+);
+
 pub(crate) const COMMUNITY_ID_SEED: OptionInfo = OptionInfo::new(
     "community_id_seed",
     OptionKind::Integer {

@@ -4,8 +4,8 @@ use flowgauge_flow::FlowRecord;
 use flowgauge_record::FlowRow;
 use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
-    Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, ItemType, Items, Outlet, Output, Parallel, RecordItem,
+    ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_stream::{Handler, Needs};
 use flowgauge_wire::Nanos;
@@ -29,11 +29,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::TCP_IDLE,
         engine::UDP_IDLE,
         engine::OTHER_IDLE,
-        OptionInfo::new(
-            "active_timeout",
-            OptionKind::Duration,
-            "write a record of a flow that goes on every so often",
-        ),
+        engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
     ],
     result: Some(ResultInfo::number("flow records given on", "records")),

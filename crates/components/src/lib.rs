@@ -12,6 +12,7 @@ mod aggregate;
 mod around;
 mod binary_operation;
 mod boolean;
+mod brief;
 mod bucket;
 mod burst;
 mod bytes;
@@ -42,6 +43,7 @@ mod ipprotoswitch;
 mod ipreass;
 mod keyed;
 mod layers;
+mod logs;
 mod made;
 mod matcher;
 mod measure;
@@ -155,6 +157,8 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &protocols::http::MATCH,
     &protocols::http::BOTH,
     &protocols::TRANSACTIONS,
+    &logs::INFO,
+    &brief::INFO,
     &distinct::INFO,
     &flows::INFO,
     &streams::INFO,

@@ -66,7 +66,7 @@ fields! {
     whole Text None "" 0 "yes: both messages came to their ends; no: one was cut off or given up";
     close Text None "" 0 "how the connection ended, where the response ended with it: fin, rst, timeout";
     missing_bytes Unsigned Bytes "" 0 "bytes of the bodies that were not captured";
-    retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection, both directions, so far";
+    retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection, both directions, so far; null where that is not counted";
     odd Text None "ODD" 4 "what two programs could read differently, or null";
 }
 
@@ -132,8 +132,8 @@ pub struct HttpMessage {
     pub odd: Piece,
     /// Of the connection: SYN, end of the handshake.
     pub handshake: [Option<Nanos>; 2],
-    /// Bytes of its direction that were sent again, so far.
-    pub retransmitted: u64,
+    /// Bytes of its direction that were sent again, so far, where that is counted.
+    pub retransmitted: Option<u64>,
 }
 
 impl HttpMessage {
@@ -344,7 +344,13 @@ impl Record for HttpRow<'_> {
         }
         let sum = |of: fn(&HttpMessage) -> u64| both.iter().flatten().map(|it| of(it)).sum();
         visitor.unsigned(&HTTP.missing_bytes, sum(|it| it.missing_bytes));
-        visitor.unsigned(&HTTP.retransmitted_bytes, sum(|it| it.retransmitted));
+        match first.retransmitted {
+            Some(_) => {
+                let bytes = sum(|it| it.retransmitted.unwrap_or(0));
+                visitor.unsigned(&HTTP.retransmitted_bytes, bytes);
+            }
+            None => visitor.null(&HTTP.retransmitted_bytes),
+        }
         let odd = both.iter().flatten().find(|it| it.odd != Piece::default());
         text(visitor, &HTTP.odd, odd.copied(), |it| it.odd);
     }

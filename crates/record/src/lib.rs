@@ -34,6 +34,7 @@
 
 pub mod aggregate;
 pub mod any;
+pub mod brief;
 pub mod check;
 pub mod csv;
 mod cursor;

@@ -7,6 +7,7 @@ mod capture;
 mod chunks;
 mod generate;
 mod keys;
+mod log;
 mod matches;
 mod shared;
 mod stack;
@@ -23,6 +24,7 @@ pub(crate) use capture::{CaptureFormat, CaptureOptions};
 pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
+pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
 pub(crate) use shared::{
     ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Streams(StreamsOptions),
     /// Find patterns in streams: texts, Snort contents and regular expressions, by the thousand
     Match(Box<MatchOptions>),
+    /// Write a record per transaction of application protocols: HTTP, DNS, TLS and others
+    Log(Box<LogOptions>),
     /// Summarize a capture on one page
     Report(ReportOptions),
     /// Write packets to pcap or pcapng files, with rotation
@@ -118,6 +122,7 @@ impl Command {
             Command::Streams(options) => (&options.input, &options.output.write),
             Command::Match(options) => (&options.input, &options.output.write),
             Command::Packets(options) => (&options.input, &options.output.write),
+            Command::Log(options) => (&options.input, &options.write),
             Command::Report(options) => (&options.input, &options.write),
             Command::Capture(options) => (&options.input, &options.write),
             Command::Stack(options) => match &options.command {

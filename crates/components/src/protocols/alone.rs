@@ -78,7 +78,7 @@ impl Alone {
             if stream.from_initiator {
                 connection.handshake = [stream.syn, stream.established];
             }
-            connection.retransmitted[side] = stream.retransmitted;
+            connection.retransmitted.get_or_insert_default()[side] = stream.retransmitted;
         }
         let piece = Piece {
             bytes: chunk.bytes,

@@ -38,6 +38,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "give a record of each flow when it ends, too",
         )
         .or("no"),
+        engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
         engine::CHECKSUMS,
         engine::OVERLAP_POLICY,
@@ -108,7 +109,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         per_flow: size_of::<Slot>() as u64,
         results: false,
     };
-    let config = engine::configuration(settings, needs)?;
+    let mut config = engine::configuration(settings, needs)?;
+    config.flow.active = settings.duration("active_timeout").map(Nanos);
     let tables = protocols.iter().map(|protocol| (protocol.table)());
     Ok(Box::new(Transactions {
         tracked: Tracked::new(config),

@@ -197,7 +197,7 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.close = self.close;
         message.is_after_loss = core::mem::take(self.is_after_loss);
         message.handshake = connection.handshake;
-        message.retransmitted = connection.retransmitted[self.at.side()];
+        message.retransmitted = connection.retransmitted.map(|of| of[self.at.side()]);
         if !end.oddities.is_empty() {
             let names: Vec<&str> = end.oddities.iter().map(|it| it.name()).collect();
             message.odd = message.keep(Some(names.join(",").as_bytes()));
@@ -418,7 +418,8 @@ fn scan(side: &mut Side, chunk: &StreamChunk<'_>, taker: &mut ToOutlet<'_>) {
         core::mem::swap(&mut connection.initiator, &mut connection.responder);
         connection.handshake = [None; 2];
     }
-    connection.retransmitted[usize::from(stream.from_initiator)] = stream.retransmitted;
+    let retransmitted = connection.retransmitted.get_or_insert_default();
+    retransmitted[usize::from(stream.from_initiator)] = stream.retransmitted;
     let at = At {
         connection: &connection,
         from_initiator: stream.from_initiator,

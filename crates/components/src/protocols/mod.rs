@@ -108,8 +108,8 @@ pub(crate) struct Connection {
     pub(crate) flow_id: Option<u64>,
     /// When its SYN was captured, and when the handshake was complete.
     pub(crate) handshake: [Option<Nanos>; 2],
-    /// Bytes that were sent again so far; the initiator's second.
-    pub(crate) retransmitted: [u64; 2],
+    /// Bytes that were sent again so far, the initiator's second, where that is counted.
+    pub(crate) retransmitted: Option<[u64; 2]>,
 }
 
 /// Where and when something was said.

@@ -1,0 +1,57 @@
+//! `flowgauge log`
+
+use std::io::{self, IsTerminal};
+
+use crate::failure::Failure;
+use crate::options::{LogFormat, LogOptions};
+use crate::preset::{Preset, duration};
+
+const STACK: &str = include_str!("../../../stacks/log.stack");
+
+/// Runs the command.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
+    let mut preset = Preset::new("flowgauge log", STACK)?;
+    preset.track("transactions", &options.engine, options.engine.memory);
+    preset.set_some("transactions", "protocols", options.protocols.as_ref());
+    if options.flows {
+        preset.set("transactions", "flows", "yes");
+    }
+    let active_timeout = options.engine.active_timeout.map(duration);
+    preset.set_some("transactions", "active_timeout", active_timeout);
+    if options.engine.community_id_seed != 0 {
+        let seed = options.engine.community_id_seed;
+        preset.set("transactions", "community_id_seed", seed);
+    }
+    let is_shown = options.write.is_none() && io::stdout().is_terminal();
+    let format = match options.format {
+        None if is_shown => LogFormat::Table,
+        format => format.unwrap_or(LogFormat::Json),
+    };
+    let end = match format {
+        LogFormat::Json => {
+            preset.set("output", "format", "json");
+            "output"
+        }
+        LogFormat::Table => {
+            preset.insert("output", "brief");
+            preset.set("output", "format", "table");
+            "output"
+        }
+        LogFormat::Eve | LogFormat::Zeek | LogFormat::ZeekJson => {
+            preset.insert("output", "logs");
+            preset.remove("output");
+            let name = match format {
+                LogFormat::Eve => "eve",
+                LogFormat::Zeek => "zeek",
+                _ => "zeek-json",
+            };
+            preset.set("logs", "format", name);
+            "logs"
+        }
+    };
+    preset.set_file(end, options.write.as_deref())?;
+    preset.run(options.preset.show_stack, &options.input, &options.common)
+}

@@ -1,0 +1,58 @@
+//! `log`
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::shared::{CommonOptions, EngineOptions, InputOptions, PresetOptions};
+
+/// `log`
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Protocols are recognised by what is said, on any port. A request without a response, and a \
+                  response\nwithout a request, are records too. With --flows each flow has a record of event \
+                  type flow; flow_id\njoins them.\n\nExample: flowgauge log -r capture.pcap --protocols \
+                  http,dns --format zeek -w logs"
+)]
+pub(crate) struct LogOptions {
+    /// Which protocols, with commas between (default: all)
+    #[arg(long, value_name = "LIST")]
+    pub(crate) protocols: Option<String>,
+    /// Write a record of each flow when it ends, too
+    #[arg(long)]
+    pub(crate) flows: bool,
+    /// How it is written (default: table on a terminal, else json)
+    #[arg(long, value_name = "FORMAT", value_enum, help_heading = "Output")]
+    pub(crate) format: Option<LogFormat>,
+    /// Write to a file, or with zeek into a folder, instead of standard output
+    #[arg(
+        short = 'w',
+        long = "write",
+        value_name = "PATH",
+        help_heading = "Output"
+    )]
+    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) input: InputOptions,
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
+    #[command(flatten)]
+    pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) preset: PresetOptions,
+}
+
+/// How records of many kinds are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Aligned columns for people
+    Table,
+    /// A JSON object per line, with the names of this program
+    Json,
+    /// Lines of Suricata's EVE log
+    Eve,
+    /// Zeek's logs, a file for each kind
+    Zeek,
+    /// The same with a JSON object per line
+    ZeekJson,
+}

@@ -1,0 +1,39 @@
+//! `brief`: any record as a line for people.
+
+use flowgauge_record::brief::{BRIEF_SCHEMA, Brief};
+use flowgauge_stack::{
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, RecordItem,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "brief",
+    summary: "makes of records of any kind ones with the same few fields",
+    help: "Time, addresses, ports, what kind it is, latency, and as text what tables show of the rest: so \
+           that records of many kinds stand in one table.",
+    input: Input::Of(&[ItemType::Record]),
+    output: Output::Of(ItemType::Record),
+    fields: |_| Some(BRIEF_SCHEMA),
+    make: |_| Ok(Box::new(Shorten::default())),
+    ..crate::OF_PACKETS
+};
+
+#[derive(Default)]
+struct Shorten {
+    /// Used again for each record.
+    brief: Brief,
+}
+
+impl Component for Shorten {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Records(records) = items {
+            for item in *records {
+                self.brief.assign(item.record);
+                out.emit(Items::Records(&[RecordItem {
+                    record: &self.brief,
+                    ..*item
+                }]));
+            }
+        }
+        items.clear();
+    }
+}

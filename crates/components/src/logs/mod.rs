@@ -1,0 +1,378 @@
+//! `logs`: records of many kinds in the formats of other systems.
+
+mod eve;
+mod values;
+mod zeek;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use flowgauge_record::text::TimeWriter;
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Parallel, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_wire::Nanos;
+use values::Values;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "logs",
+    summary: "writes records of many kinds as Suricata or Zeek do, and lets them through",
+    help: "eve: lines of Suricata's EVE log, in one file. zeek: Zeek's logs, a file for each kind of record \
+           (conn.log, http.log, dns.log, ssl.log) in a folder, with its header; zeek-json: the same with a \
+           JSON object per line. On standard output all stand one behind the other. A file that was moved or \
+           deleted is begun anew within a second, as rotation of logs wants it. Records are those of \
+           transactions; of kinds without names in Zeek all fields are written as they are.",
+    input: Input::Of(&[ItemType::Record]),
+    is_end: true,
+    options: &[
+        OptionInfo::new(
+            "format",
+            OptionKind::Choice(&["eve", "zeek", "zeek-json"]),
+            "whose logs",
+        )
+        .or("eve"),
+        OptionInfo::new(
+            "file",
+            OptionKind::OutputFile,
+            "where to: a file for eve, a folder for zeek; - is standard output",
+        )
+        .or("-"),
+    ],
+    result: Some(ResultInfo::number("records written", "records")),
+    parallel: Parallel::Never("it writes one file"),
+    effects: true,
+    make,
+    ..crate::OF_PACKETS
+};
+
+/// Bytes that are collected before they are written.
+const BUFFER: usize = 64 << 10;
+/// How long they may wait.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+/// How often is looked whether a file was moved.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    Eve,
+    Zeek,
+    ZeekJson,
+}
+
+struct Logs {
+    style: Style,
+    path: String,
+    time: TimeWriter,
+    files: HashMap<String, LogFile>,
+    flushed: Instant,
+    looked: Instant,
+    written: u64,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    Ok(Box::new(Logs {
+        style: match settings.text("format") {
+            Some("zeek") => Style::Zeek,
+            Some("zeek-json") => Style::ZeekJson,
+            _ => Style::Eve,
+        },
+        path: settings.text("file").unwrap_or("-").to_owned(),
+        time: TimeWriter::default(),
+        files: HashMap::new(),
+        flushed: Instant::now(),
+        looked: Instant::now(),
+        written: 0,
+    }))
+}
+
+/// A file, and what is to be written to it.
+struct LogFile {
+    /// None: standard output.
+    path: Option<PathBuf>,
+    file: Option<(File, u64)>,
+    header: Vec<u8>,
+    pending: Vec<u8>,
+}
+
+/// Why it writes no more.
+enum Stop {
+    /// The reader went away.
+    NotWanted,
+    Failed(Failure),
+}
+
+fn failure(what: &str, path: Option<&Path>, error: &io::Error) -> Stop {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Stop::NotWanted;
+    }
+    let name = path.map_or("the output".to_owned(), |path| path.display().to_string());
+    Stop::Failed(Failure {
+        message: format!("cannot {what} {name}: {error}"),
+        hint: match error.kind() {
+            io::ErrorKind::StorageFull => Some("free space, or write elsewhere".to_owned()),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                Some("check the path".to_owned())
+            }
+            _ => None,
+        },
+    })
+}
+
+impl LogFile {
+    fn new(path: Option<PathBuf>, header: Vec<u8>) -> LogFile {
+        LogFile {
+            path,
+            file: None,
+            header,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Opens the file; one that is there is begun anew at first, and gone on with later.
+    fn open(&mut self, truncate: bool) -> Result<(), Stop> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let file = File::options()
+            .create(true)
+            .write(true)
+            .append(!truncate)
+            .truncate(truncate)
+            .open(path);
+        let file = file.map_err(|error| failure("create", Some(path), &error))?;
+        let meta = file
+            .metadata()
+            .map_err(|error| failure("read", Some(path), &error))?;
+        self.file = Some((file, meta.ino()));
+        if truncate || meta.len() == 0 {
+            self.pending.splice(0..0, self.header.iter().copied());
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending.
+    fn flush(&mut self) -> Result<(), Stop> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        if self.path.is_some() && self.file.is_none() {
+            self.open(true)?;
+        }
+        let written = match &mut self.file {
+            Some((file, _)) => file.write_all(&self.pending),
+            None => {
+                let mut output = io::stdout().lock();
+                output
+                    .write_all(&self.pending)
+                    .and_then(|()| output.flush())
+            }
+        };
+        self.pending.clear();
+        written.map_err(|error| failure("write", self.path.as_deref(), &error))
+    }
+
+    /// Begins a new file where the old one was moved away.
+    fn look(&mut self) -> Result<(), Stop> {
+        let (Some(path), Some((_, inode))) = (&self.path, &self.file) else {
+            return Ok(());
+        };
+        let is_same = fs::metadata(path).is_ok_and(|meta| meta.ino() == *inode);
+        if is_same {
+            return Ok(());
+        }
+        self.flush()?;
+        self.open(false)
+    }
+}
+
+impl Logs {
+    /// The file of a log.
+    fn file(&mut self, name: &str, header: impl FnOnce(&mut Vec<u8>)) -> &mut LogFile {
+        let style = self.style;
+        let path = self.path.as_str();
+        self.files.entry(name.to_owned()).or_insert_with(|| {
+            let target = match (path, style) {
+                ("-", _) => None,
+                (path, Style::Eve) => Some(PathBuf::from(path)),
+                (folder, _) => Some(Path::new(folder).join(format!("{name}.log"))),
+            };
+            let mut lines = Vec::new();
+            if style == Style::Zeek {
+                header(&mut lines);
+            }
+            let mut file = LogFile::new(target, lines);
+            if file.path.is_none() {
+                file.pending.clone_from(&file.header);
+            }
+            file
+        })
+    }
+
+    fn record(&mut self, values: &Values) -> Result<(), Stop> {
+        self.written += 1;
+        let kind = values.kind();
+        let file = match self.style {
+            Style::Eve => {
+                let line = eve::line(values, &mut self.time);
+                let file = self.file("eve", |_| {});
+                put(&line, &mut file.pending);
+                file
+            }
+            Style::Zeek | Style::ZeekJson => {
+                let Some(log) = zeek::log(kind) else {
+                    return self.other(values);
+                };
+                let is_json = self.style == Style::ZeekJson;
+                let on_output = self.path == "-";
+                let file = self.file(log.path, |out| log.header(out));
+                if is_json {
+                    put(&log.object(values, on_output), &mut file.pending);
+                } else {
+                    log.line(values, &mut file.pending);
+                }
+                file
+            }
+        };
+        if file.pending.len() >= BUFFER {
+            file.flush()?;
+        }
+        Ok(())
+    }
+
+    /// One of a kind that Zeek has not: as it is, a JSON object per line.
+    fn other(&mut self, values: &Values) -> Result<(), Stop> {
+        let kind = values.kind().to_owned();
+        let name = if kind.is_empty() { "records" } else { &kind };
+        let line = serde_json::Value::Object(values.to_json());
+        let file = self.file(name, |_| {});
+        put(&line, &mut file.pending);
+        if file.pending.len() >= BUFFER {
+            file.flush()?;
+        }
+        Ok(())
+    }
+
+    fn each(&mut self, work: fn(&mut LogFile) -> Result<(), Stop>) -> Result<(), Stop> {
+        let mut names: Vec<&String> = self.files.keys().collect();
+        names.sort();
+        let names: Vec<String> = names.into_iter().cloned().collect();
+        for name in names {
+            if let Some(file) = self.files.get_mut(&name) {
+                work(file)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(line: &serde_json::Value, out: &mut Vec<u8>) {
+    let _ = serde_json::to_writer(&mut *out, line);
+    out.push(b'\n');
+}
+
+fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
+    match result {
+        Ok(()) => {}
+        Err(Stop::NotWanted) => out.end(),
+        Err(Stop::Failed(failure)) => out.fail(failure),
+    }
+}
+
+impl Component for Logs {
+    fn start(&mut self) -> Result<(), Failure> {
+        if self.path == "-" {
+            return Ok(());
+        }
+        let path = Path::new(&self.path);
+        let made = match self.style {
+            Style::Eve => File::options()
+                .append(true)
+                .create(true)
+                .open(path)
+                .map(drop),
+            Style::Zeek | Style::ZeekJson => fs::create_dir_all(path),
+        };
+        match made.map_err(|error| failure("create", Some(path), &error)) {
+            Err(Stop::Failed(failure)) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Records(records) = items {
+            for item in *records {
+                let result = self.record(&Values::of(item.record));
+                if result.is_err() {
+                    return stop(result, out);
+                }
+            }
+        }
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, _: Nanos, out: &mut dyn Outlet) {
+        let now = Instant::now();
+        if now.duration_since(self.flushed) >= FLUSH_EVERY {
+            self.flushed = now;
+            stop(self.each(LogFile::flush), out);
+        }
+        if now.duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            stop(self.each(LogFile::look), out);
+        }
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        stop(self.each(LogFile::flush), out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.written))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_moved_is_begun_anew_with_its_header() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("http.log");
+        let mut file = LogFile::new(Some(path.clone()), b"#head\n".to_vec());
+        let put = |file: &mut LogFile, line: &str| {
+            file.pending.extend_from_slice(line.as_bytes());
+            assert!(file.look().is_ok() && file.flush().is_ok());
+        };
+        put(&mut file, "one\n");
+        put(&mut file, "two\n");
+        let moved = folder.path().join("http.log.1");
+        fs::rename(&path, &moved).unwrap();
+        put(&mut file, "three\n");
+        put(&mut file, "four\n");
+        assert_eq!(
+            fs::read_to_string(&moved).unwrap(),
+            "#head\none\ntwo\nthree\n"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "#head\nfour\n");
+    }
+
+    #[test]
+    fn files_of_an_earlier_run_are_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("http.log");
+        fs::write(&path, "old\n").unwrap();
+        let mut file = LogFile::new(Some(path.clone()), b"#head\n".to_vec());
+        file.pending.extend_from_slice(b"new\n");
+        assert!(file.flush().is_ok());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "#head\nnew\n");
+    }
+}
