@@ -311,3 +311,43 @@ fn vlans_tunnels_and_fragments_are_kept() {
     assert_eq!(flows[0].packets, [1, 4]);
     assert_eq!(flows[0].tunnel, Some(tunnel));
 }
+
+#[test]
+fn the_first_right_checksum_of_each_direction_is_told() {
+    let right = |packet: Decoded| Decoded {
+        flags: DecodeFlags(packet.flags.0 | DecodeFlags::RIGHT_CHECKSUM.0),
+        ..packet
+    };
+    let first = |packets: &[Decoded]| -> Vec<usize> {
+        let (refs, _) = run(FlowConfig::default(), packets);
+        let told = refs.iter().enumerate();
+        told.filter(|(_, flow)| flow.flags.contains(PacketFlowFlags::FIRST_RIGHT))
+            .map(|(at, _)| at)
+            .collect()
+    };
+    // SYN, SYN-ACK, ACK, data both ways, FINs; then a SYN that begins another connection.
+    let mut packets = handshake(100);
+    packets.extend([
+        tcp(false, SECOND + 6, ACK, 101, 9000, 10),
+        tcp(true, SECOND + 7, ACK, 9000, 111, 20),
+        tcp(false, SECOND + 8, ACK.with(FIN), 111, 9020, 0),
+        tcp(true, SECOND + 9, ACK.with(FIN), 9020, 112, 0),
+        tcp(false, SECOND + 10, SYN, 70_000, 0, 0),
+    ]);
+    assert!(first(&packets).is_empty());
+    let all: Vec<_> = packets.iter().copied().map(right).collect();
+    assert_eq!(first(&all), [0, 1, 7]);
+    // Some were not known to be right before.
+    for (from, expected) in [(1, [1, 2, 7]), (2, [2, 4, 7]), (4, [4, 5, 7])] {
+        let late: Vec<_> = [&packets[..from], &all[from..]].concat();
+        assert_eq!(first(&late), expected, "from packet {from}");
+    }
+    let datagrams = [false, true, false, true].map(|back| packet(17, 5, back, SECOND, 8));
+    let some = [
+        datagrams[0],
+        right(datagrams[1]),
+        right(datagrams[2]),
+        right(datagrams[3]),
+    ];
+    assert_eq!(first(&some), [1, 2]);
+}

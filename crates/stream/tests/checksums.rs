@@ -47,21 +47,41 @@ fn frame(host: u8, byte: u8, sum: Sum, header_right: bool) -> Vec<u8> {
     [&[2; 12][..], &[8, 0], &ip, &udp].concat()
 }
 
+/// The same packets in one batch, and in one each, come to the same.
 fn run(policy: ChecksumPolicy, frames: &[(Vec<u8>, PacketFlags)]) -> (String, Shard) {
+    let (bytes, shard) = run_in(1, policy, frames);
+    let (together, whole) = run_in(frames.len(), policy, frames);
+    assert_eq!(together, bytes);
+    assert_eq!(whole.ledger(), shard.ledger());
+    assert_eq!(whole.statistics().checksums, shard.statistics().checksums);
+    (bytes, shard)
+}
+
+/// In batches of `size`.
+fn run_in(
+    size: usize,
+    policy: ChecksumPolicy,
+    frames: &[(Vec<u8>, PacketFlags)],
+) -> (String, Shard) {
     let mut shard = Shard::new(ShardConfig {
         checksums: policy,
         ..ShardConfig::default()
     });
     let mut bytes = Bytes::default();
-    for (at, (frame, flags)) in frames.iter().enumerate() {
-        let packet = PacketDescriptor {
-            time: Nanos::from_secs(at as u64 + 1),
-            captured_len: frame.len() as u32,
-            wire_len: frame.len() as u32,
-            flags: *flags,
-            ..PacketDescriptor::default()
-        };
-        shard.process(&Batch::new(frame, &[packet]), &mut bytes);
+    for (number, frames) in frames.chunks(size).enumerate() {
+        let (mut memory, mut packets) = (Vec::new(), Vec::new());
+        for (at, (frame, flags)) in frames.iter().enumerate() {
+            packets.push(PacketDescriptor {
+                time: Nanos::from_millis((number * size + at) as u64),
+                offset: memory.len() as u32,
+                captured_len: frame.len() as u32,
+                wire_len: frame.len() as u32,
+                flags: *flags,
+                ..PacketDescriptor::default()
+            });
+            memory.extend_from_slice(frame);
+        }
+        shard.process(&Batch::new(&memory, &packets), &mut bytes);
     }
     shard.finish(&mut bytes);
     assert!(shard.ledger().is_balanced());
