@@ -28,6 +28,17 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
     if options.dump_filter > 0 {
         return dump_filter(options);
     }
+    write_packets(options, Ok)
+}
+
+/// Packets of the input, as `through` leaves them, into files.
+///
+/// # Errors
+/// What went wrong, for the user.
+pub(crate) fn write_packets(
+    options: &CaptureOptions,
+    through: impl FnMut(Source) -> Result<Source, Failure>,
+) -> Result<(), Failure> {
     let Some(path) = &options.write else {
         return Err(Failure::usage(
             "nowhere to write to",
@@ -48,6 +59,11 @@ pub(crate) fn run(options: &CaptureOptions) -> Result<(), Failure> {
             |source| Box::new(Beginnings::new(source, cutoff.0, ShardConfig::default())) as Source;
         opened.sources = opened.sources.into_iter().map(cut).collect();
     }
+    opened.sources = opened
+        .sources
+        .into_iter()
+        .map(through)
+        .collect::<Result<_, Failure>>()?;
     let mut sink = create_sink(options, path, &opened.sources)?;
     control.listen_for_trigger()?;
     input::announce(opened.listening.as_deref(), options.common.quiet);

@@ -14,6 +14,7 @@ use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSourc
 use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::privileges;
 
+use crate::anonymize::Forced;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::InputOptions;
@@ -52,10 +53,11 @@ impl Opened {
 pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, Failure> {
     let selection = Selection::new(options)?;
     let live = !selection.interfaces.is_empty();
+    let forced = Forced::read()?;
     let sources = if live {
-        open_interfaces(&selection, options, control)?
+        open_interfaces(&selection, options, forced.as_ref(), control)?
     } else {
-        vec![open_files(&selection, options)?]
+        vec![open_files(&selection, options, forced.as_ref())?]
     };
     let user = give_up_privileges(options, live)?;
     Ok(Opened {
@@ -142,10 +144,12 @@ pub(crate) fn refuse_overwriting(options: &InputOptions, output: &Path) -> Resul
     Ok(())
 }
 
-/// Opens each interface once per worker. The filter runs in the kernel.
+/// Opens each interface once per worker. The filter runs in the kernel, except where a policy is forced: then it sees
+/// what the policy leaves, as otherwise it would tell which address became which.
 fn open_interfaces(
     selection: &Selection,
     options: &InputOptions,
+    forced: Option<&Forced>,
     control: &Control,
 ) -> Result<Vec<Source>, Failure> {
     let workers = usize::from(options.workers.unwrap_or(1));
@@ -160,7 +164,9 @@ fn open_interfaces(
     let mut sources: Vec<Source> = Vec::new();
     for interface in &selection.interfaces {
         let mut config = LiveConfig::new(interface);
-        config.filter.clone_from(&selection.filter);
+        if forced.is_none() {
+            config.filter.clone_from(&selection.filter);
+        }
         config.promiscuous = !options.no_promiscuous;
         if let Some(bytes) = options.snapshot_length.filter(|&bytes| bytes > 0) {
             config.snap_len = bytes;
@@ -171,7 +177,13 @@ fn open_interfaces(
         let group = LiveSource::open_group(&config, workers);
         for source in group.map_err(|error| Failure::opening(&error))? {
             let source = source.stopped_by(control.stop_handle());
-            let source = deduplicated(Box::new(source), options);
+            let mut source = Box::new(source) as Source;
+            if let Some(forced) = forced {
+                source = forced.within(source)?;
+                source = filtered(source, &selection.filter)
+                    .map_err(|error| Failure::opening(&error))?;
+            }
+            let source = deduplicated(source, options);
             sources.push(match &left {
                 Some(left) => Box::new(Limit::shared(source, Arc::clone(left))),
                 None => source,
@@ -181,10 +193,25 @@ fn open_interfaces(
     Ok(sources)
 }
 
-fn open_files(selection: &Selection, options: &InputOptions) -> Result<Source, Failure> {
+fn open_files(
+    selection: &Selection,
+    options: &InputOptions,
+    forced: Option<&Forced>,
+) -> Result<Source, Failure> {
     let source = flowgauge_capture::open_all(&selection.files);
-    let source = source.map_err(|error| Failure::opening(&error))?;
+    let mut source = source.map_err(|error| Failure::opening(&error))?;
+    if let Some(forced) = forced {
+        source = forced.within(source)?;
+    }
     narrow(source, &selection.filter, options).map_err(|error| Failure::opening(&error))
+}
+
+/// Puts a filter before a source, if there is one.
+fn filtered(source: Source, filter: &str) -> Result<Source, flowgauge_capture::Error> {
+    if filter.is_empty() {
+        return Ok(source);
+    }
+    Ok(Box::new(Filtered::new(source, filter)?))
 }
 
 /// Leaves out copies where the options say so.
@@ -201,9 +228,7 @@ fn narrow(
     filter: &str,
     options: &InputOptions,
 ) -> Result<Source, flowgauge_capture::Error> {
-    if !filter.is_empty() {
-        source = Box::new(Filtered::new(source, filter)?);
-    }
+    source = filtered(source, filter)?;
     // By all bytes that there are: what is cut at another place of the datagram differs.
     source = deduplicated(source, options);
     if let Some(snap_len) = options.snapshot_length.filter(|&bytes| bytes > 0) {

@@ -2,6 +2,7 @@
 //! below.
 #![forbid(unsafe_code)]
 
+mod anonymize;
 mod capture;
 mod control;
 mod copy;
@@ -66,6 +67,9 @@ fn run(command: &Command) -> Result<(), Failure> {
     if command.writes_standard_output() {
         sinks::check_stdout()?;
     }
+    if let Command::ShareService(_) = command {
+        anonymize::refuse_if_forced("other programs would get the packets of a shared capture")?;
+    }
     match command {
         Command::Flows(options) => flows::run(options),
         Command::Streams(options) => streams::run(options),
@@ -75,6 +79,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Log(options) => log::run(options),
         Command::Report(options) => report::run(options),
         Command::Capture(options) => capture::run(options),
+        Command::Anonymize(options) => anonymize::run(options),
         Command::Stack(options) => stack::run(options),
         Command::Keys(options) => keys::run(options),
         Command::Doctor(options) => doctor::run(options),

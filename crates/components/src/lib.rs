@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod aggregate;
+mod anonymize;
 mod around;
 mod binary_operation;
 mod boolean;
@@ -153,6 +154,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &matcher::INFO,
     &condition::INFO,
     &aggregate::INFO,
+    &anonymize::INFO,
     &protocols::http::SCAN,
     &protocols::http::MATCH,
     &protocols::http::BOTH,

@@ -3,6 +3,7 @@
 //! A command's options are its own and groups that it shares with others ([`shared`]).
 
 mod agent;
+mod anonymize;
 mod capture;
 mod chunks;
 mod generate;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use agent::{
     AdminCommand, AdminOptions, AgentOptions, DefinitionOptions, IdentityOptions,
 };
+pub(crate) use anonymize::AnonymizeOptions;
 pub(crate) use capture::{CaptureFormat, CaptureOptions};
 pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
@@ -67,6 +69,8 @@ pub(crate) enum Command {
     Report(ReportOptions),
     /// Write packets to pcap or pcapng files, with rotation
     Capture(Box<CaptureOptions>),
+    /// Write packets to a file without what a policy takes out or replaces
+    Anonymize(Box<AnonymizeOptions>),
     /// Print one line or JSON object per packet
     Packets(PacketsOptions),
     /// Write a synthetic capture whose contents are known
@@ -109,6 +113,7 @@ impl Command {
                 return true;
             }
             Command::Capture(options) => return options.write.as_deref() == Some("-".as_ref()),
+            Command::Anonymize(options) => return options.write.as_deref() == Some("-".as_ref()),
             Command::Generate(options) => Some(options.write.as_path()),
             _ => self.input_and_output().and_then(|(_, write)| write),
         };
@@ -125,6 +130,7 @@ impl Command {
             Command::Log(options) => (&options.input, &options.write),
             Command::Report(options) => (&options.input, &options.write),
             Command::Capture(options) => (&options.input, &options.write),
+            Command::Anonymize(options) => (&options.input, &options.write),
             Command::Stack(options) => match &options.command {
                 StackCommand::Run(options) => (&options.input, &options.output.write),
                 _ => return None,

@@ -33,6 +33,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
         options.stack.expression.as_deref(),
     )?;
     let program = read::program(text)?;
+    crate::anonymize::refuse_if_forced("bench reads packets as they are")?;
     let source = open_all(&options.read).map_err(|error| Failure::opening(&error))?;
     let batches = keep(source, usize::from(options.batch))?;
     let packets: usize = batches.iter().map(|kept| kept.packets.len()).sum();

@@ -9,6 +9,7 @@ use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, Sta
 use flowgauge_stack::{Account, Cell, Program, ResultValue, RunEnd, Stack, Table};
 use flowgauge_wire::{Ledger, Place};
 
+use crate::anonymize;
 use crate::control::Control;
 use crate::engine;
 use crate::failure::Failure;
@@ -83,6 +84,9 @@ impl Running {
             },
             hint: error.hint().map(str::to_owned),
         })?;
+        if runner.has_sources() {
+            anonymize::refuse_if_forced("a stack with a source of its own")?;
+        }
         let opened = open(input, &mut runner, &control)?;
         if let Some(opened) = &opened {
             opened.announce(common.quiet);

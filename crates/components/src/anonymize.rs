@@ -1,0 +1,240 @@
+//! `anonymize`: replaces and removes what a policy says, in packets and in records.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowgauge_anonymize::{Anonymizer, Error, Others, Policy, Rule};
+use flowgauge_record::OwnedRecord;
+use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HttpMessage};
+use flowgauge_stack::{
+    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Packets, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_wire::{DecodeFlags, LinkType};
+
+use crate::made::Made;
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "anonymize",
+    aliases: &[],
+    summary: "replaces and removes what a policy says",
+    help: "Of packets and of records. What the policy does not name is not kept. Without one addresses are replaced \
+           so that common prefixes stay common, names and URIs are hashed, ports and what counts or measures stays, \
+           and payload goes; the key is made for the run and kept nowhere. HTTP messages stay messages, so that \
+           httpmatch finds partners behind it; other messages are to be matched before it.\n\n  With rules, MAPI's \
+           way, only the fields that they name change, and everything else stays: \
+           anonymize { \"IP,SRC_IP,PREFIX_PRESERVING; IP,DST_IP,PREFIX_PRESERVING\" }. Policies and rules: \
+           docs/anonymization.md.",
+    input: Input::Of(&[ItemType::Packet, ItemType::Record]),
+    options: &[
+        OptionInfo::new(
+            "rules",
+            OptionKind::Text,
+            "PROTO,FIELD,FUNCTION[,parameter...], with semicolons between; everything else stays",
+        ),
+        OptionInfo::new(
+            "policy",
+            OptionKind::InputFile,
+            "what is kept and replaced, in TOML",
+        ),
+        OptionInfo::new(
+            "key",
+            OptionKind::InputFile,
+            "the key, where the policy names none; it is made if there is no such file",
+        ),
+    ],
+    result: Some(ResultInfo::number("items anonymized", "items")),
+    make,
+    ..crate::OF_PACKETS
+};
+
+/// What components made of the same settings share: the policy, read when the first of them starts, so that its
+/// key is one.
+struct Shared {
+    rules: Vec<Rule>,
+    policy: Option<String>,
+    key: Option<String>,
+    read: Mutex<Option<Policy>>,
+}
+
+struct Anonymize {
+    shared: Arc<Shared>,
+    anonymizer: Option<Anonymizer>,
+    made: Made,
+    /// Memory that serves again.
+    frame: Vec<u8>,
+    messages: Vec<HttpMessage>,
+    anonymized: u64,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let shared = settings.shared(|| {
+        let mut rules = Vec::new();
+        for text in settings.text("rules").unwrap_or_default().split(';') {
+            if text.trim().is_empty() {
+                continue;
+            }
+            rules.push(Rule::parse(text.trim()).map_err(|of| SettingError {
+                option: Some("rules"),
+                message: of.message,
+                hint: of.hint,
+            })?);
+        }
+        if !rules.is_empty() && settings.text("policy").is_some() {
+            return Err(
+                SettingError::of("rules", "stand in the policy where there is one")
+                    .with_hint("give one of them"),
+            );
+        }
+        let owned = |option| settings.text(option).map(str::to_owned);
+        // Rules that contradict each other are found here.
+        if !rules.is_empty() {
+            Policy::new(rules.clone(), Others::Unchanged).map_err(|error| SettingError {
+                option: Some("rules"),
+                message: error.to_string(),
+                hint: error.hint(),
+            })?;
+        }
+        Ok(Shared {
+            rules,
+            policy: owned("policy"),
+            key: owned("key"),
+            read: Mutex::new(None),
+        })
+    })?;
+    Ok(Box::new(Anonymize {
+        shared,
+        anonymizer: None,
+        made: Made::default(),
+        frame: Vec::new(),
+        messages: Vec::new(),
+        anonymized: 0,
+    }))
+}
+
+impl Shared {
+    fn policy(&self) -> Result<Policy, Error> {
+        let policy = match (&self.policy, self.rules.as_slice()) {
+            (Some(path), _) => Policy::read(Path::new(path))?,
+            (None, []) => Policy::built_in()?,
+            (None, rules) => Policy::new(rules.to_vec(), Others::Unchanged)?,
+        };
+        match &self.key {
+            Some(path) if policy.is_ephemeral() => {
+                Ok(policy.with_key(flowgauge_anonymize::Key::read_or_make(Path::new(path))?))
+            }
+            _ => Ok(policy),
+        }
+    }
+
+    fn anonymizer(&self) -> Result<Anonymizer, Error> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = match read.take() {
+            Some(policy) => policy,
+            None => self.policy()?,
+        };
+        let made = Anonymizer::new(&policy);
+        *read = Some(policy);
+        made
+    }
+}
+
+impl Anonymize {
+    fn packets(&mut self, packets: &Packets<'_>, out: &mut dyn Outlet) {
+        let Some(anonymizer) = &mut self.anonymizer else {
+            return;
+        };
+        for (index, decoded) in packets.iter() {
+            let Some(descriptor) = packets.batch.packets.get(usize::from(decoded.index)) else {
+                continue;
+            };
+            let mut descriptor = *descriptor;
+            if decoded.flags.contains(DecodeFlags::REASSEMBLED) {
+                descriptor.link = LinkType::RAW;
+            }
+            self.frame.clear();
+            let becomes = anonymizer.packet(&descriptor, packets.bytes(decoded), &mut self.frame);
+            let origin = packets.origins.get(index).copied().unwrap_or(decoded.index);
+            self.made
+                .push(becomes, &[&self.frame], packets.key(index), origin);
+            if self.made.is_full() {
+                self.made.give(packets.seed, packets.before, out, |_, _| {});
+            }
+        }
+        self.made.give(packets.seed, packets.before, out, |_, _| {});
+    }
+
+    fn records(&mut self, records: &[RecordItem<'_>], out: &mut dyn Outlet) {
+        let Some(anonymizer) = &mut self.anonymizer else {
+            return;
+        };
+        // Of most kinds all in a batch are alike.
+        let mut others: Vec<OwnedRecord> = Vec::new();
+        let mut order: Vec<(u32, flowgauge_wire::Nanos, Option<usize>)> =
+            Vec::with_capacity(records.len());
+        let mut used = 0;
+        for item in records {
+            // An event is one with more fields, and not to be matched.
+            let is_bare = core::ptr::eq(item.record.schema(), HTTP_MESSAGE_SCHEMA);
+            let known = item.record.as_any().filter(|_| is_bare);
+            let time = anonymizer.time(item.time);
+            if let Some(message) = known.and_then(|it| it.downcast_ref::<HttpMessage>()) {
+                if used == self.messages.len() {
+                    self.messages.push(HttpMessage::default());
+                }
+                if let Some(to) = self.messages.get_mut(used) {
+                    anonymizer.http_message(message, to);
+                }
+                order.push((item.key, time, Some(used)));
+                used += 1;
+            } else {
+                others.push(anonymizer.record(item.record));
+                order.push((item.key, time, None));
+            }
+        }
+        let mut rest = others.iter();
+        let mut items = Vec::with_capacity(order.len());
+        for (key, time, message) in order {
+            let message = message.and_then(|place| self.messages.get(place));
+            let item = match message {
+                Some(record) => RecordItem { key, time, record },
+                None => match rest.next() {
+                    Some(record) => RecordItem { key, time, record },
+                    None => continue,
+                },
+            };
+            items.push(item);
+        }
+        out.emit(Items::Records(&items));
+    }
+}
+
+impl Component for Anonymize {
+    fn start(&mut self) -> Result<(), Failure> {
+        let made = self.shared.anonymizer();
+        let made = made.map_err(|error| Failure {
+            message: error.to_string(),
+            hint: error.hint(),
+        })?;
+        self.anonymizer = Some(made);
+        Ok(())
+    }
+
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        self.anonymized += items.len() as u64;
+        match items {
+            Items::Packets(packets) => self.packets(packets, out),
+            Items::Records(records) => self.records(records, out),
+            _ => {}
+        }
+        items.clear();
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.anonymized))
+    }
+
+    fn reset(&mut self) {
+        self.anonymized = 0;
+    }
+}
