@@ -277,18 +277,20 @@ fn what_cannot_apply_a_forced_policy_refuses_to_run() {
     let folder = folder.path();
     let forced = folder.join("headers.toml");
     fs::write(
-        folder.join("input.stack"),
-        "[stack]\ninput { 127.0.0.1:0 } output\n",
+        folder.join("source.stack"),
+        "[stack]\npcap { zoo.pcap } packets output { out.json }\n",
     )
     .unwrap();
     for line in [
         "share-service --interface lo",
         "stack bench -e count -r zoo.pcap",
+        "stack run -f source.stack",
     ] {
         let output = flowgauge(folder, line, Some(&forced));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {said}");
         assert!(said.contains("is forced"), "{line}: {said}");
+        assert!(!folder.join("out.json").exists(), "{line}");
     }
     // One that cannot be read stops everything.
     fs::write(folder.join("broken.toml"), "[ip]\nttl = \"NOTHING\"\n").unwrap();

@@ -67,6 +67,10 @@ impl Running {
         watch: Option<WatchOptions>,
         names_components: bool,
     ) -> Result<Running, Failure> {
+        // Before anything is made: sources begin at once.
+        if program.stacks.iter().any(|stack| stack.has_source()) {
+            anonymize::refuse_if_forced("a stack with a source of its own")?;
+        }
         let control = Control::install()?;
         super::agent::end_with_agent(&control);
         // Each worker has a ring of its own of each interface.
@@ -84,9 +88,6 @@ impl Running {
             },
             hint: error.hint().map(str::to_owned),
         })?;
-        if runner.has_sources() {
-            anonymize::refuse_if_forced("a stack with a source of its own")?;
-        }
         let opened = open(input, &mut runner, &control)?;
         if let Some(opened) = &opened {
             opened.announce(common.quiet);
