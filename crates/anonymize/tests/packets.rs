@@ -152,6 +152,7 @@ fn all_but_addresses_is_where_it_was() {
     let mut anonymizer = Anonymizer::new(&policy(ADDRESSES)).unwrap();
     let mut pan = CryptoPan::new(&KEY);
     let (mut compared, mut cut, mut unread) = (0, 0, 0);
+    let mut different = Vec::new();
     let all = each_batch(|path, batch| {
         let (memory, packets) = anonymize(&mut anonymizer, batch);
         let becomes = Batch::new(&memory, &packets);
@@ -171,6 +172,17 @@ fn all_but_addresses_is_where_it_was() {
                 cut += 1;
                 continue;
             }
+            // Where a source route leads is not given out, so that the decoder finds the next stop only.
+            let header = &batch.bytes(index)[usize::from(one.ip_offset)..];
+            let destination = one.destination().0.0;
+            let is_routed = match one.key.version {
+                4 => header[16..20] != destination[12..],
+                _ => header[24..40] != destination,
+            };
+            if is_routed {
+                cut += 1;
+                continue;
+            }
             let place = format!("{} packet {index}", path.display());
             compared += 1;
             let mut becomes_of = |(address, port): (flowgauge_wire::Address, u16)| match address
@@ -182,12 +194,11 @@ fn all_but_addresses_is_where_it_was() {
             let found = |(address, port): (flowgauge_wire::Address, u16)| {
                 (address.to_ip(other.key.version), port)
             };
-            assert_eq!(becomes_of(one.source()), found(other.source()), "{place}");
-            assert_eq!(
-                becomes_of(one.destination()),
-                found(other.destination()),
-                "{place}"
-            );
+            let expected = [one.source(), one.destination()].map(&mut becomes_of);
+            if expected != [other.source(), other.destination()].map(found) {
+                different.push(format!("{place}: {expected:?} {other:?}"));
+                continue;
+            }
             let rest = |it: &Decoded| {
                 let mut rest = *it;
                 rest.key = Decoded::default().key;
@@ -196,16 +207,23 @@ fn all_but_addresses_is_where_it_was() {
                 rest.tunnel = it.tunnel.min(1);
                 rest
             };
-            assert_eq!(rest(one), rest(other), "{place}");
-            let (one, other) = (
+            let verdicts = (
                 verdict(batch, &before, one),
                 verdict(&becomes, &after, other),
             );
-            assert_eq!(one, other, "{place}");
+            if rest(one) != rest(other) || verdicts.0 != verdicts.1 {
+                different.push(format!("{place}: {verdicts:?} {one:?} {other:?}"));
+            }
         }
     });
     let Some(all) = all else { return };
     println!("{all} packets: {compared} compared, {cut} cut, {unread} not read");
+    assert!(
+        different.is_empty(),
+        "{}\n{}",
+        different.len(),
+        different.join("\n")
+    );
     assert!(
         compared > all / 2 && cut < all / 20,
         "{all} packets: {compared} compared, {cut} cut"
@@ -274,6 +292,7 @@ fn checksums_fit_what_was_made() {
         .collect();
     let mut anonymizer = Anonymizer::new(&policy(&rules)).unwrap();
     let (mut right, mut wrong, mut gone) = (0_u64, 0_u64, 0_u64);
+    let mut different = Vec::new();
     let all = each_batch(|path, batch| {
         let (memory, mut packets) = anonymize(&mut anonymizer, batch);
         // What is not there is zeros.
@@ -322,19 +341,22 @@ fn checksums_fit_what_was_made() {
                 verdict(batch, &before, one),
                 verdict(&becomes, &after, &other),
             ) {
-                (ChecksumVerdict::Good, after) => {
-                    assert_eq!(after, ChecksumVerdict::Good, "{place}");
-                    right += 1;
-                }
-                (ChecksumVerdict::Bad, after) => {
-                    assert_ne!(after, ChecksumVerdict::Good, "{place}");
+                (ChecksumVerdict::Good, ChecksumVerdict::Good) => right += 1,
+                (ChecksumVerdict::Bad, ChecksumVerdict::Bad | ChecksumVerdict::Unknown) => {
                     wrong += 1;
                 }
                 (ChecksumVerdict::Unknown, _) => {}
+                verdicts => different.push(format!("{verdicts:?} {place}")),
             }
         }
     });
     if all.is_some() {
+        assert!(
+            different.is_empty(),
+            "{}\n{}",
+            different.len(),
+            different.join("\n")
+        );
         assert!(
             right > 10_000 && wrong > 100 && gone < right / 100,
             "{right} {wrong} {gone}"

@@ -82,8 +82,9 @@ impl Walk<'_> {
             sum
         };
         let is_whole = covered.end <= self.frame.len();
-        let can_tell = is_whole && !datagram.is_fragment && !datagram.is_unknown;
-        if !can_tell && is_kept {
+        let can_tell =
+            is_whole && !datagram.is_fragment && !datagram.is_quoted && !datagram.is_routed;
+        if !can_tell && is_kept && !datagram.is_routed {
             let mut change = Checksum::default();
             // The old sum is taken off by adding its complement, which is what finish gives.
             change.add(&(!old).to_be_bytes());

@@ -17,8 +17,10 @@ pub(super) struct Datagram {
     pub(super) end: usize,
     /// One of several fragments.
     pub(super) is_fragment: bool,
-    /// Its checksum is not over these addresses and bytes: a quotation, a source route.
-    pub(super) is_unknown: bool,
+    /// A quotation: not all that its checksum is over need be there.
+    pub(super) is_quoted: bool,
+    /// Its checksum is over other addresses, which are not given out: those of a source route.
+    pub(super) is_routed: bool,
 }
 
 impl Datagram {
@@ -72,7 +74,8 @@ impl Walk<'_> {
             addresses: at + 12,
             end,
             is_fragment: fragment & 0x3fff != 0,
-            is_unknown: is_quoted || self.has_source_route(at + 20, body),
+            is_quoted,
+            is_routed: self.has_source_route(at + 20, body),
         };
         self.number(Field::Tos, at + 1, 1, usize::MAX);
         self.number(Field::Id, at + 4, 2, usize::MAX);
@@ -136,7 +139,8 @@ impl Walk<'_> {
             addresses: at + 8,
             end,
             is_fragment: false,
-            is_unknown: is_quoted,
+            is_quoted,
+            is_routed: false,
         };
         self.extensions(header[6], at + 40, &mut datagram);
         self.number(Field::PacketLength, at + 4, 2, usize::MAX);
@@ -164,13 +168,13 @@ impl Walk<'_> {
             }
             match next {
                 0 | 60 => {
-                    datagram.is_unknown |= self.has_home_address(at + 2, behind);
+                    datagram.is_routed |= self.has_home_address(at + 2, behind);
                     self.options(Field::IpOptions, at + 2, behind);
                 }
                 43 => {
                     // Addresses of the way; none is left to go.
                     self.fill(at + 3, behind, 0);
-                    datagram.is_unknown = true;
+                    datagram.is_routed = true;
                 }
                 44 => {
                     let fragment = self.two(at + 2).unwrap_or(0);
