@@ -8,12 +8,12 @@ use crate::field::Field;
 use crate::rule::Function;
 
 /// Ports of tunnels over UDP.
-const VXLAN: [u16; 2] = [4789, 8472];
+const VXLAN: [u16; 3] = [4789, 4790, 8472];
 const GENEVE: u16 = 6081;
 const GTPU: u16 = 2152;
 const TEREDO: u16 = 3544;
-/// What carries packets over UDP in ways that are not read here: VXLAN-GPE, AYIYA, L2TP, GRE and MPLS over UDP.
-const OTHER_TUNNELS: [u16; 5] = [4790, 5072, 1701, 4754, 6635];
+/// What carries packets over UDP in ways that are not read here: AYIYA, L2TP, GRE and MPLS over UDP.
+const OTHER_TUNNELS: [u16; 4] = [5072, 1701, 4754, 6635];
 /// Transparent Ethernet bridging, within GRE and Geneve.
 const BRIDGED: u16 = 0x6558;
 
@@ -134,12 +134,22 @@ impl Walk<'_> {
         self.transport_checksum(Field::UdpChecksum, datagram, &covered, is_kept);
     }
 
-    /// RFC 7348: of the header only the flags stay.
+    /// RFC 7348: of the header only the flags stay, and with the extension for other protocols which one it is.
     fn vxlan(&mut self, at: usize) -> bool {
+        let Some([flags, _, _, protocol, ..]) = self.get::<8>(at) else {
+            self.strip(at);
+            return false;
+        };
         self.fill(at + 1, at + 8, 0);
-        match self.get::<8>(at) {
-            Some(_) => self.enter(at + 8, |walk| walk.ethernet(at + 8)),
-            None => self.strip(at),
+        let body = at + 8;
+        let protocol = if flags & 4 == 0 { 3 } else { protocol };
+        if flags & 4 != 0 {
+            self.put(at + 3, &[protocol]);
+        }
+        match protocol {
+            1 | 2 => self.ip(body),
+            3 => self.enter(body, |walk| walk.ethernet(body)),
+            _ => self.strip(body),
         }
         false
     }
