@@ -168,7 +168,7 @@ impl Walk<'_> {
             }
             match next {
                 0 | 60 => {
-                    datagram.is_routed |= self.has_home_address(at + 2, behind);
+                    datagram.is_routed |= next == 60 && self.has_home_address(at + 2, behind);
                     self.options(Field::IpOptions, at + 2, behind);
                 }
                 43 => {
@@ -200,7 +200,7 @@ impl Walk<'_> {
         while at < end {
             match self.get(at) {
                 Some([0, _]) => at += 1,
-                Some([0xc9, _]) => return true,
+                Some([0xc9, length]) => return length >= 16,
                 Some([_, length]) => at += usize::from(length) + 2,
                 None => return false,
             }
