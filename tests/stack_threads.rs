@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use flowgauge_capture::{Error, Interface, PacketSource};
 use flowgauge_components::registry;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions};
-use flowgauge_stack::{Program, ResultValue, Sources, check, parse};
+use flowgauge_stack::{Program, ResultValue, Sources, Table, check, parse};
 use flowgauge_wire::{Batch, Ledger, PacketDescriptor};
 
 /// What is run; `FILE` is where it writes.
@@ -18,7 +18,7 @@ const STACKS: &str = "
 ipfragswitch ( ipfragdemux < ipreass > )
 ipprotoswitch ( tcpscan count | udpscan bytes | icmpscan count ) output { FILE.1.pcapng }
 [stack directions]
-tcpscan - tcpcnxdemux < tcpdirdemux < count > > tcpcnxdemux { timeout = 2, end = closed } < identity > bytes { payload }
+tcpscan - tcpcnxdemux < tcpdirdemux { results = 5 } < count > > tcpcnxdemux { timeout = 2, end = closed, results = 3 } < bytes > bytes { payload }
 [stack sequence]
 tcpscan - tcpcnxdemux < tcpreseq > bytes
 [stack records]
@@ -221,6 +221,9 @@ fn run(capture: &Path, file: &Path, workers: usize, size: Option<usize>) -> Vec<
             let name = stack.name.as_deref().unwrap_or("");
             let items = state.passed.items;
             lines.push(format!("{name}.{}: {items} items, {result:?}", node.label));
+            for row in state.by_key.iter().flat_map(Table::iter) {
+                lines.push(format!("{name}.{}: {row}", node.label));
+            }
         }
     }
     for number in 1..=2 {

@@ -401,7 +401,7 @@ fn a_run_that_waits_for_its_peer_ends_when_it_is_told_to_and_the_next_goes_on() 
     };
     let output = |more: &str| {
         let address = place.address();
-        format!("output {{ to = {address}, identity = sensor1, spool = 1M, linger = 100ms{more} }}")
+        format!("output {{ to = {address}, identity = sensor1, spool = 1M{more} }}")
     };
     let numbers = |text: &str, word: &str| -> u64 {
         let line = text.lines().find(|line| line.contains(word));
@@ -411,7 +411,7 @@ fn a_run_that_waits_for_its_peer_ends_when_it_is_told_to_and_the_next_goes_on() 
         before.unwrap().parse().unwrap()
     };
     // Without a folder it is lost, and counted.
-    let stack = output("");
+    let stack = output(", linger = 100ms");
     let mut waiting = place.start(
         ["stack", "run", "-e", &stack, "-r", "large.pcap"],
         "the source waits",
@@ -424,7 +424,7 @@ fn a_run_that_waits_for_its_peer_ends_when_it_is_told_to_and_the_next_goes_on() 
     assert!(said.contains("linger says how long"), "{said}");
     assert!(received > 0);
     // With one it is kept.
-    let stack = output(", spool_folder = spool");
+    let stack = output(", spool_folder = spool, linger = 100ms");
     let waiting = place.start(
         ["stack", "run", "-e", &stack, "-r", "large.pcap"],
         "trying again",

@@ -130,12 +130,44 @@ impl Disk {
         found.into_iter().map(|(_, leftover)| leftover).collect()
     }
 
-    /// Whether a frame of so many bytes finds room.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        let rests = self
-            .failed
-            .is_some_and(|failed| failed.elapsed() < self.retry);
-        !rests && self.used + on_disk(bytes) <= self.most
+    /// Whether a frame of so many bytes finds room. Where one could not be written that is tried after a
+    /// while, without one.
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        if self.used + on_disk(bytes) > self.most {
+            return false;
+        }
+        let Some(failed) = self.failed else {
+            return true;
+        };
+        if failed.elapsed() < self.retry {
+            return false;
+        }
+        let probe = vec![0; bytes + FRAME_HEADER];
+        match self.write_aside(&[&probe]) {
+            Ok(aside) => {
+                let _ = fs::remove_file(aside);
+                self.failed = None;
+                let folder = self.folder.display();
+                notice(format_args!("the spool {folder} is used again"));
+                true
+            }
+            Err(_) => {
+                self.failed = Some(Instant::now());
+                false
+            }
+        }
+    }
+
+    /// Writes a file that has its name only when it is whole.
+    fn write_aside(&self, parts: &[&[u8]]) -> io::Result<PathBuf> {
+        let aside = self.folder.join("frame");
+        let file = options().create(true).truncate(true).open(&aside);
+        let written = file.and_then(|mut file| parts.iter().try_for_each(|it| file.write_all(it)));
+        if written.is_err() {
+            // Its part would take room that others may want.
+            let _ = fs::remove_file(&aside);
+        }
+        written.map(|()| aside)
     }
 
     /// The largest frame there can be room for.
@@ -176,34 +208,15 @@ impl Disk {
         header.extend((bytes.len() as u32).to_le_bytes());
         let sum = checksum(&header, bytes);
         header.extend(sum);
-        let aside = self.folder.join("frame");
-        let written = options()
-            .create(true)
-            .truncate(true)
-            .open(&aside)
-            .and_then(|mut file| {
-                file.write_all(&header)?;
-                file.write_all(bytes)
-            });
-        let written = written.and_then(|()| fs::rename(&aside, self.path(first)));
+        let written = self.write_aside(&[&header, bytes]);
+        let written = written.and_then(|aside| fs::rename(aside, self.path(first)));
         if let Err(error) = written {
-            // Its part would take room that others may want.
-            let _ = fs::remove_file(&aside);
-            let is_new = self.failed.is_none();
             self.failed = Some(Instant::now());
-            if is_new {
-                let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
-                notice(format_args!(
-                    "the spool {folder} cannot be written, and is tried again after {seconds} s: {error}"
-                ));
-            }
-            return Err(error);
-        }
-        if self.failed.take().is_some() {
+            let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
             notice(format_args!(
-                "the spool {} is used again",
-                self.folder.display()
+                "the spool {folder} cannot be written, and is tried again after {seconds} s: {error}"
             ));
+            return Err(error);
         }
         let place = DiskPlace {
             first,
@@ -454,9 +467,9 @@ mod tests {
         disk.write(0, 1, 0, &[0; 100]).unwrap_err();
         assert!(!disk.has_room(1));
         disk.retry = Duration::ZERO;
-        assert!(disk.has_room(1));
-        disk.write(0, 1, 0, &[0; 100]).unwrap_err();
+        assert!(!disk.has_room(1), "it is tried");
         fs::remove_dir(&obstacle).unwrap();
+        assert!(disk.has_room(1));
         let place = disk.write(0, 1, 0, &[3; 100]).unwrap();
         assert_eq!(disk.read(&place).unwrap(), [3; 100]);
         disk.retry = RETRY;

@@ -270,6 +270,15 @@ impl Sender {
         // Who waited for room has waited already.
         let deadline = Instant::now() + wait;
         let deadline = state.last_wait.map_or(deadline, |last| last.min(deadline));
+        if let Some(leftovers) = &mut self.leftovers {
+            // A receiver that takes one sender would go with the end of this session; and nothing of it
+            // comes any more that others have to wait for.
+            state.watermark = u64::MAX;
+            state.is_time_new = true;
+            drop(state);
+            leftovers.wait(deadline);
+            state = self.inner.lock();
+        }
         state.is_ending = true;
         self.inner.work.notify_one();
         while !state.is_ended {
@@ -280,9 +289,6 @@ impl Sender {
             state = self.inner.wait(&self.inner.news, state, left);
         }
         drop(state);
-        if let Some(leftovers) = &mut self.leftovers {
-            leftovers.wait(deadline);
-        }
         self.stop();
         let state = self.inner.lock();
         self.inner.counts(&state)

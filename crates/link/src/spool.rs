@@ -201,9 +201,8 @@ impl Spool {
     }
 
     /// Whether a frame of so many bytes finds room as it is.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        let disk = self.disk.as_ref();
-        self.has_memory(bytes) || disk.is_some_and(|disk| disk.has_room(bytes))
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        self.has_memory(bytes) || self.disk.as_mut().is_some_and(|disk| disk.has_room(bytes))
     }
 
     fn has_memory(&self, bytes: usize) -> bool {
@@ -229,9 +228,12 @@ impl Spool {
             if !disk.has_room(payload.len()) {
                 return None;
             }
-            // One that cannot be written was promised room.
             if let Ok(place) = disk.write(first, count, watermark, &payload) {
                 return Some(Payload::Disk(place));
+            }
+            // It was promised room: the memory has one frame too many then, and no more.
+            if self.bytes > self.most_bytes {
+                return None;
             }
         }
         self.bytes += payload.len() + OVERHEAD;
