@@ -217,8 +217,9 @@ fn all_but_addresses_is_where_it_was() {
         different.len(),
         different.join("\n")
     );
+    // Nine tenths of those that are cut are one flood of ICMPv6.
     assert!(
-        compared > all / 2 && cut < all / 20,
+        compared > all * 4 / 5 && cut < all / 10,
         "{all} packets: {compared} compared, {cut} cut"
     );
 }
