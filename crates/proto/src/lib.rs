@@ -9,6 +9,7 @@
 //!
 //! - [`dns`]: DNS over UDP and TCP, multicast DNS, LLMNR, the name service of NetBIOS.
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
+//! - [`quic`]: Initial packets of QUIC, opened.
 //! - [`tls`]: hellos and certificates of TLS, JA3 and JA4.
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod dns;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+pub mod quic;
 pub mod tls;
 
 pub use detect::Look;

@@ -51,6 +51,7 @@ pub mod matches;
 pub mod output;
 pub mod packet;
 pub mod parties;
+pub mod quic;
 pub mod results;
 pub mod schema;
 pub mod store;

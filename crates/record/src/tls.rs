@@ -138,6 +138,15 @@ pub struct TlsRow {
 
 impl TlsRow {
     const PARTIES: [&'static Field; 4] = [&TLS.src_ip, &TLS.src_port, &TLS.dst_ip, &TLS.dst_port];
+
+    /// Which hellos were seen.
+    pub(crate) const fn state(&self) -> &'static [u8] {
+        match (self.has_client, self.has_server) {
+            (true, true) => b"matched",
+            (true, false) => b"no_reply",
+            _ => b"no_request",
+        }
+    }
 }
 
 impl Record for TlsRow {
@@ -177,12 +186,7 @@ impl Record for TlsRow {
         filled_or_null(visitor, &TLS.ja3, &self.ja3);
         filled_or_null(visitor, &TLS.ja3s, &self.ja3s);
         filled_or_null(visitor, &TLS.ja4, &self.ja4);
-        let state: &[u8] = match (self.has_client, self.has_server) {
-            (true, true) => b"matched",
-            (true, false) => b"no_reply",
-            _ => b"no_request",
-        };
-        visitor.symbol(&TLS.state, state);
+        visitor.symbol(&TLS.state, self.state());
         yes_or_null(visitor, &TLS.whole, Some(!self.is_damaged));
         text_or_null(visitor, &TLS.close, self.close);
     }

@@ -38,7 +38,7 @@ pub mod message {
 
 /// Takes the bytes of handshake messages, in any pieces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     /// A message whose end has not come.
     kept: Vec<u8>,
     /// So much of one that is not kept is left.
@@ -50,7 +50,7 @@ pub(super) struct Handshake {
 
 impl Handshake {
     /// Where the next message begins is not known any more.
-    pub(super) fn lose(&mut self) {
+    pub(crate) fn lose(&mut self) {
         self.kept = Vec::new();
         self.skip = 0;
         self.is_lost = true;
@@ -70,7 +70,7 @@ impl Handshake {
     }
 
     /// The next bytes. False: they are none of a handshake.
-    pub(super) fn data<E: Events>(&mut self, bytes: &[u8], events: &mut E) -> bool {
+    pub(crate) fn data<E: Events>(&mut self, bytes: &[u8], events: &mut E) -> bool {
         let mut rest = bytes;
         while !rest.is_empty() && !self.is_lost {
             if self.skip > 0 {

@@ -42,6 +42,7 @@ mod parser;
 
 pub use certificate::{Certificate, sha1, sha256};
 pub use fingerprint::{Carrier, hexadecimal, ja3, ja3_text, ja3s, ja3s_text, ja4};
+pub(crate) use handshake::Handshake;
 pub use handshake::message;
 pub use hello::{ClientHello, Extension, Extensions, Protocols, ServerHello, is_grease};
 pub use names::{alert_name, cipher_name, group_name, version_name};
