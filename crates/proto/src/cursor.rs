@@ -55,6 +55,12 @@ impl<'a> Cursor<'a> {
         self.take(usize::from(length))
     }
 
+    /// Bytes behind their length, of four bytes.
+    pub(crate) fn vector32(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()?;
+        self.take(usize::try_from(length).ok()?)
+    }
+
     /// Bytes behind their length, of three bytes.
     pub(crate) fn vector24(&mut self) -> Option<&'a [u8]> {
         let length = self.u24()?;

@@ -1,7 +1,7 @@
 //! For the fuzzer: each parser on any bytes, in any pieces, with any holes. Nothing is to panic, and
 //! what is said is to hold together.
 
-use crate::{dns, tls};
+use crate::{dns, ftp, quic, smtp, ssh, tls};
 
 /// Pieces of bytes: each has a byte before it, of which the lower six bits say how long it is, and the
 /// highest that bytes are missing before it, as many as the next byte says.
@@ -92,6 +92,20 @@ impl tls::Events for Hellos {
     }
 }
 
+impl quic::Events for Hellos {}
+
+/// Datagrams of QUIC, and what can be in their packets.
+pub fn quic(bytes: &[u8]) {
+    quic::look(bytes);
+    let mut parser = quic::Parser::default();
+    let mut is_initiator = true;
+    pieces(bytes, |_, piece| {
+        is_initiator = !is_initiator;
+        parser.datagram(is_initiator, piece, &mut Hellos);
+        parser.payload(is_initiator, piece, &mut Hellos);
+    });
+}
+
 /// Records of TLS, and certificates.
 pub fn tls(bytes: &[u8]) {
     tls::look(bytes);
@@ -101,4 +115,80 @@ pub fn tls(bytes: &[u8]) {
         parser.gap(missing, &mut Hellos);
         parser.data(piece, &mut Hellos);
     });
+}
+
+struct Offers;
+
+impl ssh::Events for Offers {
+    fn offer(&mut self, offer: &ssh::Offer<'_>) {
+        assert_eq!(offer.hassh(true).len(), 32);
+        ssh::agreed(offer.exchange, offer.host_key);
+    }
+
+    fn host_key(&mut self, key: &[u8]) {
+        assert_eq!(ssh::key_fingerprint(key).len(), 50);
+    }
+}
+
+/// SSH.
+pub fn ssh(bytes: &[u8]) {
+    ssh::look(bytes);
+    let mut parser = ssh::Parser::default();
+    pieces(bytes, |missing, piece| {
+        parser.gap(missing, &mut Offers);
+        parser.data(piece, &mut Offers);
+    });
+}
+
+/// Counts the bytes of messages.
+#[derive(Default)]
+struct Spoken(u64);
+
+impl smtp::CommandEvents for Spoken {
+    fn content(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len() as u64;
+    }
+}
+
+impl ftp::CommandEvents for Spoken {
+    fn command(&mut self, _: &[u8], argument: &[u8]) {
+        ftp::Endpoint::numbers(argument);
+        ftp::Endpoint::extended(argument);
+    }
+}
+
+impl smtp::ReplyEvents for Spoken {
+    fn reply(&mut self, reply: &smtp::Reply<'_>) {
+        assert!(reply.code < 1000);
+        ftp::Endpoint::numbers(reply.last);
+        ftp::Endpoint::extended(reply.last);
+    }
+}
+
+/// SMTP and FTP.
+pub fn mail_and_files(bytes: &[u8]) {
+    smtp::look_client(bytes);
+    smtp::look_server(bytes);
+    ftp::look_client(bytes);
+    ftp::look_server(bytes);
+    let (mut mail, mut files) = (smtp::Commands::default(), ftp::Commands::default());
+    let mut replies = smtp::Replies::default();
+    let mut spoken = Spoken::default();
+    let mut all = 0;
+    pieces(bytes, |missing, piece| {
+        all += piece.len() as u64;
+        mail.gap(missing, &mut spoken);
+        mail.data(piece, &mut spoken);
+        if missing == 1 {
+            mail.refused();
+        }
+        if missing == 2 {
+            mail.taken(&mut spoken);
+        }
+        files.gap(missing, &mut spoken);
+        files.data(piece, &mut spoken);
+        replies.gap(missing, &mut spoken);
+        replies.data(piece, &mut spoken);
+    });
+    assert!(spoken.0 <= all);
 }

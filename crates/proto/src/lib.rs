@@ -10,16 +10,23 @@
 //! - [`dns`]: DNS over UDP and TCP, multicast DNS, LLMNR, the name service of NetBIOS.
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
 //! - [`quic`]: Initial packets of QUIC, opened.
+//! - [`ftp`]: control connections of FTP.
+//! - [`smtp`]: commands, messages and replies of SMTP.
+//! - [`ssh`]: identification and algorithms of SSH, HASSH.
 //! - [`tls`]: hellos and certificates of TLS, JA3 and JA4.
 #![forbid(unsafe_code)]
 
 mod cursor;
 mod detect;
 pub mod dns;
+pub mod ftp;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+mod lines;
 pub mod quic;
+pub mod smtp;
+pub mod ssh;
 pub mod tls;
 
 pub use detect::Look;

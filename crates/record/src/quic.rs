@@ -3,8 +3,9 @@
 use core::any::Any;
 
 use crate::any::KnownRecord;
+use crate::origin::origin_fields;
 use crate::parties::{filled_or_null, text_or_null, texts_or_null, yes_or_null};
-use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
+use crate::schema::{FieldVisitor, Record, Schema, fields};
 use crate::tls::TlsRow;
 
 fields! {
@@ -39,7 +40,7 @@ fields! {
 /// A QUIC connection, as far as it can be read.
 #[derive(Clone, Debug, Default)]
 pub struct QuicRow {
-    /// What its handshake says. Of its time and parties, too.
+    /// What its handshake says; when and between whom.
     pub tls: TlsRow,
     /// Version.
     pub version: String,
@@ -55,17 +56,10 @@ pub struct QuicRow {
     pub is_negotiated: bool,
 }
 
-impl QuicRow {
-    const PARTIES: [&'static Field; 4] =
-        [&QUIC.src_ip, &QUIC.src_port, &QUIC.dst_ip, &QUIC.dst_port];
-}
-
 impl Record for QuicRow {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         let tls = &self.tls;
-        visitor.time(&QUIC.time, tls.time);
-        tls.parties.visit(visitor, QuicRow::PARTIES);
-        visitor.symbol(&QUIC.proto, b"udp");
+        (tls.origin).visit(visitor, origin_fields!(QUIC), "udp");
         visitor.text(&QUIC.version, &self.version);
         visitor.text(&QUIC.client_initial_dcid, &self.client_initial_dcid);
         visitor.text(&QUIC.client_scid, &self.client_scid);

@@ -5,9 +5,8 @@ use core::any::Any;
 use flowgauge_wire::Nanos;
 
 use crate::any::KnownRecord;
-use crate::parties::{
-    Parties, filled_or_null, number_or_null, text_or_null, texts_or_null, yes_or_null,
-};
+use crate::origin::{Origin, origin_fields};
+use crate::parties::{filled_or_null, number_or_null, text_or_null, texts_or_null, yes_or_null};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 
 fields! {
@@ -18,7 +17,7 @@ fields! {
     src_port Unsigned None "PORT" 3 "port of the client";
     dst_ip Address None "SERVER" 1 "address of the server";
     dst_port Unsigned None "PORT" 2 "port of the server";
-    proto Text None "" 0 "tcp, udp (DTLS) or quic";
+    proto Text None "" 0 "tcp or udp (DTLS)";
     version Text None "VERSION" 1 "version the server chose, as TLS 1.3; without its hello null";
     cipher Text None "CIPHER" 3 "cipher suite the server chose";
     curve Text None "" 0 "group in which keys were exchanged";
@@ -57,6 +56,7 @@ fields! {
     src_port Unsigned None "PORT" 3 "port of the client";
     dst_ip Address None "SERVER" 1 "address of the server";
     dst_port Unsigned None "PORT" 2 "port of the server";
+    proto Text None "" 0 "tcp or udp";
     sender Text None "FROM" 2 "client or server";
     place Unsigned None "NO" 2 "position in the chain that was sent, from 1";
     sha256 Text None "" 0 "SHA-256 of the certificate";
@@ -84,12 +84,10 @@ fields! {
 /// A handshake of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsRow {
-    /// First byte of the first hello.
-    pub time: Nanos,
-    /// Client and server.
-    pub parties: Parties,
-    /// `tcp`, `udp` or `quic`.
-    pub carrier: &'static str,
+    /// First byte of the first hello, client and server.
+    pub origin: Origin,
+    /// It is DTLS.
+    pub is_datagram: bool,
     /// The version chosen.
     pub version: String,
     /// The cipher suite chosen.
@@ -137,8 +135,6 @@ pub struct TlsRow {
 }
 
 impl TlsRow {
-    const PARTIES: [&'static Field; 4] = [&TLS.src_ip, &TLS.src_port, &TLS.dst_ip, &TLS.dst_port];
-
     /// Which hellos were seen.
     pub(crate) const fn state(&self) -> &'static [u8] {
         match (self.has_client, self.has_server) {
@@ -151,9 +147,8 @@ impl TlsRow {
 
 impl Record for TlsRow {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.time(&TLS.time, self.time);
-        self.parties.visit(visitor, TlsRow::PARTIES);
-        visitor.symbol(&TLS.proto, self.carrier.as_bytes());
+        let carrier = carrier(self.is_datagram);
+        (self.origin).visit(visitor, origin_fields!(TLS), carrier);
         filled_or_null(visitor, &TLS.version, &self.version);
         filled_or_null(visitor, &TLS.cipher, &self.cipher);
         filled_or_null(visitor, &TLS.curve, &self.curve);
@@ -205,10 +200,10 @@ impl KnownRecord for TlsRow {
 /// A certificate.
 #[derive(Clone, Debug, Default)]
 pub struct X509Row {
-    /// When it was captured.
-    pub time: Nanos,
-    /// Client and server.
-    pub parties: Parties,
+    /// When it was captured, and between whom.
+    pub origin: Origin,
+    /// It came over UDP.
+    pub is_datagram: bool,
     /// The client sent it.
     pub is_client: bool,
     /// Position, from 1.
@@ -255,15 +250,10 @@ pub struct X509Row {
     pub path_length: Option<u32>,
 }
 
-impl X509Row {
-    const PARTIES: [&'static Field; 4] =
-        [&X509.src_ip, &X509.src_port, &X509.dst_ip, &X509.dst_port];
-}
-
 impl Record for X509Row {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.time(&X509.time, self.time);
-        self.parties.visit(visitor, X509Row::PARTIES);
+        let carrier = carrier(self.is_datagram);
+        (self.origin).visit(visitor, origin_fields!(X509), carrier);
         let sender: &[u8] = if self.is_client { b"client" } else { b"server" };
         visitor.symbol(&X509.sender, sender);
         visitor.unsigned(&X509.place, u64::from(self.place));
@@ -298,6 +288,10 @@ impl KnownRecord for X509Row {
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
     }
+}
+
+fn carrier(is_datagram: bool) -> &'static str {
+    if is_datagram { "udp" } else { "tcp" }
 }
 
 fn date<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: Option<Nanos>) {

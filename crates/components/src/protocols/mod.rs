@@ -10,9 +10,14 @@
 mod alone;
 mod detect;
 mod engine;
+mod ftp;
 pub(crate) mod http;
 mod learned;
+mod quic;
+mod smtp;
+mod ssh;
 mod table;
+mod tls;
 
 use flowgauge_proto::Look;
 use flowgauge_record::event::EventSchemas;
@@ -25,7 +30,15 @@ use learned::Learned;
 use table::Talks;
 
 /// All protocols, those first that are tried first.
-static ALL: &[&ProtocolInfo] = &[&http::PROTOCOL];
+static ALL: &[&ProtocolInfo] = &[
+    &http::PROTOCOL,
+    &tls::PROTOCOL,
+    &quic::PROTOCOL,
+    &ssh::PROTOCOL,
+    &smtp::PROTOCOL,
+    &ftp::PROTOCOL,
+    &ftp::DATA,
+];
 
 /// What is known of a protocol without a conversation.
 #[derive(Debug)]
@@ -44,7 +57,7 @@ pub(crate) struct ProtocolInfo {
 
 /// What a protocol is spoken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)] // until a protocol over UDP is here
+#[allow(dead_code)] // until a protocol over both is here
 pub(crate) enum Transport {
     /// TCP.
     Tcp,
@@ -233,7 +246,6 @@ impl Give<'_> {
 
     /// What is said with this address and port as responder is this protocol's for a while: a data
     /// connection was agreed on, or a port told.
-    #[allow(dead_code)] // until a protocol that learns is here
     pub(crate) fn learn(&mut self, endpoint: (Address, u16), protocol: &'static str, now: Nanos) {
         if let Some(among) = &mut self.among {
             among.learned.add(endpoint, protocol, now);

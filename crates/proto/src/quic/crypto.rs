@@ -19,8 +19,8 @@ impl Crypto {
     /// A piece; gives what is in order now to `take`. False: too much waits, it is left out.
     pub(super) fn piece(&mut self, place: u64, bytes: &[u8], take: &mut dyn FnMut(&[u8])) -> bool {
         if place > self.next {
-            let is_known = (self.waiting.iter())
-                .any(|(at, piece)| *at == place && piece.len() >= bytes.len());
+            let is_known =
+                (self.waiting.iter()).any(|(at, piece)| *at == place && piece.len() >= bytes.len());
             if is_known || bytes.is_empty() {
                 return true;
             }
@@ -36,7 +36,11 @@ impl Crypto {
             return true;
         }
         self.ordered(place, bytes, take);
-        while self.waiting.first().is_some_and(|(place, _)| *place <= self.next) {
+        while self
+            .waiting
+            .first()
+            .is_some_and(|(place, _)| *place <= self.next)
+        {
             let (place, bytes) = self.waiting.remove(0);
             self.bytes -= bytes.len();
             self.ordered(place, &bytes, take);

@@ -108,7 +108,9 @@ impl Keys {
         }
         // Numbers begin at 0 in a connection: those of Initial packets do not wrap.
         let (header, payload) = packet.split_at_mut_checked(number_at + length)?;
-        let opened = self.key.open_in_place(self.nonce(number), Aad::from(&*header), payload);
+        let opened = self
+            .key
+            .open_in_place(self.nonce(number), Aad::from(&*header), payload);
         opened.ok().map(|payload| &*payload)
     }
 
@@ -123,7 +125,10 @@ impl Keys {
             .expect("it fits");
         let mut packet = [header, &body].concat();
         let at = header.len() - 1;
-        let mask = self.header.new_mask(&packet[at + 4..at + 20]).expect("16 bytes");
+        let mask = self
+            .header
+            .new_mask(&packet[at + 4..at + 20])
+            .expect("16 bytes");
         packet[0] ^= mask[0] & 0x0f;
         packet[at] ^= mask[1];
         packet
@@ -165,7 +170,11 @@ mod tests {
         ] {
             let both = derive(Version(version), &id).expect("a known version");
             let all = both.iter().flat_map(|it| {
-                [hexadecimal(&it.key), hexadecimal(&it.iv), hexadecimal(&it.header)]
+                [
+                    hexadecimal(&it.key),
+                    hexadecimal(&it.iv),
+                    hexadecimal(&it.header),
+                ]
             });
             assert_eq!(all.collect::<Vec<_>>(), expected);
         }

@@ -26,6 +26,11 @@ impl Version {
         self.0 == 0x6b33_43cf
     }
 
+    /// Whether it is one of Google's with TLS, whose frames have other numbers.
+    pub(super) const fn is_google(self) -> bool {
+        self.0 >> 16 == 0x5430
+    }
+
     /// The salt of its Initial packets (RFC 9001 section 5.2 and its drafts, RFC 9369 section 3.3.1).
     pub(super) const fn salt(self) -> Option<&'static [u8; 20]> {
         Some(match self.0 {
@@ -141,7 +146,10 @@ pub(super) fn number(rest: &mut Cursor<'_>) -> Option<u64> {
     let length = 1 << (first >> 6);
     let more = rest.take(length - 1)?;
     let first = u64::from(first & 0x3f);
-    Some(more.iter().fold(first, |sum, &byte| sum << 8 | u64::from(byte)))
+    Some(
+        more.iter()
+            .fold(first, |sum, &byte| sum << 8 | u64::from(byte)),
+    )
 }
 
 #[cfg(test)]
@@ -152,7 +160,10 @@ mod tests {
     fn numbers_are_those_of_the_rfc() {
         // RFC 9000, appendix A.1.
         for (bytes, expected) in [
-            ([0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c].as_slice(), 151_288_809_941_952_652),
+            (
+                [0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c].as_slice(),
+                151_288_809_941_952_652,
+            ),
             (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
             (&[0x7b, 0xbd], 15_293),
             (&[0x25], 37),

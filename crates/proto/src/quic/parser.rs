@@ -101,7 +101,7 @@ impl Parser {
                 opened: opened.as_ref().map(|(is_client, _)| *is_client),
             });
             if let Some((is_client, payload)) = opened {
-                self.frames(is_client, &payload, events);
+                self.frames(is_client, long.version, &payload, events);
                 self.scratch = payload;
             }
             if matches!(long.kind, Kind::Retry | Kind::Negotiation) {
@@ -153,7 +153,11 @@ impl Parser {
             && let Some(payload) = open(&keys[0])
         {
             // Of another version all begins anew.
-            if self.keys.as_deref().is_some_and(|it| it.version != long.version) {
+            if self
+                .keys
+                .as_deref()
+                .is_some_and(|it| it.version != long.version)
+            {
                 self.crypto = Default::default();
                 self.handshakes = Default::default();
             }
@@ -169,7 +173,18 @@ impl Parser {
         None
     }
 
-    fn frames<E: Events>(&mut self, is_client: bool, payload: &[u8], events: &mut E) {
+    /// What is in a packet that was opened, for the fuzzer.
+    pub(crate) fn payload<E: Events>(&mut self, is_client: bool, bytes: &[u8], events: &mut E) {
+        self.frames(is_client, Version(1), bytes, events);
+    }
+
+    fn frames<E: Events>(
+        &mut self,
+        is_client: bool,
+        version: Version,
+        payload: &[u8],
+        events: &mut E,
+    ) {
         let side = usize::from(!is_client);
         let (crypto, handshake) = (&mut self.crypto[side], &mut self.handshakes[side]);
         let mut is_well = true;
@@ -193,7 +208,7 @@ impl Parser {
                             number(&mut rest)?;
                         }
                     }
-                    6 => {
+                    6 | 8 if (kind == 8) == version.is_google() => {
                         let place = number(&mut rest)?;
                         let length = usize::try_from(number(&mut rest)?).ok()?;
                         let bytes = rest.take(length)?;

@@ -13,7 +13,8 @@ struct Log(Vec<String>);
 impl tls::Events for Log {
     fn client_hello(&mut self, hello: &ClientHello<'_>) {
         let name = hello.server_name().unwrap_or_default();
-        self.0.push(format!("client {}", String::from_utf8_lossy(name)));
+        self.0
+            .push(format!("client {}", String::from_utf8_lossy(name)));
     }
 
     fn server_hello(&mut self, hello: &ServerHello<'_>) {
@@ -28,7 +29,8 @@ impl tls::Events for Log {
 impl Events for Log {
     fn packet(&mut self, packet: &Packet<'_>) {
         if packet.kind != Kind::Initial || packet.opened.is_none() {
-            self.0.push(format!("{:?} {:?}", packet.kind, packet.opened));
+            self.0
+                .push(format!("{:?} {:?}", packet.kind, packet.opened));
         }
     }
 }
@@ -88,7 +90,17 @@ const SERVER: &[u8] = b"srv";
 fn connection(version: u32, id: &[u8]) -> Vec<(bool, Vec<u8>)> {
     let [client, server] = Keys::initial(Version(version), id).expect("a known version");
     let hello = client_hello();
-    let late = [&[1], crypto(400, &hello[400..]).as_slice(), &crypto(100, &hello[100..300])].concat();
+    let crypto = |place, bytes| {
+        let mut frame = crypto(place, bytes);
+        frame[0] = if Version(version).is_google() { 8 } else { 6 };
+        frame
+    };
+    let late = [
+        &[1],
+        crypto(400, &hello[400..]).as_slice(),
+        &crypto(100, &hello[100..300]),
+    ]
+    .concat();
     let early = [crypto(300, &hello[300..400]), crypto(0, &hello[..120])].concat();
     let answer = [&[2, 1, 0, 0, 1], crypto(0, &server_hello()).as_slice()].concat();
     let mut handshake = initial(version, &server, [CLIENT, SERVER], 0, &answer);
@@ -115,7 +127,14 @@ fn read(datagrams: &[(bool, Vec<u8>)]) -> Vec<String> {
 
 #[test]
 fn hellos_in_pieces_are_found_whoever_opened_the_flow() {
-    for version in [1, 0x6b33_43cf, 0xff00_001d, 0xff00_001b, 0xface_b002, 0x5430_3531] {
+    for version in [
+        1,
+        0x6b33_43cf,
+        0xff00_001d,
+        0xff00_001b,
+        0xface_b002,
+        0x5430_3531,
+    ] {
         let mut all = connection(version, ID);
         let expected = ["client name", "server 1301", "Handshake None"];
         assert_eq!(read(&all), expected, "{version:x}");
@@ -168,7 +187,12 @@ fn what_does_not_fit_is_given_up() {
         parser.datagram(true, &datagram, &mut log);
     }
     assert!(parser.is_done());
-    for bytes in [b"".as_slice(), b"\x80", b"GET / HTTP/1.1\r\n", &[0xff; 1200]] {
+    for bytes in [
+        b"".as_slice(),
+        b"\x80",
+        b"GET / HTTP/1.1\r\n",
+        &[0xff; 1200],
+    ] {
         assert_eq!(look(bytes), Look::No);
     }
 }
@@ -197,5 +221,6 @@ proptest! {
     fn frames_do_not_panic(frames in prop::collection::vec(any::<u8>(), 0..200)) {
         let [client, _] = Keys::initial(Version(1), ID).expect("a known version");
         read(&[(true, initial(1, &client, [ID, CLIENT], 0, &frames))]);
+        crate::fuzz::quic(&frames);
     }
 }

@@ -264,6 +264,15 @@ impl Parser {
             {
                 self.kept = self.head[2..].to_vec();
                 self.state = State::V2(length);
+            } else if have > taken
+                && bytes
+                    .first_chunk()
+                    .is_some_and(|head| read_head(*head).is_some())
+            {
+                // What came before was another protocol's, which agreed on this one.
+                self.state = State::Head(0);
+                events.lost();
+                return 0;
             } else {
                 self.state = State::Lost;
                 events.lost();

@@ -1,0 +1,317 @@
+//! FTP: commands with their replies, and data connections where they were agreed on.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use flowgauge_proto::Look;
+use flowgauge_proto::ftp::{
+    CommandEvents, Commands, Endpoint, Replies, Reply, ReplyEvents, look_client, look_server,
+};
+use flowgauge_record::ftp::{FtpDataRow, FtpRow};
+use flowgauge_record::origin::Origin;
+use flowgauge_stack::StreamEnd;
+use flowgauge_wire::{Address, Nanos};
+
+use super::table::Table;
+use super::tls::{TlsTalk, origin};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "ftp",
+    transport: Transport::Tcp,
+    ports: &[21, 2121],
+    look: recognise,
+    table: Table::<FtpTalk>::boxed,
+};
+
+/// Only where a control connection said so.
+pub(super) const DATA: ProtocolInfo = ProtocolInfo {
+    name: "ftp_data",
+    transport: Transport::Tcp,
+    ports: &[],
+    look: |_| Look::No,
+    table: Table::<DataTalk>::boxed,
+};
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    match (look_client(seen.initiator), look_server(seen.responder)) {
+        // Others have users, too: a server that greets in another way is none of FTP.
+        (Look::Yes, Look::No) if !seen.responder.is_empty() => Look::No,
+        (Look::Yes, _) | (_, Look::Yes) => Look::Yes,
+        (Look::No, Look::No) => Look::No,
+        (Look::No, _) if !seen.initiator.is_empty() => Look::No,
+        (_, Look::No) if !seen.responder.is_empty() => Look::No,
+        _ => Look::More,
+    }
+}
+
+/// Commands without a reply yet.
+const WAITING: usize = 64;
+/// Bytes of a text.
+const MAX_TEXT: usize = 1 << 10;
+
+/// A control connection.
+#[derive(Debug, Default)]
+pub(crate) struct FtpTalk {
+    commands: Commands,
+    replies: Replies,
+    control: Control,
+    tls: Option<Box<TlsTalk>>,
+}
+
+#[derive(Debug, Default)]
+struct Control {
+    origin: Option<Origin>,
+    /// The initiator is the server.
+    is_exchanged: bool,
+    user: Option<String>,
+    waiting: VecDeque<FtpRow>,
+    has_greeted: bool,
+    is_damaged: bool,
+    /// Something was lost so far.
+    has_lost: bool,
+    is_tls: bool,
+    done: Vec<FtpRow>,
+}
+
+struct Said<'a> {
+    control: &'a mut Control,
+    time: Nanos,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+}
+
+impl Control {
+    fn row(&mut self, time: Nanos) -> FtpRow {
+        let mut origin = self.origin.unwrap_or_default();
+        origin.time = time;
+        FtpRow {
+            origin,
+            user: self.user.clone(),
+            is_damaged: core::mem::take(&mut self.is_damaged),
+            ..FtpRow::default()
+        }
+    }
+
+    /// Where a data connection goes, as the record tells it.
+    fn endpoint(&self, endpoint: Endpoint) -> Option<(IpAddr, u16)> {
+        let parties = self.origin?.parties;
+        let server = parties.server.0.to_ip(parties.ip_version);
+        Some((endpoint.address.unwrap_or(server), endpoint.port))
+    }
+}
+
+impl CommandEvents for Said<'_> {
+    fn command(&mut self, verb: &[u8], argument: &[u8]) {
+        let control = &mut *self.control;
+        let verb = verb.to_ascii_uppercase();
+        if verb == b"USER" {
+            control.user = Some(text(argument));
+        }
+        let mut row = control.row(self.time);
+        row.command = Some(text(&verb));
+        // Passwords are none of a monitor's business.
+        let is_secret = matches!(verb.as_slice(), b"PASS" | b"ACCT" | b"ADAT");
+        row.argument = (!is_secret && !argument.is_empty()).then(|| text(argument));
+        let endpoint = match verb.as_slice() {
+            b"PORT" => Endpoint::numbers(argument),
+            b"EPRT" => Endpoint::extended(argument),
+            _ => None,
+        };
+        if let Some(endpoint) = endpoint {
+            row.is_passive = Some(false);
+            row.data = control.endpoint(endpoint);
+        }
+        // Behind a loss, which replies belong to which is found again where the client waits, as it
+        // mostly does.
+        if control.has_lost {
+            control.done.extend(control.waiting.drain(..));
+        }
+        if control.waiting.len() >= WAITING
+            && let Some(row) = control.waiting.pop_front()
+        {
+            control.done.push(row);
+        }
+        control.waiting.push_back(row);
+    }
+
+    fn lost(&mut self) {
+        self.control.has_lost = true;
+        self.control.is_damaged = true;
+    }
+}
+
+impl ReplyEvents for Said<'_> {
+    fn reply(&mut self, reply: &Reply<'_>) {
+        let control = &mut *self.control;
+        let is_greeting = !core::mem::replace(&mut control.has_greeted, true)
+            && matches!(reply.code, 120 | 220 | 421);
+        let Some(mut row) = control.waiting.pop_front() else {
+            if !is_greeting {
+                let mut row = control.row(self.time);
+                row.code = Some(reply.code);
+                row.reply = Some(text(reply.last));
+                control.done.push(row);
+            }
+            return;
+        };
+        if is_greeting && reply.code == 220 {
+            // The client did not wait for it.
+            return control.waiting.push_front(row);
+        }
+        row.first_reply.get_or_insert(self.time);
+        row.last_reply = Some(self.time);
+        row.code = Some(reply.code);
+        row.reply = Some(text(reply.last));
+        // A preliminary one: another follows.
+        if reply.code / 100 == 1 {
+            return control.waiting.push_front(row);
+        }
+        let command = row.command.as_deref();
+        let endpoint = match (reply.code, command) {
+            (227, _) => Endpoint::numbers(reply.last),
+            (229, _) => Endpoint::extended(reply.last),
+            _ => None,
+        };
+        if let Some(endpoint) = endpoint {
+            row.is_passive = Some(true);
+            row.data = control.endpoint(endpoint);
+        }
+        if command == Some("AUTH") && reply.code == 234 {
+            let argument = row.argument.as_deref().unwrap_or_default();
+            row.is_tls = argument.starts_with("TLS") || argument.starts_with("SSL");
+            control.is_tls |= row.is_tls;
+        }
+        control.done.push(row);
+    }
+
+    fn lost(&mut self) {
+        self.control.has_lost = true;
+        self.control.is_damaged = true;
+    }
+}
+
+impl FtpTalk {
+    fn give(&mut self, now: Nanos, give: &mut Give<'_>) {
+        for row in self.control.done.drain(..) {
+            let is_agreed = row.code.is_some_and(|code| code / 100 == 2);
+            if let Some((ip, port)) = row.data.filter(|_| is_agreed) {
+                let address = match ip {
+                    IpAddr::V4(ip) => Address::v4(ip.octets()),
+                    IpAddr::V6(ip) => Address(ip.octets()),
+                };
+                give.learn((address, port), DATA.name, now);
+                // Behind a translation of addresses it is the server's own that is told.
+                if row.is_passive == Some(true) {
+                    give.learn((row.origin.parties.server.0, port), DATA.name, now);
+                }
+            }
+            give.record(row.origin.time, &row);
+        }
+    }
+}
+
+impl Conversation for FtpTalk {
+    type Common = ();
+
+    fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        if let Some(tls) = &mut self.tls {
+            return tls.data(&mut (), at, bytes, give);
+        }
+        if self.control.origin.is_none() {
+            let mut origin = origin(at);
+            let is_reply = bytes.first().is_some_and(u8::is_ascii_digit);
+            self.control.is_exchanged = at.from_initiator == is_reply;
+            if self.control.is_exchanged {
+                origin.parties = origin.parties.exchanged();
+            }
+            self.control.origin = Some(origin);
+        }
+        let is_client = at.from_initiator != self.control.is_exchanged;
+        let mut said = Said {
+            control: &mut self.control,
+            time: at.time,
+        };
+        match is_client {
+            true => self.commands.data(bytes, &mut said),
+            false => self.replies.data(bytes, &mut said),
+        }
+        self.give(at.time, give);
+        if self.control.is_tls {
+            self.tls = Some(Box::default());
+        }
+    }
+
+    fn gap(&mut self, (): &mut (), at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
+        if let Some(tls) = &mut self.tls {
+            return tls.gap(&mut (), at, bytes, give);
+        }
+        let is_client = at.from_initiator != self.control.is_exchanged;
+        let mut said = Said {
+            control: &mut self.control,
+            time: at.time,
+        };
+        match is_client {
+            true => self.commands.gap(bytes, &mut said),
+            false => self.replies.gap(bytes, &mut said),
+        }
+    }
+
+    fn end(&mut self, (): &mut (), at: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {
+        if let Some(tls) = &mut self.tls {
+            tls.end(&mut (), at, end, give);
+        }
+    }
+
+    fn close(&mut self, (): &mut (), at: &At<'_>, give: &mut Give<'_>) {
+        if let Some(tls) = &mut self.tls {
+            tls.close(&mut (), at, give);
+        }
+        let waiting = core::mem::take(&mut self.control.waiting);
+        self.control.done.extend(waiting);
+        self.give(at.time, give);
+    }
+}
+
+/// A data connection.
+#[derive(Debug, Default)]
+pub(crate) struct DataTalk {
+    row: FtpDataRow,
+    has_begun: bool,
+}
+
+impl DataTalk {
+    fn count(&mut self, at: &At<'_>, bytes: u64, missing: u64) {
+        let row = &mut self.row;
+        if !core::mem::replace(&mut self.has_begun, true) {
+            row.origin = origin(at);
+        }
+        row.bytes[usize::from(!at.from_initiator)] += bytes + missing;
+        row.missing_bytes += missing;
+        row.end = at.time;
+    }
+}
+
+impl Conversation for DataTalk {
+    type Common = ();
+
+    fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], _: &mut Give<'_>) {
+        self.count(at, bytes.len() as u64, 0);
+    }
+
+    fn gap(&mut self, (): &mut (), at: &At<'_>, bytes: u64, _: &mut Give<'_>) {
+        self.count(at, 0, bytes);
+    }
+
+    fn end(&mut self, (): &mut (), _: &At<'_>, end: StreamEnd, _: &mut Give<'_>) {
+        self.row.close = Some(end.name());
+    }
+
+    fn close(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {
+        if self.has_begun {
+            give.record(self.row.origin.time, &self.row);
+        }
+    }
+}

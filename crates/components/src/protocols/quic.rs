@@ -1,0 +1,151 @@
+//! QUIC: what both sides say in their first packets.
+
+use flowgauge_proto::Look;
+use flowgauge_proto::quic::{Events, Kind, Packet, Parser, look};
+use flowgauge_proto::tls::{self, Carrier, ClientHello, ServerHello, hexadecimal};
+use flowgauge_record::quic::QuicRow;
+
+use super::table::Table;
+use super::tls::{Side, TlsHandshake};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "quic",
+    transport: Transport::Udp,
+    ports: &[443, 853],
+    look: recognise,
+    table: Table::<QuicTalk>::boxed,
+};
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    seen.either(look)
+}
+
+/// A connection of QUIC.
+#[derive(Debug, Default)]
+pub(crate) struct QuicTalk {
+    open: Option<Box<Open>>,
+    is_given: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    parser: Parser,
+    handshake: TlsHandshake,
+    row: QuicRow,
+    /// The client's first packet was opened.
+    has_client: bool,
+}
+
+impl Conversation for QuicTalk {
+    type Common = ();
+
+    fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        if self.is_given {
+            return;
+        }
+        let open = self.open.get_or_insert_with(|| {
+            Box::new(Open {
+                parser: Parser::default(),
+                handshake: TlsHandshake::new(at, Carrier::Quic),
+                row: QuicRow::default(),
+                has_client: false,
+            })
+        });
+        let Open {
+            parser,
+            handshake,
+            row,
+            has_client,
+        } = &mut **open;
+        let mut events = Datagram {
+            side: handshake.events(at, give),
+            row,
+            has_client,
+            from_initiator: at.from_initiator,
+        };
+        parser.datagram(at.from_initiator, bytes, &mut events);
+        let tls = &handshake.row;
+        if tls.has_client && tls.has_server || parser.is_done() {
+            self.give(give);
+        }
+    }
+
+    fn close(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {
+        self.give(give);
+    }
+}
+
+impl QuicTalk {
+    fn give(&mut self, give: &mut Give<'_>) {
+        self.is_given = true;
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
+        open.row.tls = open.handshake.row;
+        if !open.row.version.is_empty() {
+            give.record(open.row.tls.origin.time, &open.row);
+        }
+    }
+}
+
+/// What is in a datagram.
+struct Datagram<'a, 'b> {
+    side: Side<'a, 'b>,
+    row: &'a mut QuicRow,
+    has_client: &'a mut bool,
+    from_initiator: bool,
+}
+
+impl Events for Datagram<'_, '_> {
+    fn packet(&mut self, packet: &Packet<'_>) {
+        let row = &mut *self.row;
+        match packet.kind {
+            Kind::Negotiation => row.is_negotiated = true,
+            Kind::Retry => row.is_retried = true,
+            _ => {}
+        }
+        if packet.kind == Kind::Negotiation {
+            return;
+        }
+        match packet.opened {
+            Some(true) => {
+                // Behind a Retry packet there is another id.
+                if !*self.has_client || row.is_retried && row.server_scid.is_none() {
+                    row.version = packet.version.name();
+                    row.client_initial_dcid = hexadecimal(packet.destination);
+                    row.client_scid = hexadecimal(packet.source);
+                }
+                *self.has_client = true;
+            }
+            Some(false) => {
+                row.version = packet.version.name();
+                row.server_scid = Some(hexadecimal(packet.source));
+            }
+            None if row.version.is_empty() && self.from_initiator => {
+                row.version = packet.version.name();
+                row.client_initial_dcid = hexadecimal(packet.destination);
+                row.client_scid = hexadecimal(packet.source);
+            }
+            None => {}
+        }
+    }
+}
+
+impl tls::Events for Datagram<'_, '_> {
+    fn client_hello(&mut self, hello: &ClientHello<'_>) {
+        self.side.client_hello(hello);
+    }
+
+    fn server_hello(&mut self, hello: &ServerHello<'_>) {
+        self.side.server_hello(hello);
+    }
+
+    fn message(&mut self, kind: u8) {
+        self.side.message(kind);
+    }
+
+    fn lost(&mut self) {
+        self.side.lost();
+    }
+}

@@ -1,0 +1,408 @@
+//! SMTP: mails, from the first command to the last reply; what follows STARTTLS is TLS.
+
+use std::collections::VecDeque;
+
+use flowgauge_proto::Look;
+use flowgauge_proto::smtp::{
+    CommandEvents, Commands, Replies, Reply, ReplyEvents, look_client, look_server,
+};
+use flowgauge_record::origin::Origin;
+use flowgauge_record::smtp::SmtpRow;
+use flowgauge_stack::StreamEnd;
+use flowgauge_wire::Nanos;
+
+use super::table::Table;
+use super::tls::{TlsTalk, origin};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "smtp",
+    transport: Transport::Tcp,
+    ports: &[25, 587, 2525],
+    look: recognise,
+    table: Table::<SmtpTalk>::boxed,
+};
+
+/// A client's word tells, a server's greeting often.
+fn recognise(seen: &Seen<'_>) -> Look {
+    match (look_client(seen.initiator), look_server(seen.responder)) {
+        (Look::Yes, _) | (_, Look::Yes) => Look::Yes,
+        (Look::No, Look::No) => Look::No,
+        (Look::No, _) if !seen.initiator.is_empty() => Look::No,
+        (_, Look::No) if !seen.responder.is_empty() => Look::No,
+        _ => Look::More,
+    }
+}
+
+/// Commands without a reply yet.
+const WAITING: usize = 256;
+/// Bytes of a message's head.
+const MAX_HEAD: usize = 32 << 10;
+/// Receivers of a mail, addresses in a header field.
+const MAX_LIST: usize = 100;
+/// Bytes of a text.
+const MAX_TEXT: usize = 1 << 10;
+
+/// A connection of SMTP.
+#[derive(Debug, Default)]
+pub(crate) struct SmtpTalk {
+    commands: Commands,
+    replies: Replies,
+    mail: Mail,
+    tls: Option<Box<TlsTalk>>,
+}
+
+/// What commands and replies come to.
+#[derive(Debug, Default)]
+struct Mail {
+    origin: Option<Origin>,
+    /// The initiator is the server: it was taken for who opened the connection.
+    is_exchanged: bool,
+    row: SmtpRow,
+    /// A command of the row has come.
+    has_begun: bool,
+    waiting: VecDeque<Kind>,
+    head: Vec<u8>,
+    is_head_over: bool,
+    helo: Option<String>,
+    auth: Option<String>,
+    depth: u32,
+    is_tls: bool,
+    /// Rows that are complete.
+    done: Vec<SmtpRow>,
+}
+
+/// What a reply is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Data,
+    /// A message, or its last chunk.
+    Message,
+    Reset,
+    Auth,
+    StartTls,
+    Other,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+}
+
+/// The address in `FROM:<a@b> SIZE=1`.
+fn path(argument: &[u8]) -> String {
+    let begin = argument.iter().position(|&byte| byte == b':');
+    let rest = argument
+        .get(begin.map_or(0, |at| at + 1)..)
+        .unwrap_or_default();
+    let rest = rest.trim_ascii();
+    let within = rest.strip_prefix(b"<").map(|rest| {
+        let end = rest.iter().position(|&byte| byte == b'>');
+        &rest[..end.unwrap_or(rest.len())]
+    });
+    let word = rest.split(|&byte| byte == b' ').next().unwrap_or_default();
+    text(within.unwrap_or(word))
+}
+
+/// What stands between commas, but those in quotation marks.
+fn addresses(value: &str) -> Vec<String> {
+    let mut list = vec![String::new()];
+    let mut is_quoted = false;
+    for char in value.chars() {
+        is_quoted ^= char == '"';
+        if char == ',' && !is_quoted && list.len() < MAX_LIST {
+            list.push(String::new());
+        } else if let Some(last) = list.last_mut() {
+            last.push(char);
+        }
+    }
+    let list = list.iter().map(|part| part.trim().to_owned());
+    list.filter(|part| !part.is_empty()).collect()
+}
+
+/// Both directions' events, with when they came.
+struct Said<'a> {
+    mail: &'a mut Mail,
+    time: Nanos,
+}
+
+impl CommandEvents for Said<'_> {
+    fn command(&mut self, verb: &[u8], argument: &[u8]) {
+        let mail = &mut *self.mail;
+        let verb = verb.to_ascii_uppercase();
+        if verb == b"MAIL" && mail.row.sender.is_some() {
+            mail.finish("reset");
+        }
+        mail.begin(self.time);
+        let row = &mut mail.row;
+        row.commands += 1;
+        let kind = match verb.as_slice() {
+            b"HELO" | b"EHLO" | b"LHLO" => {
+                mail.helo = Some(text(argument));
+                Kind::Other
+            }
+            b"MAIL" => {
+                row.sender = Some(path(argument));
+                Kind::Other
+            }
+            b"RCPT" => {
+                if row.receivers.len() < MAX_LIST {
+                    row.receivers.push(path(argument));
+                }
+                Kind::Other
+            }
+            b"DATA" => Kind::Data,
+            // Its reply comes behind the chunk.
+            b"BDAT" => Kind::Other,
+            b"RSET" => Kind::Reset,
+            b"AUTH" => {
+                mail.auth = Some(text(argument));
+                Kind::Auth
+            }
+            b"STARTTLS" => Kind::StartTls,
+            _ => Kind::Other,
+        };
+        mail.wait(kind);
+    }
+
+    fn content(&mut self, bytes: &[u8]) {
+        let mail = &mut *self.mail;
+        *mail.row.message_bytes.get_or_insert(0) += bytes.len() as u64;
+        if mail.is_head_over {
+            return;
+        }
+        let room = MAX_HEAD.saturating_sub(mail.head.len()).min(bytes.len());
+        mail.head.extend_from_slice(&bytes[..room]);
+        let ends = |head: &[u8]| head.windows(4).any(|part| part == b"\r\n\r\n");
+        mail.is_head_over = room < bytes.len() || ends(&mail.head);
+    }
+
+    fn content_end(&mut self, is_last: bool) {
+        let mail = &mut *self.mail;
+        mail.row.message_bytes.get_or_insert(0);
+        if !is_last {
+            return;
+        }
+        // Of BDAT the command waits already.
+        match mail.waiting.back_mut() {
+            Some(kind) if *kind == Kind::Other => *kind = Kind::Message,
+            _ => mail.wait(Kind::Message),
+        }
+        mail.read_head();
+    }
+
+    fn lost(&mut self, content: u64) {
+        let row = &mut self.mail.row;
+        row.missing_bytes += content;
+        if content > 0 {
+            *row.message_bytes.get_or_insert(0) += content;
+        }
+    }
+}
+
+impl ReplyEvents for Said<'_> {
+    fn reply(&mut self, reply: &Reply<'_>) {
+        let mail = &mut *self.mail;
+        let kind = mail.waiting.pop_front();
+        let code = reply.code;
+        if kind.is_none() && !mail.has_begun {
+            // The greeting.
+            return;
+        }
+        let row = &mut mail.row;
+        row.end = self.time;
+        row.errors += u32::from(code >= 400);
+        row.last_reply = Some(format!("{code} {}", text(reply.last)).trim_end().to_owned());
+        match kind {
+            Some(Kind::Message) => {
+                let state = if code < 400 { "sent" } else { "refused" };
+                mail.finish(state);
+            }
+            Some(Kind::Reset) if row.sender.is_some() => mail.finish("reset"),
+            Some(Kind::StartTls) if code == 220 => {
+                mail.is_tls = true;
+                mail.finish("tls");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Mail {
+    fn wait(&mut self, kind: Kind) {
+        if self.waiting.len() >= WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(kind);
+    }
+
+    fn begin(&mut self, time: Nanos) {
+        if !self.has_begun {
+            self.has_begun = true;
+            self.row.origin.time = time;
+        }
+    }
+
+    /// The transaction is over.
+    fn finish(&mut self, state: &'static str) {
+        self.depth += 1;
+        let mut row = core::mem::take(&mut self.row);
+        if let Some(origin) = self.origin {
+            row.origin = Origin {
+                time: row.origin.time,
+                ..origin
+            };
+            if self.is_exchanged {
+                row.origin.parties = row.origin.parties.exchanged();
+            }
+        }
+        row.depth = self.depth;
+        row.state = state;
+        row.helo = self.helo.clone();
+        row.auth = self.auth.clone();
+        row.is_tls = self.is_tls;
+        self.has_begun = false;
+        self.head.clear();
+        self.is_head_over = false;
+        self.done.push(row);
+    }
+
+    /// The connection is over.
+    fn close(&mut self, close: Option<&'static str>) {
+        if self.row.sender.is_some() || self.depth == 0 && self.has_begun {
+            let state = match self.row.sender {
+                Some(_) if self.row.errors > 0 => "refused",
+                Some(_) => "cut",
+                None => "no_mail",
+            };
+            self.row.close = close;
+            self.finish(state);
+        }
+    }
+
+    fn read_head(&mut self) {
+        let head = String::from_utf8_lossy(&self.head).into_owned();
+        let head = head.split("\r\n\r\n").next().unwrap_or_default();
+        // Lines that go on are one.
+        let head = head.replace("\r\n\t", " ").replace("\r\n ", " ");
+        let row = &mut self.row;
+        for line in head.split("\r\n") {
+            let Some((name, value)) = line.split_once(':') else {
+                continue;
+            };
+            let value = value.trim();
+            let one = || Some(text(value.as_bytes()));
+            match name.to_ascii_lowercase().as_str() {
+                "date" => row.date = one(),
+                "from" => row.from = one(),
+                "to" => row.to = addresses(value),
+                "cc" => row.cc = addresses(value),
+                "reply-to" => row.reply_to = one(),
+                "message-id" => row.id = one(),
+                "in-reply-to" => row.in_reply_to = one(),
+                "subject" => row.subject = one(),
+                "user-agent" | "x-mailer" => row.user_agent = row.user_agent.take().or_else(one),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl SmtpTalk {
+    fn give(&mut self, give: &mut Give<'_>) {
+        for row in self.mail.done.drain(..) {
+            give.record(row.origin.time, &row);
+        }
+    }
+}
+
+impl Conversation for SmtpTalk {
+    type Common = ();
+
+    fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        if let Some(tls) = &mut self.tls {
+            return tls.data(&mut (), at, bytes, give);
+        }
+        if self.mail.origin.is_none() {
+            self.mail.origin = Some(origin(at));
+            let is_reply = bytes.first().is_some_and(u8::is_ascii_digit);
+            self.mail.is_exchanged = at.from_initiator == is_reply;
+        }
+        let is_client = at.from_initiator != self.mail.is_exchanged;
+        let mut said = Said {
+            mail: &mut self.mail,
+            time: at.time,
+        };
+        if is_client {
+            self.commands.data(bytes, &mut said);
+        } else {
+            let asked = said.mail.waiting.front().copied();
+            let mut seen = Last::default();
+            self.replies.data(bytes, &mut Both(&mut said, &mut seen));
+            match (asked, seen.code) {
+                (Some(Kind::Data), Some(code)) if code >= 400 => self.commands.refused(),
+                (Some(Kind::Auth), Some(334)) => {
+                    self.commands.asks();
+                    said.mail.waiting.push_front(Kind::Auth);
+                }
+                (_, Some(_)) => self.commands.taken(&mut said),
+                _ => {}
+            }
+        }
+        self.give(give);
+        if self.mail.is_tls {
+            self.tls = Some(Box::default());
+        }
+    }
+
+    fn gap(&mut self, (): &mut (), at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
+        if let Some(tls) = &mut self.tls {
+            return tls.gap(&mut (), at, bytes, give);
+        }
+        let is_client = at.from_initiator != self.mail.is_exchanged;
+        let mut said = Said {
+            mail: &mut self.mail,
+            time: at.time,
+        };
+        match is_client {
+            true => self.commands.gap(bytes, &mut said),
+            false => self.replies.gap(bytes, &mut said),
+        }
+    }
+
+    fn end(&mut self, (): &mut (), at: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {
+        match &mut self.tls {
+            Some(tls) => tls.end(&mut (), at, end, give),
+            None => {
+                self.mail.row.close = Some(end.name());
+            }
+        }
+    }
+
+    fn close(&mut self, (): &mut (), at: &At<'_>, give: &mut Give<'_>) {
+        if let Some(tls) = &mut self.tls {
+            tls.close(&mut (), at, give);
+        }
+        let close = self.mail.row.close;
+        self.mail.close(close);
+        self.give(give);
+    }
+}
+
+/// The code of the first reply in a piece.
+#[derive(Default)]
+struct Last {
+    code: Option<u16>,
+}
+
+struct Both<'a, 'b>(&'a mut Said<'b>, &'a mut Last);
+
+impl ReplyEvents for Both<'_, '_> {
+    fn reply(&mut self, reply: &Reply<'_>) {
+        self.1.code.get_or_insert(reply.code);
+        self.0.reply(reply);
+    }
+
+    fn lost(&mut self) {
+        ReplyEvents::lost(self.0);
+    }
+}

@@ -1,0 +1,179 @@
+//! SSH: who both sides are, and what they agree on before they encrypt.
+
+use flowgauge_proto::Look;
+use flowgauge_proto::ssh::{Events, Offer, Parser, agreed, key_fingerprint, look};
+use flowgauge_record::ssh::SshRow;
+use flowgauge_stack::StreamEnd;
+
+use super::table::Table;
+use super::tls::origin;
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "ssh",
+    transport: Transport::Tcp,
+    ports: &[22],
+    look: recognise,
+    table: Table::<SshTalk>::boxed,
+};
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    seen.either(look)
+}
+
+/// An SSH connection.
+#[derive(Debug, Default)]
+pub(crate) struct SshTalk {
+    open: Option<Box<Open>>,
+    is_given: bool,
+    ends: u8,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    row: SshRow,
+    /// The responder's, the initiator's.
+    sides: [Parser; 2],
+    /// Lists of both, as they were offered.
+    offers: [Option<Kept>; 2],
+    encrypts: [bool; 2],
+}
+
+/// What a side offers: for exchange, key, cipher, code, compression to the server.
+#[derive(Debug)]
+struct Kept([Vec<u8>; 5]);
+
+struct Said<'a> {
+    row: &'a mut SshRow,
+    offer: &'a mut Option<Kept>,
+    encrypts: &'a mut bool,
+    is_client: bool,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Events for Said<'_> {
+    fn banner(&mut self, line: &[u8]) {
+        let place = match self.is_client {
+            true => &mut self.row.client,
+            false => &mut self.row.server,
+        };
+        *place = Some(text(line));
+    }
+
+    fn offer(&mut self, offer: &Offer<'_>) {
+        // Later ones are encrypted.
+        if self.offer.is_some() {
+            return;
+        }
+        let hash = offer.hassh(self.is_client);
+        match self.is_client {
+            true => self.row.hassh = hash,
+            false => self.row.hassh_server = hash,
+        }
+        let lists = [
+            offer.exchange,
+            offer.host_key,
+            offer.ciphers[0],
+            offer.codes[0],
+            offer.compressions[0],
+        ];
+        *self.offer = Some(Kept(lists.map(<[u8]>::to_vec)));
+    }
+
+    fn host_key(&mut self, key: &[u8]) {
+        if !self.is_client && self.row.fingerprint.is_empty() {
+            self.row.fingerprint = key_fingerprint(key);
+        }
+    }
+
+    fn new_keys(&mut self) {
+        *self.encrypts = true;
+    }
+
+    fn lost(&mut self) {
+        self.row.is_damaged = true;
+    }
+}
+
+impl SshTalk {
+    fn side(&mut self, at: &At<'_>, act: impl FnOnce(&mut Parser, &mut Said<'_>)) -> Option<&Open> {
+        if self.is_given {
+            return None;
+        }
+        let open = self.open.get_or_insert_with(|| {
+            let mut open = Box::<Open>::default();
+            open.row.origin = origin(at);
+            open
+        });
+        let side = at.side();
+        let mut said = Said {
+            row: &mut open.row,
+            offer: &mut open.offers[side],
+            encrypts: &mut open.encrypts[side],
+            is_client: at.from_initiator,
+        };
+        act(&mut open.sides[side], &mut said);
+        Some(open)
+    }
+
+    fn give(&mut self, close: Option<&'static str>, give: &mut Give<'_>) {
+        self.is_given = true;
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        let mut row = open.row;
+        if row.client.is_none() && row.server.is_none() {
+            return;
+        }
+        row.close = close;
+        row.is_established = open.encrypts == [true; 2];
+        let is_2 = |line: &Option<String>| {
+            let line = line.as_deref()?;
+            Some(line.starts_with("SSH-2") || line.starts_with("SSH-1.99"))
+        };
+        if let (Some(client), Some(server)) = (is_2(&row.client), is_2(&row.server)) {
+            row.version = Some(if client && server { 2 } else { 1 });
+        }
+        if let [Some(server), Some(client)] = &open.offers {
+            let agreed = |place: usize| {
+                let name = agreed(&client.0[place], &server.0[place]);
+                name.map(text).unwrap_or_default()
+            };
+            row.exchange = agreed(0);
+            row.host_key = agreed(1);
+            row.cipher = agreed(2);
+            row.code = agreed(3);
+            row.compression = agreed(4);
+        }
+        give.record(row.origin.time, &row);
+    }
+}
+
+impl Conversation for SshTalk {
+    type Common = ();
+
+    fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        let open = self.side(at, |parser, said| parser.data(bytes, said));
+        if open.is_some_and(|open| open.sides.iter().all(Parser::is_over)) {
+            self.give(None, give);
+        }
+    }
+
+    fn gap(&mut self, (): &mut (), at: &At<'_>, bytes: u64, _: &mut Give<'_>) {
+        self.side(at, |parser, said| parser.gap(bytes, said));
+    }
+
+    fn end(&mut self, (): &mut (), _: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {
+        self.ends += 1;
+        if self.ends == 2 || end == StreamEnd::Rst {
+            self.give(Some(end.name()), give);
+        }
+    }
+
+    fn close(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {
+        self.give(None, give);
+    }
+}

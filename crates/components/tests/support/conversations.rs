@@ -1,0 +1,193 @@
+//! Conversations in captures of the corpora, and what other tools say of them.
+
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)] // each test uses a part
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::support::Run;
+
+/// The records of some protocols in a capture.
+pub fn records(path: &Path, protocols: &str) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let stack = format!(
+        "[stack] transactions {{ protocols = \"{protocols}\", checksums = ignore }} output {{ {} }}",
+        out.display()
+    );
+    let mut run = Run::new(&stack);
+    let Ok(mut source) = flowgauge_capture::open(path) else {
+        return Vec::new();
+    };
+    while let Ok(Some(batch)) = source.next_batch() {
+        run.batch(&batch);
+    }
+    run.finish();
+    let text = std::fs::read_to_string(&out).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Client and server of a record.
+pub fn endpoints(record: &Value) -> String {
+    let part = |name| text(record, name);
+    format!(
+        "{}:{}-{}:{}",
+        part("src_ip"),
+        part("src_port"),
+        part("dst_ip"),
+        part("dst_port")
+    )
+}
+
+/// The same of a row of a log of Zeek's.
+pub fn zeek_endpoints(row: &Row) -> String {
+    let of = |name: &str| row.get(name).map_or("-", String::as_str);
+    format!(
+        "{}:{}-{}:{}",
+        of("id.orig_h"),
+        of("id.orig_p"),
+        of("id.resp_h"),
+        of("id.resp_p")
+    )
+}
+
+/// A row of a log of Zeek's.
+pub type Row = BTreeMap<String, String>;
+
+/// The rows of a log of Zeek's.
+pub fn zeek_log(path: &Path) -> Vec<Row> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut names: Vec<&str> = Vec::new();
+    let mut rows = Vec::new();
+    for line in text.lines() {
+        if let Some(fields) = line.strip_prefix("#fields\t") {
+            names = fields.split('\t').collect();
+        } else if !line.starts_with('#') && !names.is_empty() {
+            let values = line.split('\t').map(str::to_owned);
+            rows.push(names.iter().map(|&it| it.to_owned()).zip(values).collect());
+        }
+    }
+    rows
+}
+
+/// Tests of Zeek's with a log of this name: name, captures, log. Those of several captures have a
+/// log of the last run only.
+pub fn zeek_tests(corpora: &Path, log: &str) -> Vec<(String, Vec<PathBuf>, PathBuf)> {
+    let root = corpora.join("zeek");
+    let index = std::fs::read_to_string(root.join("index.shared.jsonl")).unwrap();
+    let mut tests = Vec::new();
+    for line in index.lines() {
+        let test: Value = serde_json::from_str(line).unwrap();
+        let name = test["id"].as_str().unwrap_or_default().to_owned();
+        let traces = test["traces"].as_array().cloned().unwrap_or_default();
+        let traces = traces.iter().filter_map(Value::as_str);
+        let traces: Vec<PathBuf> = traces
+            .map(|trace| root.join("Traces").join(trace))
+            .filter(|path| path.is_file())
+            .collect();
+        let baselines = test["baseline"].as_array().cloned().unwrap_or_default();
+        for baseline in baselines.iter().filter_map(Value::as_str) {
+            let path = root.join(baseline);
+            if path.file_name().is_some_and(|it| it == log) && path.is_file() && !traces.is_empty()
+            {
+                tests.push((name.clone(), traces.clone(), path));
+            }
+        }
+    }
+    tests
+}
+
+/// Counts of a comparison.
+#[derive(Debug, Default)]
+pub struct Compared {
+    pub records: usize,
+    pub equal: usize,
+    pub excepted: usize,
+    pub differences: Vec<String>,
+}
+
+impl Compared {
+    /// Notes a record of theirs: whether it is equal, or how it differs.
+    pub fn note(&mut self, what: &str, differences: &[String], exceptions: &[(&str, &str)]) {
+        self.records += 1;
+        if differences.is_empty() {
+            self.equal += 1;
+        } else if exceptions.iter().any(|(name, _)| what.contains(name)) {
+            self.excepted += 1;
+        } else {
+            self.differences
+                .push(format!("{what}: {}", differences.join("; ")));
+        }
+    }
+
+    pub fn show(&self, against: &str) {
+        eprintln!(
+            "{against}: {} records, {} equal, {} excepted, {} differ",
+            self.records,
+            self.equal,
+            self.excepted,
+            self.differences.len()
+        );
+        for line in &self.differences {
+            eprintln!("  {line}");
+        }
+    }
+}
+
+/// A value of a record as text; empty where it is null.
+pub fn text(record: &Value, name: &str) -> String {
+    match &record[name] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let texts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            texts.join(",")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What suricata-verify's tests state of events of a type: name, capture, how many, with which fields.
+/// Where tests say for which versions a statement is, those of the newest count.
+pub fn suricata_checks(corpora: &Path, event: &str) -> Vec<(String, PathBuf, usize, Row)> {
+    let root = corpora.join("suricata-verify");
+    let index = std::fs::read(root.join("index.shared.json")).unwrap();
+    let index: Value = serde_json::from_slice(&index).unwrap();
+    let mut checks = Vec::new();
+    for test in index.as_array().unwrap() {
+        let name = test["test"].as_str().unwrap_or_default();
+        let Some(pcap) = test["pcap"].as_str().map(|pcap| root.join(pcap)) else {
+            continue;
+        };
+        let Ok(text) = std::fs::read_to_string(root.join(name).join("test.yaml")) else {
+            continue;
+        };
+        if !pcap.is_file() || text.contains("lt-version") {
+            continue;
+        }
+        let mut records: Vec<Row> = Vec::new();
+        for line in text.lines().map(str::trim) {
+            if line.starts_with("- filter:") {
+                records.push(Row::new());
+            }
+            if let (Some(record), Some((name, value))) = (records.last_mut(), line.split_once(':'))
+            {
+                let value = value.trim().trim_matches(['"', '\'']);
+                record.insert(name.trim().to_owned(), value.to_owned());
+            }
+        }
+        for record in records {
+            let count = record.get("count").and_then(|count| count.parse().ok());
+            if record.get("event_type").is_some_and(|it| it == event)
+                && let Some(count) = count
+            {
+                checks.push((name.to_owned(), pcap.clone(), count, record));
+            }
+        }
+    }
+    checks
+}

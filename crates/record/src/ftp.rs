@@ -1,0 +1,162 @@
+//! Records about commands of FTP.
+
+use core::any::Any;
+use core::net::IpAddr;
+
+use flowgauge_wire::{Address, Nanos};
+
+use crate::any::KnownRecord;
+use crate::origin::{Origin, origin_fields};
+use crate::parties::{number_or_null, text_or_null, yes_or_null};
+use crate::schema::{FieldVisitor, Record, Schema, fields};
+
+fields! {
+    /// Fields of an [`FtpRow`].
+    FtpFields, FTP, FTP_SCHEMA:
+    time Time None "TIME" 1 "when the command was captured, or the reply where there is none";
+    src_ip Address None "CLIENT" 1 "address of the client";
+    src_port Unsigned None "PORT" 3 "port of the client";
+    dst_ip Address None "SERVER" 1 "address of the server";
+    dst_port Unsigned None "PORT" 2 "port of the server";
+    proto Text None "" 0 "tcp";
+    user Text None "USER" 2 "name the client logged in with, so far";
+    command Text None "COMMAND" 1 "the command; null: a reply without one";
+    arg Text None "ARGUMENT" 1 "its argument; of PASS, ACCT and ADAT nothing";
+    reply_code Unsigned None "REPLY" 1 "code of the last reply to it";
+    reply_msg Text None "SAYS" 3 "what the reply says, its last line";
+    passive Text None "" 0 "of a command that agrees on a data connection: yes if the client opens it";
+    data_ip Address None "" 0 "where the data connection goes";
+    data_port Unsigned None "" 0 "port there";
+    latency Duration Seconds "LATENCY" 4 "from the command to the first reply";
+    duration Duration Seconds "" 0 "from the command to the last reply";
+    state Text None "STATE" 3 "matched, no_reply or no_request";
+    tls Text None "" 0 "yes: the connection goes over to encryption with this command";
+    whole Text None "" 0 "no: bytes were missing before";
+}
+
+fields! {
+    /// Fields of an [`FtpDataRow`].
+    FtpDataFields, FTP_DATA, FTP_DATA_SCHEMA:
+    time Time None "TIME" 1 "first byte";
+    src_ip Address None "SOURCE" 1 "who opened the connection";
+    src_port Unsigned None "PORT" 3 "its port";
+    dst_ip Address None "DESTINATION" 1 "to whom";
+    dst_port Unsigned None "PORT" 2 "port there";
+    proto Text None "" 0 "tcp";
+    src_bytes Unsigned Bytes "SENT" 1 "bytes from who opened it";
+    dst_bytes Unsigned Bytes "RECEIVED" 1 "bytes to it";
+    missing_bytes Unsigned Bytes "" 0 "bytes that were not captured";
+    duration Duration Seconds "DURATION" 2 "from the first byte to the last";
+    close Text None "CLOSE" 3 "how it ended: fin, rst, timeout";
+}
+
+/// A data connection.
+#[derive(Clone, Debug, Default)]
+pub struct FtpDataRow {
+    /// When and between whom; the client is who opened it.
+    pub origin: Origin,
+    /// Bytes from who opened it, and to it; missing ones counted.
+    pub bytes: [u64; 2],
+    /// Missing among them.
+    pub missing_bytes: u64,
+    /// Last byte.
+    pub end: Nanos,
+    /// How it ended.
+    pub close: Option<&'static str>,
+}
+
+impl Record for FtpDataRow {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        (self.origin).visit(visitor, origin_fields!(FTP_DATA), "tcp");
+        visitor.unsigned(&FTP_DATA.src_bytes, self.bytes[0]);
+        visitor.unsigned(&FTP_DATA.dst_bytes, self.bytes[1]);
+        visitor.unsigned(&FTP_DATA.missing_bytes, self.missing_bytes);
+        let duration = self.end.0.saturating_sub(self.origin.time.0);
+        visitor.duration(&FTP_DATA.duration, Nanos(duration));
+        text_or_null(visitor, &FTP_DATA.close, self.close);
+    }
+}
+
+impl KnownRecord for FtpDataRow {
+    fn schema(&self) -> Schema {
+        FTP_DATA_SCHEMA
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+/// A command and its reply, or one of them alone.
+#[derive(Clone, Debug, Default)]
+pub struct FtpRow {
+    /// When and between whom.
+    pub origin: Origin,
+    /// User.
+    pub user: Option<String>,
+    /// Command.
+    pub command: Option<String>,
+    /// Argument.
+    pub argument: Option<String>,
+    /// Code of the reply.
+    pub code: Option<u16>,
+    /// What it says.
+    pub reply: Option<String>,
+    /// Whether the client opens the data connection, where one is agreed on.
+    pub is_passive: Option<bool>,
+    /// Where it goes.
+    pub data: Option<(IpAddr, u16)>,
+    /// First reply.
+    pub first_reply: Option<Nanos>,
+    /// Last reply.
+    pub last_reply: Option<Nanos>,
+    /// The connection goes over to TLS.
+    pub is_tls: bool,
+    /// Bytes were missing.
+    pub is_damaged: bool,
+}
+
+impl Record for FtpRow {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        (self.origin).visit(visitor, origin_fields!(FTP), "tcp");
+        text_or_null(visitor, &FTP.user, self.user.as_deref());
+        text_or_null(visitor, &FTP.command, self.command.as_deref());
+        text_or_null(visitor, &FTP.arg, self.argument.as_deref());
+        number_or_null(visitor, &FTP.reply_code, self.code);
+        text_or_null(visitor, &FTP.reply_msg, self.reply.as_deref());
+        yes_or_null(visitor, &FTP.passive, self.is_passive);
+        match self.data {
+            Some((IpAddr::V4(ip), _)) => {
+                visitor.address(&FTP.data_ip, Address::v4(ip.octets()), 4);
+            }
+            Some((IpAddr::V6(ip), _)) => visitor.address(&FTP.data_ip, Address(ip.octets()), 6),
+            None => visitor.null(&FTP.data_ip),
+        }
+        number_or_null(visitor, &FTP.data_port, self.data.map(|it| it.1));
+        let has_command = self.command.is_some();
+        let mut span = |field, to: Option<Nanos>| match to.filter(|_| has_command) {
+            Some(to) => visitor.duration(field, Nanos(to.0.saturating_sub(self.origin.time.0))),
+            None => visitor.null(field),
+        };
+        span(&FTP.latency, self.first_reply);
+        span(&FTP.duration, self.last_reply);
+        let state: &[u8] = match (&self.command, self.code) {
+            (Some(_), Some(_)) => b"matched",
+            (Some(_), None) => b"no_reply",
+            _ => b"no_request",
+        };
+        visitor.symbol(&FTP.state, state);
+        yes_or_null(visitor, &FTP.tls, Some(self.is_tls));
+        yes_or_null(visitor, &FTP.whole, Some(!self.is_damaged));
+    }
+}
+
+impl KnownRecord for FtpRow {
+    fn schema(&self) -> Schema {
+        FTP_SCHEMA
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
