@@ -1,7 +1,7 @@
 //! For the fuzzer: each parser on any bytes, in any pieces, with any holes. Nothing is to panic, and
 //! what is said is to hold together.
 
-use crate::{dns, ftp, quic, smtp, ssh, tls};
+use crate::{dhcp, dns, ftp, icp, ntp, quic, rpc, smtp, snmp, ssh, tls};
 
 /// Pieces of bytes: each has a byte before it, of which the lower six bits say how long it is, and the
 /// highest that bytes are missing before it, as many as the next byte says.
@@ -39,7 +39,7 @@ fn dns_message(bytes: &[u8], text: &mut String) {
             }
             Ok(dns::Part::Record(record)) => {
                 record.name.write(text);
-                record.name.netbios();
+                record.name.write_netbios(text);
                 record.data.write(text);
                 record.data.write_netbios(text);
                 if let Some(edns) = dns::Edns::of(&record) {
@@ -191,4 +191,98 @@ pub fn mail_and_files(bytes: &[u8]) {
         replies.data(piece, &mut spoken);
     });
     assert!(spoken.0 <= all);
+}
+
+/// ICP messages.
+pub fn icp(bytes: &[u8]) {
+    icp::look(bytes);
+    if let Some(message) = icp::Message::read(bytes) {
+        assert!(message.url.len() <= bytes.len() && !message.url.contains(&0));
+        message.server_rtt_ms();
+    }
+}
+
+fn rpc_message(bytes: &[u8]) {
+    let Some(message) = rpc::Message::read(bytes) else {
+        return;
+    };
+    match message.body {
+        rpc::Body::Call(call) => {
+            call.program_name();
+            call.procedure_name();
+            call.unix();
+            rpc::mount_path(&call);
+            rpc::Mapping::of_call(&call);
+        }
+        rpc::Body::Reply(reply) => {
+            for version in 2..5 {
+                rpc::mapped_port(version, reply.results);
+            }
+            assert!(rpc::mappings(reply.results).count() * 20 <= reply.results.len());
+        }
+    }
+}
+
+/// Calls and replies, and streams of them.
+pub fn rpc(bytes: &[u8]) {
+    rpc::look(bytes);
+    rpc::look_stream(bytes);
+    rpc_message(bytes);
+    let mut framer = rpc::Framer::default();
+    let mut take = |frame: rpc::Frame<'_>| {
+        if let rpc::Frame::Record {
+            head,
+            bytes,
+            missing,
+            ..
+        } = frame
+        {
+            assert!(missing <= bytes && head.len() as u64 <= bytes - missing);
+            rpc_message(head);
+        }
+    };
+    pieces(bytes, |missing, piece| {
+        framer.gap(missing, &mut take);
+        framer.data(piece, &mut take);
+    });
+    framer.finish(&mut take);
+}
+
+/// DHCP messages.
+pub fn dhcp(bytes: &[u8]) {
+    dhcp::look(bytes);
+    if let Some(message) = dhcp::Message::read(bytes) {
+        let mut text = String::new();
+        message.write_fqdn(&mut text);
+        message.type_name();
+        let values = message.options().map(|(_, value)| value.len() + 2);
+        assert!(values.sum::<usize>() <= bytes.len());
+        assert!(message.hardware.len() <= 16);
+    }
+}
+
+/// NTP messages.
+pub fn ntp(bytes: &[u8]) {
+    ntp::look(bytes);
+    if let Some(clock) = ntp::Message::read(bytes).and_then(|message| message.clock) {
+        let mut text = String::new();
+        clock.write_reference(&mut text);
+        assert!(text.is_ascii());
+        clock.transmit.unix_nanos();
+    }
+}
+
+/// SNMP messages, and names of variables.
+pub fn snmp(bytes: &[u8]) {
+    snmp::look(bytes);
+    let mut text = String::new();
+    snmp::write_oid(bytes, &mut text);
+    assert!(text.len() <= 6 * (bytes.len() + 1));
+    if let Some(message) = snmp::Message::read(bytes) {
+        message.id();
+        if let Some(pdu) = message.pdu {
+            pdu.error_name();
+            assert!(pdu.variables as usize * 2 <= bytes.len());
+        }
+    }
 }

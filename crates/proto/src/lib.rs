@@ -7,25 +7,35 @@
 //!
 //! Each says by the first bytes of a direction whether they are of its protocol ([`Look`]).
 //!
+//! - [`dhcp`]: the Dynamic Host Configuration Protocol for IPv4 (RFC 2131).
 //! - [`dns`]: DNS over UDP and TCP, multicast DNS, LLMNR, the name service of NetBIOS.
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
 //! - [`quic`]: Initial packets of QUIC, opened.
 //! - [`ftp`]: control connections of FTP.
 //! - [`smtp`]: commands, messages and replies of SMTP.
 //! - [`ssh`]: identification and algorithms of SSH, HASSH.
+//! - [`icp`]: the Internet Cache Protocol (RFC 2186).
+//! - [`ntp`]: the Network Time Protocol (RFC 5905).
+//! - [`rpc`]: remote procedure calls of ONC over UDP and TCP (RFC 5531).
+//! - [`snmp`]: headers of the Simple Network Management Protocol (RFC 1157, RFC 3416, RFC 3412).
 //! - [`tls`]: hellos and certificates of TLS, JA3 and JA4.
 #![forbid(unsafe_code)]
 
 mod cursor;
 mod detect;
+pub mod dhcp;
 pub mod dns;
 pub mod ftp;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+pub mod icp;
 mod lines;
+pub mod ntp;
 pub mod quic;
+pub mod rpc;
 pub mod smtp;
+pub mod snmp;
 pub mod ssh;
 pub mod tls;
 

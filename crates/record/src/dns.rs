@@ -18,7 +18,7 @@ fields! {
     service Text None "" 0 "dns, mdns, llmnr or nbns";
     trans_id Unsigned None "ID" 5 "number of the query";
     opcode Text None "" 0 "query, notify, update, ...";
-    query Text None "QUERY" 1 "name that is asked for";
+    query Text None "QUERY" 1 "name that is asked for, or where no question is repeated that of the first answer";
     qclass Text None "" 0 "class of the question";
     qtype Text None "TYPE" 1 "type of the question";
     rcode Text None "RCODE" 1 "response code, that of EDNS included";

@@ -9,14 +9,23 @@
 
 mod alone;
 mod detect;
+pub(crate) mod dhcp;
+pub(crate) mod dns;
 mod engine;
 mod ftp;
 pub(crate) mod http;
+pub(crate) mod icp;
 mod learned;
+mod matching;
+pub(crate) mod ntp;
 mod quic;
+pub(crate) mod rpc;
 mod smtp;
+pub(crate) mod snmp;
 mod ssh;
 mod table;
+#[cfg(test)]
+mod testing;
 mod tls;
 
 use flowgauge_proto::Look;
@@ -38,6 +47,12 @@ static ALL: &[&ProtocolInfo] = &[
     &smtp::PROTOCOL,
     &ftp::PROTOCOL,
     &ftp::DATA,
+    &dns::PROTOCOL,
+    &rpc::PROTOCOL,
+    &icp::PROTOCOL,
+    &dhcp::PROTOCOL,
+    &snmp::PROTOCOL,
+    &ntp::PROTOCOL,
 ];
 
 /// What is known of a protocol without a conversation.
@@ -57,7 +72,6 @@ pub(crate) struct ProtocolInfo {
 
 /// What a protocol is spoken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)] // until a protocol over both is here
 pub(crate) enum Transport {
     /// TCP.
     Tcp,
@@ -91,6 +105,14 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// What content says, where it does not suffice: on other ports than these nothing.
+    pub(crate) fn on(&self, ports: &[u16], look: Look) -> Look {
+        match look {
+            Look::More if !ports.contains(&self.port) => Look::No,
+            look => look,
+        }
+    }
+
     /// What one of the two directions says, where either is enough.
     pub(crate) fn either(&self, look: fn(&[u8]) -> Look) -> Look {
         match (self.initiator.is_empty(), self.responder.is_empty()) {
@@ -115,7 +137,6 @@ pub(crate) struct Connection {
     /// 4 or 6.
     pub(crate) version: u8,
     /// It is UDP.
-    #[allow(dead_code)] // until a protocol over both is here
     pub(crate) is_udp: bool,
     /// As in the flow's record, where that is known.
     pub(crate) flow_id: Option<u64>,

@@ -100,13 +100,11 @@ fn is_message(bytes: &[u8], is_whole: bool) -> Option<bool> {
                     return Some(false);
                 }
             }
+            // Behind a question anything that can be read is no chance.
+            Ok(Part::Record(_)) if index > 0 => return Some(true),
             Ok(Part::Record(record)) => {
                 if record.kind != kind::OPT && !is_class(record.class) {
                     return Some(false);
-                }
-                // Two things that can be read are no chance.
-                if index >= 2 {
-                    return Some(true);
                 }
             }
             // What was cut off on its way begins like one.

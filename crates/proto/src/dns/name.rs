@@ -134,6 +134,19 @@ impl<'a> Name<'a> {
         let [text @ .., kind] = name;
         Some((text, kind))
     }
+
+    /// Appends the name of a NetBIOS service as text, `FILES<20>`: without the blanks or zeros behind
+    /// it, and what kind of service it is. Any other name as [`Name::write`].
+    pub fn write_netbios(&self, out: &mut String) {
+        let Some((name, kind)) = self.netbios() else {
+            return self.write(out);
+        };
+        let end = name.iter().rposition(|byte| !matches!(byte, b' ' | 0));
+        let name = name.get(..end.map_or(0, |end| end + 1)).unwrap_or(&name);
+        write_escaped(name, |byte| byte == b'\\', out);
+        // Into a string nothing fails.
+        let _ = write!(out, "<{kind:02x}>");
+    }
 }
 
 /// Appends bytes as text: those that are neither `special` nor unprintable, and UTF-8, as they are.
@@ -222,6 +235,9 @@ mod tests {
     fn netbios_names_are_halves_of_bytes() {
         let (name, _) = Name::read(b"\x20FEEFFDFEFDEFFCFGEFFCCACACACACACA\x00", 0).unwrap();
         assert_eq!(name.netbios(), Some((*b"TESTSERVER     ", 0x20)));
+        let mut text = String::new();
+        name.write_netbios(&mut text);
+        assert_eq!(text, "TESTSERVER<20>");
         let (name, _) = Name::read(b"\x03abc\x00", 0).unwrap();
         assert_eq!(name.netbios(), None);
     }

@@ -1,0 +1,192 @@
+//! DHCP: requests for addresses and their replies, which go to all where the client has no address yet.
+
+use flowgauge_proto::Look;
+use flowgauge_proto::dhcp::{Message, look, option};
+use flowgauge_record::dhcp::{DHCP_SCHEMA, DhcpMessage};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo};
+
+use super::matching::{Pool, Requests, Reusable, give};
+use super::table::Table;
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "dhcp",
+    transport: Transport::Udp,
+    ports: &[67, 68],
+    look: recognise,
+    table: Table::<Talk>::boxed,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "dhcp",
+    summary: "finds requests for addresses (DHCP) and their replies",
+    help: "A reply belongs to the request with its number and hardware address, whoever sent it: offers to \
+           discoveries, the others to requests. Takes datagrams.",
+    input: Input::Of(&[ItemType::Packet]),
+    output: Output::Of(ItemType::Transaction),
+    fields: |_| Some(DHCP_SCHEMA),
+    result: Some(ResultInfo::number(
+        "requests with and without a reply",
+        "transactions",
+    )),
+    parallel: Parallel::ByFlow,
+    make: |_| alone::make::<Talk>(),
+    ..crate::OF_PACKETS
+};
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    seen.on(PROTOCOL.ports, seen.either(look))
+}
+
+impl Reusable for DhcpMessage {
+    fn clear(&mut self) {
+        DhcpMessage::clear(self);
+    }
+}
+
+/// All requests of a core: replies come in flows of their own.
+#[derive(Default)]
+pub(super) struct Common {
+    pool: Pool<DhcpMessage>,
+    requests: Requests<DhcpMessage>,
+}
+
+/// A conversation.
+#[derive(Default)]
+pub(super) struct Talk;
+
+impl Conversation for Talk {
+    type Common = Common;
+
+    fn data(&mut self, common: &mut Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
+        let Some(parsed) = Message::read(bytes) else {
+            return;
+        };
+        let Common { pool, requests } = common;
+        let mut message = pool.take();
+        read(&parsed, bytes.len(), &mut message);
+        requests.expire(at.time, pool, out);
+        if !parsed.is_reply {
+            return requests.request(at, message, is_same, pool, out);
+        }
+        let is_offer = message.kind == "offer";
+        let request = requests.find_any(|_, it| {
+            let fits = match it.kind {
+                "discover" => is_offer,
+                "request" | "inform" => !is_offer,
+                _ => true,
+            };
+            fits && it.xid == message.xid && it.mac == message.mac
+        });
+        give(at, request, message, pool, out);
+    }
+
+    fn close(&mut self, common: &mut Common, at: &At<'_>, out: &mut Give<'_>) {
+        common.requests.close_of(at, &mut common.pool, out);
+    }
+}
+
+fn is_same(one: &DhcpMessage, other: &DhcpMessage) -> bool {
+    one.xid == other.xid && one.kind == other.kind && one.mac == other.mac
+}
+
+fn read(parsed: &Message<'_>, length: usize, message: &mut DhcpMessage) {
+    message.xid = parsed.xid;
+    message.kind = parsed.type_name();
+    for (index, byte) in parsed.hardware.iter().enumerate() {
+        // Into a string nothing fails.
+        let colon = if index > 0 { ":" } else { "" };
+        let _ = core::fmt::Write::write_fmt(&mut message.mac, format_args!("{colon}{byte:02x}"));
+    }
+    message.client = Some(parsed.client.octets());
+    message.assigned = Some(parsed.assigned.octets());
+    message.relay = Some(parsed.relay.octets());
+    message.requested = parsed.address(option::REQUESTED).map(|it| it.octets());
+    message.server = parsed.address(option::SERVER).map(|it| it.octets());
+    let lease = parsed
+        .option(option::LEASE)
+        .and_then(|it| it.try_into().ok());
+    message.lease = lease.map(u32::from_be_bytes);
+    let text = |code: u8, out: &mut String| {
+        let bytes = parsed.option(code).unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        out.push_str(text.trim_end_matches('\0'));
+    };
+    text(option::HOST_NAME, &mut message.host_name);
+    text(option::DOMAIN, &mut message.domain);
+    text(option::VENDOR, &mut message.vendor);
+    text(option::MESSAGE, &mut message.text);
+    parsed.write_fqdn(&mut message.fqdn);
+    let parameters = parsed.option(option::PARAMETERS).unwrap_or_default();
+    message.parameters.extend_from_slice(parameters);
+    message.bytes = length as u64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Tester;
+    use super::*;
+
+    fn message(op: u8, kind: u8, assigned: u8, options: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![op, 1, 6, 0, 0, 0, 0, 7];
+        bytes.resize(16, 0);
+        bytes.extend([0, 0, 0, assigned]);
+        bytes.resize(28, 0);
+        bytes.extend([2, 0, 0, 0, 0, 9]);
+        bytes.resize(236, 0);
+        bytes.extend([99, 130, 83, 99, 53, 1, kind]);
+        bytes.extend_from_slice(options);
+        bytes
+    }
+
+    #[test]
+    fn an_address_is_offered_and_given() {
+        let mut tester = Tester::<Talk>::udp([0; 4], 68, [255; 4], 67);
+        tester.say(true, 1, &message(1, 1, 0, b"\x0c\x04host\x37\x02\x01\x03"));
+        tester.say(true, 2, &message(1, 1, 0, b""));
+        tester.meet([10, 0, 0, 1], 67, [255; 4], 68);
+        tester.say(
+            true,
+            3,
+            &message(2, 2, 5, b"\x36\x04\x0a\0\0\x01\x33\x04\0\0\x0e\x10"),
+        );
+        tester.meet([0; 4], 68, [255; 4], 67);
+        tester.say(true, 4, &message(1, 3, 0, b"\x32\x04\x0a\0\0\x05"));
+        tester.meet([10, 0, 0, 1], 67, [255; 4], 68);
+        tester.say(true, 5, &message(2, 5, 5, b""));
+        tester.say(true, 5, &message(2, 5, 5, b""));
+        tester.meet([0; 4], 68, [255; 4], 67);
+        tester.say(true, 6, &message(1, 7, 0, b""));
+        tester.close();
+        assert_eq!(
+            tester.rows(&[
+                "dst_ip",
+                "mac",
+                "request",
+                "reply",
+                "assigned_addr",
+                "repeats",
+                "state"
+            ]),
+            [
+                r#""10.0.0.1" "02:00:00:00:00:09" "discover" "offer" "0.0.0.5" 1 "matched""#,
+                r#""10.0.0.1" "02:00:00:00:00:09" "request" "ack" "0.0.0.5" 0 "matched""#,
+                r#""255.255.255.255" "02:00:00:00:00:09" null "ack" "0.0.0.5" 0 "no_request""#,
+                r#""255.255.255.255" "02:00:00:00:00:09" "release" null null 0 "no_reply""#,
+            ]
+        );
+        assert_eq!(
+            tester.rows(&[
+                "host_name",
+                "parameters",
+                "server_addr",
+                "lease_time",
+                "requested_addr"
+            ])[..2],
+            [
+                r#""host" [1,3] "10.0.0.1" 3600 null"#,
+                r#"null null null null "10.0.0.5""#
+            ]
+        );
+    }
+}

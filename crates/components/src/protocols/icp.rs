@@ -1,0 +1,188 @@
+//! ICP: what caches ask each other, and the replies.
+
+use flowgauge_proto::Look;
+use flowgauge_proto::icp::{Message, look};
+use flowgauge_record::icp::{ICP_SCHEMA, IcpMessage};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo};
+
+use super::matching::{Pool, Requests, Reusable, give, is_group};
+use super::table::Table;
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+
+/// The port on which hosts send back what they get.
+const ECHO: u16 = 7;
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "icp",
+    transport: Transport::Udp,
+    ports: &[3130],
+    look: recognise,
+    table: Table::<Talk>::boxed,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "icp",
+    summary: "finds queries between caches (ICP) and their replies",
+    help: "Version 2. A reply belongs to the query with its number and addresses; a query that comes \
+           again before it counts once. Takes datagrams.",
+    input: Input::Of(&[ItemType::Packet]),
+    output: Output::Of(ItemType::Transaction),
+    fields: |_| Some(ICP_SCHEMA),
+    result: Some(ResultInfo::number(
+        "queries with and without a reply",
+        "transactions",
+    )),
+    parallel: Parallel::ByFlow,
+    make: |_| alone::make::<Talk>(),
+    ..crate::OF_PACKETS
+};
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    let look = match seen.either(look) {
+        // What is malformed is told by its port.
+        Look::No if seen.initiator.len().max(seen.responder.len()) >= 20 => Look::More,
+        look => look,
+    };
+    seen.on(PROTOCOL.ports, look)
+}
+
+impl Reusable for IcpMessage {
+    fn clear(&mut self) {
+        IcpMessage::clear(self);
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Common {
+    pool: Pool<IcpMessage>,
+    /// Queries to groups: who answers does so in a flow of its own.
+    to_groups: Requests<IcpMessage>,
+}
+
+/// A conversation.
+#[derive(Default)]
+pub(super) struct Talk(Requests<IcpMessage>);
+
+fn is_same(one: &IcpMessage, other: &IcpMessage) -> bool {
+    one.number == other.number && one.opcode == other.opcode && one.url == other.url
+}
+
+impl Conversation for Talk {
+    type Common = Common;
+
+    fn data(&mut self, common: &mut Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
+        let Some(parsed) = Message::read(bytes) else {
+            return;
+        };
+        let Common { pool, to_groups } = common;
+        let mut message = pool.take();
+        message.opcode = parsed.opcode.name();
+        message.version = parsed.version;
+        message.number = parsed.number;
+        message.url.push_str(&String::from_utf8_lossy(parsed.url));
+        message.requester = parsed.requester.map(|it| it.octets());
+        message.server_rtt_ms = parsed.server_rtt_ms();
+        message.object_bytes = parsed.object.map(|it| it.len() as u16);
+        message.bytes = bytes.len() as u64;
+        message.is_odd = parsed.is_odd;
+        self.0.expire(at.time, pool, out);
+        to_groups.expire(at.time, pool, out);
+        if parsed.opcode.is_request() && at.source().1 != ECHO {
+            let requests = match is_group(at.destination().0) {
+                true => to_groups,
+                false => &mut self.0,
+            };
+            return requests.request(at, message, is_same, pool, out);
+        }
+        let fits = |it: &IcpMessage| it.number == message.number;
+        let request = self.0.find(at, fits).or_else(|| {
+            to_groups.find_any(|parties, it| fits(it) && parties.client == at.destination())
+        });
+        give(at, request, message, pool, out);
+    }
+
+    fn close(&mut self, common: &mut Common, at: &At<'_>, out: &mut Give<'_>) {
+        self.0.close(at.time, &mut common.pool, out);
+        common.to_groups.close_of(at, &mut common.pool, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Tester;
+    use super::*;
+
+    fn message(opcode: u8, number: u8, url: &str) -> Vec<u8> {
+        let requester: &[u8] = if opcode == 1 { &[10, 0, 0, 3] } else { &[] };
+        let length = 20 + requester.len() + url.len() + 1;
+        let mut bytes = vec![opcode, 2, 0, length as u8, 0, 0, 0, number];
+        bytes.extend([0; 12]);
+        bytes.extend_from_slice(requester);
+        bytes.extend_from_slice(url.as_bytes());
+        bytes.push(0);
+        bytes
+    }
+
+    const COLUMNS: &[&str] = &[
+        "number",
+        "opcode",
+        "url",
+        "requester",
+        "result",
+        "latency",
+        "repeats",
+        "state",
+    ];
+
+    #[test]
+    fn replies_find_their_queries_by_number() {
+        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 3130);
+        tester.say(true, 1, &message(1, 1, "http://a/"));
+        tester.say(true, 2, &message(1, 2, "http://b/"));
+        // Both ask, over the same flow.
+        tester.say(false, 3, &message(1, 1, "http://c/"));
+        tester.say(true, 4, &message(1, 1, "http://a/"));
+        tester.say(false, 5, &message(3, 1, "http://a/"));
+        tester.say(true, 6, &message(2, 1, "http://c/"));
+        tester.say(false, 7, &message(22, 9, "http://d/"));
+        tester.close();
+        assert_eq!(
+            tester.rows(COLUMNS),
+            [
+                r#"1 "query" "http://a/" "10.0.0.3" "miss" 4.0 1 "matched""#,
+                r#"1 "query" "http://c/" "10.0.0.3" "hit" 3.0 0 "matched""#,
+                r#"9 null "http://d/" null "denied" null 0 "no_request""#,
+                r#"2 "query" "http://b/" "10.0.0.3" null null 0 "no_reply""#,
+            ]
+        );
+    }
+
+    #[test]
+    fn an_echo_is_the_reply_to_itself() {
+        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 7);
+        tester.say(true, 1, &message(10, 1, "http://a/"));
+        tester.say(false, 2, &message(10, 1, "http://a/"));
+        tester.close();
+        assert_eq!(
+            tester.rows(COLUMNS),
+            [r#"1 "secho" "http://a/" null "secho" 1.0 0 "matched""#]
+        );
+    }
+
+    #[test]
+    fn a_group_is_asked_and_each_answers() {
+        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 3130, [224, 0, 0, 9], 3130);
+        tester.say(true, 1, &message(1, 1, "http://a/"));
+        tester.meet([10, 0, 0, 5], 3130, [10, 0, 0, 1], 3130);
+        tester.say(true, 2, &message(2, 1, "http://a/"));
+        tester.say(true, 2, &message(2, 1, "http://a/"));
+        tester.close();
+        assert_eq!(
+            tester.rows(&["src_ip", "dst_ip", "state"]),
+            [
+                r#""10.0.0.1" "10.0.0.5" "matched""#,
+                r#""10.0.0.1" "10.0.0.5" "no_request""#,
+            ]
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! NTP: requests for the time and their replies.
+
+use flowgauge_proto::Look;
+use flowgauge_proto::ntp::{Clock, Message, look};
+use flowgauge_record::ntp::{NTP_SCHEMA, NtpClock, NtpMessage};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo};
+use flowgauge_wire::Nanos;
+
+use super::matching::{Pool, Requests, Reusable, give, give_request};
+use super::table::Table;
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+
+pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
+    name: "ntp",
+    transport: Transport::Udp,
+    ports: &[123],
+    look: recognise,
+    table: Table::<Talk>::boxed,
+};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "ntp",
+    summary: "finds requests for the time (NTP) and their replies",
+    help: "A reply belongs to the request whose time it repeats. Control messages and broadcasts stand \
+           alone. Takes datagrams.",
+    input: Input::Of(&[ItemType::Packet]),
+    output: Output::Of(ItemType::Transaction),
+    fields: |_| Some(NTP_SCHEMA),
+    result: Some(ResultInfo::number(
+        "requests with and without a reply",
+        "transactions",
+    )),
+    parallel: Parallel::ByFlow,
+    make: |_| alone::make::<Talk>(),
+    ..crate::OF_PACKETS
+};
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    seen.on(PROTOCOL.ports, seen.either(look))
+}
+
+impl Reusable for NtpMessage {
+    fn clear(&mut self) {
+        *self = NtpMessage::default();
+    }
+}
+
+/// A conversation.
+#[derive(Default)]
+pub(super) struct Talk(Requests<NtpMessage>);
+
+impl Conversation for Talk {
+    type Common = Pool<NtpMessage>;
+
+    fn data(&mut self, pool: &mut Self::Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
+        let Some(parsed) = Message::read(bytes) else {
+            return;
+        };
+        let message = NtpMessage {
+            version: parsed.version,
+            mode: parsed.mode_name(),
+            clock: parsed.clock.map(read_clock),
+        };
+        self.0.expire(at.time, pool, out);
+        let is_request = match parsed.mode {
+            // Either side of two that follow each other asks; one that repeats the other's time answers.
+            1 | 2 => !self.0.has(at, |it| repeats_time(it, &message)) && parsed.mode == 1,
+            3 => true,
+            6 | 7 => !parsed.is_control_reply,
+            _ => false,
+        };
+        match is_request {
+            true if message.clock.is_some() => self.0.request(at, message, is_same, pool, out),
+            true => give_request(at, message, pool, out),
+            false => {
+                let request = self.0.find(at, |it| repeats_time(it, &message));
+                give(at, request, message, pool, out);
+            }
+        }
+    }
+
+    fn close(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
+        self.0.close(at.time, pool, out);
+    }
+}
+
+fn is_same(one: &NtpMessage, other: &NtpMessage) -> bool {
+    one.mode == other.mode && one.clock == other.clock
+}
+
+/// Whether a reply has the time at which a request left, by its client.
+fn repeats_time(request: &NtpMessage, reply: &NtpMessage) -> bool {
+    match (&request.clock, &reply.clock) {
+        (Some(request), Some(reply)) => request.raw[1] == reply.raw[0],
+        _ => false,
+    }
+}
+
+fn read_clock(clock: Clock) -> NtpClock {
+    let mut reference = String::new();
+    clock.write_reference(&mut reference);
+    // Times to the second would be 2^-128 to 2^127: far from infinite.
+    let power = |exponent: i8| 2_f64.powi(i32::from(exponent));
+    let fixed = |value: u32| f64::from(value) / 65_536.0;
+    let times = [clock.reference, clock.origin, clock.receive, clock.transmit];
+    NtpClock {
+        stratum: clock.stratum,
+        poll: power(clock.poll),
+        precision: power(clock.precision),
+        root_delay: fixed(clock.root_delay),
+        root_dispersion: fixed(clock.root_dispersion),
+        reference,
+        times: times.map(|time| time.unix_nanos().map(Nanos)),
+        raw: [clock.origin.0, clock.transmit.0],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Tester;
+    use super::*;
+
+    fn message(mode: u8, stratum: u8, origin: u64, transmit: u64) -> Vec<u8> {
+        let mut bytes = vec![0x20 | mode, stratum, 6, 0xec];
+        bytes.extend([0, 0, 0x80, 0, 0, 1, 0, 0, 192, 0, 2, 9]);
+        for seconds in [0, origin, 0, transmit] {
+            let since_1900 = if seconds == 0 {
+                0
+            } else {
+                seconds + 2_208_988_800
+            };
+            bytes.extend((since_1900 << 32).to_be_bytes());
+        }
+        bytes
+    }
+
+    const COLUMNS: &[&str] = &[
+        "mode", "stratum", "ref_id", "org_time", "latency", "repeats", "state",
+    ];
+
+    #[test]
+    fn a_reply_repeats_the_time_of_its_request() {
+        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123);
+        tester.say(true, 1, &message(3, 0, 0, 100));
+        tester.say(true, 2, &message(3, 0, 0, 101));
+        tester.say(false, 3, &message(4, 2, 100, 500));
+        tester.say(false, 4, &message(4, 2, 77, 500));
+        tester.say(false, 5, &message(5, 2, 0, 500));
+        tester.say(true, 6, b"\x16\x02\0\x01\0\0\0\0\0\0\0\0");
+        tester.close();
+        assert_eq!(
+            tester.rows(COLUMNS),
+            [
+                r#""server" 2 "192.0.2.9" "1970-01-01T00:01:40.000000000Z" 2.0 0 "matched""#,
+                r#""server" 2 "192.0.2.9" "1970-01-01T00:01:17.000000000Z" null 0 "no_request""#,
+                r#""broadcast" 2 "192.0.2.9" null null 0 "no_request""#,
+                r#""control" null null null null 0 "no_reply""#,
+                r#""client" 0 null null null 0 "no_reply""#,
+            ]
+        );
+        assert_eq!(
+            tester.rows(&["poll", "root_delay", "root_disp", "version"])[0],
+            "64 0.5 1 4"
+        );
+    }
+
+    #[test]
+    fn of_two_that_follow_each_other_both_ask() {
+        let mut tester = Tester::<Talk>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123);
+        tester.say(true, 1, &message(1, 2, 0, 100));
+        tester.say(false, 2, &message(1, 3, 100, 200));
+        tester.say(false, 3, &message(1, 3, 50, 201));
+        tester.close();
+        assert_eq!(
+            tester.rows(&["src_ip", "mode", "stratum", "state"]),
+            [
+                r#""10.0.0.1" "symmetric_active" 3 "matched""#,
+                r#""10.0.0.2" "symmetric_active" 3 "no_reply""#,
+            ]
+        );
+    }
+}

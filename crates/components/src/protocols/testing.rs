@@ -1,0 +1,142 @@
+//! Leads conversations in tests.
+
+use flowgauge_record::event::EventSchemas;
+use flowgauge_record::{Encoder, Format};
+use flowgauge_stack::{Failure, Items, Outlet, StreamEnd};
+use flowgauge_wire::{Address, Nanos};
+use serde_json::Value;
+
+use super::learned::Learned;
+use super::{Among, At, Connection, Conversation, Give};
+
+/// A conversation, what it has in common with others, and the records that were given.
+pub(super) struct Tester<C: Conversation> {
+    common: C::Common,
+    conversation: C,
+    connection: Connection,
+    records: Records,
+    pub(super) learned: Learned,
+    schemas: EventSchemas,
+    time: Nanos,
+}
+
+#[derive(Default)]
+struct Records(Vec<Value>);
+
+impl Outlet for Records {
+    fn emit(&mut self, items: Items<'_>) {
+        let Items::Records(records) = items else {
+            panic!("a conversation gives records");
+        };
+        for item in records {
+            let mut text = Vec::new();
+            item.record
+                .encode(&mut Encoder::new(Format::Json), &mut text);
+            self.0.push(serde_json::from_slice(&text).expect("JSON"));
+        }
+    }
+
+    fn fail(&mut self, _: Failure) {
+        panic!("a conversation cannot fail");
+    }
+
+    fn end(&mut self) {}
+}
+
+impl<C: Conversation> Tester<C> {
+    pub(super) fn udp(from: [u8; 4], port: u16, to: [u8; 4], service: u16) -> Tester<C> {
+        let mut tester = Tester::tcp(from, port, to, service);
+        tester.connection.is_udp = true;
+        tester
+    }
+
+    pub(super) fn tcp(from: [u8; 4], port: u16, to: [u8; 4], service: u16) -> Tester<C> {
+        let connection = Connection {
+            initiator: (Address::v4(from), port),
+            responder: (Address::v4(to), service),
+            version: 4,
+            flow_id: Some(1),
+            ..Connection::default()
+        };
+        Tester {
+            connection,
+            common: C::Common::default(),
+            conversation: C::default(),
+            records: Records::default(),
+            learned: Learned::default(),
+            schemas: EventSchemas::default(),
+            time: Nanos(0),
+        }
+    }
+
+    /// Goes on in another UDP flow; what they have in common stays.
+    pub(super) fn meet(&mut self, from: [u8; 4], port: u16, to: [u8; 4], service: u16) {
+        self.conversation = C::default();
+        self.connection.initiator = (Address::v4(from), port);
+        self.connection.responder = (Address::v4(to), service);
+    }
+
+    fn with(
+        &mut self,
+        from_initiator: bool,
+        work: impl FnOnce(&mut C, &mut C::Common, &At<'_>, &mut Give<'_>),
+    ) {
+        let at = At {
+            connection: &self.connection,
+            from_initiator,
+            time: self.time,
+        };
+        let mut give = Give {
+            out: &mut self.records,
+            key: 0,
+            records: &mut 0,
+            flow_id: self.connection.flow_id,
+            among: Some(Among {
+                learned: &mut self.learned,
+                schemas: &mut self.schemas,
+                protocol: "test",
+            }),
+        };
+        work(&mut self.conversation, &mut self.common, &at, &mut give);
+    }
+
+    /// One says something, so many seconds after the beginning.
+    pub(super) fn say(&mut self, from_initiator: bool, seconds: u64, bytes: &[u8]) {
+        self.time = Nanos::from_secs(seconds);
+        self.with(from_initiator, |conversation, common, at, give| {
+            conversation.data(common, at, bytes, give);
+        });
+    }
+
+    /// So much of what one says is missing.
+    pub(super) fn miss(&mut self, from_initiator: bool, seconds: u64, bytes: u64) {
+        self.time = Nanos::from_secs(seconds);
+        self.with(from_initiator, |conversation, common, at, give| {
+            conversation.gap(common, at, bytes, give);
+        });
+    }
+
+    /// The connection is over.
+    pub(super) fn close(&mut self) {
+        for from_initiator in [true, false] {
+            self.with(from_initiator, |conversation, common, at, give| {
+                conversation.end(common, at, StreamEnd::Fin, give);
+            });
+        }
+        self.with(true, |conversation, common, at, give| {
+            conversation.close(common, at, give);
+        });
+    }
+
+    /// Some fields of all records so far, with blanks between.
+    pub(super) fn rows(&self, fields: &[&str]) -> Vec<String> {
+        let row = |record: &Value| {
+            let values = fields.iter().map(|name| match record.get(name) {
+                Some(value) => value.to_string(),
+                None => panic!("no field {name} in {record}"),
+            });
+            values.collect::<Vec<_>>().join(" ")
+        };
+        self.records.0.iter().map(row).collect()
+    }
+}
