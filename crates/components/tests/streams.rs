@@ -216,3 +216,15 @@ fn chunks_have_their_size_and_the_bytes_are_the_same() {
     }
     assert!(whole.values().any(|stream| stream.missing > 0));
 }
+
+#[test]
+fn records_of_few_streams_do_not_wait_for_more() {
+    let packet = |port| support::ipv4(17, 1, 0, false, &support::udp(port, 99, b"hello"));
+    let mut run = Run::new("[stack] streams { checksums = ignore } count");
+    run.packets(&[packet(40_000)], 1);
+    assert_eq!(run.result("streams"), 0);
+    // The flow is over after a minute, and the input goes on.
+    run.packets(&vec![packet(40_001); 70], 1);
+    assert!(run.result("streams") > 0);
+    assert_eq!(run.result("count"), run.result("streams"));
+}

@@ -1,0 +1,158 @@
+//! Tests of groups.
+
+use super::*;
+use crate::any::KnownRecord;
+use crate::json::JsonEncoder;
+use crate::schema::fields;
+use crate::stream::{STREAM_SCHEMA, StreamRow};
+
+fn row(source: [u8; 4], port: u16, bytes: u64) -> StreamRow<'static> {
+    StreamRow {
+        version: 4,
+        protocol: 6,
+        source: (Address::v4(source), 50_000),
+        destination: (Address::v4([198, 51, 100, 7]), port),
+        bytes,
+        missing_bytes: 1,
+        gaps: 0,
+        state: "fin",
+        flow_id: 1,
+        with_gaps: false,
+        counters: None,
+        sha256: None,
+    }
+}
+
+fn spec(keys: &[&str], sums: &[&str]) -> Result<AggregateSpec, AggregateError> {
+    let owned =
+        |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+    AggregateSpec::new(STREAM_SCHEMA, &owned(keys), &owned(sums), "streams")
+}
+
+fn lines(aggregator: &Aggregator, top: Option<usize>) -> Vec<String> {
+    let mut encoder = JsonEncoder::default();
+    let mut out = Vec::new();
+    for row in aggregator.rows(top) {
+        encoder.encode(&row, &mut out);
+    }
+    let text = String::from_utf8(out).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn groups_come_largest_first_with_keys_in_the_order_given() {
+    let spec = spec(&["dst_port", "src_ip/24"], &["bytes", "missing_bytes"]).unwrap();
+    let mut aggregator = Aggregator::new(spec);
+    aggregator.add(&row([192, 0, 2, 1], 80, 10));
+    aggregator.add(&row([192, 0, 2, 2], 80, 20));
+    aggregator.add(&row([192, 0, 3, 2], 443, 500));
+    assert_eq!(
+        lines(&aggregator, None),
+        [
+            r#"{"dst_port":443,"src_ip/24":"192.0.3.0/24","streams":1,"bytes":500,"missing_bytes":1}"#,
+            r#"{"dst_port":80,"src_ip/24":"192.0.2.0/24","streams":2,"bytes":30,"missing_bytes":2}"#,
+        ]
+    );
+    assert_eq!(lines(&aggregator, Some(1)).len(), 1);
+    let names: Vec<&str> = aggregator.schema().iter().map(|f| f.name).collect();
+    assert_eq!(
+        names,
+        ["dst_port", "src_ip/24", "streams", "bytes", "missing_bytes"]
+    );
+}
+
+#[test]
+fn unknown_names_are_refused_with_what_there_is() {
+    let error = spec(&["port"], &["bytes"]).unwrap_err();
+    assert_eq!(error.to_string(), "no field \"port\" to group by");
+    assert!(error.hint().contains("src_port, dst_ip"));
+    let error = spec(&["src_ip"], &["state"]).unwrap_err();
+    assert_eq!(error.to_string(), "no field \"state\" to sum");
+    assert!(!error.hint().contains("port"), "{}", error.hint());
+    assert!(spec(&["src_ip"], &["src_port"]).is_err());
+    assert!(matches!(
+        spec(&["src_port/8"], &["bytes"]).unwrap_err(),
+        AggregateError::BadPrefix { .. }
+    ));
+    for (keys, sums) in [
+        (&["proto", "proto"], &["bytes", "packets"]),
+        (&["proto", "src_ip"], &["bytes", "bytes"]),
+    ] {
+        let error = spec(keys, sums).unwrap_err();
+        assert!(matches!(error, AggregateError::Repeated { .. }));
+    }
+}
+
+#[test]
+fn memory_is_bounded_and_the_large_ones_stay() {
+    let spec = spec(&["dst_port"], &["bytes"]).unwrap().with_memory(20_000);
+    let mut aggregator = Aggregator::new(spec);
+    for port in 0..10_000u16 {
+        aggregator.add(&row([192, 0, 2, 1], port, 1));
+        aggregator.add(&row([192, 0, 2, 1], 65_000 + port % 3, 1_000));
+    }
+    let groups = aggregator.groups.len();
+    assert!((20..200).contains(&groups), "{groups}");
+    let costs = aggregator.groups.keys().map(|key| cost(key, 1));
+    assert_eq!(aggregator.bytes, costs.sum::<u64>());
+    assert!(aggregator.bytes <= 20_000);
+    assert!(aggregator.pruned() > 0);
+    let top = lines(&aggregator, Some(3));
+    assert!(top.iter().all(|line| line.contains("\"dst_port\":6500")));
+}
+
+#[test]
+fn merging_adds_up() {
+    let spec = spec(&["dst_port"], &["streams"]).unwrap();
+    let (mut left, mut right) = (Aggregator::new(spec.clone()), Aggregator::new(spec));
+    left.add(&row([192, 0, 2, 1], 80, 1));
+    right.add(&row([192, 0, 2, 1], 80, 1));
+    right.add(&row([192, 0, 2, 1], 81, 1));
+    left.merge(right);
+    assert_eq!(
+        lines(&left, None),
+        [
+            r#"{"dst_port":80,"streams":2}"#,
+            r#"{"dst_port":81,"streams":1}"#
+        ]
+    );
+}
+
+fields! {
+    /// A list of texts.
+    NamesFields, NAMES, NAMES_SCHEMA:
+    names Texts None "" 1 "";
+    bytes Unsigned Bytes "" 1 "";
+}
+
+struct Names(&'static [&'static str]);
+
+impl Record for Names {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        visitor.texts(&NAMES.names, self.0);
+        visitor.unsigned(&NAMES.bytes, 1);
+    }
+}
+
+impl KnownRecord for Names {
+    fn schema(&self) -> Schema {
+        NAMES_SCHEMA
+    }
+}
+
+#[test]
+fn lists_of_texts_are_keys() {
+    let keys = ["names".to_owned()];
+    let sums = ["bytes".to_owned()];
+    let spec = AggregateSpec::new(NAMES_SCHEMA, &keys, &sums, "records").unwrap();
+    let mut aggregator = Aggregator::new(spec);
+    for names in [&["a", "bc"][..], &["ab", "c"], &["a", "bc"], &[]] {
+        aggregator.add(&Names(names));
+    }
+    let lines = lines(&aggregator, None);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(
+        lines[0].starts_with(r#"{"names":["a","bc"],"records":2,"bytes":2"#),
+        "{lines:?}"
+    );
+}
