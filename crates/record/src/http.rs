@@ -56,6 +56,7 @@ fields! {
     content_type Text None "TYPE" 3 "header field Content-Type of the response";
     content_encoding Text None "" 0 "header field Content-Encoding of the response";
     version Text None "" 0 "version of the request, or of the response where there is no request";
+    response_version Text None "" 0 "version of the response";
     reason Text None "" 0 "the words behind the status";
     latency Duration Seconds "LATENCY" 2 "from the request's last byte to the response's first";
     request_duration Duration Seconds "" 0 "from the request's first byte to its last";
@@ -293,6 +294,10 @@ impl Record for HttpRow<'_> {
         match first.has_head {
             true => visitor.symbol(&HTTP.version, first.version.as_bytes()),
             false => visitor.null(&HTTP.version),
+        }
+        match response.filter(|it| it.has_head) {
+            Some(response) => visitor.symbol(&HTTP.response_version, response.version.as_bytes()),
+            None => visitor.null(&HTTP.response_version),
         }
         text(visitor, &HTTP.reason, response, |it| it.reason);
         let mut span = |field, from: Option<Nanos>, to: Option<Nanos>| match from.zip(to) {

@@ -65,7 +65,8 @@ static HTTP: Log = Log {
         Column("host", "string", Field("host")),
         Column("uri", "string", Field("uri")),
         Column("referrer", "string", Field("referrer")),
-        Column("version", "string", Field("version")),
+        // That of the response.
+        Column("version", "string", Field("response_version")),
         Column("user_agent", "string", Field("user_agent")),
         Column("origin", "string", Unset),
         Column("request_body_len", "count", Field("request_body_bytes")),
