@@ -37,7 +37,7 @@ pub(super) fn line(values: &Values, time: &mut TimeWriter) -> Json {
     line.put("timestamp", shown.map(|at| timestamp(at, time)))
         // Numbers above 2^53 are not the same in every reader.
         .put("flow_id", values.number("flow_id").map(|id| id >> 11))
-        .put("event_type", Some(event_type(kind)))
+        .put("event_type", Some(kind))
         .put("src_ip", values.address("src_ip"))
         .put("src_port", values.number("src_port"))
         .put("dest_ip", values.address("dst_ip"))
@@ -52,16 +52,8 @@ pub(super) fn line(values: &Values, time: &mut TimeWriter) -> Json {
         "tls" | "quic" => tls(values, time),
         _ => others(values),
     };
-    line.0.insert(event_type(kind).to_owned(), object);
+    line.0.insert(kind.to_owned(), object);
     Json::Object(line.0)
-}
-
-/// What Suricata calls it.
-fn event_type(kind: &str) -> &str {
-    match kind {
-        "x509" => "tls",
-        kind => kind,
-    }
 }
 
 fn protocol(name: &str) -> String {

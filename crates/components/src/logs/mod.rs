@@ -214,9 +214,10 @@ impl Logs {
     }
 
     fn record(&mut self, values: &Values) -> Result<(), Stop> {
-        self.written += 1;
         let kind = values.kind();
         let file = match self.style {
+            // The certificate is in the line of its handshake.
+            Style::Eve if kind == "x509" => return Ok(()),
             Style::Eve => {
                 let line = eve::line(values, &mut self.time);
                 let file = self.file("eve", |_| {});
@@ -241,6 +242,7 @@ impl Logs {
         if file.pending.len() >= BUFFER {
             file.flush()?;
         }
+        self.written += 1;
         Ok(())
     }
 
@@ -254,6 +256,7 @@ impl Logs {
         if file.pending.len() >= BUFFER {
             file.flush()?;
         }
+        self.written += 1;
         Ok(())
     }
 
@@ -341,6 +344,9 @@ impl Component for Logs {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_record::event::EventSchemas;
+    use flowgauge_record::tls::{TlsRow, X509Row};
+
     use super::*;
 
     #[test]
@@ -374,5 +380,41 @@ mod tests {
         file.pending.extend_from_slice(b"new\n");
         assert!(file.flush().is_ok());
         assert_eq!(fs::read_to_string(&path).unwrap(), "#head\nnew\n");
+    }
+
+    #[test]
+    fn a_certificate_is_in_the_line_of_its_handshake_and_has_none_of_its_own() {
+        let mut logs = Logs {
+            style: Style::Eve,
+            path: "-".to_owned(),
+            time: TimeWriter::default(),
+            files: HashMap::new(),
+            flushed: Instant::now(),
+            looked: Instant::now(),
+            written: 0,
+        };
+        let mut schemas = EventSchemas::default();
+        let certificate = X509Row {
+            subject: "CN=a".to_owned(),
+            ..X509Row::default()
+        };
+        let handshake = TlsRow {
+            certificate: Some(Box::new(certificate.clone())),
+            ..TlsRow::default()
+        };
+        let event = schemas.event("tls", Some(1 << 11), &handshake);
+        assert!(logs.record(&Values::of(&event)).is_ok());
+        let event = schemas.event("x509", Some(1 << 11), &certificate);
+        assert!(logs.record(&Values::of(&event)).is_ok());
+        let lines = &logs.files["eve"].pending;
+        let lines: Vec<&[u8]> = lines.split_inclusive(|byte| *byte == b'\n').collect();
+        assert_eq!(lines.len(), 1);
+        let line: serde_json::Value = serde_json::from_slice(lines[0]).unwrap();
+        assert_eq!(
+            (&line["event_type"], &line["flow_id"]),
+            (&"tls".into(), &1.into())
+        );
+        assert_eq!(line["tls"]["subject"], "CN=a");
+        assert_eq!(logs.written, 1);
     }
 }
