@@ -33,6 +33,30 @@ fn run(folder: &Path, name: &str, files: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// What the stack `text` prints for a file on so many threads, and its results if it writes elsewhere.
+fn printed(folder: &Path, text: &str, file: &str, workers: &str) -> String {
+    let arguments = ["stack", "run", "-q", "--json", "--workers", workers];
+    let output = flowgauge(
+        folder,
+        &[&arguments[..], &["-e", text, "-r", file]].concat(),
+    );
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}: {messages}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The results of such a run.
+fn results(folder: &Path, text: &str, file: &str, workers: &str) -> Vec<Value> {
+    rows(&printed(folder, text, file, workers))
+}
+
+/// The number that a component has for a result.
+fn number(results: &[Value], component: &str) -> u64 {
+    let found = results.iter().find(|row| row["component"] == component);
+    let value = found.and_then(|row| row["value"].as_u64());
+    value.unwrap_or_else(|| panic!("{component}: {results:?}"))
+}
+
 fn rows(text: &str) -> Vec<Value> {
     let lines = text.lines();
     lines
@@ -295,23 +319,9 @@ fn cooked_tracked_and_chunked_things_are_the_same_on_several_threads() {
     }
 }
 
-/// What a stack prints on so many threads, without the numbers of packets, sorted.
+/// What a stack prints on so many threads, sorted.
 fn sorted(folder: &Path, stack: &str, file: &str, workers: &str) -> Vec<String> {
-    let arguments = [
-        "stack",
-        "run",
-        "-q",
-        "--workers",
-        workers,
-        "-e",
-        stack,
-        "-r",
-        file,
-    ];
-    let output = flowgauge(folder, &arguments);
-    let messages = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stack}: {messages}");
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = printed(folder, stack, file, workers);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines
@@ -647,26 +657,8 @@ fn results_by_key_are_those_of_the_key_alone() {
     let file = generate(folder, "late", "200");
     let text = "tcpscan tcpcnxdemux { results = 7, timeout = 1s } < count { as = of_connection } \
                 tcpdirdemux { results = 3 } < tcpreseq - count { as = of_direction } > > count";
-    let results = |workers: &str| -> Vec<Value> {
-        let arguments = [
-            "stack",
-            "run",
-            "-q",
-            "--json",
-            "--workers",
-            workers,
-            "-e",
-            text,
-            "-r",
-            &file,
-        ];
-        let output = flowgauge(folder, &arguments);
-        let messages = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{messages}");
-        rows(&String::from_utf8(output.stdout).expect("text"))
-    };
-    let one = results("1");
-    assert_eq!(one, results("3"));
+    let one = results(folder, text, &file, "1");
+    assert_eq!(one, results(folder, text, &file, "3"));
     let of = |component: &str| -> Vec<&Value> {
         let is_by_key = |row: &&Value| {
             row["component"] == component
@@ -719,18 +711,118 @@ fn results_by_key_are_those_of_the_key_alone() {
             to.ip(),
             to.port()
         );
-        let arguments = ["stack", "run", "-q", "--json", "-e", &filter, "-r", &file];
-        let alone = flowgauge(folder, &arguments);
-        let alone = rows(&String::from_utf8(alone.stdout).expect("text"));
-        let bytes = alone
-            .iter()
-            .find(|row| row["component"] == "tcpreseq")
-            .expect("it has a result");
-        assert!(
-            bytes["value"].as_u64() >= row["value"].as_u64(),
-            "{bytes} {row}"
-        );
+        let bytes = number(&results(folder, &filter, &file, "1"), "tcpreseq");
+        assert!(Some(bytes) >= row["value"].as_u64(), "{bytes} {row}");
         assert!(row["value"].as_u64() > Some(0));
+    }
+}
+
+/// Tables by key are those of the key's packets alone, also of keys that came again, on any threads.
+#[test]
+fn tables_by_key_are_those_of_the_key_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let file = generate(folder, "late", "200");
+    let text = "tcpscan tcpcnxdemux { results = 4, timeout = 1h } < packet_info { size, as = size } \
+                statistics { of = size } start_stop top { by = tcp.flags } > count";
+    let one = results(folder, text, &file, "1");
+    assert_eq!(one, results(folder, text, &file, "3"));
+    let of = |component: &str| -> Vec<&Value> {
+        let by_key = |row: &&Value| {
+            let result = row["result"].as_str().unwrap_or_default();
+            row["component"] == component && result.ends_with(", by key")
+        };
+        one.iter().filter(by_key).map(|row| &row["row"]).collect()
+    };
+    let keys = |rows: &[&Value]| -> Vec<String> {
+        let mut keys: Vec<String> = rows.iter().map(|row| row["key"].to_string()).collect();
+        keys.dedup();
+        keys
+    };
+    let statistics = of("statistics");
+    assert_eq!((&statistics[0]["shown"], statistics.len()), (&4.into(), 5));
+    // Several rows of a key stand together, and count as one.
+    let top = of("top");
+    assert!(top.len() > 5, "{top:?}");
+    assert_eq!(keys(&top[1..]), keys(&statistics[1..]));
+    assert_eq!(keys(&of("start_stop")[1..]), keys(&statistics[1..]));
+    let items: Vec<u64> = statistics[1..]
+        .iter()
+        .filter_map(|row| row["items"].as_u64())
+        .collect();
+    assert!(items.is_sorted_by(|one, next| one >= next), "{items:?}");
+    for row in &statistics[1..] {
+        let (one, other) = row["key"]
+            .as_str()
+            .and_then(|key| key.split_once('-'))
+            .expect("two endpoints");
+        let socket = |text: &str| text.parse::<std::net::SocketAddr>().expect("an endpoint");
+        let (one, other) = (socket(one), socket(other));
+        let filter = format!(
+            "filter {{ \"tcp and host {} and port {} and host {} and port {}\" }} \
+             packet_info {{ size, as = size }} statistics {{ of = size }}",
+            one.ip(),
+            one.port(),
+            other.ip(),
+            other.port()
+        );
+        let alone = results(folder, &filter, &file, "1");
+        let alone = alone.iter().find(|row| row["component"] == "statistics");
+        let alone = &alone.expect("it has a result")["row"];
+        for column in ["count", "sum", "sum2", "max", "min"] {
+            assert_eq!(row[column], alone[column], "{column} of {row}");
+        }
+        assert_eq!(row["items"], alone["count"]);
+    }
+}
+
+/// Behind a thread results of components before it are those of the same time.
+#[test]
+fn results_are_the_same_behind_a_thread() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "mix", "300");
+    let of = |text: &str, workers: &str| -> Vec<Value> {
+        let mut rows = results(folder, text, &trace, workers);
+        // What is before the thread is ahead of one behind it that ends the run.
+        let others = ["thread", "thread(0)", "thread(1)", "n"];
+        rows.retain(|row| others.iter().all(|other| row["component"] != *other));
+        rows
+    };
+    for text in [
+        "count { as = n } THREAD bucket { n, 10ms }",
+        "udpscan - count { as = udp } THREAD statistics { of = udp, every = 5ms } THREAD bucket { udp, 20ms }",
+        "count { as = n } - tcpscan - count { as = tcp } THREAD \
+         binary_operation { subtract, of = n, with = tcp, as = others } - bucket { others, 10ms }",
+        "count { as = n } THREAD threshold { of = n, threshold = 500, interval = 10ms, then = end } count",
+        "top { by = tcp.port, as = ports } THREAD result_to_file { of = ports, file = FILE, interval = 10ms }",
+    ] {
+        let text = text.replace("FILE", "ports.json");
+        let expected = of(&text.replace("THREAD", "-"), "1");
+        let file = || fs::read_to_string(folder.join("ports.json")).unwrap_or_default();
+        let written = file();
+        assert!(!expected.is_empty() || !written.is_empty(), "{text}");
+        for workers in ["1", "2"] {
+            let found = of(&text.replace("THREAD", "thread"), workers);
+            assert_eq!(found, expected, "{text}");
+            assert_eq!(file(), written, "{text}");
+        }
+    }
+    // Values of single packets stay behind, and nothing comes back.
+    for (text, error) in [
+        (
+            "packet_info { as = size } thread statistics { of = size }",
+            "of: size is on another thread, and has a value for each packet",
+        ),
+        (
+            "bucket { of = n } thread count { as = n }",
+            "of: n is on another thread, behind this component",
+        ),
+    ] {
+        let output = flowgauge(folder, &["stack", "check", "-e", text]);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{messages}");
+        assert!(messages.contains(error), "{messages}");
     }
 }
 
@@ -744,28 +836,8 @@ fn a_threshold_that_ends_a_run_loses_no_record() {
         let text = "flows - count { as = n } - \
                     threshold { of = n, threshold = 100, interval = 100ms, then = end } - \
                     output { records.json }";
-        let arguments = [
-            "stack",
-            "run",
-            "-q",
-            "--json",
-            "--workers",
-            workers,
-            "-e",
-            text,
-            "-r",
-            &trace,
-        ];
-        let output = flowgauge(folder, &arguments);
-        let messages = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{messages}");
-        let results = rows(&String::from_utf8(output.stdout).expect("text"));
-        let result = |component: &str| {
-            let found = results.iter().find(|row| row["component"] == component);
-            found
-                .and_then(|row| row["value"].as_u64())
-                .expect("a result")
-        };
+        let results = results(folder, text, &trace, workers);
+        let result = |component: &str| number(&results, component);
         let written = fs::read_to_string(folder.join("records.json")).expect("it was written");
         let (flows, lines) = (result("flows"), written.lines().count() as u64);
         assert_eq!(
@@ -782,27 +854,7 @@ fn a_threshold_that_ends_a_run_loses_no_record() {
     // Where only packets go to the next thread they end at the same one.
     let text = "tcpscan - count { as = n } - \
                 threshold { of = n, threshold = 1000, interval = 10ms, then = end }";
-    let counted = |workers: &str| {
-        let arguments = [
-            "stack",
-            "run",
-            "-q",
-            "--json",
-            "--workers",
-            workers,
-            "-e",
-            text,
-            "-r",
-            &trace,
-        ];
-        let rows = rows(&String::from_utf8_lossy(
-            &flowgauge(folder, &arguments).stdout,
-        ));
-        let found = rows.iter().find(|row| row["component"] == "n");
-        found
-            .and_then(|row| row["value"].as_u64())
-            .expect("a result")
-    };
+    let counted = |workers: &str| number(&results(folder, text, &trace, workers), "n");
     assert!(counted("1") > 1000);
     assert_eq!(counted("1"), counted("3"));
 }
@@ -813,14 +865,7 @@ fn texts_of_stacks_are_read_as_people_write_them() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let trace = generate(folder, "small", "20");
-    let text = |expression: &str| {
-        let arguments = [
-            "stack", "run", "-q", "--json", "-r", &trace, "-e", expression,
-        ];
-        let output = flowgauge(folder, &arguments);
-        assert!(output.status.success(), "{expression:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
+    let text = |expression: &str| printed(folder, expression, &trace, "1");
     let expected = text("count");
     for expression in [
         "count ",

@@ -46,7 +46,8 @@ pub(crate) const RESULTS: OptionInfo = OptionInfo::new(
         min: 0,
         max: 100_000,
     },
-    "results of components inside are given for so many instances, too: those with the largest",
+    "results of components inside are given for so many instances, too: those with the largest, of \
+     tables those with the most items",
 )
 .or("0");
 

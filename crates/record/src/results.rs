@@ -265,6 +265,8 @@ pub struct Table {
     pub largest_of: Option<usize>,
     /// More rows than this are cut off.
     pub max_rows: usize,
+    /// Rows with the same values in the first two columns are cut off together, and count as one.
+    pub is_grouped: bool,
     /// What stands above it: a table of one row, which says what the rows leave out.
     pub head: Option<Box<Table>>,
 }
@@ -277,6 +279,7 @@ impl Table {
             rows: Vec::new(),
             largest_of: None,
             max_rows,
+            is_grouped: false,
             head: None,
         }
     }
@@ -328,7 +331,18 @@ impl Table {
                 b.compare(a).then_with(|| first.compare(second))
             });
         }
-        self.rows.truncate(self.max_rows);
+        self.rows.truncate(self.rows_kept());
+    }
+
+    /// How many of the sorted rows are within the bound.
+    fn rows_kept(&self) -> usize {
+        if !self.is_grouped {
+            return self.max_rows;
+        }
+        let groups = self
+            .rows
+            .chunk_by(|a, b| a.iter().zip(b).take(2).all(|(a, b)| a == b));
+        groups.take(self.max_rows).map(<[Vec<Cell>]>::len).sum()
     }
 }
 
@@ -458,6 +472,24 @@ mod tests {
                 row(1, 6, Cell::Unsigned(2), three),
             ]
         );
+    }
+
+    #[test]
+    fn rows_of_a_group_stay_or_go_together() {
+        let of = |rows| Table {
+            rows,
+            largest_of: Some(1),
+            is_grouped: true,
+            ..Table::new(&COLUMNS[1..], 2)
+        };
+        let row =
+            |group: u64, size: u64, value: u64| [group, size, value].map(Cell::Unsigned).to_vec();
+        let mut mine = of(vec![row(7, 5, 1), row(7, 5, 2), row(9, 3, 1)]);
+        let theirs = of(vec![row(8, 4, 2), row(8, 4, 1), row(8, 4, 3)]);
+        mine.merge(&theirs);
+        let sizes: Vec<&Cell> = mine.rows.iter().map(|row| &row[0]).collect();
+        assert_eq!(sizes, [7, 7, 8, 8, 8].map(Cell::Unsigned).each_ref());
+        assert_eq!(mine.rows[2..], [row(8, 4, 2), row(8, 4, 1), row(8, 4, 3)]);
     }
 
     #[test]

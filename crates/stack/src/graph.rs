@@ -18,14 +18,13 @@
 
 mod by_key;
 mod exit;
+mod results;
 
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos};
-
-use flowgauge_record::results::Table;
 
 use self::by_key::ByKey;
 use self::exit::Exit;
@@ -52,6 +51,9 @@ pub trait Tail: Send {
 
     /// Components have looked at the clock: those behind do so now.
     fn end_tick(&mut self, _now: Nanos) {}
+
+    /// The results, as they are now, that components behind use.
+    fn results(&mut self, _results: &[(NodeId, ResultValue)]) {}
 }
 
 /// Nothing comes behind: what is left goes nowhere.
@@ -74,6 +76,8 @@ pub struct Graph<T = NoTail> {
     intervals: Vec<Nanos>,
     /// At the ends of which intervals a source of its own lets components look at the clock.
     looks: Vec<Nanos>,
+    /// Whose results are used behind this part.
+    exports: Vec<NodeId>,
     seed: HashSeed,
     now: Nanos,
     /// Packets of the source so far, where whole batches are taken.
@@ -100,6 +104,8 @@ struct Running {
     parent: Option<NodeId>,
     /// Whose results its options name.
     references: Vec<(&'static str, NodeId)>,
+    /// Of one that is in another part: its result.
+    elsewhere: Option<ResultValue>,
     label: String,
     passed: Passed,
     /// Of a demultiplexer: keys that have ended.
@@ -192,11 +198,14 @@ impl<T: Tail> Graph<T> {
                 next: node.next.filter(|next| range.contains(&next.0)),
                 parent: node.parent,
                 references: node.references.clone(),
+                elsewhere: None,
                 label: node.label.clone(),
                 passed: Passed::default(),
                 keys_ended: 0,
                 spent: 0,
-                by_key: stack.shown_keys(id).map(|most| Box::new(ByKey::new(most))),
+                by_key: stack
+                    .shown_keys(id)
+                    .map(|most| Box::new(ByKey::new(node, most))),
             });
         }
         intervals.sort_unstable();
@@ -210,6 +219,7 @@ impl<T: Tail> Graph<T> {
             timed,
             intervals,
             looks,
+            exports: until.map_or(Vec::new(), |until| results::exports(stack, until)),
             seed,
             now: Nanos(0),
             before: 0,
@@ -418,17 +428,6 @@ impl<T: Tail> Graph<T> {
         self.has_enough
     }
 
-    /// A component's result.
-    pub fn result(&self, id: NodeId) -> Option<ResultValue> {
-        result_of(&self.nodes, id, 0)
-    }
-
-    /// A component's result for each key of the demultiplexer that it is in, where that has
-    /// [`crate::RESULTS_OPTION`]: the largest of them.
-    pub fn result_by_key(&self, id: NodeId) -> Option<Table> {
-        self.by_key(id)
-    }
-
     /// What went through a component.
     pub fn passed(&self, id: NodeId) -> Passed {
         self.nodes
@@ -481,6 +480,7 @@ impl<T: Tail> Graph<T> {
             {
                 self.finish_row(entry);
             }
+            self.export();
         }));
         if let Err(panic) = worked {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -687,12 +687,15 @@ impl<T: Tail> Graph<T> {
     /// Components that wait for a time look at the clock.
     fn tick(&mut self) {
         let now = self.now;
+        self.export();
         self.tail.begin_tick(now);
         for index in 0..self.timed.len() {
             let id = self.timed[index];
             self.with(id, |component, exit| component.tick(now, exit));
+            self.tick_by_key(id);
             self.collect(id);
         }
+        self.export();
         self.tail.end_tick(now);
     }
 
@@ -771,19 +774,4 @@ impl<T> core::fmt::Debug for Graph<T> {
         let nodes = self.nodes.iter().map(|node| (&node.label, node.passed));
         f.debug_map().entries(nodes).finish()
     }
-}
-
-/// How many results are made of others in a row, which ends those that are made of themselves.
-const MAX_DERIVED: usize = 16;
-
-/// A component's result: its own, or what it makes of those that its options name.
-fn result_of(nodes: &[Running], id: NodeId, depth: usize) -> Option<ResultValue> {
-    let node = nodes.get(id.index()).filter(|_| depth < MAX_DERIVED)?;
-    let component = node.component.as_ref()?;
-    component.result().or_else(|| {
-        component.derived(&|option| {
-            let (_, id) = node.references.iter().find(|(name, _)| *name == option)?;
-            result_of(nodes, *id, depth + 1)
-        })
-    })
 }

@@ -188,11 +188,15 @@ impl Stack {
     }
 
     /// Of how many keys the results of a component are wanted, where it is inside a demultiplexer that
-    /// says so ([`RESULTS_OPTION`]) and has a number for a result.
+    /// says so ([`RESULTS_OPTION`]). What packets have each is no result of a key, and of a component that
+    /// reads or writes something outside there is one only.
     pub fn shown_keys(&self, id: NodeId) -> Option<usize> {
         let node = self.node(id);
-        let is_number = |info: ResultInfo| info.columns.is_empty() && !info.is_per_packet;
-        if node.inner != Inner::Nothing || !node.info.result.is_some_and(is_number) {
+        let is_wanted = |result: ResultInfo| match result.columns {
+            [] => !result.is_per_packet,
+            _ => !node.info.effects,
+        };
+        if node.inner != Inner::Nothing || !node.info.result.is_some_and(is_wanted) {
             return None;
         }
         let mut around = core::iter::successors(node.parent, |&id| self.node(id).parent);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flowgauge_stack::{Items, NodeId, Packets, Selection};
+use flowgauge_stack::{Items, NodeId, Packets, ResultValue, Selection};
 use flowgauge_wire::Nanos;
 
 use super::items::{Message, Phase};
@@ -93,6 +93,13 @@ impl Crossing {
         }
     }
 
+    /// Results that the next stage uses, as they are now.
+    pub(super) fn results(&mut self, results: &[(NodeId, ResultValue)]) {
+        if self.sender.is_some() {
+            self.current.take_results(self.phase, results);
+        }
+    }
+
     /// The batch is over.
     pub(super) fn send(&mut self, is_last: bool) {
         let Some(sender) = &mut self.sender else {
@@ -148,10 +155,12 @@ impl Joining {
         for piece in 0..pieces.unwrap_or(0) {
             let all = || messages.iter().filter_map(|it| it.pieces.get(piece));
             if let Some(now) = all().find_map(|piece| piece.clock) {
+                results(messages, piece, Phase::Clock, part);
                 self.made(messages, piece, Phase::Clock, part);
                 part.advance(now);
             }
             // One that looks at the clock may have enough; what others made before they knew is not lost.
+            results(messages, piece, Phase::Piece, part);
             self.made(messages, piece, Phase::Piece, part);
             if !part.wants_input() {
                 continue;
@@ -171,6 +180,7 @@ impl Joining {
     pub(super) fn end(&mut self, messages: &[Message], part: &mut Part) {
         let pieces = messages.iter().map(|message| message.pieces.len()).max();
         for piece in 0..pieces.unwrap_or(0) {
+            results(messages, piece, Phase::End, part);
             self.made(messages, piece, Phase::End, part);
         }
     }
@@ -218,5 +228,19 @@ impl Joining {
                 message.give(made, Some(&self.places), |items| part.feed(items));
             }
         }
+    }
+}
+
+/// Tells a part of the results that the threads before it had at the end of a phase.
+fn results(messages: &[Message], piece: usize, phase: Phase, part: &mut Part) {
+    let mut all: Vec<(NodeId, ResultValue)> = Vec::new();
+    for (id, result) in messages.iter().flat_map(|it| it.results(piece, phase)) {
+        match all.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, mine)) => mine.merge(result),
+            None => all.push((id, result.clone())),
+        }
+    }
+    for (id, result) in all {
+        part.set_result(id, &result);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowgauge_record::RecordStore;
 use flowgauge_stack::{
-    Items, NodeId, Packets, RecordItem, Selection, StreamChunk, StreamEnd, StreamInfo,
+    Items, NodeId, Packets, RecordItem, ResultValue, Selection, StreamChunk, StreamEnd, StreamInfo,
 };
 use flowgauge_wire::{Batch, DecodeFlags, DecodedBatch, HashSeed, Nanos, PacketDescriptor};
 
@@ -90,6 +90,8 @@ pub(super) struct Message {
     pub(super) batch: Option<Arc<SharedBatch>>,
     pub(super) pieces: Vec<Piece>,
     pub(super) made: Vec<Made>,
+    /// Results that the next stage uses, with the piece and the phase at whose end they were so.
+    results: Vec<(usize, Phase, NodeId, ResultValue)>,
     /// No other follows: the input is over.
     pub(super) is_last: bool,
     /// Of these the first so many are in use.
@@ -123,6 +125,7 @@ impl Message {
         // What comes before the clock goes on.
         self.pieces.push(Piece::default());
         self.made.clear();
+        self.results.clear();
         self.is_last = false;
         self.packets_used = 0;
         self.chunks.clear();
@@ -137,6 +140,28 @@ impl Message {
             clock: Some(now),
             left: Selection::NONE,
         });
+    }
+
+    /// Keeps results as they are now.
+    pub(super) fn take_results(&mut self, phase: Phase, results: &[(NodeId, ResultValue)]) {
+        let piece = self.pieces.len().saturating_sub(1);
+        self.results
+            .retain(|(at, when, ..)| (*at, *when) != (piece, phase));
+        let results = results.iter();
+        self.results
+            .extend(results.map(|(id, result)| (piece, phase, *id, result.clone())));
+    }
+
+    /// The results at the end of a phase of a piece.
+    pub(super) fn results(
+        &self,
+        piece: usize,
+        phase: Phase,
+    ) -> impl Iterator<Item = (NodeId, &ResultValue)> {
+        let results = self.results.iter();
+        results
+            .filter(move |(at, when, ..)| (*at, *when) == (piece, phase))
+            .map(|(.., id, result)| (*id, result))
     }
 
     /// Keeps what is left of a batch, or what `maker` made.

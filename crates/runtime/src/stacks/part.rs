@@ -161,6 +161,12 @@ impl Tail for Next {
             Next::Crossing(crossing) => crossing.end_tick(),
         }
     }
+
+    fn results(&mut self, results: &[(NodeId, ResultValue)]) {
+        if let Next::Crossing(crossing) = self {
+            crossing.results(results);
+        }
+    }
 }
 
 impl Next {
@@ -282,6 +288,11 @@ impl Part {
                 }));
             }
         }
+    }
+
+    /// The result, as it is now, of a component on a thread before this one.
+    pub(super) fn set_result(&mut self, id: NodeId, result: &ResultValue) {
+        self.graph.set_result(id, result.clone());
     }
 
     /// Takes items.

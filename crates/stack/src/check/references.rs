@@ -105,11 +105,24 @@ impl Checker<'_> {
         };
         let result = building.drafts[index].info.map(|info| info.result);
         match result {
-            _ if is_on_another_thread(building, own, index) => self.error_with_hint(
+            _ if index > own && is_on_another_thread(building, own, index) => self.error_with_hint(
                 span,
-                format!("{option}: {name} is on another thread"),
+                format!("{option}: {name} is on another thread, behind this component"),
                 "move the component thread before or behind both",
             ),
+            Some(Some(result))
+                if kind == OptionKind::Measure
+                    && result.is_per_packet
+                    && is_on_another_thread(building, own, index) =>
+            {
+                self.error_with_hint(
+                    span,
+                    format!(
+                        "{option}: {name} is on another thread, and has a value for each packet"
+                    ),
+                    "move the component thread before or behind both",
+                );
+            }
             _ if index == own => self.error(span, format!("{option}: {name} is this component")),
             Some(None) => self.error(span, format!("{option}: {name} has no result")),
             Some(Some(result)) if kind == OptionKind::Measure && !result.columns.is_empty() => {

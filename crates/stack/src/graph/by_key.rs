@@ -3,15 +3,20 @@
 //! A component has one result for all keys. Where those of each are wanted it gets its items one by
 //! one, and what its result then goes on by belongs to the key of the item; of one whose result is the
 //! last of something that is the key's. Results must not depend on batches, so nothing else changes.
+//!
+//! That is so for numbers; for tables see [`tables`].
+
+mod tables;
 
 use core::cmp::Reverse;
 
 use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
 use flowgauge_record::schema::FieldKind;
 
+use self::tables::Tables;
 use super::{Graph, Inner, Tail};
 use crate::component::{Component, Items, Packets, PerKey, ResultValue};
-use crate::program::NodeId;
+use crate::program::{Node, NodeId};
 use crate::selection::Selection;
 
 static COLUMNS: [TableColumn; 2] = [
@@ -35,12 +40,36 @@ static HEAD: [TableColumn; 2] = [
         "shown",
         FieldKind::Unsigned,
         Merge::Max,
-        "so many of them are shown at most, those with the largest results",
+        "so many of them are shown at most: those with the largest results, of tables those with the most items",
     ),
 ];
 
 /// The results of one component by key.
-pub(super) struct ByKey {
+pub(super) enum ByKey {
+    Numbers(Numbers),
+    Tables(Tables),
+}
+
+impl ByKey {
+    pub(super) fn new(node: &Node, most: usize) -> ByKey {
+        match node.info.result {
+            Some(result) if !result.columns.is_empty() => {
+                ByKey::Tables(Tables::new(node, result.columns, most))
+            }
+            _ => ByKey::Numbers(Numbers::new(most)),
+        }
+    }
+
+    pub(super) fn reset(&mut self) {
+        match self {
+            ByKey::Numbers(numbers) => *numbers = Numbers::new(numbers.most),
+            ByKey::Tables(tables) => tables.reset(),
+        }
+    }
+}
+
+/// Numbers by key.
+pub(super) struct Numbers {
     /// How many are kept of keys that have ended, and shown.
     most: usize,
     live: PerKey<i128>,
@@ -53,19 +82,15 @@ pub(super) struct ByKey {
     instances: u64,
 }
 
-impl ByKey {
-    pub(super) fn new(most: usize) -> ByKey {
-        ByKey {
+impl Numbers {
+    fn new(most: usize) -> Numbers {
+        Numbers {
             most,
             live: PerKey::default(),
             ended: Vec::new(),
             least: None,
             instances: 0,
         }
-    }
-
-    pub(super) fn reset(&mut self) {
-        *self = ByKey::new(self.most);
     }
 
     /// The result went from one value to another because of a key.
@@ -127,12 +152,17 @@ impl ByKey {
         table.rows = rows
             .map(|(Reverse(value), name)| vec![Cell::Text(name), cell(value)])
             .collect();
-        let mut head = Table::new(&HEAD, 1);
-        let shown = Cell::Unsigned(self.most as u64);
-        head.rows.push(vec![Cell::Unsigned(instances), shown]);
-        table.head = Some(Box::new(head));
+        table.head = Some(head(instances, self.most));
         table
     }
+}
+
+/// What stands above results by key.
+fn head(instances: u64, most: usize) -> Box<Table> {
+    let mut head = Table::new(&HEAD, 1);
+    let shown = Cell::Unsigned(most as u64);
+    head.rows.push(vec![Cell::Unsigned(instances), shown]);
+    Box::new(head)
 }
 
 fn cell(value: i128) -> Cell {
@@ -146,6 +176,11 @@ impl<T: Tail> Graph<T> {
     /// As [`Component::process`], and notes for each key what that did to the result.
     #[cold]
     pub(super) fn one_by_one(&mut self, id: NodeId, items: &mut Items<'_>) {
+        if let Some(ByKey::Tables(_)) = self.nodes[id.index()].by_key.as_deref() {
+            self.observe(id, items);
+            self.with(id, |component, exit| component.process(items, exit));
+            return;
+        }
         match items {
             Items::Packets(packets) => {
                 let mut left = Selection::NONE;
@@ -190,6 +225,10 @@ impl<T: Tail> Graph<T> {
 
     /// As [`Component::close_all`], and notes for each key what that did to the result.
     pub(super) fn close_one_by_one(&mut self, id: NodeId, keys: &[u32]) {
+        if let Some(ByKey::Tables(_)) = self.nodes[id.index()].by_key.as_deref() {
+            self.with(id, |component, exit| component.close_all(keys, exit));
+            return;
+        }
         for &key in keys {
             self.noted(id, key, |component, exit| component.close(key, exit));
         }
@@ -206,9 +245,9 @@ impl<T: Tail> Graph<T> {
             work(component, exit);
             (before, component.result())
         });
-        if let (Some((before, after)), Some(by_key)) = (results, &mut self.nodes[id.index()].by_key)
-        {
-            by_key.note(key, before, after);
+        let by_key = self.nodes[id.index()].by_key.as_deref_mut();
+        if let (Some((before, after)), Some(ByKey::Numbers(numbers))) = (results, by_key) {
+            numbers.note(key, before, after);
         }
     }
 
@@ -218,7 +257,10 @@ impl<T: Tail> Graph<T> {
         while let Some(id) = at {
             if let Some(mut by_key) = self.nodes[id.index()].by_key.take() {
                 for &key in keys {
-                    by_key.end(key, || self.key_name(id, key));
+                    match &mut *by_key {
+                        ByKey::Numbers(numbers) => numbers.end(key, || self.key_name(id, key)),
+                        ByKey::Tables(tables) => tables.end(key, id, self),
+                    }
                 }
                 self.nodes[id.index()].by_key = Some(by_key);
             }
@@ -233,7 +275,11 @@ impl<T: Tail> Graph<T> {
 
     pub(super) fn by_key(&self, id: NodeId) -> Option<Table> {
         let by_key = self.nodes.get(id.index())?.by_key.as_ref()?;
-        Some(by_key.table(|key| self.key_name(id, key)))
+        let name = |key| self.key_name(id, key);
+        Some(match &**by_key {
+            ByKey::Numbers(numbers) => numbers.table(name),
+            ByKey::Tables(tables) => tables.table(name),
+        })
     }
 
     fn key_name(&self, id: NodeId, key: u32) -> String {
