@@ -210,13 +210,20 @@ fn dns_equals_tsharks() {
     let Some((corpora, exceptions)) = prepare("dns_equals_tsharks") else {
         return;
     };
-    let captures = captures(&corpora, &DNS_CAPTURES);
+    compare(&corpora, "DNS messages of tshark", &DNS_CAPTURES, |capture| {
+        dns(&corpora, capture, &exceptions)
+    });
+}
+
+/// Compares all of these captures, and says what came of it.
+fn compare(corpora: &Path, what: &str, among: &[&str], one: impl Fn(&Path) -> Tally + Sync) {
+    let captures = captures(corpora, among);
     let mut tally = Tally::default();
-    for part in support::in_parallel(&captures, 2, |it| dns(&corpora, it, &exceptions)) {
+    for part in support::in_parallel(&captures, 2, |it| one(it)) {
         tally.merge(part);
     }
-    support::say(&tally.table("DNS messages of tshark"));
-    tally.assert_good("DNS messages of tshark");
+    support::say(&tally.table(what));
+    tally.assert_good(what);
 }
 
 fn prepare(test: &str) -> Option<(PathBuf, Exceptions)> {
@@ -366,13 +373,9 @@ fn rpc_equals_tsharks() {
     let Some((corpora, exceptions)) = prepare("rpc_equals_tsharks") else {
         return;
     };
-    let captures = captures(&corpora, &RPC_CAPTURES);
-    let mut tally = Tally::default();
-    for part in support::in_parallel(&captures, 2, |it| rpc(&corpora, it, &exceptions)) {
-        tally.merge(part);
-    }
-    support::say(&tally.table("RPC messages of tshark"));
-    tally.assert_good("RPC messages of tshark");
+    compare(&corpora, "RPC messages of tshark", &RPC_CAPTURES, |capture| {
+        rpc(&corpora, capture, &exceptions)
+    });
 }
 
 fn rpc(corpora: &Path, capture: &Path, exceptions: &Exceptions) -> Tally {

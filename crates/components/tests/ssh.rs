@@ -9,7 +9,8 @@ mod corpora;
 mod support;
 
 use conversations::{
-    Compared, endpoints, records, suricata_checks, text, zeek_endpoints, zeek_log, zeek_tests,
+    Compared, against_zeek, differences, endpoints, records, same, suricata_checks, text,
+    zeek_endpoints,
 };
 use corpora::corpora;
 use serde_json::Value;
@@ -22,52 +23,35 @@ const EXCEPTIONS: &[(&str, &str)] = &[(
 #[test]
 fn zeek_ssh_logs() {
     let Some(corpora) = corpora() else { return };
-    let mut compared = Compared::default();
-    for (name, traces, log) in zeek_tests(&corpora, "ssh.log") {
-        let mut ours: Vec<Value> = Vec::new();
-        for trace in &traces {
-            ours.extend(records(trace, "ssh"));
+    against_zeek(&corpora, "ssh.log", "ssh", EXCEPTIONS, |name, row, ours| {
+        if !row.contains_key("id.orig_h") {
+            return None;
         }
-        for row in zeek_log(&log) {
-            let key = zeek_endpoints(&row);
-            if !row.contains_key("id.orig_h") {
-                continue;
+        let key = zeek_endpoints(row);
+        let what = format!("{name} {key}");
+        let Some(record) = ours.iter().find(|record| endpoints(record) == key) else {
+            return Some((what, vec!["not found".to_owned()]));
+        };
+        let names = same([
+            "version",
+            "client",
+            "server",
+            "cipher_alg",
+            "mac_alg",
+            "compression_alg",
+            "kex_alg",
+            "host_key_alg",
+            "host_key_fingerprint",
+        ]);
+        let differences = differences(row, record, &names, |name, mut ours, theirs| {
+            if name == "host_key_fingerprint" {
+                // Zeek writes its first 32 characters; and none where it saw one side only.
+                ours.truncate(theirs.len());
             }
-            let what = format!("{name} {key}");
-            let Some(record) = ours.iter().find(|record| endpoints(record) == key) else {
-                compared.note(&what, &["not found".to_owned()], EXCEPTIONS);
-                continue;
-            };
-            let mut differences = Vec::new();
-            for name in [
-                "version",
-                "client",
-                "server",
-                "cipher_alg",
-                "mac_alg",
-                "compression_alg",
-                "kex_alg",
-                "host_key_alg",
-                "host_key_fingerprint",
-            ] {
-                let Some(theirs) = row.get(name) else {
-                    continue;
-                };
-                let theirs = if theirs == "-" { "" } else { theirs };
-                let mut ours = text(record, name);
-                if name == "host_key_fingerprint" {
-                    // Zeek writes its first 32 characters; and none where it saw one side only.
-                    ours.truncate(theirs.len());
-                }
-                if ours != theirs {
-                    differences.push(format!("{name} {ours:?} not {theirs:?}"));
-                }
-            }
-            compared.note(&what, &differences, EXCEPTIONS);
-        }
-    }
-    compared.show("Zeek ssh.log");
-    assert!(compared.differences.is_empty() && compared.records > 0);
+            (ours, theirs)
+        });
+        Some((what, differences))
+    });
 }
 
 #[test]
@@ -120,5 +104,5 @@ fn suricata_ssh_events() {
         compared.note(&name, &differences, EXCEPTIONS);
     }
     compared.show("Suricata ssh");
-    assert!(compared.differences.is_empty() && compared.records > 0);
+    compared.assert_equal();
 }

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::process::Command;
 
 use conversations::{
-    Compared, endpoints, records, suricata_checks, text, zeek_endpoints, zeek_log, zeek_tests,
+    Compared, against_zeek, differences, endpoints, records, same, suricata_checks, text,
+    zeek_endpoints,
 };
 use corpora::corpora;
 use serde_json::Value;
@@ -21,71 +22,51 @@ use serde_json::Value;
 #[test]
 fn zeek_ssl_logs() {
     let Some(corpora) = corpora() else { return };
-    let mut compared = Compared::default();
-    for (name, traces, log) in zeek_tests(&corpora, "ssl.log") {
-        let rows = zeek_log(&log);
-        let mut ours: Vec<Value> = Vec::new();
-        for trace in &traces {
-            ours.extend(records(trace, "tls,quic"));
+    let protocols = "tls,quic";
+    against_zeek(&corpora, "ssl.log", protocols, EXCEPTIONS, |name, row, ours| {
+        let version = row.get("version").map_or("-", String::as_str);
+        if version.starts_with("DTLS") {
+            return None;
         }
-        ours.retain(|record| record["event_type"] != "x509");
-        for row in rows {
-            let of = |name: &str| row.get(name).map_or("-", String::as_str);
-            if of("version").starts_with("DTLS") {
-                continue;
-            }
-            let key = zeek_endpoints(&row);
-            let what = format!("{name} {key} {}", of("version"));
-            let Some(record) = ours.iter().find(|record| endpoints(record) == key) else {
-                compared.note(&what, &["not found".to_owned()], EXCEPTIONS);
-                continue;
-            };
-            let is_quic = record["event_type"] == "quic";
-            let mut differences = Vec::new();
-            for (theirs, mine) in [
+        let key = zeek_endpoints(row);
+        let what = format!("{name} {key} {version}");
+        let is = |it: &&Value| it["event_type"] != "x509" && endpoints(it) == key;
+        let Some(record) = ours.iter().find(is) else {
+            return Some((what, vec!["not found".to_owned()]));
+        };
+        // Messages of TLS within QUIC's packets are not counted.
+        let names: &[(&str, &str)] = match record["event_type"] == "quic" {
+            true => &[("version", "tls_version")],
+            false => &[
                 ("version", "version"),
-                ("cipher", "cipher"),
-                ("curve", "curve"),
-                ("server_name", "server_name"),
-                ("resumed", "resumed"),
-                ("last_alert", "last_alert"),
                 ("next_protocol", "next_protocol"),
                 ("established", "established"),
                 ("ssl_history", "history"),
-                ("cert_chain_fps", "chain"),
-                ("client_cert_chain_fps", "client_chain"),
-            ] {
-                let Some(theirs) = row.get(theirs) else {
-                    continue;
-                };
-                // Messages of TLS within QUIC's packets are not counted.
-                if is_quic && matches!(mine, "history" | "established" | "next_protocol") {
-                    continue;
-                }
-                let mine = if is_quic && mine == "version" {
-                    "tls_version"
-                } else {
-                    mine
-                };
-                let theirs = match theirs.as_str() {
-                    "-" | "(empty)" => "",
-                    "T" => "yes",
-                    "F" => "no",
-                    other => other,
-                };
-                let mut ours = text(record, mine);
-                if mine.ends_with("version") {
-                    ours = ours.replace("TLS 1.", "TLSv1");
-                }
-                if ours != theirs {
-                    differences.push(format!("{mine} {ours:?} not {theirs:?}"));
-                }
+            ],
+        };
+        let always = [
+            ("cipher", "cipher"),
+            ("curve", "curve"),
+            ("server_name", "server_name"),
+            ("resumed", "resumed"),
+            ("last_alert", "last_alert"),
+            ("cert_chain_fps", "chain"),
+            ("client_cert_chain_fps", "client_chain"),
+        ];
+        let names = [names, &always].concat();
+        let differences = differences(row, record, &names, |mine, ours, theirs| {
+            let theirs = match theirs.as_str() {
+                "T" => "yes",
+                "F" => "no",
+                other => other,
+            };
+            match mine.ends_with("version") {
+                true => (ours.replace("TLS 1.", "TLSv1"), theirs.to_owned()),
+                false => (ours, theirs.to_owned()),
             }
-            compared.note(&what, &differences, EXCEPTIONS);
-        }
-    }
-    compared.show("Zeek ssl.log");
-    assert!(compared.differences.is_empty());
+        });
+        Some((what, differences))
+    });
 }
 
 const EXCEPTIONS: &[(&str, &str)] = &[
@@ -261,7 +242,7 @@ fn ndpi_results() {
     }
     compared.show("nDPI");
     eprintln!("{fields} fields");
-    assert!(compared.differences.is_empty());
+    compared.assert_equal();
 }
 
 /// What tshark says: its own JA3 and JA3S.
@@ -331,49 +312,34 @@ fn tshark_ja3() {
         }
     }
     compared.show("tshark");
-    assert!(compared.differences.is_empty());
+    compared.assert_equal();
 }
 
 #[test]
 fn zeek_quic_logs() {
     let Some(corpora) = corpora() else { return };
-    let mut compared = Compared::default();
-    for (name, traces, log) in zeek_tests(&corpora, "quic.log") {
-        let mut ours: Vec<Value> = Vec::new();
-        for trace in &traces {
-            ours.extend(records(trace, "quic"));
-        }
-        for row in zeek_log(&log) {
-            let key = zeek_endpoints(&row);
-            let what = format!("{name} {key} {}", row["client_initial_dcid"]);
-            let Some(record) = ours.iter().find(|record| endpoints(record) == key) else {
-                compared.note(&what, &["not found".to_owned()], EXCEPTIONS);
-                continue;
-            };
-            let mut differences = Vec::new();
-            for name in [
-                "version",
-                "client_initial_dcid",
-                "client_scid",
-                "server_scid",
-                "server_name",
-                "client_protocol",
-            ] {
-                let theirs = match row[name].as_str() {
-                    "-" | "(empty)" => "",
-                    "quicv2" => "2",
-                    other => other,
-                };
-                let ours = text(record, name);
-                if ours != theirs {
-                    differences.push(format!("{name} {ours:?} not {theirs:?}"));
-                }
+    against_zeek(&corpora, "quic.log", "quic", EXCEPTIONS, |name, row, ours| {
+        let key = zeek_endpoints(row);
+        let what = format!("{name} {key} {}", row["client_initial_dcid"]);
+        let Some(record) = ours.iter().find(|record| endpoints(record) == key) else {
+            return Some((what, vec!["not found".to_owned()]));
+        };
+        let names = same([
+            "version",
+            "client_initial_dcid",
+            "client_scid",
+            "server_scid",
+            "server_name",
+            "client_protocol",
+        ]);
+        let differences = differences(row, record, &names, |_, ours, theirs| {
+            match theirs == "quicv2" {
+                true => (ours, "2".to_owned()),
+                false => (ours, theirs),
             }
-            compared.note(&what, &differences, EXCEPTIONS);
-        }
-    }
-    compared.show("Zeek quic.log");
-    assert!(compared.differences.is_empty());
+        });
+        Some((what, differences))
+    });
 }
 
 #[test]
@@ -428,7 +394,7 @@ fn suricata_tls_events() {
         }
     }
     compared.show("Suricata tls and quic");
-    assert!(compared.differences.is_empty() && compared.records > 0);
+    compared.assert_equal();
 }
 
 /// A value as ours are written.

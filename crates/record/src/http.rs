@@ -7,6 +7,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::any::KnownRecord;
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
+use crate::text::lossy;
 
 fields! {
     /// Fields of a [`HttpMessage`].
@@ -179,7 +180,7 @@ impl HttpMessage {
     }
 
     fn lossy(&self, piece: Piece) -> Option<Cow<'_, str>> {
-        self.get(piece).map(String::from_utf8_lossy)
+        self.get(piece).map(lossy)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Appending numbers, addresses and times as text, without allocation and without `fmt`.
 
+use std::borrow::Cow;
+
 use flowgauge_wire::{Address, Nanos, TcpFlags};
 
 /// A character of text from outside as terminals and tables may have it: what moves the cursor,
@@ -423,10 +425,39 @@ pub fn protocol_name(protocol: u8) -> &'static str {
     }
 }
 
+/// Whether it is printable ASCII without quotation mark and backslash. Looks at sixteen bytes at once.
+#[inline]
+fn is_plain(bytes: &[u8]) -> bool {
+    // Without a branch, so that it becomes vector instructions.
+    let all = |bytes: &[u8]| {
+        bytes.iter().fold(true, |all, &byte| {
+            all & (byte.wrapping_sub(b' ') < 0x5f) & (byte != b'"') & (byte != b'\\')
+        })
+    };
+    let (blocks, rest) = bytes.as_chunks::<16>();
+    match bytes.last_chunk::<16>() {
+        // The last block may look at bytes a second time.
+        Some(last) => blocks.iter().all(|block| all(block)) && all(last),
+        None => all(rest),
+    }
+}
+
+/// Text from outside: what is not UTF-8 in it becomes U+FFFD. The same as `String::from_utf8_lossy`, which is
+/// slow where all is ASCII.
+pub fn lossy(bytes: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(bytes),
+    }
+}
+
 /// Appends `value` as the inside of a JSON string: quotation mark and backslash escaped, and what is
 /// not [`harmless`], so that lines on a terminal are only lines.
 pub fn write_json_escaped(out: &mut Vec<u8>, value: &str) {
     let bytes = value.as_bytes();
+    if is_plain(bytes) {
+        return out.extend_from_slice(bytes);
+    }
     let mut done = 0;
     for (at, character) in value.char_indices() {
         if !matches!(character, '"' | '\\') && harmless(character) == character {

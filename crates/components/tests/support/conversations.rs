@@ -101,6 +101,56 @@ pub fn zeek_tests(corpora: &Path, log: &str) -> Vec<(String, Vec<PathBuf>, PathB
     tests
 }
 
+/// Compares the rows of all logs of Zeek's of a name with the records that we make of the same captures.
+/// `compare` takes the test's name, a row and the records; it returns what the row is called and how it
+/// differs, and nothing where it is not to be compared.
+pub fn against_zeek(
+    corpora: &Path,
+    log: &str,
+    protocols: &str,
+    exceptions: &[(&str, &str)],
+    mut compare: impl FnMut(&str, &Row, &mut Vec<Value>) -> Option<(String, Vec<String>)>,
+) {
+    let mut compared = Compared::default();
+    for (name, traces, path) in zeek_tests(corpora, log) {
+        let traces = traces.iter();
+        let mut ours: Vec<Value> = traces.flat_map(|it| records(it, protocols)).collect();
+        for row in zeek_log(&path) {
+            if let Some((what, differences)) = compare(&name, &row, &mut ours) {
+                compared.note(&what, &differences, exceptions);
+            }
+        }
+    }
+    compared.show(&format!("Zeek {log}"));
+    compared.assert_equal();
+}
+
+/// How values of a row of Zeek's, by its names and ours, differ from those of a record. `alike` may
+/// bring the two into one form first.
+pub fn differences(
+    row: &Row,
+    record: &Value,
+    names: &[(&str, &str)],
+    alike: impl Fn(&str, String, String) -> (String, String),
+) -> Vec<String> {
+    let values = names.iter().filter_map(|&(theirs, mine)| {
+        let theirs = match row.get(theirs)?.as_str() {
+            "-" | "(empty)" => "",
+            other => other,
+        };
+        Some((mine, alike(mine, text(record, mine), theirs.to_owned())))
+    });
+    values
+        .filter(|(_, (ours, theirs))| ours != theirs)
+        .map(|(mine, (ours, theirs))| format!("{mine} {ours:?} not {theirs:?}"))
+        .collect()
+}
+
+/// The same name in both.
+pub fn same<const N: usize>(names: [&str; N]) -> [(&str, &str); N] {
+    names.map(|name| (name, name))
+}
+
 /// Counts of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
@@ -122,6 +172,11 @@ impl Compared {
             self.differences
                 .push(format!("{what}: {}", differences.join("; ")));
         }
+    }
+
+    /// There was something to compare, and nothing differs but what is excepted.
+    pub fn assert_equal(&self) {
+        assert!(self.differences.is_empty() && self.records > 0);
     }
 
     pub fn show(&self, against: &str) {

@@ -111,6 +111,11 @@ impl<'a> Head<'a> {
     /// Reads a head: from its first byte to the end of the empty line, or as much as there is. `None`:
     /// it does not begin as a message does.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Head<'a>> {
+        Head::read_until_end(bytes).map(|(head, _)| head)
+    }
+
+    /// As [`Head::read`]; also how long it is, if its end is there.
+    pub(super) fn read_until_end(bytes: &'a [u8]) -> Option<(Head<'a>, Option<usize>)> {
         let (first, lines, bare) = next_line(bytes);
         let mut oddities = Oddities::default();
         oddities.set_if(Oddity::BareLf, bare);
@@ -121,18 +126,25 @@ impl<'a> Head<'a> {
             known: Known::default(),
             lines,
         };
+        if start.version() == Version::V09 {
+            head.lines = &[];
+            let length = bytes.len() - lines.len();
+            return Some((head, (first.len() < length).then_some(length)));
+        }
         let mut rest = lines;
         let mut has_length = false;
+        let mut length = None;
         while !rest.is_empty() {
             let (line, after, bare) = next_line(rest);
-            rest = after;
             if line.is_empty() {
+                length = Some(bytes.len() - after.len());
                 break;
             }
+            rest = after;
             head.oddities.set_if(Oddity::BareLf, bare);
             head.line(line, &mut has_length);
         }
-        Some(head)
+        Some((head, length))
     }
 
     fn line(&mut self, line: &'a [u8], has_length: &mut bool) {
@@ -415,18 +427,18 @@ pub(super) fn begins_message(bytes: &[u8]) -> bool {
 }
 
 /// A whole number of these digits only, which fits.
-pub(super) fn read_number(text: &[u8], base: u32) -> Option<u64> {
-    let mut number: u64 = 0;
+pub(super) fn read_number(text: &[u8], base: u64) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
-    for &byte in text {
-        let digit = char::from(byte).to_digit(base)?;
-        number = number
-            .checked_mul(u64::from(base))?
-            .checked_add(u64::from(digit))?;
-    }
-    Some(number)
+    text.iter().try_fold(0_u64, |number, &byte| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            _ => (byte | 0x20).wrapping_sub(b'a').saturating_add(10),
+        };
+        let digit = Some(u64::from(digit)).filter(|&digit| digit < base)?;
+        number.checked_mul(base)?.checked_add(digit)
+    })
 }
 
 /// Without blanks around it.

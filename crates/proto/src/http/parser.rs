@@ -356,6 +356,11 @@ impl Parser {
         events.begin();
         self.message = Message::default();
         let rest = &bytes[start..];
+        // Mostly a head comes in one piece.
+        if let Some((head, Some(length))) = Head::read_until_end(rest) {
+            self.head_is(head, events);
+            return start + length;
+        }
         self.search = Search::default();
         match self.search.find_end(rest) {
             Found::Head(length) => {
@@ -409,9 +414,13 @@ impl Parser {
 
     /// A head is complete.
     fn head<E: Events>(&mut self, bytes: &[u8], events: &mut E) {
-        let Some(mut head) = Head::read(bytes) else {
-            return self.no_message(events);
-        };
+        match Head::read(bytes) {
+            Some(head) => self.head_is(head, events),
+            None => self.no_message(events),
+        }
+    }
+
+    fn head_is<E: Events>(&mut self, mut head: Head<'_>, events: &mut E) {
         let framing = head.framing();
         let is_response = matches!(head.start, Start::Response { .. });
         self.message.oddities = head.oddities;
