@@ -210,9 +210,12 @@ fn dns_equals_tsharks() {
     let Some((corpora, exceptions)) = prepare("dns_equals_tsharks") else {
         return;
     };
-    compare(&corpora, "DNS messages of tshark", &DNS_CAPTURES, |capture| {
-        dns(&corpora, capture, &exceptions)
-    });
+    compare(
+        &corpora,
+        "DNS messages of tshark",
+        &DNS_CAPTURES,
+        |capture| dns(&corpora, capture, &exceptions),
+    );
 }
 
 /// Compares all of these captures, and says what came of it.
@@ -373,9 +376,12 @@ fn rpc_equals_tsharks() {
     let Some((corpora, exceptions)) = prepare("rpc_equals_tsharks") else {
         return;
     };
-    compare(&corpora, "RPC messages of tshark", &RPC_CAPTURES, |capture| {
-        rpc(&corpora, capture, &exceptions)
-    });
+    compare(
+        &corpora,
+        "RPC messages of tshark",
+        &RPC_CAPTURES,
+        |capture| rpc(&corpora, capture, &exceptions),
+    );
 }
 
 fn rpc(corpora: &Path, capture: &Path, exceptions: &Exceptions) -> Tally {

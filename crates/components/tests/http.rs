@@ -3,24 +3,9 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
-use serde_json::Value;
-use support::Run;
-
-/// What a stack in front of an `output` gives for a trace.
-fn run(text: &str, trace: &[u8]) -> Vec<Value> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.json");
-    let stack = format!("[stack] {text} output {{ {} }}", path.display());
-    Run::new(&stack).trace(trace);
-    let text = fs::read_to_string(&path).expect("it was written");
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object"));
-    lines.collect()
-}
+use support::records_of as run;
 
 const TOGETHER: &str = "tcpscan tcpcnxdemux { timeout = 1h } < tcpreseq http >";
 /// The paper's figure 5 but for anonymize.

@@ -23,50 +23,56 @@ use serde_json::Value;
 fn zeek_ssl_logs() {
     let Some(corpora) = corpora() else { return };
     let protocols = "tls,quic";
-    against_zeek(&corpora, "ssl.log", protocols, EXCEPTIONS, |name, row, ours| {
-        let version = row.get("version").map_or("-", String::as_str);
-        if version.starts_with("DTLS") {
-            return None;
-        }
-        let key = zeek_endpoints(row);
-        let what = format!("{name} {key} {version}");
-        let is = |it: &&Value| it["event_type"] != "x509" && endpoints(it) == key;
-        let Some(record) = ours.iter().find(is) else {
-            return Some((what, vec!["not found".to_owned()]));
-        };
-        // Messages of TLS within QUIC's packets are not counted.
-        let names: &[(&str, &str)] = match record["event_type"] == "quic" {
-            true => &[("version", "tls_version")],
-            false => &[
-                ("version", "version"),
-                ("next_protocol", "next_protocol"),
-                ("established", "established"),
-                ("ssl_history", "history"),
-            ],
-        };
-        let always = [
-            ("cipher", "cipher"),
-            ("curve", "curve"),
-            ("server_name", "server_name"),
-            ("resumed", "resumed"),
-            ("last_alert", "last_alert"),
-            ("cert_chain_fps", "chain"),
-            ("client_cert_chain_fps", "client_chain"),
-        ];
-        let names = [names, &always].concat();
-        let differences = differences(row, record, &names, |mine, ours, theirs| {
-            let theirs = match theirs.as_str() {
-                "T" => "yes",
-                "F" => "no",
-                other => other,
-            };
-            match mine.ends_with("version") {
-                true => (ours.replace("TLS 1.", "TLSv1"), theirs.to_owned()),
-                false => (ours, theirs.to_owned()),
+    against_zeek(
+        &corpora,
+        "ssl.log",
+        protocols,
+        EXCEPTIONS,
+        |name, row, ours| {
+            let version = row.get("version").map_or("-", String::as_str);
+            if version.starts_with("DTLS") {
+                return None;
             }
-        });
-        Some((what, differences))
-    });
+            let key = zeek_endpoints(row);
+            let what = format!("{name} {key} {version}");
+            let is = |it: &&Value| it["event_type"] != "x509" && endpoints(it) == key;
+            let Some(record) = ours.iter().find(is) else {
+                return Some((what, vec!["not found".to_owned()]));
+            };
+            // Messages of TLS within QUIC's packets are not counted.
+            let names: &[(&str, &str)] = match record["event_type"] == "quic" {
+                true => &[("version", "tls_version")],
+                false => &[
+                    ("version", "version"),
+                    ("next_protocol", "next_protocol"),
+                    ("established", "established"),
+                    ("ssl_history", "history"),
+                ],
+            };
+            let always = [
+                ("cipher", "cipher"),
+                ("curve", "curve"),
+                ("server_name", "server_name"),
+                ("resumed", "resumed"),
+                ("last_alert", "last_alert"),
+                ("cert_chain_fps", "chain"),
+                ("client_cert_chain_fps", "client_chain"),
+            ];
+            let names = [names, &always].concat();
+            let differences = differences(row, record, &names, |mine, ours, theirs| {
+                let theirs = match theirs.as_str() {
+                    "T" => "yes",
+                    "F" => "no",
+                    other => other,
+                };
+                match mine.ends_with("version") {
+                    true => (ours.replace("TLS 1.", "TLSv1"), theirs.to_owned()),
+                    false => (ours, theirs.to_owned()),
+                }
+            });
+            Some((what, differences))
+        },
+    );
 }
 
 const EXCEPTIONS: &[(&str, &str)] = &[
@@ -318,28 +324,34 @@ fn tshark_ja3() {
 #[test]
 fn zeek_quic_logs() {
     let Some(corpora) = corpora() else { return };
-    against_zeek(&corpora, "quic.log", "quic", EXCEPTIONS, |name, row, ours| {
-        let key = zeek_endpoints(row);
-        let what = format!("{name} {key} {}", row["client_initial_dcid"]);
-        let Some(record) = ours.iter().find(|record| endpoints(record) == key) else {
-            return Some((what, vec!["not found".to_owned()]));
-        };
-        let names = same([
-            "version",
-            "client_initial_dcid",
-            "client_scid",
-            "server_scid",
-            "server_name",
-            "client_protocol",
-        ]);
-        let differences = differences(row, record, &names, |_, ours, theirs| {
-            match theirs == "quicv2" {
-                true => (ours, "2".to_owned()),
-                false => (ours, theirs),
-            }
-        });
-        Some((what, differences))
-    });
+    against_zeek(
+        &corpora,
+        "quic.log",
+        "quic",
+        EXCEPTIONS,
+        |name, row, ours| {
+            let key = zeek_endpoints(row);
+            let what = format!("{name} {key} {}", row["client_initial_dcid"]);
+            let Some(record) = ours.iter().find(|record| endpoints(record) == key) else {
+                return Some((what, vec!["not found".to_owned()]));
+            };
+            let names = same([
+                "version",
+                "client_initial_dcid",
+                "client_scid",
+                "server_scid",
+                "server_name",
+                "client_protocol",
+            ]);
+            let differences = differences(row, record, &names, |_, ours, theirs| {
+                match theirs == "quicv2" {
+                    true => (ours, "2".to_owned()),
+                    false => (ours, theirs),
+                }
+            });
+            Some((what, differences))
+        },
+    );
 }
 
 #[test]

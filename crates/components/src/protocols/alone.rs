@@ -3,12 +3,30 @@
 use std::collections::HashMap;
 
 use flowgauge_stack::{
-    Component, Items, Outlet, Packets, PerKey, ResultValue, SettingError, StreamChunk,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Packets, Parallel, PerKey,
+    ResultInfo, ResultValue, SettingError, StreamChunk,
 };
 use flowgauge_wire::{Decoded, FlowKey, Nanos};
 
 use super::table::{Piece, Table, Talks};
 use super::{Connection, Conversation, Give};
+
+/// What components of protocols have in common: datagrams go in, transactions come out.
+pub(super) const INFO: ComponentInfo = ComponentInfo {
+    output: Output::Of(ItemType::Transaction),
+    result: Some(ResultInfo::number(
+        "requests with and without a reply",
+        "transactions",
+    )),
+    parallel: Parallel::ByFlow,
+    ..crate::OF_PACKETS
+};
+
+/// The same of those that are within connections.
+pub(super) const OF_CHUNKS: ComponentInfo = ComponentInfo {
+    input: Input::Of(&[ItemType::Chunk]),
+    ..INFO
+};
 
 /// A UDP flow ends after so long without a datagram.
 const IDLE: Nanos = Nanos(60_000_000_000);
@@ -86,13 +104,7 @@ impl Alone {
             from_initiator: stream.from_initiator,
             time: chunk.time,
         };
-        let mut give = Give {
-            out,
-            key: chunk.key,
-            records: &mut self.records,
-            flow_id: None,
-            among: None,
-        };
+        let mut give = Give::alone(out, chunk.key, &mut self.records);
         match chunk.end {
             Some(end) => table.end(number, &piece, end, &mut give),
             None => table.data(number, &piece, &mut give),
@@ -135,13 +147,7 @@ impl Alone {
             from_initiator: direction == flow.direction,
             time: packet.time,
         };
-        let mut give = Give {
-            out,
-            key,
-            records: &mut self.records,
-            flow_id: None,
-            among: None,
-        };
+        let mut give = Give::alone(out, key, &mut self.records);
         self.table.data(flow.number, &piece, &mut give);
     }
 
@@ -155,13 +161,7 @@ impl Alone {
         over.sort_unstable();
         for (_, number, key, endpoints) in over {
             self.flows.remove(&(key, endpoints));
-            let mut give = Give {
-                out,
-                key,
-                records: &mut self.records,
-                flow_id: None,
-                among: None,
-            };
+            let mut give = Give::alone(out, key, &mut self.records);
             self.table.close(number, &mut give);
         }
     }
@@ -189,13 +189,7 @@ impl Component for Alone {
         if let Some(open) = self.connections.take(key)
             && let Some(number) = open.number
         {
-            let mut give = Give {
-                out,
-                key,
-                records: &mut self.records,
-                flow_id: None,
-                among: None,
-            };
+            let mut give = Give::alone(out, key, &mut self.records);
             self.table.close(number, &mut give);
         }
         if !self.flows.is_empty() {

@@ -1,19 +1,19 @@
 //! DHCP: requests for addresses and their replies, which go to all where the client has no address yet.
 
-use flowgauge_proto::Look;
 use flowgauge_proto::dhcp::{Message, look, option};
 use flowgauge_record::dhcp::{DHCP_SCHEMA, DhcpMessage};
-use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo};
+use flowgauge_record::text::lossy;
+use flowgauge_stack::ComponentInfo;
 
 use super::matching::{Pool, Requests, Reusable, give};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "dhcp",
     transport: Transport::Udp,
     ports: &[67, 68],
-    look: recognise,
+    look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
     table: Table::<Talk>::boxed,
 };
 
@@ -22,21 +22,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "finds requests for addresses (DHCP) and their replies",
     help: "A reply belongs to the request with its number and hardware address, whoever sent it: offers to \
            discoveries, the others to requests. Takes datagrams.",
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Of(ItemType::Transaction),
     fields: |_| Some(DHCP_SCHEMA),
-    result: Some(ResultInfo::number(
-        "requests with and without a reply",
-        "transactions",
-    )),
-    parallel: Parallel::ByFlow,
     make: |_| alone::make::<Talk>(),
-    ..crate::OF_PACKETS
+    ..alone::INFO
 };
-
-fn recognise(seen: &Seen<'_>) -> Look {
-    seen.on(PROTOCOL.ports, seen.either(look))
-}
 
 impl Reusable for DhcpMessage {
     fn clear(&mut self) {
@@ -109,7 +98,7 @@ fn read(parsed: &Message<'_>, length: usize, message: &mut DhcpMessage) {
     message.lease = lease.map(u32::from_be_bytes);
     let text = |code: u8, out: &mut String| {
         let bytes = parsed.option(code).unwrap_or_default();
-        let text = String::from_utf8_lossy(bytes);
+        let text = lossy(bytes);
         out.push_str(text.trim_end_matches('\0'));
     };
     text(option::HOST_NAME, &mut message.host_name);

@@ -7,7 +7,7 @@ use flowgauge_proto::dns::{
 };
 use flowgauge_record::dns::{DNS_SCHEMA, DnsMessage};
 use flowgauge_record::parties::Parties;
-use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo, StreamEnd};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
 use super::matching::{Pool, Request, Requests, Reusable, give, is_group};
@@ -34,15 +34,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            with its number, question and addresses; a query that comes again before it counts once. \
            Takes datagrams, or stands within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
-    output: Output::Of(ItemType::Transaction),
     fields: |_| Some(DNS_SCHEMA),
     result: Some(ResultInfo::number(
         "queries with and without a reply",
         "transactions",
     )),
-    parallel: Parallel::ByFlow,
     make: |_| alone::make::<Talk>(),
-    ..crate::OF_PACKETS
+    ..alone::INFO
 };
 
 fn recognise(seen: &Seen<'_>) -> Look {

@@ -7,14 +7,15 @@ use flowgauge_proto::Look;
 use flowgauge_proto::ftp::{
     CommandEvents, Commands, Endpoint, Replies, Reply, ReplyEvents, look_client, look_server,
 };
-use flowgauge_record::ftp::{FtpDataRow, FtpRow};
+use flowgauge_record::ftp::{FTP_SCHEMA, FtpDataRow, FtpRow};
 use flowgauge_record::origin::Origin;
-use flowgauge_stack::StreamEnd;
+use flowgauge_record::text::lossy;
+use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
 use super::table::Table;
 use super::tls::{TlsTalk, origin};
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "ftp",
@@ -33,15 +34,24 @@ pub(super) const DATA: ProtocolInfo = ProtocolInfo {
     table: Table::<DataTalk>::boxed,
 };
 
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "ftp",
+    summary: "finds commands of FTP and their replies in a control connection",
+    help: "Data connections are followed by transactions only. Stands within tcpcnxdemux, behind tcpreseq.",
+    fields: |_| Some(FTP_SCHEMA),
+    result: Some(ResultInfo::number(
+        "commands with and without a reply",
+        "transactions",
+    )),
+    make: |_| alone::make::<FtpTalk>(),
+    ..alone::OF_CHUNKS
+};
+
 fn recognise(seen: &Seen<'_>) -> Look {
     match (look_client(seen.initiator), look_server(seen.responder)) {
         // Others have users, too: a server that greets in another way is none of FTP.
         (Look::Yes, Look::No) if !seen.responder.is_empty() => Look::No,
-        (Look::Yes, _) | (_, Look::Yes) => Look::Yes,
-        (Look::No, Look::No) => Look::No,
-        (Look::No, _) if !seen.initiator.is_empty() => Look::No,
-        (_, Look::No) if !seen.responder.is_empty() => Look::No,
-        _ => Look::More,
+        (client, server) => seen.sides(client, server),
     }
 }
 
@@ -80,7 +90,7 @@ struct Said<'a> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+    lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
 }
 
 impl Control {

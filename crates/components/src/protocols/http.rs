@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use flowgauge_proto::Look;
 use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start, look};
 use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HTTP_SCHEMA, HttpMessage, HttpRow};
 use flowgauge_stack::{
@@ -12,19 +11,15 @@ use flowgauge_stack::{
 use flowgauge_wire::Nanos;
 
 use super::table::Table;
-use super::{At, Connection, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, Connection, Conversation, Give, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "http",
     transport: Transport::Tcp,
     ports: &[80, 8000, 8008, 8080, 3128],
-    look: recognise,
+    look: |seen| seen.either(look),
     table: Table::<Talk>::boxed,
 };
-
-fn recognise(seen: &Seen<'_>) -> Look {
-    seen.either(look)
-}
 
 /// Messages of a connection that wait for their partners at once.
 const WAITING: usize = 256;

@@ -3,7 +3,8 @@
 use flowgauge_proto::Look;
 use flowgauge_proto::icp::{Message, look};
 use flowgauge_record::icp::{ICP_SCHEMA, IcpMessage};
-use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo};
+use flowgauge_record::text::lossy;
+use flowgauge_stack::{ComponentInfo, ResultInfo};
 
 use super::matching::{Pool, Requests, Reusable, give, is_group};
 use super::table::Table;
@@ -25,16 +26,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "finds queries between caches (ICP) and their replies",
     help: "Version 2. A reply belongs to the query with its number and addresses; a query that comes \
            again before it counts once. Takes datagrams.",
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Of(ItemType::Transaction),
     fields: |_| Some(ICP_SCHEMA),
     result: Some(ResultInfo::number(
         "queries with and without a reply",
         "transactions",
     )),
-    parallel: Parallel::ByFlow,
     make: |_| alone::make::<Talk>(),
-    ..crate::OF_PACKETS
+    ..alone::INFO
 };
 
 fn recognise(seen: &Seen<'_>) -> Look {
@@ -79,7 +77,7 @@ impl Conversation for Talk {
         message.opcode = parsed.opcode.name();
         message.version = parsed.version;
         message.number = parsed.number;
-        message.url.push_str(&String::from_utf8_lossy(parsed.url));
+        message.url.push_str(&lossy(parsed.url));
         message.requester = parsed.requester.map(|it| it.octets());
         message.server_rtt_ms = parsed.server_rtt_ms();
         message.object_bytes = parsed.object.map(|it| it.len() as u16);

@@ -12,21 +12,21 @@ mod detect;
 pub(crate) mod dhcp;
 pub(crate) mod dns;
 mod engine;
-mod ftp;
+pub(crate) mod ftp;
 pub(crate) mod http;
 pub(crate) mod icp;
 mod learned;
 mod matching;
 pub(crate) mod ntp;
-mod quic;
+pub(crate) mod quic;
 pub(crate) mod rpc;
-mod smtp;
+pub(crate) mod smtp;
 pub(crate) mod snmp;
-mod ssh;
+pub(crate) mod ssh;
 mod table;
 #[cfg(test)]
 mod testing;
-mod tls;
+pub(crate) mod tls;
 
 use flowgauge_proto::Look;
 use flowgauge_record::event::EventSchemas;
@@ -105,6 +105,17 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// What both sides say, each in its own way: one suffices, unless the other contradicts.
+    pub(crate) fn sides(&self, client: Look, server: Look) -> Look {
+        match (client, server) {
+            (Look::Yes, _) | (_, Look::Yes) => Look::Yes,
+            (Look::No, Look::No) => Look::No,
+            (Look::No, _) if !self.initiator.is_empty() => Look::No,
+            (_, Look::No) if !self.responder.is_empty() => Look::No,
+            _ => Look::More,
+        }
+    }
+
     /// What content says, where it does not suffice: on other ports than these nothing.
     pub(crate) fn on(&self, ports: &[u16], look: Look) -> Look {
         match look {
@@ -231,7 +242,18 @@ struct Among<'a> {
     protocol: &'static str,
 }
 
-impl Give<'_> {
+impl<'a> Give<'a> {
+    /// Of a protocol that is a component of its own.
+    fn alone(out: &'a mut dyn Outlet, key: u32, records: &'a mut u64) -> Give<'a> {
+        Give {
+            out,
+            key,
+            records,
+            flow_id: None,
+            among: None,
+        }
+    }
+
     /// Gives a record that came to be at `time`.
     #[inline]
     pub(crate) fn record<R: KnownRecord>(&mut self, time: Nanos, record: &R) {

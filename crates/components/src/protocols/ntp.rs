@@ -1,20 +1,19 @@
 //! NTP: requests for the time and their replies.
 
-use flowgauge_proto::Look;
 use flowgauge_proto::ntp::{Clock, Message, look};
 use flowgauge_record::ntp::{NTP_SCHEMA, NtpClock, NtpMessage};
-use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo};
+use flowgauge_stack::ComponentInfo;
 use flowgauge_wire::Nanos;
 
 use super::matching::{Pool, Requests, Reusable, give, give_request};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "ntp",
     transport: Transport::Udp,
     ports: &[123],
-    look: recognise,
+    look: |seen| seen.on(PROTOCOL.ports, seen.either(look)),
     table: Table::<Talk>::boxed,
 };
 
@@ -23,21 +22,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "finds requests for the time (NTP) and their replies",
     help: "A reply belongs to the request whose time it repeats. Control messages and broadcasts stand \
            alone. Takes datagrams.",
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Of(ItemType::Transaction),
     fields: |_| Some(NTP_SCHEMA),
-    result: Some(ResultInfo::number(
-        "requests with and without a reply",
-        "transactions",
-    )),
-    parallel: Parallel::ByFlow,
     make: |_| alone::make::<Talk>(),
-    ..crate::OF_PACKETS
+    ..alone::INFO
 };
-
-fn recognise(seen: &Seen<'_>) -> Look {
-    seen.on(PROTOCOL.ports, seen.either(look))
-}
 
 impl Reusable for NtpMessage {
     fn clear(&mut self) {

@@ -1,25 +1,32 @@
 //! QUIC: what both sides say in their first packets.
 
-use flowgauge_proto::Look;
 use flowgauge_proto::quic::{Events, Kind, Packet, Parser, look};
 use flowgauge_proto::tls::{self, Carrier, ClientHello, ServerHello, hexadecimal};
-use flowgauge_record::quic::QuicRow;
+use flowgauge_record::quic::{QUIC_SCHEMA, QuicRow};
+use flowgauge_stack::{ComponentInfo, ResultInfo};
 
 use super::table::Table;
 use super::tls::{Side, TlsHandshake};
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "quic",
     transport: Transport::Udp,
     ports: &[443, 853],
-    look: recognise,
+    look: |seen| seen.either(look),
     table: Table::<QuicTalk>::boxed,
 };
 
-fn recognise(seen: &Seen<'_>) -> Look {
-    seen.either(look)
-}
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "quic",
+    summary: "finds the first packets of connections of QUIC, and what they offer",
+    help: "Initial packets of version 1, of version 2 and of drafts are opened: name, protocols, fingerprints. \
+           Takes datagrams.",
+    fields: |_| Some(QUIC_SCHEMA),
+    result: Some(ResultInfo::number("connections found", "transactions")),
+    make: |_| alone::make::<QuicTalk>(),
+    ..alone::INFO
+};
 
 /// A connection of QUIC.
 #[derive(Debug, Default)]

@@ -9,8 +9,9 @@ use flowgauge_proto::rpc::{
     mapped_port, mappings, mount_path, program_name, status_name,
 };
 use flowgauge_record::rpc::{RPC_SCHEMA, RpcMessage};
+use flowgauge_record::text::lossy;
 use flowgauge_record::text::protocol_name;
-use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo, StreamEnd};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
 
 use super::matching::{Pool, Requests, Reusable, give};
 use super::table::Table;
@@ -35,15 +36,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            again before it counts once. Procedures of portmapper, mount, NFS and locks have names. \
            Takes datagrams, or stands within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
-    output: Output::Of(ItemType::Transaction),
     fields: |_| Some(RPC_SCHEMA),
     result: Some(ResultInfo::number(
         "calls with and without a reply",
         "transactions",
     )),
-    parallel: Parallel::ByFlow,
     make: |_| alone::make::<Talk>(),
-    ..crate::OF_PACKETS
+    ..alone::INFO
 };
 
 fn recognise(seen: &Seen<'_>) -> Look {
@@ -165,11 +164,11 @@ fn read_call(call: &Call<'_>, message: &mut RpcMessage) {
     );
     message.auth = auth_name(call.flavor);
     if let Some((machine, user, group)) = call.unix() {
-        message.machine.push_str(&String::from_utf8_lossy(machine));
+        message.machine.push_str(&lossy(machine));
         message.user = Some((user, group));
     }
     if let Some(path) = mount_path(call) {
-        message.argument.push_str(&String::from_utf8_lossy(path));
+        message.argument.push_str(&lossy(path));
     }
     if let Some(mapping) = Mapping::of_call(call) {
         name(

@@ -2,37 +2,38 @@
 
 use std::collections::VecDeque;
 
-use flowgauge_proto::Look;
 use flowgauge_proto::smtp::{
     CommandEvents, Commands, Replies, Reply, ReplyEvents, look_client, look_server,
 };
 use flowgauge_record::origin::Origin;
-use flowgauge_record::smtp::SmtpRow;
-use flowgauge_stack::StreamEnd;
+use flowgauge_record::smtp::{SMTP_SCHEMA, SmtpRow};
+use flowgauge_record::text::lossy;
+use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
 use super::table::Table;
 use super::tls::{TlsTalk, origin};
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "smtp",
     transport: Transport::Tcp,
     ports: &[25, 587, 2525],
-    look: recognise,
+    // A client's word tells, a server's greeting often.
+    look: |seen| seen.sides(look_client(seen.initiator), look_server(seen.responder)),
     table: Table::<SmtpTalk>::boxed,
 };
 
-/// A client's word tells, a server's greeting often.
-fn recognise(seen: &Seen<'_>) -> Look {
-    match (look_client(seen.initiator), look_server(seen.responder)) {
-        (Look::Yes, _) | (_, Look::Yes) => Look::Yes,
-        (Look::No, Look::No) => Look::No,
-        (Look::No, _) if !seen.initiator.is_empty() => Look::No,
-        (_, Look::No) if !seen.responder.is_empty() => Look::No,
-        _ => Look::More,
-    }
-}
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "smtp",
+    summary: "finds mails in a connection (SMTP)",
+    help: "A record of each mail, from its first command to its last reply. Stands within tcpcnxdemux, behind \
+           tcpreseq.",
+    fields: |_| Some(SMTP_SCHEMA),
+    result: Some(ResultInfo::number("mails found", "transactions")),
+    make: |_| alone::make::<SmtpTalk>(),
+    ..alone::OF_CHUNKS
+};
 
 /// Commands without a reply yet.
 const WAITING: usize = 256;
@@ -85,7 +86,7 @@ enum Kind {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+    lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
 }
 
 /// The address in `FROM:<a@b> SIZE=1`.
@@ -280,7 +281,7 @@ impl Mail {
     }
 
     fn read_head(&mut self) {
-        let head = String::from_utf8_lossy(&self.head).into_owned();
+        let head = lossy(&self.head).into_owned();
         let head = head.split("\r\n\r\n").next().unwrap_or_default();
         // Lines that go on are one.
         let head = head.replace("\r\n\t", " ").replace("\r\n ", " ");

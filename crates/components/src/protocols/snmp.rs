@@ -2,14 +2,14 @@
 
 use core::fmt::Write as _;
 
-use flowgauge_proto::Look;
 use flowgauge_proto::snmp::{Message, look, write_oid};
 use flowgauge_record::snmp::{SNMP_SCHEMA, SnmpMessage};
-use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, Parallel, ResultInfo};
+use flowgauge_record::text::lossy;
+use flowgauge_stack::{ComponentInfo, ResultInfo};
 
 use super::matching::{Pool, Requests, Reusable, give, give_request};
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
 /// Ports of agents, and of those who take traps.
 const PORTS: [u16; 2] = [161, 162];
@@ -18,7 +18,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "snmp",
     transport: Transport::Udp,
     ports: &PORTS,
-    look: recognise,
+    look: |seen| seen.either(look),
     table: Table::<Talk>::boxed,
 };
 
@@ -27,21 +27,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "finds requests of SNMP and their replies, and traps",
     help: "Versions 1, 2c and 3; of encrypted messages what is not. A reply belongs to the request with its \
            number and addresses. Takes datagrams.",
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Of(ItemType::Transaction),
     fields: |_| Some(SNMP_SCHEMA),
     result: Some(ResultInfo::number(
         "requests with and without a reply, and traps",
         "transactions",
     )),
-    parallel: Parallel::ByFlow,
     make: |_| alone::make::<Talk>(),
-    ..crate::OF_PACKETS
+    ..alone::INFO
 };
-
-fn recognise(seen: &Seen<'_>) -> Look {
-    seen.either(look)
-}
 
 impl Reusable for SnmpMessage {
     fn clear(&mut self) {
@@ -86,7 +79,7 @@ fn is_same(one: &SnmpMessage, other: &SnmpMessage) -> bool {
 }
 
 fn read(parsed: &Message<'_>, length: usize, message: &mut SnmpMessage) {
-    let text = |bytes: &[u8], out: &mut String| out.push_str(&String::from_utf8_lossy(bytes));
+    let text = |bytes: &[u8], out: &mut String| out.push_str(&lossy(bytes));
     message.version = parsed.version_name();
     text(parsed.community.unwrap_or_default(), &mut message.community);
     if let Some(secure) = &parsed.secure {

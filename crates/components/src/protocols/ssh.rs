@@ -1,25 +1,31 @@
 //! SSH: who both sides are, and what they agree on before they encrypt.
 
-use flowgauge_proto::Look;
 use flowgauge_proto::ssh::{Events, Offer, Parser, agreed, key_fingerprint, look};
-use flowgauge_record::ssh::SshRow;
-use flowgauge_stack::StreamEnd;
+use flowgauge_record::ssh::{SSH_SCHEMA, SshRow};
+use flowgauge_record::text::lossy;
+use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 
 use super::table::Table;
 use super::tls::origin;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "ssh",
     transport: Transport::Tcp,
     ports: &[22],
-    look: recognise,
+    look: |seen| seen.either(look),
     table: Table::<SshTalk>::boxed,
 };
 
-fn recognise(seen: &Seen<'_>) -> Look {
-    seen.either(look)
-}
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "ssh",
+    summary: "finds what both sides of an SSH connection are and agree on",
+    help: "A record of each connection, with HASSH of both sides. Stands within tcpcnxdemux, behind tcpreseq.",
+    fields: |_| Some(SSH_SCHEMA),
+    result: Some(ResultInfo::number("connections found", "transactions")),
+    make: |_| alone::make::<SshTalk>(),
+    ..alone::OF_CHUNKS
+};
 
 /// An SSH connection.
 #[derive(Debug, Default)]
@@ -51,7 +57,7 @@ struct Said<'a> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    lossy(bytes).into_owned()
 }
 
 impl Events for Said<'_> {

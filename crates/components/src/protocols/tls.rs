@@ -6,12 +6,13 @@ use flowgauge_proto::tls::{
 };
 use flowgauge_record::origin::Origin;
 use flowgauge_record::parties::Parties;
+use flowgauge_record::text::lossy;
 use flowgauge_record::tls::{TlsRow, X509Row};
-use flowgauge_stack::StreamEnd;
+use flowgauge_stack::{ComponentInfo, ItemType, Output, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
 
 /// Letters of a history.
 const MAX_HISTORY: usize = 64;
@@ -44,6 +45,20 @@ fn recognise(seen: &Seen<'_>) -> Look {
         look => look,
     }
 }
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "tls",
+    summary: "finds what both sides of a TLS connection say before they encrypt",
+    help: "A record of each handshake, with JA3 and JA4, and one of each certificate before it. Stands within \
+           tcpcnxdemux, behind tcpreseq.",
+    output: Output::Of(ItemType::Record),
+    result: Some(ResultInfo::number(
+        "handshakes and certificates found",
+        "records",
+    )),
+    make: |_| alone::make::<TlsTalk>(),
+    ..alone::OF_CHUNKS
+};
 
 /// A connection that speaks TLS, or is to find out.
 #[derive(Debug, Default)]
@@ -237,7 +252,7 @@ impl Side<'_, '_> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+    lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
 }
 
 /// A name, or the number where there is none.

@@ -11,12 +11,15 @@ use super::support::Run;
 
 /// The records of some protocols in a capture.
 pub fn records(path: &Path, protocols: &str) -> Vec<Value> {
+    let options = format!("protocols = \"{protocols}\", checksums = ignore");
+    records_of_stack(path, &format!("transactions {{ {options} }}"))
+}
+
+/// What a stack in front of an `output` gives for a capture; nothing where that cannot be read.
+pub fn records_of_stack(path: &Path, text: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
-    let stack = format!(
-        "[stack] transactions {{ protocols = \"{protocols}\", checksums = ignore }} output {{ {} }}",
-        out.display()
-    );
+    let stack = format!("[stack] {text} output {{ {} }}", out.display());
     let mut run = Run::new(&stack);
     let Ok(mut source) = flowgauge_capture::open(path) else {
         return Vec::new();

@@ -252,3 +252,16 @@ pub fn tcp(from: u16, to: u16) -> Vec<u8> {
     segment.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
     segment
 }
+
+/// The records that a stack in front of an `output` gives for a trace.
+pub fn records_of(text: &str, trace: &[u8]) -> Vec<serde_json::Value> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.json");
+    let stack = format!("[stack] {text} output {{ {} }}", path.display());
+    Run::new(&stack).trace(trace);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect()
+}
