@@ -1,6 +1,6 @@
 //! Commands as stacks: a file under `stacks/`, with the command's options in it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flowgauge_record::Format;
 use flowgauge_stack::syntax::{
@@ -177,11 +177,7 @@ impl Preset {
 
     /// Sets the file that records go to.
     pub(crate) fn write_to(&mut self, path: Option<&Path>) -> Result<(), Failure> {
-        let escaped = path.map(|path| match path.to_str() {
-            Some(text) => PathBuf::from(text.replace('%', "%%")),
-            None => path.to_owned(),
-        });
-        self.set_file("output", escaped.as_deref())
+        self.set_file("output", path)
     }
 
     /// What the stack writes shows the ledger, which is not said again.
@@ -200,7 +196,8 @@ impl Preset {
                 "give the file another name",
             ));
         };
-        self.set(component, "file", text);
+        // In stacks a percent sign begins a field.
+        self.set(component, "file", text.replace('%', "%%"));
         Ok(())
     }
 

@@ -776,6 +776,61 @@ fn tables_by_key_are_those_of_the_key_alone() {
     }
 }
 
+/// Components that write one file name it by the time of what they get; what commands are given is meant
+/// as it stands.
+#[test]
+fn names_of_files_have_the_time_of_the_packets() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "mix", "50");
+    for (text, file) in [
+        (
+            "count { as = n } result_to_file { n, file = \"%Y-n.txt\" }",
+            "2023-n.txt",
+        ),
+        (
+            "count { as = n } result_to_file { n, file = \"%Y.txt\", interval = 1s }",
+            "2023.txt",
+        ),
+        ("report { file = \"report-%Y%%\" }", "report-2023%"),
+        (
+            "transactions logs { file = \"eve-%Y.json\" }",
+            "eve-2023.json",
+        ),
+        (
+            "transactions logs { zeek, file = \"logs-%Y\" }",
+            "logs-2023/http.log",
+        ),
+        (
+            "tcpscan tcpcnxdemux < count { as = n } result_to_file { n, file = \"%Y-all\" } >",
+            "2023-all",
+        ),
+    ] {
+        printed(folder, text, &trace, "2");
+        let written = fs::metadata(folder.join(file)).map(|it| it.len());
+        assert!(written.is_ok_and(|length| length > 0), "{text}");
+    }
+    for command in ["report", "log"] {
+        let arguments = [command, "-q", "-r", &trace, "-w", "as%Y it stands"];
+        assert!(flowgauge(folder, &arguments).status.success());
+        let file = folder.join("as%Y it stands");
+        fs::remove_file(file).expect(command);
+    }
+    for (text, said) in [
+        (
+            "tcpscan tcpcnxdemux < count { as = n } result_to_file { n, file = \"%{key}\" } >",
+            "it is one file for all keys",
+        ),
+        ("report { file = \"%Q\" }", "not a valid"),
+        ("report { file = \"none/%Y\" }", "cannot write to none"),
+    ] {
+        let output = flowgauge(folder, &["stack", "run", "-q", "-e", text, "-r", &trace]);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}: {messages}");
+        assert!(messages.contains(said), "{text}: {messages}");
+    }
+}
+
 /// Behind a thread results of components before it are those of the same time.
 #[test]
 fn results_are_the_same_behind_a_thread() {

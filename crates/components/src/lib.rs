@@ -30,6 +30,7 @@ mod distribution;
 mod engine;
 mod expired_flows;
 mod fields;
+mod file_name;
 mod filter;
 mod flows;
 mod gap;

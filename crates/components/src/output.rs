@@ -1,6 +1,5 @@
 //! `output`: writes what comes, or sends it to another machine, and lets it through.
 
-mod name;
 mod named;
 
 use std::fs::File;
@@ -19,8 +18,8 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 
-use self::name::Name;
 use self::named::Named;
+use crate::file_name::Name;
 use crate::network::{self, send};
 use crate::record_fields::read_names;
 
@@ -216,7 +215,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     // The names of files of a rotation by time are filled in as each begins.
     let is_filled_in = path.contains('%') && (rotation.seconds.is_none() || path.contains("%{"));
     let name = is_filled_in
-        .then(|| Name::read(settings, &FILE))
+        .then(|| Name::read(settings, FILE.name))
         .transpose()?;
     let constant = name.as_ref().and_then(Name::constant);
     let path = constant.as_deref().unwrap_or(path);

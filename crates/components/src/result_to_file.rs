@@ -12,6 +12,7 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
+use crate::file_name::Name;
 use crate::measure::Intervals;
 use crate::output::cannot_write;
 
@@ -30,7 +31,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "file",
             OptionKind::OutputFile,
-            "where to write; - is standard output",
+            "where to write; - is standard output; with fields of strftime, filled in once",
         )
         .or("-"),
         OptionInfo::new("interval", OptionKind::Duration, "how often").or("0"),
@@ -49,8 +50,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     effects: true,
     make: |settings| {
         let interval = settings.duration("interval").unwrap_or(0);
+        let name = Name::read_of_one(settings, "file")?;
         Ok(Box::new(ToFile {
-            path: settings.text("file").unwrap_or("-").to_owned(),
+            path: name.constant(),
+            name,
             format: match settings.text("format") {
                 Some("raw" | "0") => Format::Raw,
                 Some("seconds" | "2") => Format::Seconds,
@@ -77,7 +80,9 @@ enum Format {
 }
 
 struct ToFile {
-    path: String,
+    name: Name,
+    /// What it is, where that is known.
+    path: Option<String>,
     format: Format,
     line: Vec<u8>,
     header: Option<String>,
@@ -109,11 +114,28 @@ impl ToFile {
         self.check(done, out);
     }
 
+    fn open(&mut self) -> io::Result<()> {
+        let target: Box<dyn Write + Send> = match self.path.as_deref() {
+            None | Some("-") => Box::new(io::stdout()),
+            Some(path) => Box::new(WholeWrites::new(File::create(path)?)),
+        };
+        let mut writer = BufWriter::new(target);
+        if let Some(header) = &self.header {
+            writeln!(writer, "{header}")?;
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        cannot_write(self.path.as_deref().unwrap_or("-"), error)
+    }
+
     fn check(&self, done: io::Result<()>, out: &mut dyn Outlet) {
         match done {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => out.end(),
-            Err(error) => out.fail(cannot_write(&self.path, &error)),
+            Err(error) => out.fail(self.failure(&error)),
         }
     }
 }
@@ -175,21 +197,10 @@ fn text(
 
 impl Component for ToFile {
     fn start(&mut self) -> Result<(), Failure> {
-        let target: Box<dyn Write + Send> = if self.path == "-" {
-            Box::new(io::stdout())
-        } else {
-            Box::new(
-                File::create(&self.path)
-                    .map(WholeWrites::new)
-                    .map_err(|error| cannot_write(&self.path, &error))?,
-            )
-        };
-        let mut writer = BufWriter::new(target);
-        if let Some(header) = &self.header {
-            writeln!(writer, "{header}").map_err(|error| cannot_write(&self.path, &error))?;
+        match self.path {
+            Some(_) => self.open().map_err(|error| self.failure(&error)),
+            None => self.name.check_folder(),
         }
-        self.writer = Some(writer);
-        Ok(())
     }
 
     fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
@@ -205,6 +216,11 @@ impl Component for ToFile {
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
         self.now = self.now.max(now);
+        if self.path.is_none() && now > Nanos(0) {
+            self.path = Some(self.name.evaluate(now, 1, Vec::new));
+            let opened = self.open();
+            self.check(opened, out);
+        }
         let Some(intervals) = &mut self.intervals else {
             return;
         };

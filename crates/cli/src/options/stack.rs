@@ -1,11 +1,11 @@
 //! `stack`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
 use super::agent::{AdminOptions, AgentOptions};
-use super::shared::{InputOptions, OutputOptions};
+use super::shared::{CommonOptions, InputOptions, OutputOptions};
 
 /// `stack`
 #[derive(Args, Debug)]
@@ -101,14 +101,48 @@ pub(crate) struct FormatOptions {
 /// `stack show`
 #[derive(Args, Debug)]
 pub(crate) struct ShowOptions {
-    #[command(flatten)]
-    pub(crate) file: FileOptions,
+    /// The stack's file; "-" is standard input
+    #[arg(value_name = "STACK", required_unless_present = "expression")]
+    file: Option<PathBuf>,
+    /// A stack given here instead of in a file: 'tcpscan - count'
+    #[arg(short = 'e', long = "expression", value_name = "STACK")]
+    pub(crate) expression: Option<String>,
     /// Write a graph for Graphviz (dot -Tsvg)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["read", "interface", "watch"])]
     pub(crate) dot: bool,
     /// Write a picture
-    #[arg(long, conflicts_with = "dot")]
+    #[arg(long, conflicts_with_all = ["dot", "read", "interface", "watch"])]
     pub(crate) svg: bool,
+    /// Run the stack and show every so many seconds what went through each component [default without a
+    /// number: 1; with -r or -i alone: once, at the end]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    pub(crate) watch: Option<u64>,
+    #[command(flatten)]
+    input: InputOptions,
+    #[command(flatten)]
+    pub(crate) common: CommonOptions,
+}
+
+impl ShowOptions {
+    /// The stack's file and what it reads. Where the stack stands on the command line the first word is
+    /// the filter's.
+    pub(crate) fn places(&self) -> (Option<&Path>, InputOptions) {
+        let mut input = self.input.clone();
+        match &self.file {
+            Some(word) if self.expression.is_some() => {
+                input.rest.insert(0, word.clone().into_os_string());
+                (None, input)
+            }
+            file => (file.as_deref(), input),
+        }
+    }
 }
 
 /// `stack bench`

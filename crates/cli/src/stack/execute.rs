@@ -9,6 +9,7 @@ use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, Sta
 use flowgauge_stack::{Account, Cell, Program, ResultValue, RunEnd, Stack, Table};
 use flowgauge_wire::{Ledger, Place};
 
+use super::watch::{self, Watch, WatchOptions};
 use crate::anonymize;
 use crate::control::Control;
 use crate::engine;
@@ -25,13 +26,6 @@ const BATCHES_PER_LOOK: u64 = 256;
 /// How often signals are looked at where no packets are read.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What is to be said while stacks run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WatchOptions {
-    pub(crate) every: Duration,
-    pub(crate) is_json: bool,
-}
-
 /// Stacks that run, and what became of them.
 pub(crate) struct Running {
     runner: Runner,
@@ -45,14 +39,6 @@ pub(crate) struct Running {
     /// Whether the user wrote the stack: who gave a command does not know its components.
     names_components: bool,
     outcome: Outcome,
-}
-
-/// What is said while stacks run.
-struct Watch {
-    options: WatchOptions,
-    next: Instant,
-    /// Items of each component when it was said before.
-    before: Vec<u64>,
 }
 
 impl Running {
@@ -100,11 +86,7 @@ impl Running {
             failures: Vec::new(),
             hint: None,
             started,
-            watch: watch.map(|options| Watch {
-                options,
-                next: started + options.every,
-                before: Vec::new(),
-            }),
+            watch: watch.map(|options| Watch::new(options, started)),
             quiet: common.quiet,
             names_components,
             outcome: Outcome::default(),
@@ -212,52 +194,19 @@ impl Running {
 
     /// Says how it goes, when it is time.
     fn say_watched(&mut self) {
-        let Some(watch) = &mut self.watch else {
-            return;
-        };
-        let now = Instant::now();
-        if now < watch.next {
-            return;
+        if let Some(watch) = self.watch.as_mut().filter(|watch| watch.is_due())
+            && !watch.say(self.runner.stacks(), &self.runner.snapshot())
+        {
+            self.control.stop();
         }
-        let seconds = (now + watch.options.every - watch.next).as_secs_f64();
-        watch.next = now + watch.options.every;
-        let elapsed = (now - self.started).as_secs_f64();
-        let snapshot = self.runner.snapshot();
-        let mut places = 0;
-        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
-            for ((_, node), state) in stack.iter().zip(&state.components) {
-                let items = state.passed.items;
-                if watch.before.len() <= places {
-                    watch.before.push(0);
-                }
-                let before = core::mem::replace(&mut watch.before[places], items);
-                places += 1;
-                let rate = items.saturating_sub(before) as f64 / seconds;
-                let result = state.result.as_ref().zip(node.info.result);
-                if watch.options.is_json {
-                    let line = serde_json::json!({
-                        "elapsed": elapsed,
-                        "stack": stack.name,
-                        "component": node.label,
-                        "items": items,
-                        "items_per_second": rate,
-                        "result": result.and_then(|(result, _)| {
-                            result.number().and_then(|number| i64::try_from(number).ok())
-                        }),
-                        "unit": result.map(|(_, info)| info.unit),
-                    });
-                    say!("{line}");
-                    continue;
-                }
-                let name = stack.name.as_ref();
-                let name = name.map_or(String::new(), |name| format!("{name}."));
-                let result = result.map_or(String::new(), |(result, info)| {
-                    format!("; {result} {}", info.unit)
-                });
-                let label = &node.label;
-                say!("{elapsed:.1} s: {name}{label}: {items} items ({rate:.0}/s){result}");
-            }
-        }
+    }
+
+    /// Shows the graph of each stack with what went through its components.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn show(&self, on_error: bool) -> Result<(), Failure> {
+        watch::total(self.runner.stacks(), &self.runner.snapshot(), on_error)
     }
 
     /// The results of all components that have one.

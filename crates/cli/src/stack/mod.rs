@@ -9,6 +9,7 @@ pub(crate) mod read;
 mod run;
 mod show;
 mod svg;
+pub(crate) mod watch;
 
 use std::fs;
 use std::io::{self, Write as _};

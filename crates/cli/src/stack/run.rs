@@ -7,8 +7,9 @@ use flowgauge_record::RecordWriter;
 use flowgauge_record::results::RESULT_SCHEMA;
 use flowgauge_stack::{OptionKind, OptionValue, Stack};
 
-use super::execute::{Running, WatchOptions};
+use super::execute::Running;
 use super::read;
+use super::watch::{WatchOptions, WatchStyle};
 use crate::failure::{self, Failure};
 use crate::input;
 use crate::options::{InputOptions, RunOptions};
@@ -34,7 +35,10 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     let output = output.transpose()?;
     let watch = options.watch.map(|seconds| WatchOptions {
         every: Duration::from_secs(seconds),
-        is_json: options.output.json,
+        style: match options.output.json {
+            true => WatchStyle::Json,
+            false => WatchStyle::Lines,
+        },
     });
     let mut running = Running::begin(program, &options.input, common, watch, true)?;
     let mut writer = output.map(|output| RecordWriter::new(output, format, RESULT_SCHEMA));
@@ -66,7 +70,7 @@ pub(crate) fn refuse_overwriting(input: &InputOptions, stacks: &[Stack]) -> Resu
 }
 
 /// Whether a component writes to a file.
-fn writes(stacks: &[Stack], name: &str) -> bool {
+pub(super) fn writes(stacks: &[Stack], name: &str) -> bool {
     files(stacks).any(|file| file == name)
 }
 

@@ -1,23 +1,34 @@
 //! `flowgauge stack show`
 
+use core::time::Duration;
 use std::fmt::Write as _;
 
-use flowgauge_stack::{Inner, NodeId, Stack};
+use flowgauge_stack::{Inner, NodeId, Program, Stack};
 
+use super::execute::Running;
 use super::read;
+use super::run::{refuse_overwriting, writes};
+use super::watch::{WatchOptions, WatchStyle};
 use crate::failure::Failure;
-use crate::options::ShowOptions;
+use crate::options::{InputOptions, ShowOptions};
 
 /// Runs the command.
 ///
 /// # Errors
 /// When something is wrong with the stack.
 pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
-    let file = &options.file;
-    let program = read::program(read::text(
-        file.file.as_deref(),
-        file.expression.as_deref(),
-    )?)?;
+    let (file, input) = options.places();
+    let program = read::program(read::text(file, options.expression.as_deref())?)?;
+    let runs = !input.read.is_empty() || !input.interface.is_empty();
+    if runs || options.watch.is_some() {
+        return run_and_show(program, options, &input);
+    }
+    if !input.rest.is_empty() || !input.filter.is_empty() {
+        return Err(Failure::usage(
+            "a stack that is only shown takes no filter",
+            "-r or -i says of which packets what went through its components is to be shown",
+        ));
+    }
     if options.svg {
         return super::print(super::svg::svg(&program.stacks).as_bytes());
     }
@@ -26,18 +37,37 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
         if options.dot {
             dot(&mut text, stack);
         } else {
-            tree(&mut text, stack);
+            tree(&mut text, stack, &|_| None);
         }
     }
     super::print(text.as_bytes())
 }
 
-/// A line per component, indented by what it is in.
-fn tree(text: &mut String, stack: &Stack) {
+/// Runs stacks and shows them with what went through each component: at the end, and meanwhile where
+/// that is wanted.
+fn run_and_show(
+    program: Program,
+    options: &ShowOptions,
+    input: &InputOptions,
+) -> Result<(), Failure> {
+    refuse_overwriting(input, &program.stacks)?;
+    let on_error = writes(&program.stacks, "-");
+    let watch = options.watch.map(|seconds| WatchOptions {
+        every: Duration::from_secs(seconds),
+        style: WatchStyle::Graph { on_error },
+    });
+    let mut running = Running::begin(program, input, &options.common, watch, true)?;
+    running.run();
+    let shown = running.show(on_error);
+    running.conclude(&options.common).and(shown)
+}
+
+/// A line per component, indented by what it is in, with what `counts` says of it.
+pub(super) fn tree(text: &mut String, stack: &Stack, counts: &dyn Fn(NodeId) -> Option<String>) {
     let name = stack.name.as_deref().unwrap_or("stack");
     let cores = cores(stack);
     let _ = writeln!(text, "{name}: {cores}");
-    row(text, stack, stack.entry, 1);
+    row(text, stack, stack.entry, 1, counts);
 }
 
 /// On how many cores a stack runs, and why not on more.
@@ -60,7 +90,13 @@ pub(super) fn cores(stack: &Stack) -> String {
     }
 }
 
-fn row(text: &mut String, stack: &Stack, first: NodeId, depth: usize) {
+fn row(
+    text: &mut String,
+    stack: &Stack,
+    first: NodeId,
+    depth: usize,
+    counts: &dyn Fn(NodeId) -> Option<String>,
+) {
     for id in stack.row(first) {
         let node = stack.node(id);
         let indent = "  ".repeat(depth);
@@ -76,16 +112,19 @@ fn row(text: &mut String, stack: &Stack, first: NodeId, depth: usize) {
         };
         let _ = writeln!(
             text,
-            "{indent}{}{set}: {} -> {}",
-            node.label, node.input, node.output
+            "{indent}{}{set}: {} -> {}{}",
+            node.label,
+            node.input,
+            node.output,
+            counts(id).map_or(String::new(), |counts| format!(": {counts}"))
         );
         match &node.inner {
             Inner::Nothing => {}
-            Inner::PerKey(first) => row(text, stack, *first, depth + 1),
+            Inner::PerKey(first) => row(text, stack, *first, depth + 1, counts),
             Inner::Branches(firsts) => {
                 for (number, first) in firsts.iter().enumerate() {
                     let _ = writeln!(text, "{indent}| branch {number}");
-                    row(text, stack, *first, depth + 1);
+                    row(text, stack, *first, depth + 1, counts);
                 }
             }
         }

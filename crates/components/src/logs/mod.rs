@@ -19,6 +19,8 @@ use flowgauge_stack::{
 use flowgauge_wire::Nanos;
 use values::Values;
 
+use crate::file_name::Name;
+
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "logs",
     summary: "writes records of many kinds as Suricata or Zeek do, and lets them through",
@@ -39,7 +41,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "file",
             OptionKind::OutputFile,
-            "where to: a file for eve, a folder for zeek; - is standard output",
+            "where to: a file for eve, a folder for zeek; - is standard output; with fields of strftime, filled \
+             in once",
         )
         .or("-"),
     ],
@@ -66,7 +69,9 @@ enum Style {
 
 struct Logs {
     style: Style,
-    path: String,
+    name: Name,
+    /// What it is, where that is known.
+    path: Option<String>,
     time: TimeWriter,
     files: HashMap<String, LogFile>,
     flushed: Instant,
@@ -75,19 +80,13 @@ struct Logs {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    Ok(Box::new(Logs {
-        style: match settings.text("format") {
-            Some("zeek") => Style::Zeek,
-            Some("zeek-json") => Style::ZeekJson,
-            _ => Style::Eve,
-        },
-        path: settings.text("file").unwrap_or("-").to_owned(),
-        time: TimeWriter::default(),
-        files: HashMap::new(),
-        flushed: Instant::now(),
-        looked: Instant::now(),
-        written: 0,
-    }))
+    let name = Name::read_of_one(settings, "file")?;
+    let style = match settings.text("format") {
+        Some("zeek") => Style::Zeek,
+        Some("zeek-json") => Style::ZeekJson,
+        _ => Style::Eve,
+    };
+    Ok(Box::new(Logs::new(style, name)))
 }
 
 /// A file, and what is to be written to it.
@@ -191,10 +190,40 @@ impl LogFile {
 }
 
 impl Logs {
+    fn new(style: Style, name: Name) -> Logs {
+        Logs {
+            style,
+            path: name.constant(),
+            name,
+            time: TimeWriter::default(),
+            files: HashMap::new(),
+            flushed: Instant::now(),
+            looked: Instant::now(),
+            written: 0,
+        }
+    }
+
+    /// Finds what cannot be written before there is anything to write.
+    fn prepare(&self) -> Result<(), Failure> {
+        let path = Path::new(self.path.as_deref().unwrap_or("-"));
+        let made = match self.style {
+            Style::Eve => File::options()
+                .append(true)
+                .create(true)
+                .open(path)
+                .map(drop),
+            Style::Zeek | Style::ZeekJson => fs::create_dir_all(path),
+        };
+        match made.map_err(|error| failure("create", Some(path), &error)) {
+            Err(Stop::Failed(failure)) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
     /// The file of a log.
     fn file(&mut self, name: &str, header: impl FnOnce(&mut Vec<u8>)) -> &mut LogFile {
         let style = self.style;
-        let path = self.path.as_str();
+        let path = self.path.as_deref().unwrap_or("-");
         self.files.entry(name.to_owned()).or_insert_with(|| {
             let target = match (path, style) {
                 ("-", _) => None,
@@ -229,7 +258,7 @@ impl Logs {
                     return self.other(values);
                 };
                 let is_json = self.style == Style::ZeekJson;
-                let on_output = self.path == "-";
+                let on_output = self.path.as_deref() == Some("-");
                 let file = self.file(log.path, |out| log.header(out));
                 if is_json {
                     put(&log.object(values, on_output), &mut file.pending);
@@ -288,26 +317,21 @@ fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
 
 impl Component for Logs {
     fn start(&mut self) -> Result<(), Failure> {
-        if self.path == "-" {
-            return Ok(());
-        }
-        let path = Path::new(&self.path);
-        let made = match self.style {
-            Style::Eve => File::options()
-                .append(true)
-                .create(true)
-                .open(path)
-                .map(drop),
-            Style::Zeek | Style::ZeekJson => fs::create_dir_all(path),
-        };
-        match made.map_err(|error| failure("create", Some(path), &error)) {
-            Err(Stop::Failed(failure)) => Err(failure),
-            _ => Ok(()),
+        match self.path.as_deref() {
+            None => self.name.check_folder(),
+            Some("-") => Ok(()),
+            Some(_) => self.prepare(),
         }
     }
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Records(records) = items {
+            if let (None, Some(first)) = (&self.path, records.first()) {
+                self.path = Some(self.name.evaluate(first.time, 1, Vec::new));
+                if let Err(failure) = self.prepare() {
+                    return out.fail(failure);
+                }
+            }
             for item in *records {
                 let result = self.record(&Values::of(item.record));
                 if result.is_err() {
@@ -384,15 +408,8 @@ mod tests {
 
     #[test]
     fn a_certificate_is_in_the_line_of_its_handshake_and_has_none_of_its_own() {
-        let mut logs = Logs {
-            style: Style::Eve,
-            path: "-".to_owned(),
-            time: TimeWriter::default(),
-            files: HashMap::new(),
-            flushed: Instant::now(),
-            looked: Instant::now(),
-            written: 0,
-        };
+        let name = Name::read_of_one(&Settings::new(Vec::new()), "file").unwrap();
+        let mut logs = Logs::new(Style::Eve, name);
         let mut schemas = EventSchemas::default();
         let certificate = X509Row {
             subject: "CN=a".to_owned(),

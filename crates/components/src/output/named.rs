@@ -7,13 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::Path;
 
 use flowgauge_stack::{Component, Failure, Items, Outlet, Packets, PerKey, ResultValue, Selection};
 use flowgauge_wire::Nanos;
 
-use super::name::Name;
 use super::{Stop, ToFile, stop};
+use crate::file_name::Name;
 
 /// Files open at once; well below the usual limit of 1024, and bounded in memory: a capture file that
 /// is open has a buffer of 320 KiB.
@@ -240,14 +239,7 @@ impl Named {
 
 impl Component for Named {
     fn start(&mut self) -> Result<(), Failure> {
-        let folder = self.name.folder();
-        match Path::new(folder).is_dir() {
-            true => Ok(()),
-            false => Err(Failure {
-                message: format!("cannot write to {folder}: it is no folder"),
-                hint: Some("make it".to_owned()),
-            }),
-        }
+        self.name.check_folder()
     }
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {

@@ -22,6 +22,7 @@ use flowgauge_stream::{Needs, Shares};
 use flowgauge_wire::Nanos;
 
 use crate::engine::{self, Tracked};
+use crate::file_name::Name;
 use collect::Collector;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -37,7 +38,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "file",
             OptionKind::OutputFile,
-            "where to write; - is standard output",
+            "where to write; - is standard output; with fields of strftime, of the first packet's time",
         )
         .or("-"),
         OptionInfo::new(
@@ -77,7 +78,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 /// What the copies on several cores share.
 struct Shared {
-    path: String,
+    name: Name,
+    /// What it is, where it does not depend on the packets.
+    path: Option<String>,
     is_json: bool,
     top: usize,
     copies: AtomicUsize,
@@ -108,8 +111,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let mut config = engine::configuration(settings, needs)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
     let shared = settings.shared(|| {
+        let name = Name::read_of_one(settings, "file")?;
         Ok(Shared {
-            path: settings.text("file").unwrap_or("-").to_owned(),
+            path: name.constant(),
+            name,
             is_json: settings.text("format") == Some("json"),
             top: settings.integer("top").unwrap_or(10) as usize,
             copies: AtomicUsize::new(0),
@@ -133,13 +138,13 @@ impl Shared {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failure(&self, action: &'static str, source: io::Error) -> Failure {
-        if self.path == "-" {
+    fn failure(path: &str, action: &'static str, source: io::Error) -> Failure {
+        if path == "-" {
             return Failure::new(format!("cannot write the output: {source}"));
         }
         let error = Error::Io {
             action,
-            path: Path::new(&self.path).to_owned(),
+            path: Path::new(path).to_owned(),
             source,
         };
         Failure {
@@ -164,20 +169,23 @@ impl WriteLast for Shared {
         } else {
             page::report(&total, run, self.top)
         };
-        let written = if self.path == "-" {
+        let began = total.first.unwrap_or(Nanos(0));
+        let path = self.path.clone();
+        let path = path.unwrap_or_else(|| self.name.clone().evaluate(began, 1, Vec::new));
+        let written = if path == "-" {
             let mut output = io::stdout().lock();
             output
                 .write_all(text.as_bytes())
                 .and_then(|()| output.flush())
         } else {
-            let file = File::create(&self.path);
-            let mut file = file.map_err(|error| self.failure("create", error))?;
+            let file = File::create(&path);
+            let mut file = file.map_err(|error| Shared::failure(&path, "create", error))?;
             file.write_all(text.as_bytes())
         };
         match written {
             // The reader went away.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            Err(error) => Err(self.failure("write", error)),
+            Err(error) => Err(Shared::failure(&path, "write", error)),
             Ok(()) => Ok(()),
         }
     }
@@ -194,16 +202,15 @@ impl Report {
 impl Component for Report {
     fn start(&mut self) -> Result<(), Failure> {
         // What cannot be written to is found before the capture begins.
-        if self.shared.path == "-" {
-            return Ok(());
-        }
-        let file = File::options()
-            .append(true)
-            .create(true)
-            .open(&self.shared.path);
+        let path = match self.shared.path.as_deref() {
+            None => return self.shared.name.check_folder(),
+            Some("-") => return Ok(()),
+            Some(path) => path,
+        };
+        let file = File::options().append(true).create(true).open(path);
         match file {
             Ok(_) => Ok(()),
-            Err(error) => Err(self.shared.failure("create", error)),
+            Err(error) => Err(Shared::failure(path, "create", error)),
         }
     }
 

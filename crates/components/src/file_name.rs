@@ -1,19 +1,22 @@
-//! Names of files that are made of the time and of keys.
+//! Names of files that are made of the time and of keys: of the component `output`, and, of the time alone, of
+//! those that write one file.
+
+use std::path::Path;
 
 use flowgauge_capture::sink::dated;
-use flowgauge_stack::{OptionInfo, SettingError, Settings};
+use flowgauge_stack::{Failure, SettingError, Settings};
 use flowgauge_wire::Nanos;
 
 /// A name with fields: `%{key}`, `%{number}` and those of strftime.
-#[derive(Debug)]
-pub(super) struct Name {
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
     pieces: Vec<Piece>,
     /// What it is each time, where it is evaluated once.
     fixed: Option<String>,
     is_static: bool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     /// With fields of strftime.
     Text(String),
@@ -26,14 +29,10 @@ impl Name {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(
-        settings: &Settings,
-        option: &'static OptionInfo,
-    ) -> Result<Name, SettingError> {
-        let text = settings.text(option.name).unwrap_or_default();
-        let refuse = |message: String, hint: &str| {
-            Err(SettingError::of(option.name, message).with_hint(hint))
-        };
+    pub(crate) fn read(settings: &Settings, option: &'static str) -> Result<Name, SettingError> {
+        let text = settings.text(option).unwrap_or_default();
+        let refuse =
+            |message: String, hint: &str| Err(SettingError::of(option, message).with_hint(hint));
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find("%{") {
@@ -81,31 +80,71 @@ impl Name {
             }
         }
         let is_static = settings
-            .setting(option.name)
+            .setting(option)
             .is_some_and(|setting| setting.is_static);
-        let has_keys = pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)));
-        if has_keys && settings.around().is_empty() {
+        let name = Name {
+            pieces,
+            fixed: None,
+            // Outside there is one instance only.
+            is_static: is_static || settings.around().is_empty(),
+        };
+        if name.has_keys() && settings.around().is_empty() {
             return refuse(
                 "%{key} and %{number} have no meaning outside of demultiplexers".to_owned(),
                 "put the component inside one",
             );
         }
-        if has_keys && is_static {
+        if name.has_keys() && is_static {
             return refuse(
                 "a static value is the same for all keys".to_owned(),
                 "leave static out, or the fields",
             );
         }
+        Ok(name)
+    }
+
+    /// The same of a component that writes one file, whatever the keys.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn read_of_one(
+        settings: &Settings,
+        option: &'static str,
+    ) -> Result<Name, SettingError> {
+        let name = Name::read(settings, option)?;
+        if name.has_keys() {
+            let message = "%{key} and %{number} have no meaning: it is one file for all keys";
+            return Err(SettingError::of(option, message)
+                .with_hint("leave them out; output has a file for each"));
+        }
         Ok(Name {
-            pieces,
-            fixed: None,
-            // Outside there is one instance only.
-            is_static: is_static || settings.around().is_empty(),
+            is_static: true,
+            ..name
         })
     }
 
+    fn has_keys(&self) -> bool {
+        let mut pieces = self.pieces.iter();
+        pieces.any(|piece| !matches!(piece, Piece::Text(_)))
+    }
+
+    /// Whether files can be made by this name: the folder is there, as far as the name tells.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn check_folder(&self) -> Result<(), Failure> {
+        let folder = self.folder();
+        match Path::new(folder).is_dir() {
+            true => Ok(()),
+            false => Err(Failure {
+                message: format!("cannot write to {folder}: it is no folder"),
+                hint: Some("make it".to_owned()),
+            }),
+        }
+    }
+
     /// The name where it has no fields.
-    pub(super) fn constant(&self) -> Option<String> {
+    pub(crate) fn constant(&self) -> Option<String> {
         match self.pieces.as_slice() {
             [Piece::Text(text)] if !text.replace("%%", "").contains('%') => {
                 Some(text.replace("%%", "%"))
@@ -115,7 +154,7 @@ impl Name {
     }
 
     /// The folder in which all files are, as far as the fields leave it open.
-    pub(super) fn folder(&self) -> &str {
+    fn folder(&self) -> &str {
         let first = match self.pieces.first() {
             Some(Piece::Text(text)) => text.as_str(),
             _ => "",
@@ -129,7 +168,7 @@ impl Name {
     }
 
     /// The name for an instance that begins at `time`, the `number`th from 1 on.
-    pub(super) fn evaluate(
+    pub(crate) fn evaluate(
         &mut self,
         time: Nanos,
         number: u64,
@@ -174,7 +213,7 @@ fn in_file(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_stack::{OptionKind, OptionValue, Setting};
+    use flowgauge_stack::{OptionInfo, OptionKind, OptionValue, Setting};
 
     use super::*;
 
@@ -188,7 +227,7 @@ mod tests {
             span: None,
         };
         let settings = Settings::new(vec![setting]).placed(None, None, around);
-        Name::read(&settings, &FILE).map_err(|error| error.message)
+        Name::read(&settings, FILE.name).map_err(|error| error.message)
     }
 
     fn inside(text: &str) -> Name {
