@@ -1,7 +1,7 @@
 //! For the fuzzer: each parser on any bytes, in any pieces, with any holes. Nothing is to panic, and
 //! what is said is to hold together.
 
-use crate::{dhcp, dns, ftp, icp, ntp, quic, rpc, smtp, snmp, ssh, tls};
+use crate::{dhcp, dns, ftp, http, http2, icp, ntp, quic, rpc, smtp, snmp, ssh, tls};
 
 /// Pieces of bytes: each has a byte before it, of which the lower six bits say how long it is, and the
 /// highest that bytes are missing before it, as many as the next byte says.
@@ -18,6 +18,113 @@ fn pieces(mut bytes: &[u8], mut take: impl FnMut(u64, &[u8])) {
         take(missing, piece);
         bytes = behind;
     }
+}
+
+/// What a parser of HTTP says: messages follow each other, and bytes are counted.
+#[derive(Default)]
+struct Messages {
+    is_open: bool,
+    has_head: bool,
+    is_headless: bool,
+    body: u64,
+    missing: u64,
+}
+
+impl http::Events for Messages {
+    fn begin(&mut self) {
+        assert!(!self.is_open);
+        self.is_open = true;
+        self.has_head = false;
+        (self.body, self.missing) = (0, 0);
+    }
+
+    fn head(&mut self, head: &http::Head<'_>, framing: http::Framing) -> http::Framing {
+        assert!(self.is_open && !self.has_head);
+        self.has_head = true;
+        head.headers().for_each(drop);
+        framing
+    }
+
+    fn is_headless(&self) -> bool {
+        self.is_headless
+    }
+
+    fn body(&mut self, bytes: &[u8]) {
+        assert!(self.has_head);
+        self.body += bytes.len() as u64;
+    }
+
+    fn missing(&mut self, bytes: u64) {
+        assert!(self.has_head);
+        self.missing += bytes;
+    }
+
+    fn end(&mut self, end: &http::End) {
+        assert!(self.is_open);
+        self.is_open = false;
+        assert_eq!(end.missing_bytes, self.missing);
+        assert_eq!(end.body_bytes, self.body + self.missing);
+    }
+}
+
+/// Messages of HTTP/1. The lowest bit of the first byte says that the request was one of HTTP/0.9.
+pub fn http(bytes: &[u8]) {
+    http::look(bytes);
+    let Some((first, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let mut said = Messages {
+        is_headless: first & 1 != 0,
+        ..Messages::default()
+    };
+    let mut parser = http::Parser::default();
+    pieces(bytes, |missing, piece| {
+        parser.gap(missing, &mut said);
+        parser.data(piece, &mut said);
+    });
+    parser.finish(first & 2 != 0, &mut said);
+    assert!(!said.is_open);
+}
+
+/// What a parser of HTTP/2 says.
+#[derive(Default)]
+struct Frames {
+    data: u64,
+    is_lost: bool,
+}
+
+impl http2::Events for Frames {
+    fn data(&mut self, _: u32, bytes: &[u8]) {
+        assert!(!bytes.is_empty() && !self.is_lost);
+        self.data += bytes.len() as u64;
+    }
+
+    fn frame(&mut self) {
+        self.is_lost = false;
+    }
+
+    fn lost(&mut self, _: bool) {
+        self.is_lost = true;
+    }
+}
+
+/// Frames of HTTP/2. The lowest bit of the first byte says that they are a client's.
+pub fn http2(bytes: &[u8]) {
+    http2::is_server(bytes);
+    let Some((first, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let mut parser = match first & 1 {
+        0 => http2::Parser::server(),
+        _ => http2::Parser::client(),
+    };
+    let (mut said, mut sent) = (Frames::default(), 0);
+    pieces(bytes, |missing, piece| {
+        parser.gap(missing, &mut said);
+        parser.data(piece, &mut said);
+        sent += piece.len() as u64;
+    });
+    assert!(said.data <= sent);
 }
 
 fn dns_message(bytes: &[u8], text: &mut String) {

@@ -10,6 +10,7 @@
 //! - [`dhcp`]: the Dynamic Host Configuration Protocol for IPv4 (RFC 2131).
 //! - [`dns`]: DNS over UDP and TCP, multicast DNS, LLMNR, the name service of NetBIOS.
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
+//! - [`http2`]: HTTP/2 in clear text (RFC 9113, RFC 7541).
 //! - [`quic`]: Initial packets of QUIC, opened.
 //! - [`ftp`]: control connections of FTP.
 //! - [`smtp`]: commands, messages and replies of SMTP.
@@ -29,6 +30,7 @@ pub mod ftp;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod http;
+pub mod http2;
 pub mod icp;
 mod lines;
 pub mod ntp;

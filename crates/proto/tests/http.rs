@@ -12,6 +12,8 @@ struct Log {
     /// Methods of the requests, for responses.
     methods: Vec<&'static str>,
     knows: bool,
+    /// The request was one of HTTP/0.9.
+    headless: bool,
 }
 
 impl Events for Log {
@@ -37,7 +39,12 @@ impl Events for Log {
                 reason,
                 version,
             } => {
-                format!("{status} {} {}", text(reason), version.name())
+                let status = if status == 0 {
+                    String::new()
+                } else {
+                    format!("{status} ")
+                };
+                format!("{status}{} {}", text(reason), version.name())
             }
         });
         self.knows = false;
@@ -54,6 +61,10 @@ impl Events for Log {
 
     fn knows_request(&self) -> bool {
         self.knows
+    }
+
+    fn is_headless(&self) -> bool {
+        self.headless
     }
 
     fn body(&mut self, bytes: &[u8]) {
@@ -85,6 +96,7 @@ fn read(pieces: &[&[u8]], methods: &[&'static str]) -> Vec<String> {
     let mut parser = Parser::default();
     let mut log = Log {
         methods: methods.to_vec(),
+        headless: methods == ["HTTP/0.9"],
         ..Log::default()
     };
     for piece in pieces {
@@ -109,6 +121,92 @@ fn check(text: &str, methods: &[&'static str], expected: &[&str]) {
     }
     let single: Vec<&[u8]> = bytes.chunks(1).collect();
     assert_eq!(read(&single, methods), expected, "{text:?} byte by byte");
+    for start in 0..bytes.len() {
+        for length in [1, 2, 5, bytes.len() / 2, bytes.len() - start] {
+            hole(bytes, methods, start, length.min(bytes.len() - start));
+        }
+    }
+}
+
+/// With a hole: what came before it stays, messages begin and end, and bytes are counted.
+fn hole(bytes: &[u8], methods: &[&'static str], start: usize, length: usize) {
+    let mut parser = Parser::default();
+    let mut log = Log {
+        methods: methods.to_vec(),
+        headless: methods == ["HTTP/0.9"],
+        ..Log::default()
+    };
+    parser.data(&bytes[..start], &mut log);
+    let before = log.lines.clone();
+    parser.gap(length as u64, &mut log);
+    parser.data(&bytes[start + length..], &mut log);
+    let (was_lost, is_tunnel) = (parser.is_lost(), parser.is_tunnel());
+    parser.data(b"GET /after HTTP/1.1\r\n\r\n", &mut log);
+    parser.finish(true, &mut log);
+    assert_eq!(log.open, 0);
+    let text = String::from_utf8_lossy(bytes);
+    assert_eq!(
+        log.lines[..before.len()],
+        before,
+        "{text:?}, {length} at {start}"
+    );
+    let is_found = log.lines.iter().any(|line| line == "GET /after 1.1");
+    assert!(
+        is_found || !was_lost || is_tunnel,
+        "{text:?}, {length} at {start}"
+    );
+}
+
+#[test]
+fn responses_of_http_0_9_have_no_head() {
+    let asked = ["HTTP/0.9"];
+    check(
+        "<html>\n\nGET / HTTP/1.1\n</html>",
+        &asked,
+        &[" 0.9", "  \"<html>\\n\\nGET / HTTP/1.1\\n</html>\" whole"],
+    );
+    check("no line", &asked, &[" 0.9", "  \"no line\" whole"]);
+    check("\n\n", &asked, &[" 0.9", "  \"\\n\\n\" whole"]);
+    // A server that knows better.
+    check(
+        "HTTP/1.0 400 Bad\r\n\r\nno",
+        &asked,
+        &["400 Bad 1.0", "  \"no\" whole"],
+    );
+}
+
+#[test]
+fn fields_over_several_lines_say_how_long_a_body_is() {
+    check(
+        "POST / HTTP/1.1\r\nTransfer-Encoding:\r\n chunked\r\n\r\n1\r\na\r\n0\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+        &[],
+        &[
+            "POST / 1.1",
+            "  \"a\" whole folded_header",
+            "GET /b 1.1",
+            "  \"\" whole",
+        ],
+    );
+    check(
+        "POST / HTTP/1.1\r\nTransfer-Encoding: gzip,\r\n\tchunked\r\nA: b\r\n c\r\n\r\n0\r\n\r\n",
+        &[],
+        &["POST / 1.1", "  \"\" whole folded_header"],
+    );
+    check(
+        "POST / HTTP/1.1\r\nContent-Length:\r\n 2\r\n\r\nab",
+        &[],
+        &["POST / 1.1", "  \"ab\" whole bad_length,folded_header"],
+    );
+}
+
+#[test]
+fn a_first_line_that_is_cut_off_says_what_it_can() {
+    assert_eq!(read(&[b"GET /"], &[]), ["GET / 0.9", "  \"\" cut cut_head"]);
+    assert_eq!(
+        read(&[b"HTTP/1.0 20", b"0 OK"], &[]),
+        ["200 OK 1.0", "  \"\" cut cut_head"]
+    );
+    assert_eq!(read(&[b"GET /a HTTP/1."], &[]), ["  \"\" cut cut_head"]);
 }
 
 #[test]
@@ -372,6 +470,26 @@ fn what_is_no_http_is_given_up_and_a_head_has_a_bound() {
 }
 
 proptest! {
+    #[test]
+    fn the_fuzzer_finds_nothing(
+        first: u8,
+        pieces in prop::collection::vec(
+            (prop::sample::select(vec![
+                "GET / HTTP/1.1\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 9\r\n", "\r\n", "hello", "GET /\n",
+                "Transfer-Encoding:\r\n chunked\r\n", "5\r\n", "0\r\n\r\n", "HTTP/1.", "\n",
+            ]), prop::option::weighted(0.2, any::<u8>())),
+            0..30,
+        ),
+    ) {
+        let mut bytes = vec![first];
+        for (piece, missing) in pieces {
+            bytes.push(piece.len() as u8 | if missing.is_some() { 0x80 } else { 0 });
+            bytes.extend(missing);
+            bytes.extend_from_slice(piece.as_bytes());
+        }
+        flowgauge_proto::fuzz::http(&bytes);
+    }
+
     /// Whatever comes in whatever pieces, with whatever holes.
     #[test]
     fn nothing_panics_and_messages_begin_and_end(

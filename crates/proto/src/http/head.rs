@@ -147,6 +147,20 @@ impl<'a> Head<'a> {
         Some((head, length))
     }
 
+    /// That of a response of HTTP/0.9, which has none.
+    pub(super) fn none() -> Head<'static> {
+        Head {
+            start: Start::Response {
+                status: 0,
+                reason: &[],
+                version: Version::V09,
+            },
+            oddities: Oddities::default(),
+            known: Known::default(),
+            lines: &[],
+        }
+    }
+
     fn line(&mut self, line: &'a [u8], has_length: &mut bool) {
         if matches!(line[0], b' ' | b'\t') {
             return self.oddities.set(Oddity::FoldedHeader);
@@ -199,6 +213,9 @@ impl<'a> Head<'a> {
 
     /// How the end of the body is found, as far as this head tells (RFC 9112, section 6.3).
     pub(super) fn framing(&mut self) -> Framing {
+        if self.oddities.has(Oddity::FoldedHeader) {
+            self.unfold();
+        }
         let is_request = matches!(self.start, Start::Request { .. });
         let version = self.start.version();
         if let Start::Response { status, .. } = self.start
@@ -218,7 +235,7 @@ impl<'a> Head<'a> {
             self.oddities
                 .set_if(Oddity::UnknownCoding, version == Version::V10);
             let mut last = codings.rsplit(|&byte| byte == b',');
-            let last = trim(last.next().unwrap_or_default());
+            let last = last.next().unwrap_or_default().trim_ascii();
             if last.eq_ignore_ascii_case(b"chunked") {
                 return Framing::Chunked;
             }
@@ -232,6 +249,43 @@ impl<'a> Head<'a> {
             None if self.oddities.has(Oddity::BadLength) => Framing::UntilEnd,
             None if is_request => Framing::None,
             None => Framing::UntilEnd,
+        }
+    }
+
+    /// Fields over several lines are read as one (RFC 9112, section 5.2) where they say how long the
+    /// body is.
+    #[cold]
+    fn unfold(&mut self) {
+        let mut rest = self.lines;
+        while !rest.is_empty() {
+            let (line, mut after, _) = next_line(rest);
+            if line.is_empty() {
+                break;
+            }
+            while matches!(after.first(), Some(b' ' | b'\t')) {
+                after = next_line(after).1;
+            }
+            let whole = &rest[..rest.len() - after.len()];
+            rest = after;
+            let Some(header) = read_header(whole) else {
+                continue;
+            };
+            let value = header.value.trim_ascii();
+            let name = trim(header.name);
+            if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                self.known.transfer_encoding.get_or_insert(value);
+                if self
+                    .known
+                    .transfer_encoding
+                    .is_some_and(|it| value.starts_with(it))
+                {
+                    self.known.transfer_encoding = Some(value);
+                }
+            } else if name.eq_ignore_ascii_case(b"content-length")
+                && self.known.content_length.is_none()
+            {
+                self.known.content_length = read_number(value, 10);
+            }
         }
     }
 

@@ -98,7 +98,8 @@ impl Oddities {
         self.0 |= oddity as u16;
     }
 
-    pub(super) fn set_if(&mut self, oddity: Oddity, is: bool) {
+    /// Notes one if it is so.
+    pub fn set_if(&mut self, oddity: Oddity, is: bool) {
         if is {
             self.set(oddity);
         }
@@ -157,11 +158,25 @@ pub trait Events {
         false
     }
 
+    /// Whether the response that comes next has no head: its request is one of HTTP/0.9.
+    fn is_headless(&self) -> bool {
+        false
+    }
+
     /// Bytes of its body, without transfer coding.
     fn body(&mut self, _bytes: &[u8]) {}
 
+    /// So many bytes of its body are missing here.
+    fn missing(&mut self, _bytes: u64) {}
+
     /// It is over.
     fn end(&mut self, _end: &End) {}
+
+    /// Bytes of what follows HTTP ([`Framing::Tunnel`]).
+    fn tunnel(&mut self, _bytes: &[u8]) {}
+
+    /// So many bytes of that are missing here.
+    fn tunnel_gap(&mut self, _bytes: u64) {}
 }
 
 /// Reads the messages of one direction.
@@ -280,7 +295,11 @@ impl Parser {
                     events.body(rest);
                     rest.len()
                 }
-                State::Tunnel | State::Lost => rest.len(),
+                State::Tunnel => {
+                    events.tunnel(rest);
+                    rest.len()
+                }
+                State::Lost => rest.len(),
             };
             rest = rest.get(taken..).unwrap_or_default();
         }
@@ -292,7 +311,17 @@ impl Parser {
             return;
         }
         match &mut self.state {
+            State::Between if events.is_headless() => {
+                self.message = Message::default();
+                events.begin();
+                self.headless(&[], events);
+                self.gap(missing, events);
+            }
             State::Between => self.state = State::Lost,
+            State::Head if self.search.is_headless(events) => {
+                self.kept_is_body(events);
+                self.gap(missing, events);
+            }
             State::Head => {
                 self.cut_head(events);
                 self.state = State::Lost;
@@ -307,6 +336,7 @@ impl Parser {
                 let is_over = *left == 0;
                 self.message.body += counted;
                 self.message.missing += counted;
+                events.missing(counted);
                 if is_over {
                     self.over(counted == missing, events);
                 }
@@ -318,6 +348,7 @@ impl Parser {
                 if chunks.skip(missing) {
                     self.message.body += missing;
                     self.message.missing += missing;
+                    events.missing(missing);
                 } else {
                     self.over(false, events);
                     self.state = State::Lost;
@@ -326,8 +357,10 @@ impl Parser {
             State::UntilEnd => {
                 self.message.body += missing;
                 self.message.missing += missing;
+                events.missing(missing);
             }
-            State::Tunnel | State::Lost => {}
+            State::Tunnel => events.tunnel_gap(missing),
+            State::Lost => {}
         }
     }
 
@@ -335,6 +368,10 @@ impl Parser {
     pub fn finish<E: Events>(&mut self, closed: bool, events: &mut E) {
         match &self.state {
             State::Between | State::Tunnel | State::Lost => {}
+            State::Head if self.search.is_headless(events) => {
+                self.kept_is_body(events);
+                self.over(closed, events);
+            }
             State::Head => self.cut_head(events),
             State::Doubt(..) => {
                 self.settle_doubt(events);
@@ -350,9 +387,14 @@ impl Parser {
     fn between<E: Events>(&mut self, bytes: &[u8], events: &mut E) -> usize {
         // Empty lines before a request are passed over (RFC 9112, section 2.2).
         let is_end = |byte: &u8| !matches!(byte, b'\r' | b'\n');
-        let Some(start) = bytes.iter().position(is_end) else {
-            return bytes.len();
+        let mut start = match bytes.iter().position(is_end) {
+            Some(start) => start,
+            None if !events.is_headless() => return bytes.len(),
+            None => bytes.len(),
         };
+        if start > 0 && events.is_headless() {
+            start = 0;
+        }
         events.begin();
         self.message = Message::default();
         let rest = &bytes[start..];
@@ -374,7 +416,7 @@ impl Parser {
                 bytes.len()
             }
             Found::None => {
-                self.no_message(events);
+                self.no_message(rest, events);
                 bytes.len()
             }
         }
@@ -397,7 +439,8 @@ impl Parser {
                 length - before
             }
             Found::None => {
-                self.no_message(events);
+                let kept = core::mem::take(&mut self.kept);
+                self.no_message(&kept, events);
                 bytes.len()
             }
         }
@@ -405,6 +448,10 @@ impl Parser {
 
     fn keep<E: Events>(&mut self, bytes: &[u8], events: &mut E) {
         if self.kept.len() + bytes.len() > MAX_HEAD {
+            if self.search.is_headless(events) {
+                self.kept_is_body(events);
+                return self.data(bytes, events);
+            }
             self.cut_head(events);
             self.state = State::Lost;
             return;
@@ -416,7 +463,7 @@ impl Parser {
     fn head<E: Events>(&mut self, bytes: &[u8], events: &mut E) {
         match Head::read(bytes) {
             Some(head) => self.head_is(head, events),
-            None => self.no_message(events),
+            None => self.no_message(bytes, events),
         }
     }
 
@@ -447,6 +494,11 @@ impl Parser {
         seen: usize,
         events: &mut E,
     ) -> usize {
+        if seen == 0 && events.is_headless() {
+            // A request has come since, to which this is the answer.
+            self.over(true, events);
+            return 0;
+        }
         let wanted = &NEXT_STATUS[seen..];
         let same = wanted.iter().zip(bytes).take_while(|(a, b)| a == b).count();
         if same == wanted.len() {
@@ -480,12 +532,14 @@ impl Parser {
     /// A head ends too early, or is too long: what there is of it is read.
     fn cut_head<E: Events>(&mut self, events: &mut E) {
         let kept = core::mem::take(&mut self.kept);
-        let line = memchr(b'\n', &kept).map_or(0, |end| end + 1);
         let last = kept.iter().rposition(|&byte| byte == b'\n');
-        let whole_lines = &kept[..last.map_or(0, |end| end + 1)];
-        if line > 0
-            && let Some(mut head) = Head::read(whole_lines)
-        {
+        // Of a first line what there is, if it tells.
+        let whole_lines = match last {
+            Some(end) => &kept[..=end],
+            None if begins_message(&kept) => &kept[..],
+            None => &[],
+        };
+        if let Some(mut head) = Head::read(whole_lines) {
             head.oddities.set(Oddity::CutHead);
             self.message.oddities = head.oddities;
             // How its body is framed cannot be known.
@@ -496,8 +550,27 @@ impl Parser {
         self.over(false, events);
     }
 
+    /// What was kept as a head is the beginning of a body.
+    #[cold]
+    fn kept_is_body<E: Events>(&mut self, events: &mut E) {
+        let kept = core::mem::take(&mut self.kept);
+        self.headless(&kept, events);
+    }
+
+    /// A response of HTTP/0.9, which is a body to the end of the stream, begins so.
+    #[cold]
+    fn headless<E: Events>(&mut self, bytes: &[u8], events: &mut E) {
+        events.head(&Head::none(), Framing::UntilEnd);
+        self.state = State::UntilEnd;
+        self.data(bytes, events);
+    }
+
     /// What began is no message.
-    fn no_message<E: Events>(&mut self, events: &mut E) {
+    #[cold]
+    fn no_message<E: Events>(&mut self, bytes: &[u8], events: &mut E) {
+        if events.is_headless() {
+            return self.headless(bytes, events);
+        }
         self.message.oddities.set(Oddity::BadHeader);
         self.over(false, events);
         self.kept.clear();
@@ -517,6 +590,12 @@ impl Parser {
 }
 
 impl Search {
+    /// Whether what is kept is no head but the beginning of a body.
+    #[cold]
+    fn is_headless<E: Events>(&self, events: &E) -> bool {
+        !self.has_line && events.is_headless()
+    }
+
     /// Looks for the end of a head, of which there is more than at the last call.
     fn find_end(&mut self, bytes: &[u8]) -> Found {
         if !self.has_line {
