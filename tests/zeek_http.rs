@@ -37,9 +37,7 @@ fn transactions_equal_zeeks() {
     let exceptions = Exceptions::load("zeek_exceptions.tsv");
     let tally = compare(&corpora, &exceptions, &|_| {});
     support::say(&tally.table("Zeek http.log"));
-    // All that differs is known and has its reason; how much is equal stands in docs/correctness.md.
-    assert!(tally.unknown.is_empty(), "{:#?}", tally.unknown);
-    assert!(tally.equal_share() >= 0.88, "{:.3}", tally.equal_share());
+    tally.assert_good("Zeek http.log");
 }
 
 /// The comparison is worth something only if it notices one wrong status.
@@ -91,10 +89,34 @@ fn compare(corpora: &Path, exceptions: &Exceptions, change: &dyn Fn(&mut Value))
             let mut ours = run(arguments).json_lines();
             ours.iter_mut().for_each(change);
             let name = format!("{}/{file}", test["id"].as_str().unwrap_or(""));
+            if let Some(reason) = not_comparable(&name) {
+                tally.exclude(reason, log.rows.len() as u64);
+                continue;
+            }
             one(&name, &log, &ours, exceptions, &mut tally);
         }
     }
     tally
+}
+
+/// Why a test says nothing about HTTP over TCP, or of packets that are not decoded.
+fn not_comparable(name: &str) -> Option<&'static str> {
+    const REASONS: [(&str, &str); 3] = [
+        (
+            "core.tunnels.teredo_bubble_with_payload/",
+            "tunnels on unassigned ports (a gap of ours)",
+        ),
+        (
+            "spicy.protocol-analyzer-data-in-from-tcp-to-udp/",
+            "the test's script hands bytes of a UDP flow to the analyzer",
+        ),
+        (
+            "scripts.base.protocols.websocket.wstunnel-http/",
+            "HTTP within WebSocket, which ours does not look into",
+        ),
+    ];
+    let known = REASONS.iter().find(|(test, _)| name.starts_with(test));
+    known.map(|(_, reason)| *reason)
 }
 
 /// Compares the records of one log.
@@ -143,6 +165,8 @@ fn is_equal(row: &Row, our: &Value, theirs: &str, mine: &str) -> bool {
     match theirs {
         // Zeek counts what is behind a content coding, and we the bytes that were sent.
         "response_body_len" if !our["content_encoding"].is_null() => true,
+        // Of a response without a head Zeek writes 0.
+        "status_code" if found.is_none() && our["response_version"] == "0.9" => given == Some("0"),
         // Zeek takes the percent signs out.
         "uri" => given.map(unescaped) == found.as_deref().map(unescaped),
         _ => given == found.as_deref(),

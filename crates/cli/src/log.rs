@@ -19,6 +19,17 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     if options.flows {
         preset.set("transactions", "flows", "yes");
     }
+    let files = "transactions";
+    if options.files {
+        preset.set(files, "files", "yes");
+    }
+    if options.decode {
+        preset.set(files, "decode", "yes");
+    }
+    preset.set_some(files, "digests", options.digests.as_ref());
+    preset.set_path(files, "extract", options.extract_files.as_deref())?;
+    preset.set_some(files, "file_limit", options.file_limit.as_ref());
+    preset.set_some(files, "extract_limit", options.extract_limit.as_ref());
     let active_timeout = options.engine.active_timeout.map(duration);
     preset.set_some("transactions", "active_timeout", active_timeout);
     if options.engine.community_id_seed != 0 {

@@ -186,18 +186,31 @@ impl Preset {
     }
 
     /// Sets the file that a component writes.
+    ///
+    /// # Errors
+    /// A name that is no text.
     pub(crate) fn set_file(&mut self, component: &str, path: Option<&Path>) -> Result<(), Failure> {
-        let Some(path) = path else {
-            return Ok(());
-        };
-        let Some(text) = path.to_str() else {
-            return Err(Failure::usage(
-                format!("{}: is no text in UTF-8", path.display()),
-                "give the file another name",
-            ));
-        };
-        // In stacks a percent sign begins a field.
-        self.set(component, "file", text.replace('%', "%%"));
+        if let Some(path) = path {
+            // In stacks a percent sign begins a field.
+            let text = text_of(path)?.replace('%', "%%");
+            self.set(component, "file", text);
+        }
+        Ok(())
+    }
+
+    /// Sets an option that is a path, if there is one.
+    ///
+    /// # Errors
+    /// A name that is no text.
+    pub(crate) fn set_path(
+        &mut self,
+        component: &str,
+        option: &str,
+        path: Option<&Path>,
+    ) -> Result<(), Failure> {
+        if let Some(path) = path {
+            self.set(component, option, text_of(path)?);
+        }
         Ok(())
     }
 
@@ -267,4 +280,14 @@ fn node(component: &str) -> Node {
         span: Span::default(),
         comments: Comments::default(),
     }
+}
+
+/// A path as text, which stacks are.
+fn text_of(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| {
+        Failure::usage(
+            format!("{}: is no text in UTF-8", path.display()),
+            "give the file another name",
+        )
+    })
 }

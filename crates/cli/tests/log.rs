@@ -175,3 +175,145 @@ fn a_folder_that_cannot_be_made_is_said_before_anything_is_read() {
         "{said}"
     );
 }
+
+/// Every body is in a file of its own, which its record names.
+#[test]
+fn files_are_written_and_their_digests_are_theirs() {
+    use md5::{Digest, Md5};
+
+    let (folder, trace, _) = trace();
+    let out = folder.path().join("files");
+    let name = out.to_str().expect("text");
+    let options = [
+        "--format",
+        "json",
+        "--digests",
+        "md5,sha256",
+        "--extract-files",
+        name,
+    ];
+    let text = log(&trace, &options);
+    let all = objects(&text);
+    let files: Vec<&Value> = all
+        .iter()
+        .filter(|row| row["event_type"] == "file")
+        .collect();
+    let number = |row: &Value, name: &str| row[name].as_u64().unwrap_or(0);
+    let mut bodies: Vec<u64> = Vec::new();
+    for row in all.iter().filter(|row| row["event_type"] == "http") {
+        bodies.extend([
+            number(row, "request_body_bytes"),
+            number(row, "response_body_bytes"),
+        ]);
+    }
+    bodies.retain(|&bytes| bytes > 0);
+    let mut sizes: Vec<u64> = files.iter().map(|row| number(row, "bytes")).collect();
+    bodies.sort_unstable();
+    sizes.sort_unstable();
+    assert!(sizes.len() > 50 && sizes == bodies);
+    for row in &files {
+        let bytes =
+            fs::read(out.join(row["extracted"].as_str().expect("a name"))).expect("it is there");
+        assert_eq!(number(row, "extracted_bytes"), bytes.len() as u64);
+        let digest: String = Md5::digest(&bytes)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert_eq!(row["md5"], digest.as_str(), "{row}");
+        assert!(row["sha256"].is_string() && row["sha1"].is_null());
+    }
+    let count = fs::read_dir(&out).expect("a folder").count();
+    assert_eq!(count, files.len());
+
+    // Again: nothing is written over, and several threads write as one does.
+    let again = log(&trace, &[&options[..], &["--workers", "2"]].concat());
+    let mut names: Vec<String> = Vec::new();
+    for row in objects(&again)
+        .iter()
+        .filter(|row| row["event_type"] == "file")
+    {
+        names.push(row["extracted"].as_str().expect("a name").to_owned());
+    }
+    assert!(names.iter().all(|name| name.ends_with("-2")) && names.len() == files.len());
+    assert_eq!(
+        fs::read_dir(&out).expect("a folder").count(),
+        2 * files.len()
+    );
+
+    // The same in the formats of others.
+    let eve = objects(&log(&trace, &["--format", "eve", "--files"]));
+    let infos: Vec<&Value> = eve
+        .iter()
+        .filter(|row| row["event_type"] == "fileinfo")
+        .collect();
+    assert_eq!(infos.len(), files.len());
+    assert!(
+        infos
+            .iter()
+            .all(|row| row["fileinfo"]["state"] == "CLOSED" && row["http"]["url"].is_string())
+    );
+    let zeek = folder.path().join("zeek");
+    fs::create_dir(&zeek).expect("a folder");
+    let zeek_name = zeek.to_str().expect("text");
+    log(
+        &trace,
+        &["--format", "zeek", "--digests", "sha1", "-w", zeek_name],
+    );
+    let text = fs::read_to_string(zeek.join("files.log")).expect("a log");
+    let (_, lines) = rows(&text);
+    assert_eq!(lines.len(), files.len());
+}
+
+/// Limits hold, links are not followed, and what cannot be written is said.
+#[test]
+fn what_is_written_has_bounds() {
+    let (folder, trace, _) = trace();
+    let out = folder.path().join("files");
+    let name = out.to_str().expect("text");
+    let options = ["--format", "json", "--extract-files", name];
+    let first = objects(&log(&trace, &options));
+    let names: Vec<&str> = first
+        .iter()
+        .filter_map(|row| row["extracted"].as_str())
+        .collect();
+    fs::remove_dir_all(&out).expect("removed");
+    fs::create_dir(&out).expect("a folder");
+    // A trap.
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "precious").expect("written");
+    std::os::unix::fs::symlink(&victim, out.join(names[0])).expect("a link");
+    let limits = ["--file-limit", "100", "--extract-limit", "1000"];
+    let rows = objects(&log(&trace, &[&options[..], &limits].concat()));
+    assert_eq!(fs::read(&victim).expect("it is there"), b"precious");
+    let written: Vec<u64> = rows
+        .iter()
+        .filter_map(|row| row["extracted_bytes"].as_u64())
+        .collect();
+    assert!(written.iter().all(|&bytes| bytes <= 100));
+    assert_eq!(written.iter().sum::<u64>(), 1000);
+    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+    let entries = fs::read_dir(&out)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry"));
+    let sizes = entries
+        .filter(is_file)
+        .map(|entry| entry.metadata().expect("known").len());
+    assert_eq!(sizes.sum::<u64>(), 1000);
+    // A folder that cannot be.
+    let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+        .args([
+            "log",
+            "-q",
+            "-r",
+            trace.to_str().expect("text"),
+            "--extract-files",
+        ])
+        .arg(victim.join("folder"))
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("cannot make the folder"),
+        "{said}"
+    );
+}

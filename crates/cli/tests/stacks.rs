@@ -1,5 +1,8 @@
 //! The stacks of the folder `stacks`: each is checked, and does what it says.
 
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -1025,4 +1028,101 @@ fn a_source_of_its_own_gives_what_the_command_line_does() {
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains(error), "{said}");
     }
+}
+
+/// Halves of a trace by direction, as two links have them.
+#[test]
+fn http_over_two_links_is_put_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "web", "300");
+    for (name, filter) in [
+        ("there.pcap", "dst port 80 or dst port 8080"),
+        ("back.pcap", "src port 80 or src port 8080"),
+    ] {
+        let arguments = ["capture", "-q", "-r", &trace, "-w", name, filter];
+        let output = flowgauge(folder, &arguments);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+    }
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let one = sorted(run(folder, "http-two-links.stack", &[&trace]));
+    let two = sorted(run(
+        folder,
+        "http-two-links.stack",
+        &["there.pcap", "-r", "back.pcap"],
+    ));
+    assert!(one.len() > 100, "{}", one.len());
+    assert_eq!(one, two);
+    let matched = two.iter().filter(|line| line.contains("\"matched\""));
+    assert!(matched.count() * 10 > one.len() * 9);
+    // One link alone: requests that nobody answers.
+    let alone = rows(&run(folder, "http-two-links.stack", &["there.pcap"]));
+    assert!(!alone.is_empty() && alone.iter().all(|row| row["state"] == "no_reply"));
+    // Those that took long are some of all.
+    let all = rows(&run(folder, "http.stack", &[&trace]));
+    let is_slow = |row: &&Value| row["state"] == "no_reply" || row["latency"].as_f64() > Some(1.0);
+    let slow = rows(&run(folder, "slow-http.stack", &[&trace]));
+    assert_eq!(slow.len(), all.iter().filter(is_slow).count());
+    let alone = rows(&run(folder, "slow-http.stack", &["there.pcap"]));
+    assert!(!alone.is_empty() && alone.iter().all(|row| row["state"] == "no_reply"));
+}
+
+/// The paper's figure 4 as it stands there, and the stack made of it: what Squid's access log says.
+#[test]
+fn queries_between_caches_are_those_of_squids_log() {
+    let Some(corpora) = corpora::corpora() else {
+        return;
+    };
+    let source = corpora.join("icp-squid/run1");
+    let trace = source.join("icp.pcap").display().to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let figure = "[stack]\nipfragswitch ( ipfragdemux < ipreass > ) ipcnxdemux < scanudp - scanicp - icpdemux < \
+                  matchicp > > output\n";
+    fs::write(folder.join("figure4"), figure).expect("written");
+    let arguments = ["stack", "run", "-q", "-f", "figure4", "-r", &trace];
+    let output = flowgauge(folder, &arguments);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    let records = rows(&String::from_utf8(output.stdout).expect("text"));
+    let log = fs::read_to_string(source.join("parent-a.access.log")).expect("a log");
+    // Seconds, duration, asker, result, bytes, method, URL.
+    let lines = log
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut expected: Vec<String> = lines
+        .filter(|line| line.get(5) == Some(&"ICP_QUERY"))
+        .map(|line| {
+            let result = line[3].split('/').next().unwrap_or_default();
+            let result = result.trim_start_matches("UDP_").to_lowercase();
+            format!("{} {result} {} {}", line[2], line[4], line[6])
+        })
+        .collect();
+    let field = |row: &Value, name: &str| row[name].as_str().unwrap_or_default().to_owned();
+    let of_row = |row: &Value| {
+        let (client, result, url) = (
+            field(row, "src_ip"),
+            field(row, "result"),
+            field(row, "url"),
+        );
+        format!("{client} {result} {} {url}", row["reply_bytes"])
+    };
+    let is_matched = |row: &&Value| row["state"] == "matched";
+    let mut found: Vec<String> = records.iter().filter(is_matched).map(of_row).collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert!(expected.len() > 5);
+    assert_eq!(found, expected);
+    // The overhead adds up to the same.
+    let sums = rows(&run(folder, "icp-overhead.stack", &[&trace]));
+    let sum = |name: &str| -> u64 { sums.iter().filter_map(|row| row[name].as_u64()).sum() };
+    let of = |name: &str| -> u64 { records.iter().filter_map(|row| row[name].as_u64()).sum() };
+    assert!(sum("reply_bytes") > 0);
+    assert_eq!(sum("reply_bytes"), of("reply_bytes"));
+    assert_eq!(sum("request_bytes"), of("request_bytes"));
 }

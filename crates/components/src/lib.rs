@@ -31,6 +31,7 @@ mod engine;
 mod expired_flows;
 mod fields;
 mod file_name;
+mod files;
 mod filter;
 mod flows;
 mod gap;
@@ -162,6 +163,8 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &protocols::TRANSACTIONS,
     &protocols::dns::INFO,
     &protocols::icp::INFO,
+    &protocols::icp_stack::SCAN,
+    &protocols::icp_stack::DEMUX,
     &protocols::rpc::INFO,
     &protocols::dhcp::INFO,
     &protocols::ntp::INFO,

@@ -48,6 +48,8 @@ fields! {
     missing_bytes Unsigned Bytes "" 0 "bytes that were not captured";
     duration Duration Seconds "DURATION" 2 "from the first byte to the last";
     close Text None "CLOSE" 3 "how it ended: fin, rst, timeout";
+    command Text None "COMMAND" 2 "command of the control connection that it is for: RETR, STOR, LIST ...";
+    file_name Text None "NAME" 1 "the name that the command gave";
 }
 
 /// A data connection.
@@ -63,6 +65,10 @@ pub struct FtpDataRow {
     pub end: Nanos,
     /// How it ended.
     pub close: Option<&'static str>,
+    /// Command that it is for.
+    pub command: Option<String>,
+    /// Name that the command gave.
+    pub file_name: Option<String>,
 }
 
 impl Record for FtpDataRow {
@@ -74,6 +80,8 @@ impl Record for FtpDataRow {
         let duration = self.end.0.saturating_sub(self.origin.time.0);
         visitor.duration(&FTP_DATA.duration, Nanos(duration));
         text_or_null(visitor, &FTP_DATA.close, self.close);
+        text_or_null(visitor, &FTP_DATA.command, self.command.as_deref());
+        text_or_null(visitor, &FTP_DATA.file_name, self.file_name.as_deref());
     }
 }
 

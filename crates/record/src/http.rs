@@ -171,6 +171,11 @@ impl HttpMessage {
         }
     }
 
+    /// Bytes of text that are kept.
+    pub fn text_len(&self) -> usize {
+        self.text.len()
+    }
+
     /// A piece of text that was kept.
     #[inline]
     pub fn get(&self, piece: Piece) -> Option<&[u8]> {

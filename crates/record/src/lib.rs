@@ -43,6 +43,7 @@ pub mod dns;
 pub mod encoder;
 pub mod event;
 pub mod exchange;
+pub mod file;
 pub mod flow;
 pub mod ftp;
 pub mod http;

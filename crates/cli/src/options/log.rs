@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::shared::{CommonOptions, EngineOptions, InputOptions, PresetOptions};
+use super::values::parse_size;
 
 /// `log`
 #[derive(Args, Debug)]
@@ -21,6 +22,24 @@ pub(crate) struct LogOptions {
     /// Write a record of each flow when it ends, too
     #[arg(long)]
     pub(crate) flows: bool,
+    /// Write a record of each file that is transferred (bodies of HTTP), too
+    #[arg(long, help_heading = "Files")]
+    pub(crate) files: bool,
+    /// Digests in those records: md5, sha1, sha256, with commas between
+    #[arg(long, value_name = "LIST", help_heading = "Files")]
+    pub(crate) digests: Option<String>,
+    /// Write each file into this folder; its record says the name
+    #[arg(long, value_name = "FOLDER", help_heading = "Files")]
+    pub(crate) extract_files: Option<PathBuf>,
+    /// Take content codings (gzip, deflate, br) away before
+    #[arg(long, help_heading = "Files")]
+    pub(crate) decode: bool,
+    /// Bytes of a file that are written (default: 100M)
+    #[arg(long, value_name = "BYTES", help_heading = "Files", value_parser = parse_size)]
+    pub(crate) file_limit: Option<u64>,
+    /// Bytes of all files together that are written (default: 10G)
+    #[arg(long, value_name = "BYTES", help_heading = "Files", value_parser = parse_size)]
+    pub(crate) extract_limit: Option<u64>,
     /// How it is written (default: table on a terminal, else json)
     #[arg(long, value_name = "FORMAT", value_enum, help_heading = "Output")]
     pub(crate) format: Option<LogFormat>,

@@ -27,6 +27,13 @@ impl Object {
 /// The line of a record.
 pub(super) fn line(values: &Values, time: &mut TimeWriter) -> Json {
     let kind = values.kind();
+    // As Suricata calls it.
+    let name = if kind == "file" { "fileinfo" } else { kind };
+    // Of a file that is who sent it.
+    let (source, destination) = match values.text("sent_by") {
+        Some("dst") => ("dst", "src"),
+        _ => ("src", "dst"),
+    };
     let mut line = Object::default();
     let begin = values.time("time").or_else(|| values.time("start"));
     let shown = match kind {
@@ -37,11 +44,11 @@ pub(super) fn line(values: &Values, time: &mut TimeWriter) -> Json {
     line.put("timestamp", shown.map(|at| timestamp(at, time)))
         // Numbers above 2^53 are not the same in every reader.
         .put("flow_id", values.number("flow_id").map(|id| id >> 11))
-        .put("event_type", Some(kind))
-        .put("src_ip", values.address("src_ip"))
-        .put("src_port", values.number("src_port"))
-        .put("dest_ip", values.address("dst_ip"))
-        .put("dest_port", values.number("dst_port"))
+        .put("event_type", Some(name))
+        .put("src_ip", values.address(&format!("{source}_ip")))
+        .put("src_port", values.number(&format!("{source}_port")))
+        .put("dest_ip", values.address(&format!("{destination}_ip")))
+        .put("dest_port", values.number(&format!("{destination}_port")))
         .put("proto", values.text("proto").map(protocol))
         .put("app_proto", values.text("app_proto"))
         .put("community_id", values.text("community_id"));
@@ -50,9 +57,19 @@ pub(super) fn line(values: &Values, time: &mut TimeWriter) -> Json {
         "http" => http(values),
         "dns" => dns(values),
         "tls" | "quic" => tls(values, time),
+        "file" => {
+            line.put(
+                "app_proto",
+                values.text("source").map(|it| it.replace('_', "-")),
+            );
+            if values.text("source") == Some("http") {
+                line.put("http", Some(http(values)));
+            }
+            file(values)
+        }
         _ => others(values),
     };
-    line.0.insert(kind.to_owned(), object);
+    line.0.insert(name.to_owned(), object);
     Json::Object(line.0)
 }
 
@@ -109,8 +126,17 @@ fn flow(values: &Values, time: &mut TimeWriter) -> Json {
 
 fn http(values: &Values) -> Json {
     let mut object = Object::default();
+    // The port of a host has a field of its own.
+    let host = values.text("host").map(|host| match host.rsplit_once(':') {
+        Some((name, port)) => match port.parse::<u16>() {
+            Ok(port) => (name, Some(port)),
+            Err(_) => (host, None),
+        },
+        None => (host, None),
+    });
     object
-        .put("hostname", values.text("host"))
+        .put("hostname", host.map(|(name, _)| name))
+        .put("http_port", host.and_then(|(_, port)| port))
         .put("url", values.text("uri"))
         .put("http_user_agent", values.text("user_agent"))
         .put(
@@ -128,7 +154,46 @@ fn http(values: &Values) -> Json {
                 .map(|version| format!("HTTP/{version}")),
         )
         .put("status", values.number("status"))
-        .put("length", values.number("response_body_bytes"));
+        .put(
+            "length",
+            values
+                .number("response_body_bytes")
+                .or(values.number("bytes")),
+        );
+    Json::Object(object.0)
+}
+
+fn file(values: &Values) -> Json {
+    let mut object = Object::default();
+    let uri = values
+        .text("uri")
+        .map(|uri| uri.split('?').next().unwrap_or(uri));
+    let is_holed = values.number("missing_bytes") > Some(0);
+    let written = values.number("extracted_bytes");
+    let is_cut = written.is_some() && written < values.number("bytes");
+    object
+        .put("filename", values.text("file_name").or(uri))
+        .put("magic", values.text("mime_type"))
+        .put("gaps", Some(is_holed))
+        .put(
+            "state",
+            Some(match values.yes("whole") {
+                _ if is_cut => "TRUNCATED",
+                Some(true) => "CLOSED",
+                _ if is_holed => "UNKNOWN",
+                _ => "TRUNCATED",
+            }),
+        )
+        .put("md5", values.text("md5"))
+        .put("sha1", values.text("sha1"))
+        .put("sha256", values.text("sha256"))
+        .put("stored", Some(written.is_some()))
+        .put("file_name_stored", values.text("extracted"))
+        .put("size", values.number("bytes"))
+        .put(
+            "tx_id",
+            values.number("depth").map(|depth| depth.saturating_sub(1)),
+        );
     Json::Object(object.0)
 }
 

@@ -127,6 +127,37 @@ static SSL: Log = Log {
     ],
 };
 
+static FILES: Log = Log {
+    path: "files",
+    columns: &[
+        Column("fuid", "string", Made(file_id)),
+        Column("source", "string", Made(file_source)),
+        Column("depth", "count", Made(|_| 0.into())),
+        Column("analyzers", "set[string]", Made(file_analyzers)),
+        Column("mime_type", "string", Field("mime_type")),
+        Column("filename", "string", Field("file_name")),
+        Column("duration", "interval", Field("duration")),
+        Column("local_orig", "bool", Unset),
+        Column(
+            "is_orig",
+            "bool",
+            Made(|values| (values.text("sent_by") == Some("src")).into()),
+        ),
+        Column("seen_bytes", "count", Field("bytes")),
+        Column("total_bytes", "count", Field("total_bytes")),
+        Column("missing_bytes", "count", Field("missing_bytes")),
+        Column("overflow_bytes", "count", Made(|_| 0.into())),
+        Column("timedout", "bool", Made(|_| false.into())),
+        Column("parent_fuid", "string", Unset),
+        Column("md5", "string", Field("md5")),
+        Column("sha1", "string", Field("sha1")),
+        Column("sha256", "string", Field("sha256")),
+        Column("extracted", "string", Field("extracted")),
+        Column("extracted_cutoff", "bool", Made(file_cutoff)),
+        Column("extracted_size", "count", Field("extracted_bytes")),
+    ],
+};
+
 /// The log of a kind of record with names of its own.
 pub(super) fn log(kind: &str) -> Option<&'static Log> {
     match kind {
@@ -134,6 +165,7 @@ pub(super) fn log(kind: &str) -> Option<&'static Log> {
         "http" => Some(&HTTP),
         "dns" => Some(&DNS),
         "tls" => Some(&SSL),
+        "file" => Some(&FILES),
         _ => None,
     }
 }
@@ -145,11 +177,54 @@ fn begin(values: &Values) -> Json {
 
 /// As Zeek's: `C`, and the flow's number to the base 62.
 fn uid(values: &Values) -> Json {
+    match values.number("flow_id") {
+        Some(id) => base_62("C", id),
+        None => Json::Null,
+    }
+}
+
+/// As Zeek's: `F`, and a number that the flow, the direction and the place in it give.
+fn file_id(values: &Values) -> Json {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let place = values.number("depth").unwrap_or(0) * 2;
+    let side = u64::from(values.text("sent_by") == Some("src"));
+    let flow = values.number("flow_id").unwrap_or(0);
+    base_62("F", (flow ^ (place + side)).wrapping_mul(ODD))
+}
+
+fn file_source(values: &Values) -> Json {
+    let source = values.text("source");
+    source.map_or(Json::Null, |it| it.to_ascii_uppercase().into())
+}
+
+fn file_analyzers(values: &Values) -> Json {
+    let all = [
+        ("EXTRACT", "extracted"),
+        ("MD5", "md5"),
+        ("SHA1", "sha1"),
+        ("SHA256", "sha256"),
+    ];
+    let has = |field: &str| values.text(field).is_some();
+    let names = all.iter().filter(|(_, field)| has(field));
+    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
+    match names.is_empty() {
+        true => Json::Null,
+        false => names.into(),
+    }
+}
+
+fn file_cutoff(values: &Values) -> Json {
+    let seen = values.number("bytes").zip(values.number("missing_bytes"));
+    match (values.number("extracted_bytes"), seen) {
+        (Some(written), Some((seen, missing))) => (written < seen + missing).into(),
+        _ => Json::Null,
+    }
+}
+
+/// A letter, and a number to the base 62.
+fn base_62(letter: &str, mut id: u64) -> Json {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let Some(mut id) = values.number("flow_id") else {
-        return Json::Null;
-    };
-    let mut text = String::from("C");
+    let mut text = String::from(letter);
     for _ in 0..11 {
         text.push(char::from(DIGITS[(id % 62) as usize]));
         id /= 62;

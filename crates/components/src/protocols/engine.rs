@@ -6,8 +6,8 @@ use flowgauge_flow::FlowRecord;
 use flowgauge_record::FlowRow;
 use flowgauge_record::event::EventSchemas;
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
-    Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
+    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamStatus};
 use flowgauge_wire::Nanos;
@@ -17,6 +17,7 @@ use super::learned::Learned;
 use super::table::{Piece, Talks};
 use super::{ALL, Among, Connection, Give, ProtocolInfo, Seen, named};
 use crate::engine::{self, Tracked};
+use crate::files::{self, Files};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "transactions",
@@ -38,6 +39,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "give a record of each flow when it ends, too",
         )
         .or("no"),
+        files::FILES,
+        files::DIGESTS,
+        files::DECODE,
+        files::EXTRACT,
+        files::FILE_LIMIT,
+        files::EXTRACT_LIMIT,
         engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
         engine::CHECKSUMS,
@@ -77,6 +84,7 @@ struct State {
     spoken: Option<HashMap<u64, &'static str>>,
     community_id_seed: u16,
     records: u64,
+    files: Option<Files>,
 }
 
 /// What is known of a connection.
@@ -124,6 +132,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             spoken: settings.flag("flows").then(HashMap::new),
             community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
             records: 0,
+            files: Files::of(settings)?,
         },
     }))
 }
@@ -318,6 +327,7 @@ impl State {
                     schemas: &mut self.schemas,
                     protocol: protocol.name,
                 }),
+                files: self.files.as_mut(),
             };
             if let Some(kept) = self.watched.all.get(slot.number as usize) {
                 for piece in kept.pieces() {
@@ -382,6 +392,7 @@ impl Leading<'_> {
                     schemas: &mut state.schemas,
                     protocol: protocol.name,
                 }),
+                files: state.files.as_mut(),
             };
             work(&mut **table, slot.number, &mut give);
         }
@@ -485,6 +496,10 @@ impl Handler for Leading<'_> {
 }
 
 impl Component for Transactions {
+    fn start(&mut self) -> Result<(), Failure> {
+        self.state.files.as_mut().map_or(Ok(()), Files::start)
+    }
+
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
             let state = &mut self.state;

@@ -7,15 +7,18 @@ use flowgauge_proto::Look;
 use flowgauge_proto::ftp::{
     CommandEvents, Commands, Endpoint, Replies, Reply, ReplyEvents, look_client, look_server,
 };
+use flowgauge_record::file::FileRow;
 use flowgauge_record::ftp::{FTP_SCHEMA, FtpDataRow, FtpRow};
 use flowgauge_record::origin::Origin;
 use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
+use super::learned::Note;
 use super::table::Table;
 use super::tls::{TlsTalk, origin};
 use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use crate::files::Body;
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "ftp",
@@ -81,6 +84,10 @@ struct Control {
     /// Something was lost so far.
     has_lost: bool,
     is_tls: bool,
+    /// Where the next data connection goes.
+    data: Vec<(Address, u16)>,
+    /// What it carries, from the moment that the server begins.
+    notes: Vec<Note>,
     done: Vec<FtpRow>,
 }
 
@@ -102,6 +109,20 @@ impl Control {
             user: self.user.clone(),
             is_damaged: core::mem::take(&mut self.is_damaged),
             ..FtpRow::default()
+        }
+    }
+
+    /// What goes over the data connection that was agreed on, if this command sends something there.
+    fn note(&mut self, row: &FtpRow) {
+        let Some(command) = row.command.as_deref() else {
+            return;
+        };
+        const CARRIED: [&str; 7] = ["RETR", "STOR", "STOU", "APPE", "LIST", "NLST", "MLSD"];
+        if CARRIED.contains(&command) && self.notes.len() < WAITING {
+            self.notes.push(Note {
+                command: command.to_owned(),
+                name: row.argument.clone(),
+            });
         }
     }
 
@@ -177,7 +198,11 @@ impl ReplyEvents for Said<'_> {
         row.reply = Some(text(reply.last));
         // A preliminary one: another follows.
         if reply.code / 100 == 1 {
+            control.note(&row);
             return control.waiting.push_front(row);
+        }
+        if row.first_reply == Some(self.time) && matches!(reply.code, 226 | 250) {
+            control.note(&row);
         }
         let command = row.command.as_deref();
         let endpoint = match (reply.code, command) {
@@ -205,7 +230,8 @@ impl ReplyEvents for Said<'_> {
 
 impl FtpTalk {
     fn give(&mut self, now: Nanos, give: &mut Give<'_>) {
-        for row in self.control.done.drain(..) {
+        let done = core::mem::take(&mut self.control.done);
+        for row in done {
             let is_agreed = row.code.is_some_and(|code| code / 100 == 2);
             if let Some((ip, port)) = row.data.filter(|_| is_agreed) {
                 let address = match ip {
@@ -213,12 +239,19 @@ impl FtpTalk {
                     IpAddr::V6(ip) => Address(ip.octets()),
                 };
                 give.learn((address, port), DATA.name, now);
+                self.control.data = vec![(address, port)];
                 // Behind a translation of addresses it is the server's own that is told.
                 if row.is_passive == Some(true) {
                     give.learn((row.origin.parties.server.0, port), DATA.name, now);
+                    self.control.data.push((row.origin.parties.server.0, port));
                 }
             }
             give.record(row.origin.time, &row);
+        }
+        for note in self.control.notes.drain(..) {
+            for endpoint in &self.control.data {
+                give.note(*endpoint, note.clone());
+            }
         }
     }
 }
@@ -286,42 +319,133 @@ impl Conversation for FtpTalk {
 }
 
 /// A data connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct DataTalk {
     row: FtpDataRow,
     has_begun: bool,
+    /// What it is for.
+    note: Option<Note>,
+    /// What each side sends, where files are wanted: the responder, the initiator.
+    files: [Option<Box<(Body, FileRow)>>; 2],
 }
 
 impl DataTalk {
-    fn count(&mut self, at: &At<'_>, bytes: u64, missing: u64) {
+    fn count(&mut self, at: &At<'_>, bytes: u64, missing: u64, give: &mut Give<'_>) {
         let row = &mut self.row;
         if !core::mem::replace(&mut self.has_begun, true) {
             row.origin = origin(at);
+            self.note = noted(at, give);
         }
         row.bytes[usize::from(!at.from_initiator)] += bytes + missing;
         row.missing_bytes += missing;
         row.end = at.time;
     }
+
+    /// What this side sends, as a file.
+    fn file(&mut self, at: &At<'_>, give: &mut Give<'_>) -> Option<&mut Body> {
+        let file = &mut self.files[at.side()];
+        if file.is_none() {
+            let files = give.files.as_mut()?;
+            let flow = at.connection.flow_id.unwrap_or_default();
+            let side = if at.from_initiator { "up" } else { "down" };
+            let body = files.open(&format!("ftp-{flow:016x}-{side}"), None);
+            let row = FileRow {
+                origin: origin(at),
+                source: DATA.name,
+                from_initiator: at.from_initiator,
+                ..FileRow::default()
+            };
+            *file = Some(Box::new((body, row)));
+        }
+        let (body, row) = file.as_deref_mut()?;
+        row.end = at.time;
+        Some(body)
+    }
+}
+
+/// What the control connection said of a data connection.
+fn noted(at: &At<'_>, give: &mut Give<'_>) -> Option<Note> {
+    let connection = at.connection;
+    let note = give.take_note(connection.responder);
+    note.or_else(|| give.take_note(connection.initiator))
 }
 
 impl Conversation for DataTalk {
     type Common = ();
 
-    fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], _: &mut Give<'_>) {
-        self.count(at, bytes.len() as u64, 0);
+    fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        self.count(at, bytes.len() as u64, 0, give);
+        if let Some(body) = self.file(at, give) {
+            body.data(bytes);
+        }
     }
 
-    fn gap(&mut self, (): &mut (), at: &At<'_>, bytes: u64, _: &mut Give<'_>) {
-        self.count(at, 0, bytes);
+    fn gap(&mut self, (): &mut (), at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
+        self.count(at, 0, bytes, give);
+        if let Some(body) = self.file(at, give) {
+            body.gap(bytes);
+        }
     }
 
-    fn end(&mut self, (): &mut (), _: &At<'_>, end: StreamEnd, _: &mut Give<'_>) {
+    fn end(&mut self, (): &mut (), at: &At<'_>, end: StreamEnd, _: &mut Give<'_>) {
         self.row.close = Some(end.name());
+        if let Some(file) = &mut self.files[at.side()] {
+            file.1.is_whole = end == StreamEnd::Fin;
+        }
     }
 
-    fn close(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {
-        if self.has_begun {
-            give.record(self.row.origin.time, &self.row);
+    fn close(&mut self, (): &mut (), at: &At<'_>, give: &mut Give<'_>) {
+        if !self.has_begun {
+            return;
+        }
+        let note = self.note.take().or_else(|| noted(at, give));
+        let Note { command, name } = note.unwrap_or_default();
+        self.row.command = Some(command).filter(|command| !command.is_empty());
+        self.row.file_name.clone_from(&name);
+        give.record(self.row.origin.time, &self.row);
+        for file in &mut self.files {
+            let Some((body, mut row)) = file.take().map(|file| *file) else {
+                continue;
+            };
+            row.method.clone_from(&self.row.command);
+            row.file_name.clone_from(&name);
+            if let Some(files) = &mut give.files {
+                files.close(body, &mut row);
+            }
+            give.file(row.origin.time, &row);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Tester;
+    use super::*;
+
+    #[test]
+    fn a_data_connection_says_what_it_carries() {
+        let mut control = Tester::<FtpTalk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 21);
+        control.say(false, 1, b"220 hello\r\n");
+        for (seconds, command, reply) in [
+            (2, "PASV", "227 Entering Passive Mode (10,0,0,2,156,64)"),
+            (3, "RETR some file.txt", "150 Opening"),
+        ] {
+            control.say(true, seconds, format!("{command}\r\n").as_bytes());
+            control.say(false, seconds, format!("{reply}\r\n").as_bytes());
+        }
+        for learned in [true, false] {
+            let mut data = Tester::<DataTalk>::tcp([10, 0, 0, 1], 40_001, [10, 0, 0, 2], 40_000);
+            data.learned = core::mem::take(&mut control.learned);
+            data.say(false, 4, b"bytes");
+            data.close();
+            let expected = match learned {
+                true => r#""RETR" "some file.txt" 5"#,
+                false => "null null 5",
+            };
+            assert_eq!(
+                data.rows(&["command", "file_name", "dst_bytes"]),
+                [expected]
+            );
         }
     }
 }

@@ -23,6 +23,7 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "icp",
+    aliases: &["matchicp", "icpmatch"],
     summary: "finds queries between caches (ICP) and their replies",
     help: "Version 2. A reply belongs to the query with its number and addresses; a query that comes \
            again before it counts once. Takes datagrams.",

@@ -13,7 +13,21 @@ const MOST: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
     endpoints: HashMap<(Address, u16), (&'static str, Nanos)>,
+    /// What a conversation told of what goes there next.
+    notes: HashMap<(Address, u16), Note>,
 }
+
+/// What goes to an endpoint next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// The command that asked for it.
+    pub(crate) command: String,
+    /// Its argument: a name.
+    pub(crate) name: Option<String>,
+}
+
+/// Notes at most; they are texts.
+const MOST_NOTES: usize = 1 << 12;
 
 impl Learned {
     pub(crate) fn add(&mut self, endpoint: (Address, u16), protocol: &'static str, now: Nanos) {
@@ -21,6 +35,19 @@ impl Learned {
             self.endpoints.clear();
         }
         self.endpoints.insert(endpoint, (protocol, now));
+    }
+
+    /// Tells what goes to an endpoint next.
+    pub(crate) fn note(&mut self, endpoint: (Address, u16), note: Note) {
+        if self.notes.len() >= MOST_NOTES {
+            self.notes.clear();
+        }
+        self.notes.insert(endpoint, note);
+    }
+
+    /// What was told of it; once.
+    pub(crate) fn take_note(&mut self, endpoint: (Address, u16)) -> Option<Note> {
+        self.notes.remove(&endpoint)
     }
 
     /// The protocol's name.
@@ -45,6 +72,18 @@ mod tests {
         assert_eq!(learned.get(endpoint, Nanos(1)), Some("rpc"));
         assert_eq!(learned.get((endpoint.0, 2048), Nanos(1)), None);
         assert_eq!(learned.get(endpoint, BELIEVED), None);
+    }
+
+    #[test]
+    fn notes_are_told_once_and_bounded() {
+        let mut learned = Learned::default();
+        let endpoint = |port| (Address::v4([192, 0, 2, 1]), port);
+        for port in 0..=u16::MAX {
+            learned.note(endpoint(port), Note::default());
+            assert!(learned.notes.len() <= MOST_NOTES);
+        }
+        assert_eq!(learned.take_note(endpoint(u16::MAX)), Some(Note::default()));
+        assert_eq!(learned.take_note(endpoint(u16::MAX)), None);
     }
 
     #[test]

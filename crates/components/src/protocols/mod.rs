@@ -15,6 +15,7 @@ mod engine;
 pub(crate) mod ftp;
 pub(crate) mod http;
 pub(crate) mod icp;
+pub(crate) mod icp_stack;
 mod learned;
 mod matching;
 pub(crate) mod ntp;
@@ -30,13 +31,16 @@ pub(crate) mod tls;
 
 use flowgauge_proto::Look;
 use flowgauge_record::event::EventSchemas;
+use flowgauge_record::file::FileRow;
 use flowgauge_record::{AnyRecord, KnownRecord};
 use flowgauge_stack::{Items, Outlet, RecordItem, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
 pub(crate) use engine::INFO as TRANSACTIONS;
-use learned::Learned;
+use learned::{Learned, Note};
 use table::Talks;
+
+use crate::files::Files;
 
 /// All protocols, those first that are tried first.
 static ALL: &[&ProtocolInfo] = &[
@@ -232,6 +236,8 @@ pub(crate) struct Give<'a> {
     records: &'a mut u64,
     flow_id: Option<u64>,
     among: Option<Among<'a>>,
+    /// What is done with files, if anything.
+    files: Option<&'a mut Files>,
 }
 
 /// What conversations of several protocols have in common.
@@ -251,6 +257,7 @@ impl<'a> Give<'a> {
             records,
             flow_id: None,
             among: None,
+            files: None,
         }
     }
 
@@ -275,6 +282,26 @@ impl<'a> Give<'a> {
                 self.any(time, &event);
             }
             None => self.any(time, record),
+        }
+    }
+
+    /// What goes next to an address and port that was learned.
+    pub(crate) fn note(&mut self, endpoint: (Address, u16), note: Note) {
+        if let Some(among) = &mut self.among {
+            among.learned.note(endpoint, note);
+        }
+    }
+
+    /// What was told of one.
+    pub(crate) fn take_note(&mut self, endpoint: (Address, u16)) -> Option<Note> {
+        self.among.as_mut()?.learned.take_note(endpoint)
+    }
+
+    /// A file was transferred.
+    fn file(&mut self, time: Nanos, row: &FileRow) {
+        self.record_of("file", time, row);
+        if let Some(failure) = self.files.as_mut().and_then(|files| files.failure()) {
+            self.out.fail(failure);
         }
     }
 

@@ -96,6 +96,7 @@ impl<C: Conversation> Tester<C> {
                 schemas: &mut self.schemas,
                 protocol: "test",
             }),
+            files: None,
         };
         work(&mut self.conversation, &mut self.common, &at, &mut give);
     }

@@ -1,8 +1,13 @@
 //! `httpscan`, `httpmatch`, `http`: HTTP messages and transactions.
 
+mod file;
+mod second;
+
 use std::collections::VecDeque;
 
+use flowgauge_proto::Look;
 use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start, look};
+use flowgauge_proto::http2;
 use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HTTP_SCHEMA, HttpMessage, HttpRow};
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel, PerKey, RecordItem,
@@ -10,16 +15,28 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
+use file::HttpFile;
+use second::Second;
+
 use super::table::Table;
-use super::{At, Connection, Conversation, Give, ProtocolInfo, Transport, alone};
+use super::{At, Connection, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use crate::files::Files;
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "http",
     transport: Transport::Tcp,
     ports: &[80, 8000, 8008, 8080, 3128],
-    look: |seen| seen.either(look),
+    look: recognise,
     table: Table::<Talk>::boxed,
 };
+
+fn recognise(seen: &Seen<'_>) -> Look {
+    match seen.either(look) {
+        // A server of HTTP/2 may say its settings first.
+        Look::No if seen.initiator.is_empty() && http2::is_server(seen.responder) => Look::More,
+        look => look,
+    }
+}
 
 /// Messages of a connection that wait for their partners at once.
 const WAITING: usize = 256;
@@ -100,12 +117,14 @@ struct Side {
     is_after_loss: bool,
     /// No message was found so far, and what came does not look like one: it is another protocol.
     is_foreign: bool,
+    /// The body of the message under way, where files are wanted.
+    file: Option<Box<HttpFile>>,
 }
 
 /// Where messages go.
 trait Taker {
-    /// Method of the request that the next response is for, where that is known.
-    fn asked(&self) -> Option<&[u8]> {
+    /// The request that the next response is for, where that is known.
+    fn asked(&self) -> Option<&HttpMessage> {
         None
     }
 
@@ -117,6 +136,23 @@ trait Taker {
 
     /// One that was none.
     fn drop(&mut self, message: Box<HttpMessage>);
+
+    /// What is done with bodies, if anything.
+    fn files(&mut self) -> Option<&mut Files> {
+        None
+    }
+
+    /// A body is over.
+    fn file(&mut self, _file: HttpFile) {}
+
+    /// HTTP/2 follows: a client said so, or a server agreed to it.
+    fn second(&mut self, _at: &At<'_>, _is_agreed: bool) {}
+
+    /// Bytes of what follows HTTP/1.
+    fn behind(&mut self, _at: &At<'_>, _bytes: &[u8]) {}
+
+    /// Bytes of that are missing.
+    fn behind_gap(&mut self, _at: &At<'_>, _bytes: u64) {}
 }
 
 /// Makes a message of what the parser finds, and gives it on at its end.
@@ -126,6 +162,7 @@ struct Builder<'a, T> {
     is_after_loss: &'a mut bool,
     at: &'a At<'a>,
     close: Option<&'static str>,
+    file: &'a mut Option<Box<HttpFile>>,
     taker: &'a mut T,
 }
 
@@ -145,6 +182,12 @@ impl<T: Taker> Events for Builder<'_, T> {
         let mut framing = framing;
         match head.start {
             Start::Request { method, uri, .. } => {
+                if method == b"PRI" && uri == b"*" && message.version == "other" {
+                    // The preface of HTTP/2, which looks like a request.
+                    message.has_head = false;
+                    self.taker.second(self.at, false);
+                    return Framing::Tunnel;
+                }
                 message.is_request = true;
                 message.method = message.keep(Some(method));
                 message.uri = message.keep(Some(uri));
@@ -152,7 +195,11 @@ impl<T: Taker> Events for Builder<'_, T> {
             Start::Response { status, reason, .. } => {
                 message.status = status;
                 message.reason = message.keep(Some(reason));
-                framing = match self.taker.asked() {
+                if status == 101 && is_second(head.header("upgrade")) {
+                    self.taker.second(self.at, true);
+                }
+                let asked = self.taker.asked();
+                framing = match asked.and_then(|it| it.get(it.method)) {
                     Some(b"HEAD") => Framing::None,
                     Some(b"CONNECT") if status / 100 == 2 => Framing::Tunnel,
                     _ => framing,
@@ -164,6 +211,9 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.referrer = message.keep(head.referer());
         message.content_type = message.keep(head.content_type());
         message.content_encoding = message.keep(head.content_encoding());
+        if !matches!(framing, Framing::None | Framing::Tunnel) && self.taker.files().is_some() {
+            *self.file = Some(HttpFile::announced(head));
+        }
         framing
     }
 
@@ -171,10 +221,41 @@ impl<T: Taker> Events for Builder<'_, T> {
         self.taker.asked().is_some()
     }
 
+    #[inline]
+    fn body(&mut self, bytes: &[u8]) {
+        if let Some(file) = self.file {
+            file.data(bytes, self.at, *self.depth + 1, self.taker.files());
+        }
+    }
+
+    fn missing(&mut self, bytes: u64) {
+        if let Some(file) = self.file {
+            file.gap(bytes, self.at, *self.depth + 1, self.taker.files());
+        }
+    }
+
+    fn tunnel(&mut self, bytes: &[u8]) {
+        self.taker.behind(self.at, bytes);
+    }
+
+    fn tunnel_gap(&mut self, bytes: u64) {
+        self.taker.behind_gap(self.at, bytes);
+    }
+
+    fn is_headless(&self) -> bool {
+        let asked = self.taker.asked();
+        asked.is_some_and(|it| it.version == "0.9" && it.source != self.at.source())
+    }
+
     fn end(&mut self, end: &End) {
         let Some(mut message) = self.message.take() else {
             return;
         };
+        if let Some(mut file) = self.file.take() {
+            let (number, asked) = (*self.depth + 1, self.taker.asked());
+            file.describe(self.at, number, &message, asked, end.is_whole);
+            self.taker.file(*file);
+        }
         // Noise between messages, and what is no HTTP, is no message.
         if !message.has_head {
             return self.taker.drop(message);
@@ -201,6 +282,11 @@ impl<T: Taker> Events for Builder<'_, T> {
     }
 }
 
+/// Whether `Upgrade` names HTTP/2.
+fn is_second(upgrade: Option<&[u8]>) -> bool {
+    upgrade.is_some_and(|name| name.eq_ignore_ascii_case(b"h2c"))
+}
+
 /// What comes next in a direction.
 enum Part<'a> {
     Gap(u64),
@@ -222,6 +308,7 @@ impl Side {
                 Part::End(end) => Some(end.name()),
                 _ => None,
             },
+            file: &mut self.file,
             taker,
         };
         match *part {
@@ -521,19 +608,21 @@ pub(super) struct Talk {
     /// The responder's, the initiator's.
     sides: [Side; 2],
     pairs: Pairs,
+    /// What they said since they went over to HTTP/2.
+    second: Option<Box<Second>>,
 }
 
 /// Gives messages to their partners.
 struct ToPairs<'a, 'b> {
     pairs: &'a mut Pairs,
+    second: &'a mut Option<Box<Second>>,
     pool: &'a mut Pool,
     give: &'a mut Give<'b>,
 }
 
 impl Taker for ToPairs<'_, '_> {
-    fn asked(&self) -> Option<&[u8]> {
-        let request = self.pairs.requests.front()?;
-        request.get(request.method)
+    fn asked(&self) -> Option<&HttpMessage> {
+        self.pairs.requests.front().map(|it| &**it)
     }
 
     fn fresh(&mut self) -> Box<HttpMessage> {
@@ -547,6 +636,38 @@ impl Taker for ToPairs<'_, '_> {
     fn take(&mut self, message: Box<HttpMessage>) {
         let (pool, give) = (&mut *self.pool, &mut *self.give);
         self.pairs.add(message, &mut Paired { pool, give });
+    }
+
+    fn files(&mut self) -> Option<&mut Files> {
+        self.give.files.as_deref_mut()
+    }
+
+    fn file(&mut self, file: HttpFile) {
+        file.close(self.give);
+    }
+
+    fn second(&mut self, at: &At<'_>, is_agreed: bool) {
+        let client = at.side() ^ usize::from(is_agreed);
+        let second = self
+            .second
+            .get_or_insert_with(|| Box::new(Second::new(client)));
+        if is_agreed && let Some(request) = self.pairs.requests.front() {
+            let mut kept = self.pool.take();
+            kept.assign(request);
+            second.upgraded(kept);
+        }
+    }
+
+    fn behind(&mut self, at: &At<'_>, bytes: &[u8]) {
+        if let Some(second) = self.second {
+            second.data(self.pool, at, bytes, self.give);
+        }
+    }
+
+    fn behind_gap(&mut self, at: &At<'_>, bytes: u64) {
+        if let Some(second) = self.second {
+            second.gap(self.pool, at, bytes, self.give);
+        }
     }
 }
 
@@ -567,8 +688,40 @@ impl Row for Paired<'_, '_> {
 
 impl Talk {
     fn part(&mut self, pool: &mut Pool, at: &At<'_>, part: &Part<'_>, give: &mut Give<'_>) {
-        let pairs = &mut self.pairs;
-        self.sides[at.side()].part(at, part, &mut ToPairs { pairs, pool, give });
+        let mut taker = ToPairs {
+            pairs: &mut self.pairs,
+            second: &mut self.second,
+            pool,
+            give,
+        };
+        self.sides[at.side()].part(at, part, &mut taker);
+    }
+
+    /// Whether a direction has begun with HTTP/2, without a word of HTTP/1 before.
+    #[inline]
+    fn is_second(&mut self, at: &At<'_>, bytes: &[u8]) -> bool {
+        match &self.second {
+            Some(second) => second.has_begun(at.side()) || self.begins_second(at, bytes),
+            None => bytes.first() == Some(&0) && self.begins_second(at, bytes),
+        }
+    }
+
+    #[cold]
+    fn begins_second(&mut self, at: &At<'_>, bytes: &[u8]) -> bool {
+        let side = &self.sides[at.side()];
+        let is_new = side.depth == 0 && side.message.is_none() && !side.parser.is_tunnel();
+        let second = self.second.as_ref();
+        // Or the answer in HTTP/1 that agrees to it, behind the client's first words.
+        let is_first = bytes.first() == Some(&b'H');
+        let is_answer = !is_first && second.is_some_and(|it| it.is_told_by(at.side() ^ 1));
+        if !is_new || !(is_answer || http2::is_server(bytes)) {
+            return false;
+        }
+        let client = at.side() ^ 1;
+        let second = self
+            .second
+            .get_or_insert_with(|| Box::new(Second::new(client)));
+        second.begin(at.side())
     }
 }
 
@@ -576,18 +729,34 @@ impl Conversation for Talk {
     type Common = Pool;
 
     fn data(&mut self, pool: &mut Pool, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        if self.is_second(at, bytes)
+            && let Some(second) = &mut self.second
+        {
+            return second.data(pool, at, bytes, give);
+        }
         self.part(pool, at, &Part::Data(bytes), give);
     }
 
     fn gap(&mut self, pool: &mut Pool, at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
+        if self.is_second(at, &[])
+            && let Some(second) = &mut self.second
+        {
+            return second.gap(pool, at, bytes, give);
+        }
         self.part(pool, at, &Part::Gap(bytes), give);
     }
 
     fn end(&mut self, pool: &mut Pool, at: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {
+        if let Some(second) = &mut self.second {
+            second.end(end);
+        }
         self.part(pool, at, &Part::End(end), give);
     }
 
-    fn close(&mut self, pool: &mut Pool, _: &At<'_>, give: &mut Give<'_>) {
+    fn close(&mut self, pool: &mut Pool, at: &At<'_>, give: &mut Give<'_>) {
+        if let Some(second) = &mut self.second {
+            second.close(pool, at, give);
+        }
         self.pairs.close(&mut Paired { pool, give });
     }
 }
