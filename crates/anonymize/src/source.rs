@@ -95,4 +95,8 @@ impl<S: PacketSource> PacketSource for Anonymized<S> {
         // The memory is this source's own, and serves the next batch.
         None
     }
+
+    fn is_at_hand(&self) -> bool {
+        self.source.is_at_hand()
+    }
 }

@@ -47,6 +47,12 @@ pub trait PacketSource {
     fn share(&mut self) -> Option<SharedMemory> {
         None
     }
+
+    /// Whether all packets are there already, as those of a file are: the next batch does not wait for
+    /// what is yet to happen, so that who gives packets on to others may let some come together.
+    fn is_at_hand(&self) -> bool {
+        false
+    }
 }
 
 /// What a source that narrows another one leaves to that: all but the packets and their account.
@@ -64,6 +70,10 @@ macro_rules! as_source_within {
 
         fn share(&mut self) -> Option<$crate::SharedMemory> {
             self.$source.share()
+        }
+
+        fn is_at_hand(&self) -> bool {
+            self.$source.is_at_hand()
         }
     };
 }
@@ -86,5 +96,9 @@ impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
 
     fn share(&mut self) -> Option<SharedMemory> {
         (**self).share()
+    }
+
+    fn is_at_hand(&self) -> bool {
+        (**self).is_at_hand()
     }
 }

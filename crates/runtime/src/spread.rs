@@ -29,9 +29,15 @@ const REMEMBERED: usize = 4096;
 /// Bytes of a first fragment in which the addresses of what it carries are looked for.
 const LOOKED_AT: usize = 512;
 
+/// Shares of the packets that each shard gets, but for the [first](Spread::with_first).
+const SHARES: u64 = 16;
+
 /// Finds the shard of each packet.
 pub(crate) struct Spread {
-    shards: u64,
+    /// Of all shards together.
+    shares: u64,
+    /// Those that the first shard has less than others.
+    missing: u64,
     key: u64,
     decoder: Decoder,
     tunnel_ports: Box<[u64; 1024]>,
@@ -57,7 +63,8 @@ impl Spread {
             }
         }
         Spread {
-            shards: shards.max(1) as u64,
+            shares: shards.max(1) as u64 * SHARES,
+            missing: 0,
             key,
             decoder: Decoder::new(options),
             tunnel_ports,
@@ -65,6 +72,16 @@ impl Spread {
             fragments: Fragments::default(),
             datagram: Vec::new(),
         }
+    }
+
+    /// Gives the first shard, whose thread has more to do, so many shares of the packets only, where
+    /// others get 16.
+    pub(crate) fn with_first(mut self, shares: u64) -> Spread {
+        let is_alone = self.shares + self.missing == SHARES;
+        let missing = SHARES.saturating_sub(if is_alone { SHARES } else { shares });
+        self.shares = self.shares + self.missing - missing;
+        self.missing = missing;
+        self
     }
 
     /// The shard of a packet of a batch.
@@ -120,7 +137,8 @@ impl Spread {
 
     #[inline]
     fn shard(&self, hash: u64) -> usize {
-        ((u128::from(hash) * u128::from(self.shards)) >> 64) as usize
+        let share = ((u128::from(hash) * u128::from(self.shares)) >> 64) as u64;
+        ((share + self.missing) / SHARES) as usize
     }
 
     /// Everything else: decoded as the shard will.
@@ -254,5 +272,32 @@ impl Fragments {
             self.old = core::mem::take(&mut self.young);
         }
         self.young.insert(datagram, Known { shard, by_first });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of 26,000 hashes each shard gets.
+    fn counts(spread: &Spread, shards: usize) -> Vec<u64> {
+        let mut counts = vec![0; shards];
+        for number in 0..26_000_u64 {
+            let step = u64::MAX / 26_000;
+            counts[spread.shard(number * step + step / 2)] += 1;
+        }
+        assert!(spread.shard(u64::MAX) < shards);
+        counts
+    }
+
+    #[test]
+    fn shards_get_equal_shares_but_for_the_first() {
+        let of = |shards| Spread::new(shards, 0, DecodeOptions::default());
+        assert_eq!(counts(&of(1), 1), [26_000]);
+        assert_eq!(counts(&of(2), 2), [13_000, 13_000]);
+        assert_eq!(counts(&of(2).with_first(10), 2), [10_000, 16_000]);
+        assert_eq!(counts(&of(2).with_first(0), 2), [0, 26_000]);
+        assert_eq!(counts(&of(3).with_first(6), 3)[0], 26_000 * 6 / 38);
+        assert_eq!(counts(&of(1).with_first(0), 1), [26_000]);
     }
 }

@@ -409,6 +409,7 @@ struct Generated {
     next: usize,
     number: u64,
     lends: bool,
+    at_hand: bool,
     ledger: Ledger,
 }
 
@@ -447,6 +448,7 @@ impl Generated {
             next: 0,
             number: 0,
             lends,
+            at_hand: packets.is_multiple_of(2),
             ledger: Ledger::default(),
         }
     }
@@ -478,6 +480,10 @@ impl PacketSource for Generated {
 
     fn share(&mut self) -> Option<SharedMemory> {
         (!self.lends).then(|| self.memory.clone())
+    }
+
+    fn is_at_hand(&self) -> bool {
+        self.at_hand
     }
 }
 

@@ -5,18 +5,20 @@
 //! a sender alone would be known to some shards earlier than to others.
 //!
 //! Pairs stand in a table of 64-bit fingerprints, the last two bits of which say which of the two is
-//! known, and the last few thousand in a small one before it. New pairs wait until there are some, so
-//! that their places come from memory meanwhile. When a table is full it becomes the old one, whose pairs are still known, and
-//! the old one is forgotten.
+//! known, and the last few thousand in a small one before it, from which they go to the large one when
+//! others need their places: both directions of a flow together. They wait until there are some, so
+//! that their places come from memory meanwhile. When a table is full it becomes the old one, whose pairs
+//! are still known, and the old one is forgotten.
 
 use core::hash::BuildHasher;
 
+use flowgauge_sys::pages::advise_huge;
 use flowgauge_sys::prefetch::prefetch;
 use flowgauge_wire::{Address, Decoded, FlowKey, FoldedState};
 
 /// Pairs seen lately; one of two that collide is looked up in the tables.
 const RECENT: usize = 1 << 13;
-/// New pairs that wait for their place.
+/// Pairs that wait for their place.
 const WAITING: usize = 32;
 /// The most pairs in a table, and the fewest it is made for.
 const MOST: usize = 1 << 19;
@@ -73,10 +75,18 @@ impl KnownPairs {
         if covers(*recent, print) {
             return;
         }
-        *recent = match is_pair(*recent, print) {
-            true => *recent | print,
-            false => print,
-        };
+        if is_pair(*recent, print) {
+            *recent |= print;
+            return;
+        }
+        let before = core::mem::replace(recent, print);
+        if before != 0 {
+            self.keep(before);
+        }
+    }
+
+    /// A pair goes to the large table.
+    fn keep(&mut self, print: u64) {
         if self.waiting.len() >= WAITING {
             self.settle();
         }
@@ -89,9 +99,8 @@ impl KnownPairs {
         for index in 0..self.waiting.len() {
             if self.young.len >= self.limit {
                 self.old = core::mem::take(&mut self.young);
-                self.recent.fill(0);
             }
-            self.young.insert(self.waiting[index]);
+            self.young.insert(self.waiting[index], self.limit);
         }
         self.waiting.clear();
     }
@@ -189,9 +198,10 @@ impl Table {
         }
     }
 
-    fn insert(&mut self, print: u64) {
+    /// Adds a pair to fewer than `limit`.
+    fn insert(&mut self, print: u64, limit: usize) {
         if 2 * (self.len + 1) > self.slots.len() {
-            self.grow();
+            self.grow(limit);
         }
         let mask = self.slots.len() - 1;
         let mut at = slot(print) & mask;
@@ -207,14 +217,18 @@ impl Table {
         self.len += 1;
     }
 
+    /// Few times: with each all pairs move, and memory that was not touched before is.
     #[cold]
-    fn grow(&mut self) {
-        let size = (2 * self.slots.len()).max(2 * FEWEST);
-        let before = core::mem::replace(&mut self.slots, vec![0; size].into());
+    fn grow(&mut self, limit: usize) {
+        let most = (2 * limit).next_power_of_two();
+        let size = (8 * self.slots.len()).clamp(2 * FEWEST, most.max(2 * FEWEST));
+        let mut slots: Box<[u64]> = vec![0; size].into();
+        advise_huge(&mut slots);
+        let before = core::mem::replace(&mut self.slots, slots);
         self.len = 0;
         for print in before {
             if print != 0 {
-                self.insert(print);
+                self.insert(print, limit);
             }
         }
     }
@@ -264,7 +278,13 @@ mod tests {
         assert!(known.knows(&sixth));
         // The other one joins the first in its slot.
         known.note(&back);
-        known.settle();
+        assert!(known.knows(&back) && known.knows(&good));
+        for place in 0..RECENT {
+            let print = core::mem::take(&mut known.recent[place]);
+            if print != 0 {
+                known.keep(print);
+            }
+        }
         assert!(known.knows(&back) && known.knows(&good));
         assert_eq!(known.young.len, 2);
         let lonely = packet(5, 5);
@@ -284,14 +304,17 @@ mod tests {
         }
         assert!((0..100_000).all(|from| known.knows(&packet(from, 7))));
         assert!((100_000..200_000).all(|from| !known.knows(&packet(from, 7))));
-        for from in 100_000..300_000 {
+        for from in 100_000..400_000 {
             known.note(&packet(from, 7));
         }
         let known_of = |known: &mut KnownPairs, range: core::ops::Range<u32>| {
             range.filter(|&from| known.knows(&packet(from, 7))).count()
         };
         assert_eq!(known_of(&mut known, 0..100_000), 0);
-        assert_eq!(known_of(&mut known, 100_000..300_000), 200_000);
+        // Some of the first may be among the last to go to the large tables.
+        let first = 200_000 + RECENT as u32;
+        let last = known_of(&mut known, first..400_000);
+        assert_eq!(last, 200_000 - RECENT);
         let slots = known.young.slots.len() + known.old.slots.len();
         assert!(slots as u64 * 8 <= 200_000 * KnownPairs::BYTES_PER_FLOW);
     }

@@ -47,6 +47,7 @@ pub(crate) struct Input {
     /// Offset in the stream of `memory[0]`.
     base: u64,
     ended: bool,
+    at_hand: bool,
     /// Whether a mapped file was found to be cut before it was unmapped.
     cut: bool,
 }
@@ -71,6 +72,7 @@ impl Input {
             end: 0,
             base: 0,
             ended: false,
+            at_hand: false,
             cut: false,
         }
     }
@@ -78,15 +80,26 @@ impl Input {
     /// An input over a file, from its beginning: mapped where that can be done and its length makes
     /// up for it.
     pub(crate) fn of_file(file: File, path: &Path, bytes: usize) -> Input {
-        let long = |file: &File| {
-            let metadata = file.metadata().ok()?;
-            (metadata.is_file() && metadata.len() >= MAPPED_MIN as u64).then_some(())
-        };
-        let mapped = long(&file).and_then(|()| Mapped::new(&file));
+        let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file);
+        let at_hand = metadata.is_some();
+        let is_long = metadata.is_some_and(|metadata| metadata.len() >= MAPPED_MIN as u64);
+        let mapped = is_long.then(|| Mapped::new(&file)).flatten();
         let bytes = if mapped.is_some() { 0 } else { bytes };
         let mut input = Input::new(Box::new(file), path, bytes);
         input.mapped = mapped;
+        input.at_hand = at_hand;
         input
+    }
+
+    /// The same input, of which it is known whether it is [at hand](Input::is_at_hand).
+    pub(crate) fn at_hand(mut self, at_hand: bool) -> Input {
+        self.at_hand = at_hand;
+        self
+    }
+
+    /// Whether it is a regular file's, so that reading does not wait for what is yet to be written.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.at_hand
     }
 
     /// Everything in memory up to the end of the window; offsets of packets refer to it.
@@ -443,6 +456,19 @@ mod tests {
         input.consume(LARGE_PAGE - 1);
         assert!(!input.fill(100).unwrap());
         assert_eq!(input.window().len(), 11);
+    }
+
+    #[test]
+    fn a_file_is_at_hand_and_a_pipe_is_not() {
+        let (file, _) = long_file();
+        assert!(mapped(&file).is_at_hand());
+        let short = tempfile::tempfile().unwrap();
+        assert!(Input::of_file(short, Path::new("x"), READ_BYTES).is_at_hand());
+        let (reader, _writer) = io::pipe().unwrap();
+        let pipe = std::os::fd::OwnedFd::from(reader);
+        assert!(!Input::of_file(File::from(pipe), Path::new("x"), READ_BYTES).is_at_hand());
+        let drip = Input::new(Box::new(Drip(Vec::new(), 0)), Path::new("x"), 512);
+        assert!(!drip.is_at_hand());
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, 
         }
         // A smaller buffer is one of many, or for a short look.
         open_input(if buffer < READ_BYTES {
-            Input::new(Box::new(file), path, buffer)
+            Input::new(Box::new(file), path, buffer).at_hand(metadata.is_file())
         } else {
             Input::of_file(file, path, buffer)
         })
@@ -87,6 +87,7 @@ fn open_input(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     for _ in 0..2 {
         input.fill(4)?;
         let path = input.path().to_owned();
+        let at_hand = input.is_at_hand();
         let window = input.window();
         let gzip = window.starts_with(&[0x1f, 0x8b]);
         // Standard frames, and skippable frames in front of them.
@@ -107,7 +108,7 @@ fn open_input(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
             })?;
             Box::new(decoder)
         };
-        input = Input::new(unpacked, &path, READ_BYTES);
+        input = Input::new(unpacked, &path, READ_BYTES).at_hand(at_hand);
     }
     open_format(input)
 }

@@ -329,4 +329,9 @@ impl PacketSource for MultiSource {
         let (index, _) = self.given?;
         self.active.get_mut(index)?.source.share()
     }
+
+    fn is_at_hand(&self) -> bool {
+        let mut active = self.active.iter();
+        active.all(|active| active.source.is_at_hand())
+    }
 }

@@ -266,6 +266,10 @@ impl<F: Format> PacketSource for FileSource<F> {
     fn share(&mut self) -> Option<SharedMemory> {
         Some(self.input.share())
     }
+
+    fn is_at_hand(&self) -> bool {
+        self.input.is_at_hand()
+    }
 }
 
 /// Sum of the packets' lengths on the wire.

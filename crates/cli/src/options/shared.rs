@@ -38,7 +38,7 @@ pub(crate) struct InputOptions {
     /// Size of the kernel's ring for each worker, in KiB
     #[arg(short = 'B', long = "buffer-size", value_name = "KIB")]
     pub(crate) buffer_size: Option<u64>,
-    /// Threads that process packets, sharing them by flow; one more reads where it is files [default: 1]
+    /// Threads that process packets, sharing them by flow; of files the first reads, too [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
     /// Read the filter from a file

@@ -1,4 +1,7 @@
 //! Where a stack goes from one thread to the next.
+//!
+//! One message per batch, but messages go together where the reader's batches do: waking a thread for
+//! each costs more than many batches do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,33 +17,78 @@ use crate::queue::{Bell, Receiver, Sender, queue};
 /// The end of a stage: collects what comes out of it and sends it on, batch by batch.
 pub(super) struct Crossing {
     /// `None`: the stack is over.
-    sender: Option<Sender<Message>>,
-    /// Messages that were read.
-    emptied: Receiver<Message>,
+    sender: Option<Sender<Group>>,
+    /// Groups whose messages were read.
+    emptied: Receiver<Group>,
     current: Message,
+    /// Whole messages that go together with the next.
+    group: Group,
+    /// Messages that served, to serve again.
+    free: Group,
+    /// Whether messages go on together.
+    gathers: bool,
     phase: Phase,
     /// Where there is no room, what comes is dropped and counted here.
     drops: Option<Arc<AtomicU64>>,
 }
 
-/// The beginning of a stage, from one thread of the stage before.
-pub(super) struct Entry {
-    pub(super) queue: Receiver<Message>,
-    emptied: Sender<Message>,
+/// What ends with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    Batch,
+    /// Batches that the reader gives on together.
+    Group,
+    Input,
 }
 
+/// The beginning of a stage, from one thread of the stage before.
+pub(super) struct Entry {
+    queue: Receiver<Group>,
+    emptied: Sender<Group>,
+    /// What of a group is still to be read, the last first.
+    left: Group,
+    read: Group,
+}
+
+/// Messages that go together.
+type Group = Vec<Message>;
+
 impl Entry {
+    /// The next message, if there is one.
+    pub(super) fn try_receive(&mut self) -> Option<Message> {
+        if self.left.is_empty() {
+            self.left = self.queue.try_receive()?;
+            self.left.reverse();
+        }
+        self.left.pop()
+    }
+
+    /// Whether nothing comes any more but what is there.
+    pub(super) fn is_closed(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Messages that may wait.
+    pub(super) fn capacity(&self) -> usize {
+        self.queue.capacity()
+    }
+
     /// A message was read: its memory serves again.
     pub(super) fn give_back(&mut self, mut message: Message) {
         message.clear();
-        // Where there is no room there are enough.
-        let _ = self.emptied.try_send(message);
+        self.read.push(message);
+        if self.left.is_empty() {
+            // Where there is no room there are enough.
+            let _ = self.emptied.try_send(core::mem::take(&mut self.read));
+        }
     }
 }
 
-/// A way from one thread to another, of so many messages; `bell` is the reader's.
+/// A way from one thread to another, of so many messages, or of so many groups of them; `bell` is the
+/// reader's.
 pub(super) fn crossing(
     waiting: usize,
+    gathers: bool,
     drops: Option<Arc<AtomicU64>>,
     bell: &Arc<Bell>,
 ) -> (Crossing, Entry) {
@@ -50,12 +98,17 @@ pub(super) fn crossing(
         sender: Some(sender),
         emptied,
         current: Message::begun(),
+        group: Vec::new(),
+        free: Vec::new(),
+        gathers,
         phase: Phase::Piece,
         drops,
     };
     let entry = Entry {
         queue: receiver,
         emptied: give_back,
+        left: Vec::new(),
+        read: Vec::new(),
     };
     (crossing, entry)
 }
@@ -100,26 +153,36 @@ impl Crossing {
         }
     }
 
-    /// The batch is over.
-    pub(super) fn send(&mut self, is_last: bool) {
+    /// The batch is over, and with it what goes on together, or all input.
+    pub(super) fn send(&mut self, ends: Ends) {
         let Some(sender) = &mut self.sender else {
             return;
         };
-        let fresh = self.emptied.try_receive().unwrap_or_else(Message::begun);
+        if self.free.is_empty() {
+            self.free = self.emptied.try_receive().unwrap_or_default();
+        }
+        let fresh = self.free.pop().unwrap_or_else(Message::begun);
         let mut message = core::mem::replace(&mut self.current, fresh);
-        message.is_last = is_last;
+        message.is_last = ends == Ends::Input;
+        self.group.push(message);
+        if self.gathers && ends == Ends::Batch {
+            return;
+        }
+        let group = core::mem::take(&mut self.group);
         let refused = match &self.drops {
             // The end is not to be lost.
-            Some(drops) if !is_last => match sender.try_send(message) {
-                Err(mut message) if !sender.is_closed() => {
-                    drops.fetch_add(message.len(), Ordering::Relaxed);
-                    message.clear();
-                    self.current = message;
+            Some(drops) if ends != Ends::Input => match sender.try_send(group) {
+                Err(group) if !sender.is_closed() => {
+                    for mut message in group {
+                        drops.fetch_add(message.len(), Ordering::Relaxed);
+                        message.clear();
+                        self.free.push(message);
+                    }
                     false
                 }
                 sent => sent.is_err(),
             },
-            _ => sender.send(message).is_err(),
+            _ => sender.send(group).is_err(),
         };
         if refused {
             self.close();
@@ -129,6 +192,7 @@ impl Crossing {
     /// Nothing more is sent: the stack is over.
     pub(super) fn close(&mut self) {
         self.sender = None;
+        self.group.clear();
         self.current.clear();
     }
 }

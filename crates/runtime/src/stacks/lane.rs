@@ -8,7 +8,8 @@ use flowgauge_stack::{NodeId, Packets, Received, ResultValue};
 use flowgauge_wire::Nanos;
 
 use super::board::{Answered, Board};
-use super::crossing::{Entry, Joining};
+use super::crossing::{Ends, Entry, Joining};
+use super::items::Message;
 use super::part::{Common, Count, Part};
 use super::reader::{Cut, SharedBatch};
 use crate::queue::{Bell, Receiver};
@@ -44,14 +45,15 @@ impl Lane {
             if !part.is_over() {
                 part.begin(shared);
                 part.pieces(packets, shared.pieces());
-                part.send();
+                part.send(shared.ends);
             }
         }
     }
 
     /// What the packets left goes to the next stages.
     pub(super) fn send(&mut self) {
-        self.parts.iter_mut().for_each(Part::send);
+        let parts = self.parts.iter_mut();
+        parts.for_each(|part| part.send(Ends::Group));
     }
 
     /// Whether any part does anything with further packets.
@@ -71,7 +73,20 @@ impl Lane {
     pub(super) fn reset(&mut self) {
         self.parts.iter_mut().for_each(Part::reset);
     }
+
+    /// Writes down what is known, if somebody asked.
+    fn answer(&mut self, board: &Board, answered: &mut Answered) {
+        if board.is_asked(answered) {
+            if board.resets(answered) {
+                self.reset();
+            }
+            board.write(answered, false, |give| self.counts(give));
+        }
+    }
 }
+
+/// Batches that go to a thread together.
+pub(super) type SharedGroup = Vec<Arc<SharedBatch>>;
 
 /// What a thread waits for.
 enum Next<T> {
@@ -81,13 +96,49 @@ enum Next<T> {
     End,
 }
 
-fn next<T>(queue: &mut Receiver<T>, bell: &Bell, board: &Board, answered: &Answered) -> Next<T> {
-    if let Some(thing) = queue.try_receive() {
+/// Where a thread gets things from.
+trait Queue {
+    type Thing;
+    fn take(&mut self) -> Option<Self::Thing>;
+    fn is_over(&self) -> bool;
+}
+
+impl<T> Queue for Receiver<T> {
+    type Thing = T;
+
+    fn take(&mut self) -> Option<T> {
+        self.try_receive()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_closed()
+    }
+}
+
+impl Queue for Entry {
+    type Thing = Message;
+
+    fn take(&mut self) -> Option<Message> {
+        self.try_receive()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_closed()
+    }
+}
+
+fn next<Q: Queue>(
+    queue: &mut Q,
+    bell: &Bell,
+    board: &Board,
+    answered: &Answered,
+) -> Next<Q::Thing> {
+    if let Some(thing) = queue.take() {
         return Next::Thing(thing);
     }
     bell.wait(|| {
-        let is_closed = queue.is_closed();
-        match queue.try_receive() {
+        let is_closed = queue.is_over();
+        match queue.take() {
             Some(thing) => Some(Next::Thing(thing)),
             None if is_closed => Some(Next::End),
             None => board.is_asked(answered).then_some(Next::Question),
@@ -98,26 +149,32 @@ fn next<T>(queue: &mut Receiver<T>, bell: &Bell, board: &Board, answered: &Answe
 /// A thread that takes batches of the source.
 pub(super) fn run_lane(
     mut lane: Lane,
-    mut queue: Receiver<Arc<SharedBatch>>,
+    mut queue: Receiver<SharedGroup>,
     bell: &Bell,
     board: &Board,
 ) {
     let mut answered = Answered::default();
     let mut now = Nanos(0);
     loop {
-        match next(&mut queue, bell, board, &answered) {
-            Next::Thing(shared) => {
-                lane.shared(&shared);
-                now = shared.now;
+        let group = match next(&mut queue, bell, board, &answered) {
+            Next::Thing(group) => group,
+            Next::Question => {
+                lane.answer(board, &mut answered);
+                continue;
             }
-            Next::Question => {}
             Next::End => break,
+        };
+        let mut group = group.into_iter().peekable();
+        if let Some(first) = group.peek() {
+            first.fetch(lane.worker);
         }
-        if board.is_asked(&answered) {
-            if board.resets(&mut answered) {
-                lane.reset();
+        while let Some(shared) = group.next() {
+            if let Some(next) = group.peek() {
+                next.fetch(lane.worker);
             }
-            board.write(&mut answered, false, |give| lane.counts(give));
+            lane.shared(&shared);
+            now = shared.now;
+            lane.answer(board, &mut answered);
         }
     }
     lane.finish(now);
@@ -158,7 +215,7 @@ pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bel
     'input: loop {
         for entry in &mut entries {
             let message = loop {
-                let found = next(&mut entry.queue, bell, board, &answered);
+                let found = next(entry, bell, board, &answered);
                 if board.is_asked(&answered) {
                     if board.resets(&mut answered) {
                         behind.reset();
@@ -187,7 +244,7 @@ pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bel
             behind.part.finish(behind.part.now());
             break;
         }
-        behind.part.send();
+        behind.part.send(Ends::Group);
         if behind.part.is_over() {
             break;
         }
@@ -210,8 +267,8 @@ pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bel
                 let Some(Some(entry)) = entries.get_mut(at) else {
                     continue;
                 };
-                let is_closed = entry.queue.is_closed();
-                if let Some(message) = entry.queue.try_receive() {
+                let is_closed = entry.is_closed();
+                if let Some(message) = entry.try_receive() {
                     return Some(Next::Thing(message));
                 }
                 if is_closed {
@@ -234,7 +291,7 @@ pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bel
                 if is_last {
                     *from = None;
                 } else {
-                    behind.part.send();
+                    behind.part.send(Ends::Group);
                 }
             }
             (Next::End, from) => *from = None,
@@ -258,7 +315,7 @@ pub(super) fn run_source(mut part: Part, common: &Common, board: &Board) {
         match part.receive(PATIENCE) {
             Received::End => break,
             Received::Nothing => {}
-            Received::Until(_) => part.send(),
+            Received::Until(_) => part.send(Ends::Group),
         }
         if board.is_asked(&answered) {
             if board.resets(&mut answered) {

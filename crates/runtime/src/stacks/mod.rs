@@ -12,12 +12,18 @@
 //! # On several
 //!
 //! ```text
-//!            one reader               copies of what can be parallel        the rest of each stack
+//!            the calling thread       copies of what can be parallel        the rest of each stack
 //!
-//!                                      +-> worker 0: tcpscan - demux < >  --+
-//!  source -> decode, hash, divide -----|                                    |--> merge -> output
-//!            (a batch is shared)       +-> worker 1: tcpscan - demux < >  --+
+//!  source -> decode, hash, divide -------> worker 0: tcpscan - demux < >  --+
+//!            (a batch is shared)       |                                    |--> merge -> output
+//!                                      +-> worker 1: tcpscan - demux < >  --+
 //! ```
+//!
+//! The thread that reads is the first worker, too, which gets fewer packets than others where there are
+//! few: what it has read is in its caches, and there are no more threads than workers but for the rest
+//! of each stack. Batches go to the others, and messages from all of them, some at a time where the source
+//! has its packets [at hand](flowgauge_capture::PacketSource::is_at_hand): to wake a thread for each
+//! batch cost more system time than work.
 //!
 //! Every worker gets every batch, and a selection of its own: all packets of a pair of addresses go to
 //! one, fragments and tunnels too. So each has the same capture clock, and each gives one message per

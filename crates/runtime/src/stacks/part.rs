@@ -10,7 +10,7 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
-use super::crossing::Crossing;
+use super::crossing::{Crossing, Ends};
 use super::reader::{Cut, SharedBatch};
 
 /// A stack that is over because a component failed.
@@ -312,8 +312,8 @@ impl Part {
     }
 
     /// Sends what the batch left to the next stage.
-    pub(super) fn send(&mut self) {
-        self.crossings(&mut |crossing| crossing.send(false));
+    pub(super) fn send(&mut self, ends: Ends) {
+        self.crossings(&mut |crossing| crossing.send(ends));
     }
 
     /// Whether any component looks at the clock, and the lengths of the intervals at whose ends some
@@ -361,7 +361,7 @@ impl Part {
         self.crossings(&mut Crossing::begin_end);
         self.begin_end();
         self.finish_all();
-        self.crossings(&mut |crossing| crossing.send(true));
+        self.crossings(&mut |crossing| crossing.send(Ends::Input));
     }
 
     fn begin_end(&mut self) {

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flowgauge_capture::{Error, MemoryPool, PacketSource, SharedMemory};
 use flowgauge_flow::CaptureClock;
 use flowgauge_stack::{Packets, Selection, TICK};
+use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::{
     Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, Nanos, PacketDescriptor, hash_batch,
 };
 
+use super::crossing::Ends;
 use super::runner::Step;
 use crate::spread::Spread;
 
@@ -22,12 +24,14 @@ pub(super) struct Cut {
 }
 
 /// A batch, its headers, and which worker gets what of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SharedBatch {
     memory: SharedMemory,
     columns: Columns,
     /// The capture clock behind it.
     pub(super) now: Nanos,
+    /// Whether others go on together with it.
+    pub(super) ends: Ends,
     /// Packets of the source before it.
     before: u64,
     /// Where its columns go when nobody holds it any more.
@@ -73,6 +77,23 @@ impl SharedBatch {
         selection.copied().unwrap_or(Selection::NONE)
     }
 
+    /// Asks for the beginnings of a worker's packets: another core has read them.
+    pub(super) fn fetch(&self, worker: Option<usize>) {
+        let selected = worker.map_or(Selection::first(self.columns.packets.len()), |worker| {
+            self.selection(worker)
+        });
+        let memory: &[u8] = &self.memory;
+        for packet in selected
+            .iter()
+            .filter_map(|at| self.columns.packets.get(at))
+        {
+            let start = packet.offset as usize;
+            for line in (0..FETCHED).step_by(CACHE_LINE) {
+                prefetch_at(memory, start + line);
+            }
+        }
+    }
+
     /// Whether these headers are the batch's own.
     pub(super) fn has(&self, decoded: &DecodedBatch) -> bool {
         core::ptr::eq(&raw const self.columns.decoded, decoded)
@@ -87,6 +108,22 @@ impl Drop for SharedBatch {
             let mut free = home.free.lock().unwrap_or_else(PoisonError::into_inner);
             free.push(columns);
         }
+    }
+}
+
+/// Bytes of a packet that a worker asks for ahead: headers, and where the payload begins. The rest
+/// follows in order, which the CPU's own prefetcher sees.
+const FETCHED: usize = 128;
+const CACHE_LINE: usize = 64;
+
+/// Sixteenths of what another worker gets that the first gets, as its thread reads, too: with two it
+/// then has as much to do where reading costs a fifth of the rest.
+fn first_share(workers: usize) -> u64 {
+    match workers {
+        0..=2 => 10,
+        3 => 6,
+        4 => 2,
+        _ => 0,
     }
 }
 
@@ -140,7 +177,8 @@ impl Reader {
             clock: CaptureClock::default(),
             decodes,
             decoded: DecodedBatch::new(),
-            spread: (workers > 1).then(|| Spread::new(workers, 0, options)),
+            spread: (workers > 1)
+                .then(|| Spread::new(workers, 0, options).with_first(first_share(workers))),
             workers,
             shares: None,
             pool: MemoryPool::new(waiting),
@@ -173,10 +211,12 @@ impl Reader {
         Ok(Some(step))
     }
 
-    /// The next batch, to be shared; `None` at the end of the input.
+    /// The next batch, to be shared, which is the last of a group if `ends_group` or nobody knows when
+    /// the one behind it comes; `None` at the end of the input.
     pub(super) fn shared<S: PacketSource + ?Sized>(
         &mut self,
         source: &mut S,
+        ends_group: bool,
     ) -> Result<Option<(Arc<SharedBatch>, Step)>, Error> {
         let mut columns = {
             let mut free = self
@@ -223,6 +263,10 @@ impl Reader {
             memory,
             columns,
             now: self.clock.now(),
+            ends: match ends_group || !source.is_at_hand() {
+                true => Ends::Group,
+                false => Ends::Batch,
+            },
             before,
             home: Some(Arc::clone(&self.home)),
         };

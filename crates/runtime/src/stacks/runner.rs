@@ -15,26 +15,27 @@ use flowgauge_stack::{
 use flowgauge_wire::{HashSeed, Nanos};
 
 use super::board::Board;
-use super::crossing::{Entry, crossing};
+use super::crossing::{Crossing, Ends, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
-use super::lane::{Behind, Lane, run_behind, run_behind_any, run_lane, run_source};
+use super::lane::{Behind, Lane, SharedGroup, run_behind, run_behind_any, run_lane, run_source};
 use super::part::{Common, Count, Next, Part, StackFailure};
 use super::plan::{First, groups, part};
-use super::reader::{Reader, SharedBatch};
+use super::reader::Reader;
 use crate::queue::{Bell, Receiver, Sender, queue};
 use crate::threads::{Cores, ThreadFailure, start_detached};
 
-/// Batches that may wait for a thread where no option says how many. Few: what the reader has
-/// touched is then still in a cache near by.
-const WAITING: usize = 8;
+/// Batches that go to the workers together where the source has them at hand.
+const TOGETHER: usize = 16;
+/// Groups of them that may wait for a thread where no option says how many batches.
+const WAITING: usize = 16;
 /// How long a snapshot waits for a thread that is busy.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// How stacks run.
 #[derive(Clone, Debug)]
 pub struct RunnerOptions {
-    /// Threads that share the packets, where a stack allows it; 1: all stacks run on the calling
-    /// thread, as far as they have no component `thread`.
+    /// Threads that share the packets, where a stack allows it, the calling one, which reads, among
+    /// them; 1: all stacks run on the calling thread, as far as they have no component `thread`.
     pub workers: usize,
     /// Cores for the threads.
     pub cores: Cores,
@@ -127,12 +128,15 @@ pub struct Runner {
     reader: Reader,
     /// Whether batches are shared between threads.
     shares: bool,
-    /// Parts that run on the calling thread.
+    /// Parts that run on the calling thread: all, or those of the first worker.
     inline: Lane,
     /// Threads that are not started yet: privileges are given up in between.
     waiting: Vec<Waiting>,
     /// To the threads that take batches of the source.
-    lanes: Vec<Sender<Arc<SharedBatch>>>,
+    lanes: Vec<Sender<SharedGroup>>,
+    /// Batches that are to go to them together, and how many do.
+    group: SharedGroup,
+    together: usize,
     threads: Vec<Thread>,
     /// Of workers that read a source each.
     readings: Vec<Arc<Reading>>,
@@ -158,7 +162,7 @@ struct Waiting {
 }
 
 enum Work {
-    Lane(Lane, Receiver<Arc<SharedBatch>>),
+    Lane(Lane, Receiver<SharedGroup>),
     Own(Lane, OwnSource, Box<Reader>, Arc<Reading>),
     /// In step with all queues, or with whichever has something.
     Behind(Behind, Vec<Entry>, Order),
@@ -184,7 +188,9 @@ struct Making {
 /// What the queue in front of a stage is.
 #[derive(Clone)]
 struct Entrance {
+    /// Messages, or groups of them, that may wait.
     waiting: usize,
+    gathers: bool,
     drops: Option<Arc<AtomicU64>>,
 }
 
@@ -195,8 +201,13 @@ impl Entrance {
         let drops = settings.is_some_and(|settings| settings.text("when_full") == Some("drop"));
         Entrance {
             waiting: waiting.map_or(WAITING, |waiting| waiting.max(1) as usize),
+            gathers: waiting.is_none(),
             drops: drops.then(Arc::default),
         }
+    }
+
+    fn crossing(&self, bell: &Arc<Bell>) -> (Crossing, Entry) {
+        crossing(self.waiting, self.gathers, self.drops.clone(), bell)
     }
 }
 
@@ -221,6 +232,8 @@ impl Runner {
             },
             waiting: Vec::new(),
             lanes: Vec::new(),
+            group: Vec::new(),
+            together: TOGETHER,
             threads: Vec::new(),
             readings: Vec::new(),
             cores: options.cores.clone(),
@@ -237,7 +250,8 @@ impl Runner {
         let held: usize = runner.waiting.iter().map(Waiting::held).sum();
         runner.set_looks();
         let (is_timed, intervals) = runner.times();
-        runner.reader = Reader::new(workers, decodes, held + 4, is_timed, intervals);
+        let sharing = runner.inline.worker.map_or(1, |_| workers);
+        runner.reader = Reader::new(sharing, decodes, held + 4, is_timed, intervals);
         runner.stacks = stacks;
         Ok(runner)
     }
@@ -277,8 +291,13 @@ impl Runner {
                 );
                 entrance = Entrance {
                     waiting: WAITING,
+                    gathers: true,
                     drops: None,
                 };
+            }
+            if stage.is_parallel && !entrance.gathers {
+                // Where the first worker waits for room, the others have to have what it has.
+                self.together = 1;
             }
             let stage = Making {
                 stages,
@@ -292,9 +311,7 @@ impl Runner {
         let mut tail = |stack: usize| match making.get_mut(&stack) {
             None => Next::Nothing,
             Some(making) => {
-                let entrance = &making.entrance;
-                let drops = entrance.drops.clone();
-                let (crossing, entry) = crossing(entrance.waiting, drops, &making.bell);
+                let (crossing, entry) = making.entrance.crossing(&making.bell);
                 making.entries.push(entry);
                 Next::Crossing(Box::new(crossing))
             }
@@ -305,7 +322,12 @@ impl Runner {
                 for group in groups(shared.clone(), 0) {
                     parts.extend(part(group, 0, &common, &mut tail)?);
                 }
-                self.lane(format!("fg-stack-{worker}"), parts, Some(worker));
+                if worker == 0 {
+                    self.inline.parts = parts;
+                    self.inline.worker = Some(0);
+                } else {
+                    self.lane(format!("fg-stack-{worker}"), parts, Some(worker));
+                }
             }
         }
         for group in groups(alone, 0) {
@@ -368,8 +390,7 @@ impl Runner {
             if let Some(behind) = stages.peek() {
                 let entrance = Entrance::of(stack, behind);
                 let bell = Bell::new();
-                let drops = entrance.drops.clone();
-                let (crossing, entry) = crossing(entrance.waiting, drops, &bell);
+                let (crossing, entry) = entrance.crossing(&bell);
                 tail = Next::Crossing(Box::new(crossing));
                 next = Some((vec![entry], bell, entrance));
             }
@@ -504,7 +525,9 @@ impl Runner {
             Work::Lane(lane, _) => lane.worker.is_some(),
             _ => true,
         };
-        self.inline.parts.is_empty() && !self.lanes.is_empty() && self.waiting.iter().all(is_shared)
+        (self.inline.parts.is_empty() || self.inline.worker.is_some())
+            && !self.lanes.is_empty()
+            && self.waiting.iter().all(is_shared)
     }
 
     /// Gives each worker a source of its own instead of [`Runner::step`]; where there are fewer sources
@@ -512,6 +535,10 @@ impl Runner {
     pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
         let decodes = self.reader.decodes;
         let (is_timed, intervals) = self.times();
+        if self.inline.worker.take().is_some() {
+            let parts = core::mem::take(&mut self.inline.parts);
+            self.lane("fg-stack-0".to_owned(), parts, Some(0));
+        }
         self.lanes.clear();
         let mut sources = sources.into_iter();
         let waiting = core::mem::take(&mut self.waiting).into_iter();
@@ -578,16 +605,31 @@ impl Runner {
                 inline.packets(packets, pieces);
             });
         }
-        let Some((shared, step)) = self.reader.shared(source)? else {
+        let ends_group = self.lanes.is_empty() || self.group.len() + 1 >= self.together;
+        let Some((shared, step)) = self.reader.shared(source, ends_group)? else {
             return Ok(None);
         };
         self.now = shared.now;
-        for lane in &mut self.lanes {
-            // One that has ended has nothing to do any more.
-            let _ = lane.send(Arc::clone(&shared));
+        if !self.lanes.is_empty() {
+            self.group.push(Arc::clone(&shared));
+            if shared.ends == Ends::Group {
+                self.send_group();
+            }
         }
         self.inline.shared(&shared);
         Ok(Some(step))
+    }
+
+    /// Gives what is together to the threads.
+    fn send_group(&mut self) {
+        if self.group.is_empty() {
+            return;
+        }
+        let group = core::mem::replace(&mut self.group, Vec::with_capacity(self.together));
+        for lane in &mut self.lanes {
+            // One that has ended has nothing to do any more.
+            let _ = lane.send(group.clone());
+        }
     }
 
     /// Where threads cannot be started their stacks are over.
@@ -656,6 +698,7 @@ impl Runner {
             self.spawn_or_fail();
         }
         self.common.stop();
+        self.send_group();
         self.lanes.clear();
         self.inline.finish(self.now);
         for thread in &mut self.threads {
@@ -706,10 +749,10 @@ impl Waiting {
     /// Batches that it can hold at once.
     fn held(&self) -> usize {
         match &self.work {
-            Work::Lane(_, queue) => queue.capacity() + 2,
+            Work::Lane(_, queue) => (queue.capacity() + 2) * TOGETHER,
             Work::Behind(_, entries, _) => {
-                let waiting = entries.iter().map(|entry| entry.queue.capacity() + 2);
-                waiting.sum()
+                let waiting = entries.iter().map(|entry| entry.capacity() + 2);
+                waiting.sum::<usize>() * TOGETHER
             }
             Work::Source(_) | Work::Own(..) => 0,
         }
