@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_capture::live::StopHandle;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use crate::failure::Failure;
 
@@ -46,6 +46,24 @@ impl Control {
         Ok(())
     }
 
+    /// Handles SIGHUP, too: where logs are written, which are begun anew when they were moved, it ends
+    /// nothing; else it ends the run as SIGTERM does. Under nohup it stays ignored.
+    ///
+    /// # Errors
+    /// When the system refuses the handler.
+    pub(crate) fn listen_for_hangup(&self, writes_logs: bool) -> Result<(), Failure> {
+        if is_ignored(SIGHUP) {
+            return Ok(());
+        }
+        let flag = match writes_logs {
+            true => Arc::default(),
+            false => Arc::clone(&self.stop),
+        };
+        signal_hook::flag::register(SIGHUP, flag)
+            .map(|_| ())
+            .map_err(|error| Failure::run(format!("cannot handle signals: {error}"), None))
+    }
+
     /// Handles SIGUSR2, too.
     ///
     /// # Errors
@@ -83,4 +101,12 @@ impl Control {
     pub(crate) fn statistics_wanted(&self) -> bool {
         self.statistics.load(Ordering::Relaxed) && self.statistics.swap(false, Ordering::Relaxed)
     }
+}
+
+/// Whether whoever started this process wants a signal to be ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }

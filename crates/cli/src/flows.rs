@@ -1,12 +1,13 @@
 //! `flowgauge flows`
 
 use flowgauge_record::AggregateSpec;
+use flowgauge_record::event::schema_of_classified;
 use flowgauge_record::flow::FLOW_SCHEMA;
 use flowgauge_stack::OptionValue;
 
 use crate::failure::Failure;
 use crate::memory::{self, Needs};
-use crate::options::{AggregateOptions, FlowsOptions};
+use crate::options::FlowsOptions;
 use crate::preset::{Preset, duration};
 
 const STACK: &str = include_str!("../../../stacks/flows.stack");
@@ -17,7 +18,7 @@ const STACK: &str = include_str!("../../../stacks/flows.stack");
 /// What went wrong, for the user.
 pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
     let engine = &options.engine;
-    let aggregation = aggregation(&options.aggregate)?;
+    let aggregation = aggregation(options)?;
     let needs = Needs {
         results: aggregation.is_some(),
         ..Needs::default()
@@ -37,6 +38,14 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
     if engine.community_id_seed != 0 {
         preset.set("flows", "community_id_seed", engine.community_id_seed);
     }
+    if options.classify.classify {
+        preset.set("flows", "classify", "yes");
+    }
+    preset.set_path(
+        "flows",
+        "applications",
+        options.classify.applications.as_deref(),
+    )?;
     if let Some((keys, sums)) = aggregation {
         preset.insert("output", "aggregate");
         preset.set("aggregate", "by", keys.join(", "));
@@ -56,7 +65,12 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
 type Aggregation = (Vec<String>, Vec<String>);
 
 /// What to group by and to add up, if that was asked for. `--top` alone means the largest talkers.
-fn aggregation(options: &AggregateOptions) -> Result<Option<Aggregation>, Failure> {
+fn aggregation(options: &FlowsOptions) -> Result<Option<Aggregation>, Failure> {
+    let schema = match options.classify.classify {
+        true => schema_of_classified(FLOW_SCHEMA),
+        false => FLOW_SCHEMA,
+    };
+    let options = &options.aggregate;
     if options.top.is_none() && options.by.is_empty() {
         if !options.sum.is_empty() {
             return Err(Failure::usage(
@@ -76,6 +90,6 @@ fn aggregation(options: &AggregateOptions) -> Result<Option<Aggregation>, Failur
     let keys = or_default(&options.by, &["src_ip"]);
     let sums = or_default(&options.sum, &["bytes", "packets"]);
     // What is wrong with them is said in the words of the command line.
-    AggregateSpec::new(FLOW_SCHEMA, &keys, &sums, "flows")?;
+    AggregateSpec::new(schema, &keys, &sums, "flows")?;
     Ok(Some((keys, sums)))
 }

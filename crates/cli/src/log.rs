@@ -30,6 +30,15 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     preset.set_path(files, "extract", options.extract_files.as_deref())?;
     preset.set_some(files, "file_limit", options.file_limit.as_ref());
     preset.set_some(files, "extract_limit", options.extract_limit.as_ref());
+    preset.set_path(
+        "transactions",
+        "applications",
+        options.applications.as_deref(),
+    )?;
+    if let Some(policy) = &options.anonymize {
+        preset.insert("output", "anonymize");
+        preset.set_path("anonymize", "policy", Some(policy))?;
+    }
     let active_timeout = options.engine.active_timeout.map(duration);
     preset.set_some("transactions", "active_timeout", active_timeout);
     if options.engine.community_id_seed != 0 {

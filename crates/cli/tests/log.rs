@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -316,4 +317,120 @@ fn what_is_written_has_bounds() {
         !output.status.success() && said.contains("cannot make the folder"),
         "{said}"
     );
+}
+
+#[test]
+fn nothing_of_what_a_policy_takes_out_is_anywhere() {
+    let (folder, trace, transactions) = trace();
+    let open = objects(&log(&trace, &["--format", "json", "--flows"]));
+    let mut secrets: BTreeSet<String> = BTreeSet::new();
+    for row in &open {
+        for name in ["src_ip", "dst_ip", "host", "uri", "user_agent", "referrer"] {
+            let text = row[name].as_str().filter(|text| text.len() > 4);
+            secrets.extend(text.map(str::to_owned));
+        }
+    }
+    assert!(secrets.len() > 20, "{secrets:?}");
+    // Its key is made beside it.
+    let policy = folder.path().join("policy.toml");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/web.toml");
+    fs::copy(example, &policy).expect("room");
+    for format in ["json", "eve", "zeek", "table"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+            .args(["log", "--format", format, "--flows", "--stats", "-r"])
+            .arg(&trace)
+            .arg("--anonymize")
+            .arg(&policy)
+            .output()
+            .expect("it runs");
+        let said = [output.stdout.as_slice(), &output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.success(), "{said}");
+        for secret in &secrets {
+            assert!(!said.contains(secret.as_str()), "{format}: {secret}");
+        }
+        if format == "json" {
+            let rows = objects(&String::from_utf8_lossy(&output.stdout));
+            let http = rows.iter().filter(|row| row["event_type"] == "http");
+            assert_eq!(http.count() as u64, transactions);
+            assert_eq!(rows.len(), open.len());
+        }
+    }
+}
+
+#[test]
+fn flows_say_what_is_spoken_and_for_which_application() {
+    let (folder, trace, _) = trace();
+    let open = objects(&log(&trace, &["--format", "json"]));
+    let host = open[0]["host"].as_str().expect("a host").to_owned();
+    let table = folder.path().join("applications");
+    fs::write(&table, format!("{host}  Our shop\n")).expect("room");
+    let table = table.to_str().expect("text");
+    let trace = trace.to_str().expect("text");
+    let flows = ["flows", "-q", "-r", trace, "--json", "--classify"];
+    let with = |more: &[&str]| objects(&run(&[&flows, more].concat()));
+    let rows = with(&["--applications", table]);
+    assert!(!rows.is_empty());
+    let ours: BTreeSet<&str> = open
+        .iter()
+        .filter(|row| row["host"] == host.as_str())
+        .filter_map(|row| row["flow_id"].as_str())
+        .collect();
+    for row in &rows {
+        let id = row["flow_id"].as_str().expect("text");
+        if row["app"] == "Our shop" {
+            assert_eq!(row["app_by"], "name");
+        }
+        if ours.contains(id) && row["app"].is_null() {
+            panic!("{row}");
+        }
+    }
+    let spoken = rows.iter().filter(|row| row["app_proto_by"] == "content");
+    assert!(spoken.count() > 10);
+    let groups = with(&["--applications", table, "--by", "app", "--sum", "flows"]);
+    let shop = groups.iter().find(|row| row["app"] == "Our shop");
+    let count = rows.iter().filter(|row| row["app"] == "Our shop").count();
+    assert_eq!(shop.expect("a group")["flows"], count);
+
+    fs::write(table, "no-application\n").expect("room");
+    let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+        .args(flows)
+        .args(["--applications", table])
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(":1: expected a name of hosts"), "{said}");
+}
+
+#[test]
+fn a_hangup_ends_no_log_and_moved_files_are_begun_anew() {
+    let (folder, trace, transactions) = trace();
+    let path = folder.path().join("eve.json");
+    let moved = folder.path().join("eve.json.1");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+        .args(["log", "-q", "--format", "eve", "-r", "-", "-w"])
+        .arg(&path)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let bytes = fs::read(&trace).expect("a trace");
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(first).expect("it reads");
+    while fs::metadata(&path).map_or(0, |meta| meta.len()) == 0 {
+        assert!(child.try_wait().expect("a child").is_none());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    fs::rename(&path, &moved).expect("it is there");
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-HUP", &pid]).status();
+    assert!(killed.expect("kill runs").success());
+    // It looks every second.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    input.write_all(rest).expect("it reads on");
+    drop(input);
+    assert!(child.wait().expect("a child").success());
+    let lines = |path: &Path| fs::read_to_string(path).expect("text").lines().count() as u64;
+    assert_eq!(lines(&path) + lines(&moved), transactions);
 }

@@ -185,6 +185,27 @@ impl Tracked {
     }
 }
 
+/// What is next for an engine, whoever its handler is.
+pub(crate) enum Step<'a, 'b> {
+    /// Packets have come.
+    Packets(&'a Packets<'b>),
+    /// The clock has gone on.
+    Tick(Nanos),
+    /// The input is over.
+    Finish,
+}
+
+impl Step<'_, '_> {
+    /// Takes it.
+    pub(crate) fn take<H: Handler>(&self, tracked: &mut Tracked, handler: &mut H) {
+        match self {
+            Step::Packets(packets) => tracked.process(packets, handler),
+            Step::Tick(now) => tracked.tick(*now, handler),
+            Step::Finish => tracked.finish(handler),
+        }
+    }
+}
+
 /// A batch that only moves the clock.
 pub(crate) fn idle(now: Nanos) -> Batch<'static> {
     let mut idle = Batch::new(&[], &[]);

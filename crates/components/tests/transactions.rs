@@ -65,7 +65,8 @@ fn protocols_are_found_on_any_port_and_flows_say_which() {
     for flow in &flows {
         let id = &flow["flow_id"];
         let has_some = others.iter().any(|row| row["flow_id"] == *id);
-        assert_eq!(flow["app_proto"] == "http", has_some, "{flow}");
+        let is_found = flow["app_proto"] == "http" && flow["app_proto_by"] == "content";
+        assert_eq!(is_found, has_some, "{flow}");
     }
     for row in &others {
         assert!(

@@ -10,24 +10,88 @@ fields! {
     EventFields, EVENT, EVENT_SCHEMA:
     event_type Text None "EVENT" 1 "what kind of record it is: http, dns, flow ...";
     flow_id Hex None "" 0 "the same in every record about the flow";
-    app_proto Text None "APP" 3 "protocol that was spoken in the flow, or null";
+    app_proto Text None "PROTOCOL" 3 "protocol that was spoken in the flow, or null";
+    app_proto_by Text None "BY" 4 "what told: content, learned (another flow said so), port";
+    app Text None "APPLICATION" 3 "application, by the name of the server, or null";
+    app_by Text None "BY" 5 "what told: name (of the server, as the client said it), dns (a name that led to its address)";
 }
 
 /// A record among others of other kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a, R> {
     kind: &'static str,
-    about: About,
+    about: About<'a>,
     schema: Schema,
     record: &'a R,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum About {
+enum About<'a> {
     /// A flow, by its number.
     Flow(Option<u64>),
-    /// What was spoken in it, as far as that is known.
-    Spoken(Option<&'static str>),
+    /// What was spoken in it.
+    Spoken(Spoken<'a>),
+}
+
+/// What was spoken in a flow, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spoken<'a> {
+    /// The protocol.
+    pub protocol: Option<&'a str>,
+    /// What told the protocol.
+    pub protocol_by: Option<&'static str>,
+    /// The application, by the name of the server.
+    pub application: Option<&'a str>,
+    /// What told the application.
+    pub application_by: Option<&'static str>,
+}
+
+impl Spoken<'_> {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        for (field, value) in [
+            (&EVENT.app_proto, self.protocol),
+            (&EVENT.app_proto_by, self.protocol_by),
+            (&EVENT.app, self.application),
+            (&EVENT.app_by, self.application_by),
+        ] {
+            match value {
+                Some(text) => visitor.text(field, text),
+                None => visitor.null(field),
+            }
+        }
+    }
+}
+
+/// The record of a flow, and behind its fields what was spoken in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Classified<'a, R> {
+    /// The flow's record.
+    pub record: &'a R,
+    /// What was spoken.
+    pub spoken: Spoken<'a>,
+}
+
+/// The fields of [`Classified`] records of records with these.
+pub fn schema_of_classified(schema: Schema) -> Schema {
+    joined(&[], schema, SPOKEN)
+}
+
+impl<R: Record> Record for Classified<'_, R> {
+    #[inline]
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        self.record.visit(visitor);
+        self.spoken.visit(visitor);
+    }
+}
+
+impl<R: KnownRecord> KnownRecord for Classified<'_, R> {
+    fn schema(&self) -> Schema {
+        schema_of_classified(self.record.schema())
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        self.record.as_any()
+    }
 }
 
 /// The schemas of events, by those of their records.
@@ -43,7 +107,7 @@ impl EventSchemas {
         flow_id: Option<u64>,
         record: &'a R,
     ) -> Event<'a, R> {
-        let schema = self.of(record.schema(), &EVENT.flow_id);
+        let schema = self.of(record.schema(), OF_EVENTS);
         Event {
             kind,
             about: About::Flow(flow_id),
@@ -53,12 +117,8 @@ impl EventSchemas {
     }
 
     /// The record of a flow itself, and what was spoken in it.
-    pub fn flow<'a, R: KnownRecord>(
-        &mut self,
-        spoken: Option<&'static str>,
-        record: &'a R,
-    ) -> Event<'a, R> {
-        let schema = self.of(record.schema(), &EVENT.app_proto);
+    pub fn flow<'a, R: KnownRecord>(&mut self, spoken: Spoken<'a>, record: &'a R) -> Event<'a, R> {
+        let schema = self.of(record.schema(), OF_FLOWS);
         Event {
             kind: "flow",
             about: About::Spoken(spoken),
@@ -68,43 +128,66 @@ impl EventSchemas {
     }
 
     #[inline]
-    fn of(&mut self, schema: Schema, second: &'static Field) -> Schema {
+    fn of(&mut self, schema: Schema, before: &[&'static Field]) -> Schema {
         let known = self.0.iter().find(|(of, _)| core::ptr::eq(*of, schema));
         match known {
             Some((_, whole)) => whole,
-            None => self.add(schema, second),
+            None => self.add(schema, before),
         }
     }
 
     #[cold]
-    fn add(&mut self, schema: Schema, second: &'static Field) -> Schema {
-        let whole = event_schema(schema, second);
+    fn add(&mut self, schema: Schema, before: &[&'static Field]) -> Schema {
+        let whole = joined(before, schema, &[]);
         self.0.push((schema, whole));
         whole
     }
 }
 
-/// The schema of events with such records. There are as many as kinds of records: they stay for the life of
-/// the process.
-fn event_schema(schema: Schema, second: &'static Field) -> Schema {
-    static MADE: std::sync::Mutex<Vec<(usize, Schema)>> = std::sync::Mutex::new(Vec::new());
+/// In front of records of what was said in a flow.
+static OF_EVENTS: &[&Field] = &[&EVENT.event_type, &EVENT.flow_id];
+/// What was spoken in a flow.
+static SPOKEN: &[&Field] = &[
+    &EVENT.app_proto,
+    &EVENT.app_proto_by,
+    &EVENT.app,
+    &EVENT.app_by,
+];
+/// In front of those of flows.
+static OF_FLOWS: &[&Field] = &[
+    &EVENT.event_type,
+    SPOKEN[0],
+    SPOKEN[1],
+    SPOKEN[2],
+    SPOKEN[3],
+];
+
+/// Fields of a record with others around them. There are as many as kinds of records: they stay for the life
+/// of the process.
+fn joined(before: &[&'static Field], schema: Schema, behind: &[&'static Field]) -> Schema {
+    static MADE: std::sync::Mutex<Vec<Schema>> = std::sync::Mutex::new(Vec::new());
+    let all = || before.iter().chain(schema).chain(behind).copied();
     let mut made = MADE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let address = schema.as_ptr() as usize;
-    if let Some((_, whole)) = made.iter().find(|(of, _)| *of == address) {
+    let is_it = |whole: &&Schema| {
+        whole.len() == before.len() + schema.len() + behind.len()
+            && whole
+                .iter()
+                .zip(all())
+                .all(|(one, other)| core::ptr::eq(*one, other))
+    };
+    if let Some(whole) = made.iter().find(is_it) {
         return whole;
     }
-    let all = [&EVENT.event_type, second].into_iter();
-    let whole: Vec<&'static Field> = all.chain(schema.iter().copied()).collect();
-    let whole: Schema = Box::leak(whole.into_boxed_slice());
-    made.push((address, whole));
+    let whole: Schema = Box::leak(all().collect());
+    made.push(whole);
     whole
 }
 
 /// The fields of events whose records have these, as [`EventSchemas::event`] makes them.
 pub fn schema_of_events(schema: Schema) -> Schema {
-    event_schema(schema, &EVENT.flow_id)
+    joined(OF_EVENTS, schema, &[])
 }
 
 impl<R: Record> Record for Event<'_, R> {
@@ -114,8 +197,7 @@ impl<R: Record> Record for Event<'_, R> {
         match self.about {
             About::Flow(Some(id)) => visitor.hex(&EVENT.flow_id, id),
             About::Flow(None) => visitor.null(&EVENT.flow_id),
-            About::Spoken(Some(name)) => visitor.symbol(&EVENT.app_proto, name.as_bytes()),
-            About::Spoken(None) => visitor.null(&EVENT.app_proto),
+            About::Spoken(spoken) => spoken.visit(visitor),
         }
         self.record.visit(visitor);
     }
@@ -137,6 +219,40 @@ mod tests {
     use crate::any::OwnedRecord;
     use crate::http::{HTTP_MESSAGE_SCHEMA, HttpMessage};
     use crate::json::JsonEncoder;
+
+    #[test]
+    fn what_was_spoken_stands_behind_a_flow_or_in_front_of_its_event() {
+        let message = HttpMessage::default();
+        let spoken = Spoken {
+            protocol: Some("tls"),
+            application: Some("Wikipedia"),
+            ..Spoken::default()
+        };
+        let record = &message;
+        let classified = Classified { record, spoken };
+        let names = |schema: Schema| schema.iter().map(|field| field.name).collect::<Vec<_>>();
+        let schema = names(classified.schema());
+        let last = ["app_proto", "app_proto_by", "app", "app_by"];
+        assert_eq!(schema[schema.len() - 4..], last);
+        let owned = OwnedRecord::of(&classified);
+        assert!(
+            schema
+                .into_iter()
+                .eq(owned.iter().map(|(field, _)| field.name))
+        );
+        assert!(core::ptr::eq(
+            classified.schema(),
+            schema_of_classified(HTTP_MESSAGE_SCHEMA)
+        ));
+        let mut schemas = EventSchemas::default();
+        let event = schemas.flow(spoken, &message);
+        let owned = OwnedRecord::of(&event);
+        assert!(
+            names(event.schema())
+                .into_iter()
+                .eq(owned.iter().map(|(field, _)| field.name))
+        );
+    }
 
     #[test]
     fn what_it_is_stands_in_front() {

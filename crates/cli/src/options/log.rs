@@ -29,7 +29,12 @@ pub(crate) struct LogOptions {
     #[arg(long, value_name = "LIST", help_heading = "Files")]
     pub(crate) digests: Option<String>,
     /// Write each file into this folder; its record says the name
-    #[arg(long, value_name = "FOLDER", help_heading = "Files")]
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        help_heading = "Files",
+        conflicts_with = "anonymize"
+    )]
     pub(crate) extract_files: Option<PathBuf>,
     /// Take content codings (gzip, deflate, br) away before
     #[arg(long, help_heading = "Files")]
@@ -40,6 +45,13 @@ pub(crate) struct LogOptions {
     /// Bytes of all files together that are written (default: 10G)
     #[arg(long, value_name = "BYTES", help_heading = "Files", value_parser = parse_size)]
     pub(crate) extract_limit: Option<u64>,
+    /// Names of servers and their applications, beside those that are built in: in each line a name of
+    /// hosts, blanks, the application
+    #[arg(long, value_name = "FILE", requires = "flows")]
+    pub(crate) applications: Option<PathBuf>,
+    /// Take out and replace what a policy says before anything is written (see "flowgauge anonymize")
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) anonymize: Option<PathBuf>,
     /// How it is written (default: table on a terminal, else json)
     #[arg(long, value_name = "FORMAT", value_enum, help_heading = "Output")]
     pub(crate) format: Option<LogFormat>,

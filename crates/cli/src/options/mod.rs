@@ -156,7 +156,23 @@ pub(crate) struct FlowsOptions {
     #[command(flatten)]
     pub(crate) aggregate: AggregateOptions,
     #[command(flatten)]
+    pub(crate) classify: ClassifyOptions,
+    #[command(flatten)]
     pub(crate) preset: PresetOptions,
+}
+
+/// What is spoken in flows.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Classification")]
+pub(crate) struct ClassifyOptions {
+    /// Say what is spoken in each flow, and for which application: by content, by names of servers, by names
+    /// that were looked up, by ports
+    #[arg(long)]
+    pub(crate) classify: bool,
+    /// Names of servers and their applications, beside those that are built in: in each line a name of
+    /// hosts, blanks, the application
+    #[arg(long, value_name = "FILE", requires = "classify")]
+    pub(crate) applications: Option<PathBuf>,
 }
 
 /// Aggregation of flow records.

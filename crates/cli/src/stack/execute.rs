@@ -58,6 +58,7 @@ impl Running {
             anonymize::refuse_if_forced("a stack with a source of its own")?;
         }
         let control = Control::install()?;
+        control.listen_for_hangup(program.stacks.iter().any(writes_logs))?;
         super::agent::end_with_agent(&control);
         // Each worker has a ring of its own of each interface.
         let rings = input.interface.len().max(1);
@@ -416,4 +417,12 @@ fn open(
         ));
     }
     Ok(Some(opened))
+}
+
+/// Whether a stack writes logs that are rotated from outside.
+fn writes_logs(stack: &Stack) -> bool {
+    stack.iter().any(|(_, node)| {
+        let file = node.settings.text("file");
+        node.info.name == "logs" && file.is_some_and(|file| file != "-")
+    })
 }

@@ -50,7 +50,7 @@ pub(super) fn line(values: &Values, time: &mut TimeWriter) -> Json {
         .put("dest_ip", values.address(&format!("{destination}_ip")))
         .put("dest_port", values.number(&format!("{destination}_port")))
         .put("proto", values.text("proto").map(protocol))
-        .put("app_proto", values.text("app_proto"))
+        .put("app_proto", values.spoken())
         .put("community_id", values.text("community_id"));
     let object = match kind {
         "flow" => flow(values, time),

@@ -81,6 +81,12 @@ impl Values {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
+    /// The protocol that a flow was found to speak: others do not guess by its port.
+    pub(super) fn spoken(&self) -> Option<&str> {
+        self.text("app_proto")
+            .filter(|_| self.text("app_proto_by") != Some("port"))
+    }
+
     /// What kind of record it is.
     pub(super) fn kind(&self) -> &str {
         self.text("event_type").unwrap_or_default()

@@ -233,7 +233,7 @@ fn base_62(letter: &str, mut id: u64) -> Json {
 }
 
 fn service(values: &Values) -> Json {
-    match values.text("app_proto") {
+    match values.spoken() {
         Some("tls") => "ssl".into(),
         Some(name) => name.into(),
         None => Json::Null,

@@ -1,5 +1,7 @@
 //! DNS: queries and their replies over UDP and TCP; multicast DNS, LLMNR, the name service of NetBIOS.
 
+use core::net::IpAddr;
+
 use flowgauge_proto::Look;
 use flowgauge_proto::dns::{
     Edns, Frame, Framer, Message, Name, Part, Question, Record, Section, kind, look, look_stream,
@@ -8,7 +10,7 @@ use flowgauge_proto::dns::{
 use flowgauge_record::dns::{DNS_SCHEMA, DnsMessage};
 use flowgauge_record::parties::Parties;
 use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Address, Nanos};
 
 use super::matching::{Pool, Request, Requests, Reusable, give, is_group};
 use super::table::Table;
@@ -162,6 +164,9 @@ impl Talk {
             };
             return requests.request(at, message, is_same, pool, out);
         }
+        if out.classifies() {
+            tell_addresses(&message, at.time, out);
+        }
         if let Some(transfer) = &mut self.transfer {
             if transfer.reply.id == message.id {
                 transfer.add(&message, found.authorities);
@@ -224,6 +229,19 @@ impl Transfer {
         }
         let room = reply.answers.len().saturating_sub(reply.ttls.len());
         reply.ttls.extend(message.ttls.iter().take(room));
+    }
+}
+
+/// Says where the name that was asked for leads.
+fn tell_addresses(message: &DnsMessage, now: Nanos, give: &mut Give<'_>) {
+    for text in message.answers.iter() {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            let address = match address {
+                IpAddr::V4(address) => Address::v4(address.octets()),
+                IpAddr::V6(address) => Address(address.octets()),
+            };
+            give.resolved(&message.query, address, now);
+        }
     }
 }
 

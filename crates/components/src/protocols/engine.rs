@@ -1,10 +1,8 @@
 //! `transactions`: the transactions of all known protocols, found in packets.
 
-use std::collections::HashMap;
-
 use flowgauge_flow::FlowRecord;
 use flowgauge_record::FlowRow;
-use flowgauge_record::event::EventSchemas;
+use flowgauge_record::event::{EventSchemas, Spoken};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
@@ -12,6 +10,7 @@ use flowgauge_stack::{
 use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamStatus};
 use flowgauge_wire::Nanos;
 
+use super::classify::Classifier;
 use super::detect::{self, BEGINNING, Found};
 use super::learned::Learned;
 use super::table::{Piece, Talks};
@@ -36,7 +35,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "flows",
             OptionKind::Flag,
-            "give a record of each flow when it ends, too",
+            "give a record of each flow when it ends, too, with the protocol and the application",
         )
         .or("no"),
         files::FILES,
@@ -45,6 +44,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         files::EXTRACT,
         files::FILE_LIMIT,
         files::EXTRACT_LIMIT,
+        APPLICATIONS,
         engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
         engine::CHECKSUMS,
@@ -62,6 +62,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
+/// The table of applications.
+pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
+    "applications",
+    OptionKind::InputFile,
+    "names of servers and their applications, which count more than those that are built in: in each line a name \
+     of hosts (with all below it), blanks, the application",
+);
+
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
 
@@ -70,7 +78,8 @@ struct Transactions {
     state: State,
 }
 
-struct State {
+/// What finds the transactions of all protocols, in what an engine delivers ([`Leading`]).
+pub(crate) struct State {
     protocols: Vec<&'static ProtocolInfo>,
     /// By place in `protocols`.
     tables: Vec<Box<dyn Talks>>,
@@ -79,9 +88,10 @@ struct State {
     watched: Watched,
     learned: Learned,
     schemas: EventSchemas,
-    /// What was spoken in flows that have ended, by their numbers, until their records are made; none: no
-    /// records of flows are wanted.
-    spoken: Option<HashMap<u64, &'static str>>,
+    /// Which flows are of which protocol and application, where somebody wants to know.
+    classifier: Option<Classifier>,
+    /// Records of what was said are given on.
+    gives_events: bool,
     community_id_seed: u16,
     records: u64,
     files: Option<Files>,
@@ -110,29 +120,21 @@ enum Stage {
     Foreign,
 }
 
+/// What the engine has to do for it.
+pub(crate) const NEEDS: Needs = Needs {
+    streams: true,
+    per_flow: size_of::<Slot>() as u64,
+    results: false,
+};
+
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let protocols = wanted(settings)?;
-    let needs = Needs {
-        streams: true,
-        per_flow: size_of::<Slot>() as u64,
-        results: false,
-    };
-    let mut config = engine::configuration(settings, needs)?;
+    let mut config = engine::configuration(settings, NEEDS)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
-    let tables = protocols.iter().map(|protocol| (protocol.table)());
     Ok(Box::new(Transactions {
         tracked: Tracked::new(config),
         state: State {
-            tables: tables.collect(),
-            protocols,
-            slots: Vec::new(),
-            watched: Watched::default(),
-            learned: Learned::default(),
-            schemas: EventSchemas::default(),
-            spoken: settings.flag("flows").then(HashMap::new),
-            community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
-            records: 0,
             files: Files::of(settings)?,
+            ..State::new(settings, wanted(settings)?, settings.flag("flows"), true)?
         },
     }))
 }
@@ -230,6 +232,51 @@ impl Watched {
 }
 
 impl State {
+    /// One for all protocols that classifies flows, and gives records of what is said if `gives_events`.
+    ///
+    /// # Errors
+    /// When the table of applications cannot be read.
+    pub(crate) fn classifying(
+        settings: &Settings,
+        gives_events: bool,
+    ) -> Result<State, SettingError> {
+        State::new(settings, ALL.to_vec(), true, gives_events)
+    }
+
+    fn new(
+        settings: &Settings,
+        protocols: Vec<&'static ProtocolInfo>,
+        classifies: bool,
+        gives_events: bool,
+    ) -> Result<State, SettingError> {
+        let classifier = match classifies {
+            true => Some(Classifier::new(settings)?),
+            false => None,
+        };
+        let tables = protocols.iter().map(|protocol| (protocol.table)());
+        Ok(State {
+            tables: tables.collect(),
+            protocols,
+            slots: Vec::new(),
+            watched: Watched::default(),
+            learned: Learned::default(),
+            schemas: EventSchemas::default(),
+            classifier,
+            gives_events,
+            community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
+            records: 0,
+            files: None,
+        })
+    }
+
+    /// What was spoken in a flow that ends.
+    pub(crate) fn spoken(&mut self, record: &FlowRecord<'_>) -> Spoken<'_> {
+        match &mut self.classifier {
+            Some(classifier) => classifier.of(record),
+            None => Spoken::default(),
+        }
+    }
+
     fn slot(&mut self, connection: u32) -> &mut Slot {
         let index = connection as usize;
         if index >= self.slots.len() {
@@ -280,6 +327,19 @@ impl State {
             Some(place) => Found::Protocol(place as u8),
             None => detect::look(&self.protocols, &seen, is_all),
         };
+        if let Some(classifier) = &mut self.classifier {
+            classifier.found(
+                identity.flow_id,
+                &seen,
+                match found {
+                    Found::Protocol(place) => {
+                        let protocol = self.protocols.get(usize::from(place));
+                        protocol.map(|it| (it.name, told.is_some()))
+                    }
+                    _ => None,
+                },
+            );
+        }
         match found {
             Found::Protocol(place) => {
                 let connection = connection(stream, initiator, responder);
@@ -326,6 +386,8 @@ impl State {
                     learned: &mut self.learned,
                     schemas: &mut self.schemas,
                     protocol: protocol.name,
+                    classifier: self.classifier.as_mut(),
+                    is_silent: !self.gives_events,
                 }),
                 files: self.files.as_mut(),
             };
@@ -367,9 +429,9 @@ fn connection(
 }
 
 /// Takes what the engine delivers.
-struct Leading<'a> {
-    state: &'a mut State,
-    out: &'a mut dyn Outlet,
+pub(crate) struct Leading<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) out: &'a mut dyn Outlet,
 }
 
 impl Leading<'_> {
@@ -391,6 +453,8 @@ impl Leading<'_> {
                     learned: &mut state.learned,
                     schemas: &mut state.schemas,
                     protocol: protocol.name,
+                    classifier: state.classifier.as_mut(),
+                    is_silent: !state.gives_events,
                 }),
                 files: state.files.as_mut(),
             };
@@ -463,12 +527,6 @@ impl Handler for Leading<'_> {
             return;
         }
         let slot = core::mem::take(slot);
-        if let Stage::Known(place) = slot.stage
-            && let Some(spoken) = &mut self.state.spoken
-            && let Some(protocol) = self.state.protocols.get(usize::from(place))
-        {
-            spoken.insert(stream.identity().flow_id, protocol.name);
-        }
         match slot.stage {
             Stage::Watched => self.state.watched.close(slot.number),
             _ => self.with(slot, |table, number, give| table.close(number, give)),
@@ -477,15 +535,11 @@ impl Handler for Leading<'_> {
 
     fn flow(&mut self, record: &FlowRecord<'_>) {
         let state = &mut *self.state;
-        let Some(spoken) = &mut state.spoken else {
+        let Some(classifier) = &mut state.classifier else {
             return;
         };
-        let spoken = match spoken.is_empty() {
-            true => None,
-            false => spoken.remove(&record.flow_id),
-        };
         let row = FlowRow::new(record, state.community_id_seed);
-        let event = state.schemas.flow(spoken, &row);
+        let event = state.schemas.flow(classifier.of(record), &row);
         state.records += 1;
         self.out.emit(Items::Records(&[RecordItem {
             key: 0,

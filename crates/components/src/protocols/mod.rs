@@ -8,6 +8,8 @@
 //! which protocol is spoken where.
 
 mod alone;
+mod applications;
+mod classify;
 mod detect;
 pub(crate) mod dhcp;
 pub(crate) mod dns;
@@ -21,6 +23,7 @@ mod matching;
 pub(crate) mod ntp;
 pub(crate) mod quic;
 pub(crate) mod rpc;
+mod signatures;
 pub(crate) mod smtp;
 pub(crate) mod snmp;
 pub(crate) mod ssh;
@@ -36,7 +39,9 @@ use flowgauge_record::{AnyRecord, KnownRecord};
 use flowgauge_stack::{Items, Outlet, RecordItem, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
+use classify::Classifier;
 pub(crate) use engine::INFO as TRANSACTIONS;
+pub(crate) use engine::{APPLICATIONS, Leading, NEEDS, State};
 use learned::{Learned, Note};
 use table::Talks;
 
@@ -246,6 +251,9 @@ struct Among<'a> {
     /// Records say of which kind they are.
     schemas: &'a mut EventSchemas,
     protocol: &'static str,
+    classifier: Option<&'a mut Classifier>,
+    /// Nobody wants records.
+    is_silent: bool,
 }
 
 impl<'a> Give<'a> {
@@ -277,6 +285,7 @@ impl<'a> Give<'a> {
         record: &R,
     ) {
         match &mut self.among {
+            Some(among) if among.is_silent => {}
             Some(among) => {
                 let event = among.schemas.event(kind, self.flow_id, record);
                 self.any(time, &event);
@@ -319,6 +328,35 @@ impl<'a> Give<'a> {
     pub(crate) fn learn(&mut self, endpoint: (Address, u16), protocol: &'static str, now: Nanos) {
         if let Some(among) = &mut self.among {
             among.learned.add(endpoint, protocol, now);
+        }
+    }
+}
+
+impl Give<'_> {
+    /// The server has this name, as the client says.
+    #[inline]
+    pub(crate) fn server_is(&mut self, name: &[u8]) {
+        if let Some(among) = &mut self.among
+            && let Some(classifier) = &mut among.classifier
+            && let Some(flow_id) = self.flow_id
+        {
+            classifier.named(flow_id, name);
+        }
+    }
+
+    /// Whether somebody wants to know what flows are for.
+    pub(crate) fn classifies(&self) -> bool {
+        let among = self.among.as_ref();
+        among.is_some_and(|among| among.classifier.is_some())
+    }
+
+    /// A name that leads to this address.
+    #[inline]
+    pub(crate) fn resolved(&mut self, name: &str, address: Address, now: Nanos) {
+        if let Some(among) = &mut self.among
+            && let Some(classifier) = &mut among.classifier
+        {
+            classifier.resolved(name, address, now);
         }
     }
 }

@@ -91,6 +91,9 @@ impl QuicTalk {
         };
         open.row.tls = open.handshake.row;
         if !open.row.version.is_empty() {
+            if let Some(name) = &open.row.tls.server_name {
+                give.server_is(name.as_bytes());
+            }
             give.record(open.row.tls.origin.time, &open.row);
         }
     }

@@ -95,6 +95,8 @@ impl<C: Conversation> Tester<C> {
                 learned: &mut self.learned,
                 schemas: &mut self.schemas,
                 protocol: "test",
+                classifier: None,
+                is_silent: false,
             }),
             files: None,
         };

@@ -206,6 +206,9 @@ impl TlsHandshake {
     fn give(&mut self, give: &mut Give<'_>) {
         self.is_given = true;
         self.row.established = Some(self.encrypts == [true; 2]);
+        if let Some(name) = &self.row.server_name {
+            give.server_is(name.as_bytes());
+        }
         give.record_of("tls", self.row.origin.time, &self.row);
     }
 }

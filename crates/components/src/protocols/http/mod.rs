@@ -678,6 +678,9 @@ struct Paired<'a, 'b> {
 
 impl Row for Paired<'_, '_> {
     fn give(&mut self, time: Nanos, row: &HttpRow<'_>) {
+        if let Some(host) = row.request.and_then(|it| it.get(it.host)) {
+            self.give.server_is(host);
+        }
         self.give.record(time, row);
     }
 

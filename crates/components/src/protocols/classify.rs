@@ -1,0 +1,132 @@
+//! Which protocol and which application a flow is of.
+//!
+//! What is said in it tells, else another flow (a data connection that was agreed on), else the name of the
+//! server, else the name that a client looked up before, else the port.
+
+use std::collections::HashMap;
+
+use flowgauge_flow::{EndReason, FlowRecord};
+use flowgauge_record::event::Spoken;
+use flowgauge_stack::{SettingError, Settings};
+use flowgauge_wire::{Address, Nanos};
+
+use super::applications::{Application, Applications};
+use super::{Seen, signatures};
+
+/// Addresses of which names are known; a full table is emptied.
+const MOST_ADDRESSES: usize = 1 << 16;
+/// Flows of which something is known; a full table is emptied: flows that are forgotten are told by port.
+const MOST_FLOWS: usize = 1 << 22;
+/// How long an address is its name's.
+const BELIEVED: Nanos = Nanos(3_600_000_000_000);
+
+/// What was found out about flows that go on.
+pub(crate) struct Classifier {
+    applications: Applications,
+    /// By number of the flow.
+    flows: HashMap<u64, Known>,
+    addresses: HashMap<Address, (Application, Nanos)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    protocol: Option<&'static str>,
+    is_learned: bool,
+    application: Option<Application>,
+}
+
+impl Classifier {
+    pub(super) fn new(settings: &Settings) -> Result<Classifier, SettingError> {
+        let table = Applications::read(settings.text("applications"));
+        Ok(Classifier {
+            applications: table.map_err(|message| {
+                SettingError::of("applications", message).with_hint(
+                    "in each line: a name of hosts, blanks, the application; # begins a comment",
+                )
+            })?,
+            flows: HashMap::new(),
+            addresses: HashMap::new(),
+        })
+    }
+
+    fn flow(&mut self, flow_id: u64) -> &mut Known {
+        if self.flows.len() >= MOST_FLOWS {
+            self.flows.clear();
+        }
+        self.flows.entry(flow_id).or_default()
+    }
+
+    /// What was sent first was looked at, and is of this protocol, or of none that is read; whether another
+    /// flow told.
+    pub(super) fn found(
+        &mut self,
+        flow_id: u64,
+        seen: &Seen<'_>,
+        protocol: Option<(&'static str, bool)>,
+    ) {
+        if let Some((name, is_learned)) = protocol {
+            let known = self.flow(flow_id);
+            known.protocol = Some(name);
+            known.is_learned = is_learned;
+        } else if let Some(name) = signatures::by_content(seen) {
+            self.flow(flow_id).protocol = Some(name);
+        }
+    }
+
+    /// The server of a flow has this name.
+    pub(super) fn named(&mut self, flow_id: u64, name: &[u8]) {
+        let application = core::str::from_utf8(name)
+            .ok()
+            .and_then(|name| self.applications.of(name));
+        if application.is_some() {
+            let known = self.flow(flow_id);
+            known.application = known.application.or(application);
+        }
+    }
+
+    /// A name leads to an address.
+    pub(super) fn resolved(&mut self, name: &str, address: Address, now: Nanos) {
+        if let Some(application) = self.applications.of(name) {
+            if self.addresses.len() >= MOST_ADDRESSES {
+                self.addresses.clear();
+            }
+            self.addresses.insert(address, (application, now));
+        }
+    }
+
+    /// What was spoken in a flow that ends, or of which a record is written while it goes on.
+    pub(super) fn of(&mut self, record: &FlowRecord<'_>) -> Spoken<'_> {
+        let known = match record.end_reason {
+            EndReason::Active => self.flows.get(&record.flow_id).copied(),
+            _ => self.flows.remove(&record.flow_id),
+        };
+        let known = known.unwrap_or_default();
+        let mut spoken = Spoken {
+            protocol: known.protocol,
+            protocol_by: known.protocol.map(|_| match known.is_learned {
+                true => "learned",
+                false => "content",
+            }),
+            ..Spoken::default()
+        };
+        if spoken.protocol.is_none() {
+            spoken.protocol = signatures::by_port(record.protocol, record.destination.port);
+            spoken.protocol_by = spoken.protocol.map(|_| "port");
+        }
+        let by_name = known.application.map(|it| (it, "name"));
+        let (application, by) = by_name.or_else(|| self.by_address(record)).unzip();
+        spoken.application = application.and_then(|it| self.applications.name(it));
+        spoken.application_by = by;
+        spoken
+    }
+
+    /// By the name that was looked up for the responder's address.
+    fn by_address(&self, record: &FlowRecord<'_>) -> Option<(Application, &'static str)> {
+        if self.addresses.is_empty() {
+            return None;
+        }
+        let (application, since) = *self.addresses.get(&record.destination.address)?;
+        let is_fresh = record.start.0.saturating_sub(since.0) < BELIEVED.0;
+        is_fresh.then_some((application, "dns"))
+    }
+}
