@@ -167,6 +167,7 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &protocols::icp_stack::DEMUX,
     &protocols::rpc::INFO,
     &protocols::dhcp::INFO,
+    &protocols::dhcpv6::INFO,
     &protocols::ntp::INFO,
     &protocols::snmp::INFO,
     &protocols::tls::INFO,

@@ -224,6 +224,20 @@ pub fn tls(bytes: &[u8]) {
     });
 }
 
+/// Datagrams of DTLS.
+pub fn dtls(bytes: &[u8]) {
+    tls::look_datagram(bytes);
+    let mut parser = tls::DatagramParser::default();
+    parser.datagram(bytes, &mut Hellos);
+    pieces(bytes, |_, piece| {
+        // What is behind a record's head is the fuzzer's.
+        let mut datagram = vec![22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, piece.len() as u8];
+        datagram.extend_from_slice(piece);
+        tls::look_datagram(&datagram);
+        parser.datagram(&datagram, &mut Hellos);
+    });
+}
+
 struct Offers;
 
 impl ssh::Events for Offers {
@@ -365,6 +379,21 @@ pub fn dhcp(bytes: &[u8]) {
         let values = message.options().map(|(_, value)| value.len() + 2);
         assert!(values.sum::<usize>() <= bytes.len());
         assert!(message.hardware.len() <= 16);
+    }
+}
+
+/// DHCP messages for IPv6.
+pub fn dhcpv6(bytes: &[u8]) {
+    dhcp::v6::look(bytes);
+    if let Some(message) = dhcp::v6::Message::read(bytes) {
+        message.type_name();
+        message.status();
+        message.fqdn();
+        assert!(message.hardware().is_none_or(|it| it.len() == 6));
+        assert!(message.leases().count() * 24 <= bytes.len());
+        assert!(message.dns_servers().count() * 16 <= bytes.len());
+        assert!(message.wanted().count() * 2 <= bytes.len());
+        assert!(message.domains().map(|it| it.len()).sum::<usize>() <= 3 * bytes.len());
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Each says by the first bytes of a direction whether they are of its protocol ([`Look`]).
 //!
-//! - [`dhcp`]: the Dynamic Host Configuration Protocol for IPv4 (RFC 2131).
+//! - [`dhcp`]: the Dynamic Host Configuration Protocol for IPv4 (RFC 2131) and IPv6 (RFC 8415).
 //! - [`dns`]: DNS over UDP and TCP, multicast DNS, LLMNR, the name service of NetBIOS.
 //! - [`http`]: HTTP/0.9, 1.0 and 1.1 (RFC 9112).
 //! - [`http2`]: HTTP/2 in clear text (RFC 9113, RFC 7541).
@@ -19,7 +19,7 @@
 //! - [`ntp`]: the Network Time Protocol (RFC 5905).
 //! - [`rpc`]: remote procedure calls of ONC over UDP and TCP (RFC 5531).
 //! - [`snmp`]: headers of the Simple Network Management Protocol (RFC 1157, RFC 3416, RFC 3412).
-//! - [`tls`]: hellos and certificates of TLS, JA3 and JA4.
+//! - [`tls`]: hellos and certificates of TLS and DTLS, JA3 and JA4.
 #![forbid(unsafe_code)]
 
 mod cursor;

@@ -46,6 +46,13 @@ impl Lines {
         self.kept.clear();
         self.is_lost = true;
     }
+
+    /// Behind a hole: a piece of data that begins like a line is taken for one.
+    pub(crate) fn resume(&mut self, is_beginning: impl FnOnce() -> bool) {
+        if self.is_lost && is_beginning() {
+            self.is_lost = false;
+        }
+    }
 }
 
 /// A reply of a server.
@@ -77,6 +84,8 @@ pub struct Replies {
     open: Option<(u16, Vec<u8>, u32)>,
     is_foreign: bool,
     has_begun: bool,
+    /// Bytes are missing, maybe the end of a reply of several lines.
+    has_hole: bool,
 }
 
 /// The code at the beginning of a line, whether more lines follow, and what it says.
@@ -118,6 +127,10 @@ impl Replies {
 
     /// The next bytes of the stream.
     pub fn data<E: ReplyEvents>(&mut self, bytes: &[u8], events: &mut E) {
+        self.lines.resume(|| {
+            let (first, behind) = bytes.split_at(bytes.len().min(4));
+            !behind.is_empty() && first.len() == 4 && code(first).is_some()
+        });
         let mut rest = bytes;
         while !rest.is_empty() {
             let (taken, is_line) = self.lines.step(rest);
@@ -133,6 +146,7 @@ impl Replies {
     pub fn gap<E: ReplyEvents>(&mut self, missing: u64, events: &mut E) {
         if missing > 0 {
             self.lines.gap();
+            self.has_hole = true;
             events.lost();
         }
     }
@@ -140,6 +154,12 @@ impl Replies {
     fn line<E: ReplyEvents>(&mut self, events: &mut E) {
         let line = self.lines.line();
         let found = code(line);
+        let is_end = |code: u16| self.open.as_ref().is_none_or(|open| open.0 == code);
+        if self.has_hole && matches!(found, Some((code, false, _)) if !is_end(code)) {
+            // The end of the one before was among what is missing.
+            self.open = None;
+        }
+        self.has_hole &= self.open.is_some();
         if let Some((wanted, first, count)) = &mut self.open {
             *count += 1;
             match found {

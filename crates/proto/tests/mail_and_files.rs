@@ -232,3 +232,42 @@ proptest! {
         fuzz::mail_and_files(&pieces.chain(bytes).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_line_right_behind_a_hole_is_read() {
+    let (mut parser, mut log) = (smtp::Commands::default(), Log::default());
+    parser.data(b"HELO a\r\nMAIL FR", &mut log);
+    parser.gap(20, &mut log);
+    parser.data(b"RCPT TO:<b>\r\n", &mut log);
+    parser.gap(1, &mut log);
+    // What does not begin like a command is the rest of one.
+    parser.data(b"CPT TO:<c>\r\nQUIT\r\n", &mut log);
+    let expected = ["HELO a", "lost 0", "RCPT TO:<b>", "lost 0", "QUIT"];
+    assert_eq!(log.lines, expected);
+    let (mut parser, mut log) = (Replies::default(), Log::default());
+    parser.data(b"250-one\r\n250-tw", &mut log);
+    parser.gap(20, &mut log);
+    // The end of that reply is missing, too.
+    parser.data(b"354 go on\r\n", &mut log);
+    parser.gap(3, &mut log);
+    parser.data(b" rest\r\n221 bye\r\n", &mut log);
+    let expected = ["lost", "354 go on / go on", "lost", "221 bye / bye"];
+    assert_eq!(log.lines, expected);
+    let (mut parser, mut log) = (ftp::Commands::default(), Log::default());
+    parser.data(b"USER a\r\nPAS", &mut log);
+    parser.gap(5, &mut log);
+    parser.data(b"PASV\r\n", &mut log);
+    assert_eq!(log.lines.last().map(String::as_str), Some("PASV"));
+}
+
+#[test]
+fn the_server_tells_of_a_message_whose_command_is_missing() {
+    let (mut parser, mut log) = (smtp::Commands::default(), Log::default());
+    parser.data(b"HELO a\r\n", &mut log);
+    assert!(!parser.awaited());
+    parser.gap(6, &mut log);
+    assert!(parser.awaited() && parser.is_in_message() && !parser.awaited());
+    parser.data(b"text\r\n.\r\nQUIT\r\n", &mut log);
+    let expected = ["HELO a", "lost 0", "  \"text\\r\\n\" true", "QUIT"];
+    assert_eq!(log.lines, expected);
+}

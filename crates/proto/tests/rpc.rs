@@ -125,7 +125,7 @@ proptest! {
         for _ in 0..2 {
             for bytes in [&bytes, &built] {
                 fuzz::rpc(bytes);
-                for parser in [fuzz::icp, fuzz::dhcp, fuzz::ntp, fuzz::snmp] {
+                for parser in [fuzz::icp, fuzz::dhcp, fuzz::dhcpv6, fuzz::ntp, fuzz::snmp] {
                     parser(bytes);
                 }
             }

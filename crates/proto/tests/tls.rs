@@ -460,6 +460,18 @@ fn certificates_are_read() {
     assert_eq!(hexadecimal(&[0, 255]), "00ff");
 }
 
+/// Drafts of TLS 1.3 before the 16th say 3.4 where later ones say 3.3, and have no session.
+#[test]
+fn a_server_hello_of_an_early_draft() {
+    let mut body = vec![3, 4];
+    body.extend([7; 32]);
+    body.extend([0xc0, 0x2b, 0, 8, 0, 40, 0, 4, 0, 23, 0, 0]);
+    let hello = ServerHello::read(&body).unwrap();
+    assert_eq!((hello.version(), hello.cipher), (0x0304, 0xc02b));
+    assert_eq!(hello.group(), Some(23));
+    assert!(hello.is_13() && hello.session.is_empty());
+}
+
 proptest! {
     #[test]
     fn nothing_panics(

@@ -39,6 +39,7 @@ pub mod check;
 pub mod csv;
 mod cursor;
 pub mod dhcp;
+pub mod dhcpv6;
 pub mod dns;
 pub mod encoder;
 pub mod event;

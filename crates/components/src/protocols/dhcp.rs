@@ -113,7 +113,7 @@ fn read(parsed: &Message<'_>, length: usize, message: &mut DhcpMessage) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Tester;
+    use super::super::testing::{Said, Tester, assert_halves, cuts_and_gaps};
     use super::*;
 
     fn message(op: u8, kind: u8, assigned: u8, options: &[u8]) -> Vec<u8> {
@@ -126,6 +126,21 @@ mod tests {
         bytes.extend([99, 130, 83, 99, 53, 1, kind]);
         bytes.extend_from_slice(options);
         bytes
+    }
+
+    #[test]
+    fn every_message_is_in_a_record_whichever_is_missing() {
+        let said = [(true, 1, 3), (true, 2, 3), (false, 2, 5), (false, 1, 5)];
+        let said = said.map(|(side, xid, kind)| {
+            let mut bytes = message(if side { 1 } else { 2 }, kind, 5, b"\x0c\x04host");
+            bytes[7] = xid as u8;
+            Said::new(side, xid, &bytes)
+        });
+        cuts_and_gaps(
+            || Tester::<Talk>::udp([10, 0, 0, 5], 68, [10, 0, 0, 1], 67),
+            &said,
+            |missing, records| assert_halves(&said, "trans_id", missing, records),
+        );
     }
 
     #[test]

@@ -401,7 +401,7 @@ fn write_answer(record: &Record<'_>, message: &mut DnsMessage) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Tester;
+    use super::super::testing::{Said, Tester, assert_halves, cuts_and_gaps};
     use super::*;
 
     fn message(id: u8, flags: &[u8; 2], counts: [u8; 4], rest: &[&[u8]]) -> Vec<u8> {
@@ -518,6 +518,35 @@ mod tests {
             ];
             assert_eq!(tester.rows(COLUMNS), expected, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn every_message_is_in_a_record_whichever_is_missing() {
+        let mut said = Vec::new();
+        for (from_initiator, id) in [(true, 1), (true, 2), (false, 2), (true, 3), (false, 1)] {
+            let bytes = match from_initiator {
+                true => query(id),
+                false => reply(id),
+            };
+            said.push((from_initiator, id, bytes));
+        }
+        let of = |make: fn(&[u8]) -> Vec<u8>| -> Vec<Said> {
+            let said = said.iter();
+            said.map(|(side, id, bytes)| Said::new(*side, u64::from(*id), &make(bytes)))
+                .collect()
+        };
+        let (datagrams, messages) = (of(<[u8]>::to_vec), of(|bytes| stream(&[bytes.to_vec()])));
+        let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        cuts_and_gaps(
+            || Tester::<Talk>::udp(client, 5000, server, 53),
+            &datagrams,
+            |missing, records| assert_halves(&datagrams, "trans_id", missing, records),
+        );
+        cuts_and_gaps(
+            || Tester::<Talk>::tcp(client, 5000, server, 53),
+            &messages,
+            |missing, records| assert_halves(&messages, "trans_id", missing, records),
+        );
     }
 
     #[test]

@@ -298,7 +298,10 @@ impl State {
             true => (identity.source, identity.destination),
             false => (identity.destination, identity.source),
         };
-        slot.tries += 1;
+        // What finds a way through firewalls comes first, in any number.
+        if !(is_udp && flowgauge_proto::tls::is_stun(piece.bytes)) {
+            slot.tries += 1;
+        }
         let kept = (slot.stage == Stage::Watched)
             .then(|| self.watched.all.get(slot.number as usize))
             .flatten();

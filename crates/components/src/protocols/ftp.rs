@@ -100,6 +100,15 @@ fn text(bytes: &[u8]) -> String {
     lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
 }
 
+/// Where the server waits for a data connection, if it says so.
+fn agreed(reply: &Reply<'_>) -> Option<Endpoint> {
+    match reply.code {
+        227 => Endpoint::numbers(reply.last),
+        229 => Endpoint::extended(reply.last),
+        _ => None,
+    }
+}
+
 impl Control {
     fn row(&mut self, time: Nanos) -> FtpRow {
         let mut origin = self.origin.unwrap_or_default();
@@ -184,6 +193,10 @@ impl ReplyEvents for Said<'_> {
                 let mut row = control.row(self.time);
                 row.code = Some(reply.code);
                 row.reply = Some(text(reply.last));
+                if let Some(endpoint) = agreed(reply) {
+                    row.is_passive = Some(true);
+                    row.data = control.endpoint(endpoint);
+                }
                 control.done.push(row);
             }
             return;
@@ -205,12 +218,7 @@ impl ReplyEvents for Said<'_> {
             control.note(&row);
         }
         let command = row.command.as_deref();
-        let endpoint = match (reply.code, command) {
-            (227, _) => Endpoint::numbers(reply.last),
-            (229, _) => Endpoint::extended(reply.last),
-            _ => None,
-        };
-        if let Some(endpoint) = endpoint {
+        if let Some(endpoint) = agreed(reply) {
             row.is_passive = Some(true);
             row.data = control.endpoint(endpoint);
         }
@@ -266,7 +274,9 @@ impl Conversation for FtpTalk {
         if self.control.origin.is_none() {
             let mut origin = origin(at);
             let is_reply = bytes.first().is_some_and(u8::is_ascii_digit);
-            self.control.is_exchanged = at.from_initiator == is_reply;
+            // Who opened it is known by its SYN.
+            let is_known = at.connection.handshake[0].is_some();
+            self.control.is_exchanged = !is_known && at.from_initiator == is_reply;
             if self.control.is_exchanged {
                 origin.parties = origin.parties.exchanged();
             }

@@ -12,6 +12,7 @@ mod applications;
 mod classify;
 mod detect;
 pub(crate) mod dhcp;
+pub(crate) mod dhcpv6;
 pub(crate) mod dns;
 mod engine;
 pub(crate) mod ftp;
@@ -30,6 +31,8 @@ pub(crate) mod ssh;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod texts;
 pub(crate) mod tls;
 
 use flowgauge_proto::Look;
@@ -60,6 +63,7 @@ static ALL: &[&ProtocolInfo] = &[
     &rpc::PROTOCOL,
     &icp::PROTOCOL,
     &dhcp::PROTOCOL,
+    &dhcpv6::PROTOCOL,
     &snmp::PROTOCOL,
     &ntp::PROTOCOL,
 ];

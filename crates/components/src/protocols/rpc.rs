@@ -234,7 +234,7 @@ fn learn(
 mod tests {
     use flowgauge_wire::{Address, Nanos};
 
-    use super::super::testing::Tester;
+    use super::super::testing::{Said, Tester, assert_halves, cuts_and_gaps};
     use super::*;
 
     fn words(words: &[u32]) -> Vec<u8> {
@@ -284,6 +284,33 @@ mod tests {
                 .get((Address::v4([10, 0, 0, 2]), port), Nanos::from_secs(5));
             assert_eq!(told, Some("rpc"), "{port}");
         }
+    }
+
+    #[test]
+    fn every_message_is_in_a_record_whichever_is_missing() {
+        let said = [
+            (true, 1, call(1, [NFS, 3, 1], &[4, 7])),
+            (true, 2, call(2, [NFS, 3, 6], &[4, 7])),
+            (false, 2, reply(2, &[0, 1])),
+            (true, 3, call(3, [NFS, 3, 1], &[4, 7])),
+            (false, 1, reply(1, &[0, 1])),
+        ];
+        let of = |make: fn(&[u8]) -> Vec<u8>| {
+            said.each_ref()
+                .map(|(side, xid, bytes)| Said::new(*side, *xid, &make(bytes)))
+        };
+        let (datagrams, records) = (of(<[u8]>::to_vec), of(record));
+        let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        cuts_and_gaps(
+            || Tester::<Talk>::udp(client, 900, server, 2049),
+            &datagrams,
+            |missing, found| assert_halves(&datagrams, "xid", missing, found),
+        );
+        cuts_and_gaps(
+            || Tester::<Talk>::tcp(client, 900, server, 2049),
+            &records,
+            |missing, found| assert_halves(&records, "xid", missing, found),
+        );
     }
 
     #[test]

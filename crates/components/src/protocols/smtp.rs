@@ -326,7 +326,9 @@ impl Conversation for SmtpTalk {
         if self.mail.origin.is_none() {
             self.mail.origin = Some(origin(at));
             let is_reply = bytes.first().is_some_and(u8::is_ascii_digit);
-            self.mail.is_exchanged = at.from_initiator == is_reply;
+            // Who opened it is known by its SYN.
+            let is_known = at.connection.handshake[0].is_some();
+            self.mail.is_exchanged = !is_known && at.from_initiator == is_reply;
         }
         let is_client = at.from_initiator != self.mail.is_exchanged;
         let mut said = Said {
@@ -345,7 +347,11 @@ impl Conversation for SmtpTalk {
                     self.commands.asks();
                     said.mail.waiting.push_front(Kind::Auth);
                 }
-                (_, Some(_)) => self.commands.taken(&mut said),
+                (_, Some(code)) if code != 354 => self.commands.taken(&mut said),
+                (_, Some(_)) if self.commands.awaited() => {
+                    // Of the commands before, which replies were theirs is not known any more.
+                    said.mail.waiting.clear();
+                }
                 _ => {}
             }
         }

@@ -104,7 +104,7 @@ fn read(parsed: &Message<'_>, length: usize, message: &mut SnmpMessage) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Tester;
+    use super::super::testing::{Said, Tester, assert_halves, cuts_and_gaps};
     use super::*;
 
     fn message(kind: u8, id: u8, error: u8) -> Vec<u8> {
@@ -114,6 +114,17 @@ mod tests {
         bytes.extend([0xa0 + kind, 0x19, 2, 1, id, 2, 1, error, 2, 1, error]);
         bytes.extend_from_slice(variable);
         bytes
+    }
+
+    #[test]
+    fn every_message_is_in_a_record_whichever_is_missing() {
+        let said = [(true, 1, 0), (true, 2, 1), (false, 2, 2), (false, 1, 2)];
+        let said = said.map(|(side, id, kind)| Said::new(side, id, &message(kind, id as u8, 0)));
+        cuts_and_gaps(
+            || Tester::<Talk>::udp([10, 0, 0, 1], 5000, [10, 0, 0, 2], 161),
+            &said,
+            |missing, records| assert_halves(&said, "id", missing, records),
+        );
     }
 
     #[test]

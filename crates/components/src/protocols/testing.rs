@@ -69,6 +69,12 @@ impl<C: Conversation> Tester<C> {
         }
     }
 
+    /// The SYN was seen.
+    pub(super) fn opened(mut self) -> Tester<C> {
+        self.connection.handshake = [Some(Nanos(0)); 2];
+        self
+    }
+
     /// Goes on in another UDP flow; what they have in common stays.
     pub(super) fn meet(&mut self, from: [u8; 4], port: u16, to: [u8; 4], service: u16) {
         self.conversation = C::default();
@@ -141,5 +147,99 @@ impl<C: Conversation> Tester<C> {
             values.collect::<Vec<_>>().join(" ")
         };
         self.records.0.iter().map(row).collect()
+    }
+}
+
+/// What is said in a conversation: by whom, and a message.
+pub(super) struct Said {
+    pub(super) from_initiator: bool,
+    pub(super) bytes: Vec<u8>,
+    /// Under which number its half of a record is, where records have numbers.
+    pub(super) number: u64,
+}
+
+impl Said {
+    pub(super) fn new(from_initiator: bool, number: u64, bytes: &[u8]) -> Said {
+        Said {
+            from_initiator,
+            bytes: bytes.to_vec(),
+            number,
+        }
+    }
+}
+
+/// Says all of `said`, the message at `place` in another way. Returns the records.
+fn otherwise<C: Conversation>(
+    mut tester: Tester<C>,
+    said: &[Said],
+    place: usize,
+    other: impl Fn(&mut Tester<C>, &Said, u64),
+) -> Vec<Value> {
+    for (seconds, message) in said.iter().enumerate() {
+        match seconds == place {
+            true => other(&mut tester, message, seconds as u64),
+            false => tester.say(message.from_initiator, seconds as u64, &message.bytes),
+        }
+    }
+    tester.close();
+    tester.records.0
+}
+
+/// Leads a conversation in all the ways in which its messages can be cut, and with each of them missing,
+/// its beginning missing and its end missing, by all lengths. Cuts change nothing, where it is no UDP;
+/// `check` looks at the records where a message, by its place, is not whole.
+pub(super) fn cuts_and_gaps<C: Conversation>(
+    tester: impl Fn() -> Tester<C>,
+    said: &[Said],
+    check: impl Fn(usize, &[Value]),
+) {
+    let is_udp = tester().connection.is_udp;
+    let whole = otherwise(tester(), said, usize::MAX, |_, _, _| {});
+    assert!(!whole.is_empty());
+    for (place, message) in said.iter().enumerate() {
+        for cut in 0..message.bytes.len() {
+            let (first, last) = message.bytes.split_at(cut);
+            let side = message.from_initiator;
+            if !is_udp && cut > 0 {
+                let records = otherwise(tester(), said, place, |tester, _, at| {
+                    tester.say(side, at, first);
+                    tester.say(side, at, last);
+                });
+                assert_eq!(records, whole, "message {place} cut at {cut}");
+            }
+            // The end is missing; with nothing before it, all of it.
+            let records = otherwise(tester(), said, place, |tester, _, at| {
+                if cut > 0 {
+                    tester.say(side, at, first);
+                }
+                if !is_udp {
+                    tester.miss(side, at, last.len() as u64);
+                }
+            });
+            check(place, &records);
+            if !is_udp && cut > 0 {
+                let records = otherwise(tester(), said, place, |tester, _, at| {
+                    tester.miss(side, at, first.len() as u64);
+                    tester.say(side, at, last);
+                });
+                check(place, &records);
+            }
+        }
+    }
+}
+
+/// Each message but one is in a record that has its number in this field, with the other half or alone;
+/// the initiator asks.
+pub(super) fn assert_halves(said: &[Said], field: &str, missing: usize, records: &[Value]) {
+    for (place, message) in said.iter().enumerate() {
+        let none = match message.from_initiator {
+            true => "no_request",
+            false => "no_reply",
+        };
+        let is = |record: &Value| record[field] == message.number && record["state"] != none;
+        assert!(
+            place == missing || records.iter().any(is),
+            "message {place} is in no record, without {missing}: {records:?}"
+        );
     }
 }

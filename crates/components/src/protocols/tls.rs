@@ -1,4 +1,4 @@
-//! TLS: what both sides of a connection say before they encrypt.
+//! TLS and DTLS: what both sides of a connection say before they encrypt.
 
 use flowgauge_proto::Look;
 use flowgauge_proto::tls::{
@@ -8,7 +8,7 @@ use flowgauge_record::origin::Origin;
 use flowgauge_record::parties::Parties;
 use flowgauge_record::text::lossy;
 use flowgauge_record::tls::{TlsRow, X509Row};
-use flowgauge_stack::{ComponentInfo, ItemType, Output, ResultInfo, StreamEnd};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
 use super::table::Table;
@@ -25,7 +25,7 @@ const MAX_TEXT: usize = 4 << 10;
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "tls",
-    transport: Transport::Tcp,
+    transport: Transport::Both,
     // Those where it follows what another protocol agrees on are among them.
     ports: &[
         443, 465, 563, 636, 853, 989, 990, 992, 993, 995, 8443, 110, 143, 389, 3306, 5222, 5269,
@@ -40,6 +40,9 @@ pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
 const LATER: [u16; 8] = [110, 143, 389, 3306, 5222, 5269, 5432, 6667];
 
 fn recognise(seen: &Seen<'_>) -> Look {
+    if seen.is_udp {
+        return seen.either(tls::look_datagram);
+    }
     match seen.either(tls::look) {
         Look::No if LATER.contains(&seen.port) => Look::More,
         look => look,
@@ -49,22 +52,35 @@ fn recognise(seen: &Seen<'_>) -> Look {
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tls",
     summary: "finds what both sides of a TLS connection say before they encrypt",
-    help: "A record of each handshake, with JA3 and JA4, and one of each certificate before it. Stands within \
-           tcpcnxdemux, behind tcpreseq.",
+    help: "A record of each handshake, with JA3 and JA4, and one of each certificate before it. Takes datagrams \
+           (DTLS), or stands within tcpcnxdemux, behind tcpreseq.",
+    input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     output: Output::Of(ItemType::Record),
     result: Some(ResultInfo::number(
         "handshakes and certificates found",
         "records",
     )),
     make: |_| alone::make::<TlsTalk>(),
-    ..alone::OF_CHUNKS
+    ..alone::INFO
 };
+
+/// The parsers of both directions, the responder's first.
+#[derive(Debug)]
+enum Sides {
+    Streams([tls::Parser; 2]),
+    Datagrams(Box<[tls::DatagramParser; 2]>),
+}
+
+impl Default for Sides {
+    fn default() -> Sides {
+        Sides::Streams(Default::default())
+    }
+}
 
 /// A connection that speaks TLS, or is to find out.
 #[derive(Debug, Default)]
 pub(crate) struct TlsTalk {
-    /// The responder's, the initiator's.
-    sides: [tls::Parser; 2],
+    sides: Sides,
     handshake: Option<Box<TlsHandshake>>,
     ends: u8,
 }
@@ -74,20 +90,25 @@ impl TlsTalk {
         (self.handshake.as_ref()).is_some_and(|handshake| handshake.is_given)
     }
 
-    /// What a side's parser is to do.
+    /// What the parsers are to do.
     fn side(
         &mut self,
         at: &At<'_>,
         give: &mut Give<'_>,
-        act: impl FnOnce(&mut tls::Parser, &mut Side<'_, '_>),
+        act: impl FnOnce(&mut Sides, &mut Side<'_, '_>),
     ) {
         if self.is_done() {
             return;
         }
-        let handshake =
-            (self.handshake).get_or_insert_with(|| Box::new(TlsHandshake::new(at, Carrier::Tcp)));
+        let handshake = (self.handshake).get_or_insert_with(|| {
+            let carrier = match at.connection.is_udp {
+                true => Carrier::Datagram,
+                false => Carrier::Tcp,
+            };
+            Box::new(TlsHandshake::new(at, carrier))
+        });
         let mut events = handshake.events(at, give);
-        act(&mut self.sides[at.side()], &mut events);
+        act(&mut self.sides, &mut events);
         handshake.settle(give);
         if self.is_done() {
             // The rest is encrypted.
@@ -100,11 +121,21 @@ impl Conversation for TlsTalk {
     type Common = ();
 
     fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
-        self.side(at, give, |parser, events| parser.data(bytes, events));
+        if at.connection.is_udp && matches!(self.sides, Sides::Streams(_)) {
+            self.sides = Sides::Datagrams(Box::default());
+        }
+        self.side(at, give, |sides, events| match sides {
+            Sides::Streams(sides) => sides[at.side()].data(bytes, events),
+            Sides::Datagrams(sides) => sides[at.side()].datagram(bytes, events),
+        });
     }
 
     fn gap(&mut self, (): &mut (), at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
-        self.side(at, give, |parser, events| parser.gap(bytes, events));
+        self.side(at, give, |sides, events| {
+            if let Sides::Streams(sides) = sides {
+                sides[at.side()].gap(bytes, events);
+            }
+        });
     }
 
     fn end(&mut self, (): &mut (), _: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {

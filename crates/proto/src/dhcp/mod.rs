@@ -1,4 +1,7 @@
-//! The Dynamic Host Configuration Protocol for IPv4 (RFC 2131, options: RFC 2132), and BOOTP.
+//! The Dynamic Host Configuration Protocol for IPv4 (RFC 2131, options: RFC 2132), and BOOTP; for IPv6
+//! [`v6`].
+
+pub mod v6;
 
 use core::net::Ipv4Addr;
 

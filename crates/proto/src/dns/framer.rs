@@ -14,6 +14,9 @@ pub enum Frame<'a> {
     Lost,
 }
 
+/// Bytes that are kept of what may begin a message, where one is looked for: less than a header does not tell.
+const MAX_BEGINNING: usize = 2 + Header::LEN;
+
 /// Finds messages in the stream of one direction. Keeps at most one, which has at most 65,535 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Framer {
@@ -45,9 +48,31 @@ impl Framer {
 
     /// The next bytes of the stream.
     pub fn data(&mut self, bytes: &[u8], mut take: impl FnMut(Frame<'_>)) {
-        if self.is_lost() && look_stream(bytes) == Look::Yes {
-            self.state = State::Message;
+        match self.is_lost() {
+            true => self.search(bytes, &mut take),
+            false => self.messages(bytes, &mut take),
         }
+    }
+
+    /// Looks for a piece of data that begins a message, of which the length can be a piece of its own.
+    fn search(&mut self, bytes: &[u8], take: &mut impl FnMut(Frame<'_>)) {
+        let mut all = core::mem::take(&mut self.kept);
+        all.extend_from_slice(bytes);
+        if let Some(bytes) = [bytes, &all]
+            .into_iter()
+            .find(|bytes| look_stream(bytes) == Look::Yes)
+        {
+            self.state = State::Message;
+            return self.messages(bytes, take);
+        }
+        let may_be =
+            |bytes: &&[u8]| bytes.len() < MAX_BEGINNING && look_stream(bytes) == Look::More;
+        if let Some(beginning) = [all.as_slice(), bytes].into_iter().find(may_be) {
+            self.kept.extend_from_slice(beginning);
+        }
+    }
+
+    fn messages(&mut self, bytes: &[u8], take: &mut impl FnMut(Frame<'_>)) {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = match &mut self.state {
@@ -62,7 +87,7 @@ impl Framer {
                 }
                 State::Message if self.kept.is_empty() => match split(rest) {
                     Some((length, _)) if length < Header::LEN => {
-                        self.lose(&mut take);
+                        self.lose(take);
                         return;
                     }
                     Some((length, message)) if message.len() >= length => {
@@ -83,7 +108,7 @@ impl Framer {
                         .extend_from_slice(rest.get(..more).unwrap_or(rest));
                     match split(&self.kept) {
                         Some((length, _)) if length < Header::LEN => {
-                            self.lose(&mut take);
+                            self.lose(take);
                             return;
                         }
                         Some((length, message)) if message.len() == length => {
@@ -105,7 +130,7 @@ impl Framer {
             return;
         }
         let left = match self.state {
-            State::Lost => return,
+            State::Lost => return self.kept.clear(),
             State::Skip(left) => left,
             State::Message => {
                 let left = self.cut(&mut take);
@@ -124,6 +149,7 @@ impl Framer {
         if let State::Message = self.state {
             self.cut(&mut take);
         }
+        self.kept.clear();
         self.state = State::Lost;
     }
 

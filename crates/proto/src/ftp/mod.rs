@@ -26,6 +26,12 @@ pub struct Commands {
 impl Commands {
     /// The next bytes of the stream.
     pub fn data<E: CommandEvents>(&mut self, bytes: &[u8], events: &mut E) {
+        self.lines.resume(|| {
+            // Commands have three or four letters (RFC 959, section 5.3.1).
+            let letters = bytes.iter().take_while(|byte| byte.is_ascii_alphabetic());
+            let letters = letters.count();
+            matches!(letters, 3 | 4) && matches!(bytes.get(letters), Some(b' ' | b'\r' | b'\n'))
+        });
         let mut rest = bytes;
         while !rest.is_empty() {
             let (taken, is_line) = self.lines.step(rest);

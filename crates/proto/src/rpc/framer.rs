@@ -50,6 +50,14 @@ impl Default for State {
     }
 }
 
+/// Whether a record begins here, of a stream of which the place is not known. Arguments of a call can look like
+/// a reply in the first of several fragments, which is rare: that is not taken for one.
+fn is_beginning(bytes: &[u8]) -> bool {
+    let is_last = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
+    let is_call = bytes.get(8..12) == Some(&[0; 4]);
+    (is_last || is_call) && look_stream(bytes) == Look::Yes
+}
+
 impl Framer {
     /// Whether the next record is looked for.
     pub const fn is_lost(&self) -> bool {
@@ -58,7 +66,7 @@ impl Framer {
 
     /// The next bytes of the stream.
     pub fn data(&mut self, bytes: &[u8], mut take: impl FnMut(Frame<'_>)) {
-        if self.is_lost() && look_stream(bytes) == Look::Yes {
+        if self.is_lost() && is_beginning(bytes) {
             self.state = State::default();
         }
         let mut rest = bytes;

@@ -28,6 +28,8 @@ pub struct Commands {
     is_asked: bool,
     is_foreign: bool,
     has_begun: bool,
+    /// Commands are missing, and none has come since.
+    has_hole: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,8 +136,28 @@ impl Commands {
         }
     }
 
+    /// The server waits for a message. Returns whether that is news: the command that announced it is
+    /// missing.
+    pub fn awaited(&mut self) -> bool {
+        let is_news = self.has_hole && matches!(self.state, State::Commands);
+        if is_news {
+            self.lines = Lines::default();
+            self.state = State::Message(2, true);
+            self.has_hole = false;
+        }
+        is_news
+    }
+
     /// The next bytes of the stream.
     pub fn data<E: CommandEvents>(&mut self, bytes: &[u8], events: &mut E) {
+        self.lines.resume(|| {
+            let is = |verb: &&[u8]| {
+                let first = bytes.get(..verb.len());
+                first.is_some_and(|first| first.eq_ignore_ascii_case(verb))
+            };
+            let end = VERBS.iter().find(|verb| is(verb)).map(|verb| verb.len());
+            end.is_some_and(|end| matches!(bytes.get(end), Some(b' ' | b'\r' | b'\n')))
+        });
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = match self.state {
@@ -168,6 +190,7 @@ impl Commands {
         match self.state {
             State::Commands => {
                 self.lines.gap();
+                self.has_hole = true;
                 events.lost(0);
             }
             State::Message(..) => {
@@ -179,6 +202,7 @@ impl Commands {
                 self.chunk(left.saturating_sub(missing), is_last, events);
                 if missing > left {
                     self.lines.gap();
+                    self.has_hole = true;
                 }
             }
         }
@@ -229,6 +253,7 @@ impl Commands {
     }
 
     fn line<E: CommandEvents>(&mut self, events: &mut E) {
+        self.has_hole = false;
         if core::mem::take(&mut self.is_asked) {
             return;
         }

@@ -225,7 +225,7 @@ impl<'a> ServerHello<'a> {
         let legacy_version = rest.u16()?;
         let random = rest.take(32)?;
         // Early drafts of TLS 1.3 have neither session nor compression.
-        let is_draft = (0x7f00..=0x7f15).contains(&legacy_version);
+        let is_draft = matches!(legacy_version, 0x0304 | 0x7f00..=0x7f15);
         let session = match is_draft {
             true => &[],
             false => rest.vector8()?,
@@ -270,7 +270,9 @@ impl<'a> ServerHello<'a> {
     pub fn group(&self) -> Option<u16> {
         let share = self.extensions.find(extension::KEY_SHARE);
         // Drafts before the 23rd had another number.
-        let is_draft = self.legacy_version >> 8 == 0x7f || self.version() >> 8 == 0x7e;
+        let is_draft = self.legacy_version == 0x0304
+            || self.legacy_version >> 8 == 0x7f
+            || self.version() >> 8 == 0x7e;
         let share = share.or_else(|| {
             let old = self.extensions.find(extension::KEY_SHARE_OF_DRAFTS)?;
             is_draft.then_some(old)

@@ -1,5 +1,5 @@
 //! TLS up to what is encrypted: hellos, certificates, alerts (RFC 8446, RFC 5246 and before; SSLv2's
-//! hellos).
+//! hellos); the same of DTLS (RFC 6347, RFC 9147), out of datagrams.
 //!
 //! ```
 //! use flowgauge_proto::tls::{ClientHello, Events, Parser, ja3};
@@ -34,6 +34,7 @@
 //! for one. At most 128 KiB of a handshake are kept, and of a longer message nothing is read.
 
 mod certificate;
+mod datagram;
 mod fingerprint;
 mod handshake;
 mod hello;
@@ -41,6 +42,7 @@ mod names;
 mod parser;
 
 pub use certificate::{Certificate, sha1, sha256};
+pub use datagram::{DatagramParser, is_stun, look_datagram};
 pub use fingerprint::{Carrier, hexadecimal, ja3, ja3_text, ja3s, ja3s_text, ja4};
 pub(crate) use handshake::Handshake;
 pub use handshake::message;

@@ -1,0 +1,181 @@
+//! Tests of conversations that have one record, or records without numbers: in all cuts, and with holes.
+
+use serde_json::Value;
+
+use super::ftp::FtpTalk;
+use super::smtp::SmtpTalk;
+use super::ssh::SshTalk;
+use super::testing::{Said, Tester, cuts_and_gaps};
+use super::tls::TlsTalk;
+
+const CLIENT: [u8; 4] = [10, 0, 0, 1];
+const SERVER: [u8; 4] = [10, 0, 0, 2];
+
+/// Lines, those of the server with `<` before.
+fn dialogue(lines: &[&str]) -> Vec<Said> {
+    let said = |line: &&str| {
+        let text = format!("{}\r\n", line.trim_start_matches('<'));
+        Said::new(!line.starts_with('<'), 0, text.as_bytes())
+    };
+    lines.iter().map(said).collect()
+}
+
+/// Whether a record has this in a field.
+fn has(records: &[Value], field: &str, value: &str) -> bool {
+    records.iter().any(|record| record[field] == value)
+}
+
+#[test]
+fn mails() {
+    let said = dialogue(&[
+        "<220 mail.example ESMTP",
+        "EHLO client",
+        "<250 mail.example",
+        "MAIL FROM:<a@example>",
+        "<250 ok",
+        "RCPT TO:<b@example>",
+        "<250 ok",
+        "DATA",
+        "<354 go on",
+        "Subject: one\r\n\r\ntext\r\n.",
+        "<250 taken 1",
+        "MAIL FROM:<c@example>",
+        "<250 ok",
+        "RCPT TO:<d@example>",
+        "<250 ok",
+        "DATA",
+        "<354 go on",
+        "Subject: two\r\n\r\ntext\r\n.",
+        "<250 taken 2",
+        "QUIT",
+        "<221 bye",
+    ]);
+    cuts_and_gaps(
+        || Tester::<SmtpTalk>::tcp(CLIENT, 5000, SERVER, 25).opened(),
+        &said,
+        |missing, records| {
+            // The command that names a sender begins a mail.
+            let senders = [(3, "a@example"), (11, "c@example")];
+            for (place, sender) in senders {
+                let is_there = has(records, "mailfrom", sender);
+                assert!(
+                    is_there || missing == place,
+                    "{sender}, {missing}: {records:?}"
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn files() {
+    let said = dialogue(&[
+        "<220 FTP server",
+        "USER a",
+        "<331 password",
+        "PASS b",
+        "<230 in",
+        "PASV",
+        "<227 Entering (10,0,0,2,4,1)",
+        "RETR one",
+        "<150 opening",
+        "<226 complete",
+        "CWD two",
+        "<250 there",
+        "QUIT",
+        "<221 bye",
+    ]);
+    cuts_and_gaps(
+        || Tester::<FtpTalk>::tcp(CLIENT, 5000, SERVER, 21).opened(),
+        &said,
+        |missing, records| {
+            for (place, message) in said.iter().enumerate() {
+                let line = String::from_utf8_lossy(&message.bytes);
+                let line = line.trim_end();
+                // A greeting and what comes before the last word on a command are no records.
+                let is_last = !line.starts_with("220") && !line.starts_with("150");
+                let (verb, text) = line.split_once(' ').unwrap_or((line, ""));
+                let is_there = match message.from_initiator {
+                    true => has(records, "command", verb),
+                    false => has(records, "reply_msg", text),
+                };
+                assert!(
+                    is_there || !is_last || place == missing,
+                    "{line} without {missing}: {records:?}"
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn shells() {
+    let said = dialogue(&["<SSH-2.0-server", "SSH-2.0-client"]);
+    cuts_and_gaps(
+        || Tester::<SshTalk>::tcp(CLIENT, 5000, SERVER, 22),
+        &said,
+        |missing, records| {
+            let sides = [("server", "SSH-2.0-server"), ("client", "SSH-2.0-client")];
+            for (place, (side, line)) in sides.into_iter().enumerate() {
+                assert!(has(records, side, line) || place == missing, "{records:?}");
+            }
+        },
+    );
+}
+
+/// A hello in a record; with `is_datagram` in those of DTLS.
+fn hello(kind: u8, is_datagram: bool) -> Vec<u8> {
+    let mut body = if is_datagram {
+        vec![0xfe, 0xfd]
+    } else {
+        vec![3, 3]
+    };
+    body.extend([7; 32]);
+    body.push(0);
+    if kind == 1 {
+        // Without a cookie, in DTLS.
+        body.extend(is_datagram.then_some(0));
+        body.extend([0, 2]);
+    }
+    body.extend([0xc0, 0x2b]);
+    body.extend(if kind == 1 { &[1, 0][..] } else { &[0] });
+    let length = body.len() as u8;
+    let mut message = vec![kind, 0, 0, length];
+    if is_datagram {
+        message.extend([0, 0, 0, 0, 0, 0, 0, length]);
+    }
+    message.extend(body);
+    let mut record = match is_datagram {
+        true => vec![22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0],
+        false => vec![22, 3, 3],
+    };
+    record.extend([0, message.len() as u8]);
+    record.extend(message);
+    record
+}
+
+#[test]
+fn hellos() {
+    for is_datagram in [false, true] {
+        let said = [true, false].map(|side| {
+            let kind = if side { 1 } else { 2 };
+            Said::new(side, 0, &hello(kind, is_datagram))
+        });
+        cuts_and_gaps(
+            || match is_datagram {
+                true => Tester::<TlsTalk>::udp(CLIENT, 5000, SERVER, 4433),
+                false => Tester::<TlsTalk>::tcp(CLIENT, 5000, SERVER, 443),
+            },
+            &said,
+            |missing, records| {
+                let state = if missing == 0 {
+                    "no_request"
+                } else {
+                    "no_reply"
+                };
+                assert!(has(records, "state", state), "{missing}: {records:?}");
+                assert_eq!(records[0]["proto"], if is_datagram { "udp" } else { "tcp" });
+            },
+        );
+    }
+}
