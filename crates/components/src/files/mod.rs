@@ -302,6 +302,43 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        /// Whatever is said to be coded, in whatever pieces, with and without a hole.
+        #[test]
+        fn any_bytes_can_come(
+            bytes: Vec<u8>,
+            plain: Vec<u8>,
+            flip: proptest::sample::Index,
+            to: u8,
+            piece in 1_usize..40,
+            hole: bool,
+        ) {
+            let mut damaged = gzip(&plain);
+            let at = flip.index(damaged.len());
+            damaged[at] = to;
+            let mut brotli = vec![0x8b, 0x05, 0x80];
+            brotli.extend_from_slice(&bytes);
+            let mut files = files(true);
+            for bytes in [&bytes, &damaged, &brotli] {
+                for coding in ["gzip", "deflate", "br", "identity"] {
+                    let mut body = files.open("x", Some(coding.as_bytes()));
+                    for piece in bytes.chunks(piece) {
+                        body.data(piece);
+                    }
+                    if hole {
+                        body.gap(1);
+                        body.data(b"behind");
+                    }
+                    let mut row = FileRow::default();
+                    files.close(body, &mut row);
+                    let bound = (bytes.len() as u64 + 6) * GROWTH + GROWTH_FREE;
+                    assert!(row.bytes <= bound && !(hole && row.sha256.is_some()));
+                }
+            }
+            assert_eq!(files.decoding, 0);
+        }
+    }
+
     #[test]
     fn a_bomb_is_not_followed() {
         let bomb = gzip(&vec![0; 64 << 20]);

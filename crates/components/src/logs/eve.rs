@@ -168,9 +168,11 @@ fn file(values: &Values) -> Json {
     let uri = values
         .text("uri")
         .map(|uri| uri.split('?').next().unwrap_or(uri));
-    let is_holed = values.number("missing_bytes") > Some(0);
+    let missing = values.number("missing_bytes").unwrap_or(0);
+    let seen = values.number("bytes");
+    let is_holed = missing > 0;
     let written = values.number("extracted_bytes");
-    let is_cut = written.is_some() && written < values.number("bytes");
+    let is_cut = written.is_some() && written < seen.map(|seen| seen + missing);
     object
         .put("filename", values.text("file_name").or(uri))
         .put("magic", values.text("mime_type"))
@@ -189,7 +191,7 @@ fn file(values: &Values) -> Json {
         .put("sha256", values.text("sha256"))
         .put("stored", Some(written.is_some()))
         .put("file_name_stored", values.text("extracted"))
-        .put("size", values.number("bytes"))
+        .put("size", seen.map(|seen| seen + missing))
         .put(
             "tx_id",
             values.number("depth").map(|depth| depth.saturating_sub(1)),

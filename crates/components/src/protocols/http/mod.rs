@@ -731,6 +731,7 @@ impl Talk {
 impl Conversation for Talk {
     type Common = Pool;
 
+    #[inline]
     fn data(&mut self, pool: &mut Pool, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
         if self.is_second(at, bytes)
             && let Some(second) = &mut self.second

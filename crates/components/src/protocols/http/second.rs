@@ -11,9 +11,9 @@ use super::{Paired, Pool, Row};
 use crate::protocols::{At, Give};
 
 /// Streams that are open at once; more end the oldest.
-const STREAMS: usize = 256;
+const STREAMS: usize = 128;
 /// Bytes of a message's text that are kept.
-const MOST_TEXT: usize = 64 << 10;
+const MOST_TEXT: usize = 16 << 10;
 
 /// What is said in a connection since it went over to HTTP/2.
 pub(super) struct Second {
