@@ -452,3 +452,52 @@ fn a_run_that_waits_for_its_peer_ends_when_it_is_told_to_and_the_next_goes_on() 
     let left = fs::read_dir(place.folder.join("spool")).unwrap().count();
     assert_eq!(left, 0);
 }
+
+#[test]
+fn what_an_earlier_run_left_is_not_another_sender() {
+    let place = Place::new("left", &["collector", "sensor1", "sensor2"]);
+    let output = |identity: &str, more: &str| {
+        let address = place.address();
+        format!("output {{ to = {address}, identity = {identity}{more} }}")
+    };
+    let first = output("sensor1", ", spool_folder = spool, linger = 100ms");
+    let kept = place.start(
+        ["stack", "run", "-e", &first, "-r", "small.pcap"],
+        "trying again",
+    );
+    let (_, said) = kept.end();
+    assert!(said.contains("kept") || said.contains("spool"), "{said}");
+    // Two are waited for, for as long as it takes.
+    let input = format!(
+        "input {{ listen = {}, identity = collector, senders = 2, timeout = 5m }} count",
+        place.address()
+    );
+    let receiving = place.start(["stack", "run", "-e", &input], "listening");
+    // One comes, with what it had left; nothing is given on before the other.
+    let first = output("sensor1", ", spool_folder = spool");
+    let one = place.start(
+        ["stack", "run", "-e", &first, "-r", "small.pcap"],
+        "of an earlier run",
+    );
+    let second = output("sensor2", "");
+    let two = place.start(
+        ["stack", "run", "-e", &second, "-r", "small.pcap"],
+        "connected",
+    );
+    let (_, said) = two.end();
+    assert!(!said.contains("lost:"), "{said}");
+    one.end();
+    let (results, said) = receiving.end();
+    let small = place.good("packets --json -r small.pcap").lines().count() as u64;
+    let row = |name: &str, items: u64| format!("\"sender\":\"{name}\",\"received\":{items},");
+    for (name, items) in [("sensor1", 2 * small), ("sensor2", small)] {
+        assert!(
+            results.contains(&row(name, items)),
+            "{name}: {results} {said}"
+        );
+    }
+    assert!(
+        results.contains(&format!("\"value\":{}", 3 * small)),
+        "{results}"
+    );
+}

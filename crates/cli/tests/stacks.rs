@@ -278,6 +278,30 @@ fn what_is_around_a_match_is_a_capture() {
         file.extend(packet);
     }
     fs::write(folder.join("in.pcap"), file).expect("a file");
+    // Also where it lies across two segments.
+    let parted =
+        "around { \"pass|77|ord\", before = 1, after = 0 } packets output { fields = length }";
+    let mut segments = fs::read(folder.join("in.pcap")).expect("it was made")[..24].to_vec();
+    for (seq, text) in [(1_u32, "my pass"), (8, "word"), (12, "password")] {
+        let mut packet = vec![0x45, 0, 0, 40 + text.len() as u8];
+        packet.extend([0, 1, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 7]);
+        packet.extend([1, 1, 0, 80]);
+        packet.extend(seq.to_be_bytes());
+        packet.extend([0, 0, 0, 1, 0x50, 0x18, 16, 0, 0, 0, 0, 0]);
+        packet.extend(text.as_bytes());
+        let length = packet.len() as u32;
+        for word in [seq, 0, length, length] {
+            segments.extend(word.to_le_bytes());
+        }
+        segments.extend(packet);
+    }
+    fs::write(folder.join("segments.pcap"), segments).expect("a file");
+    let lengths = results(folder, parted, "segments.pcap", "1");
+    let lengths: Vec<_> = lengths
+        .iter()
+        .filter_map(|row| row["length"].as_u64())
+        .collect();
+    assert_eq!(lengths, [47, 44, 48]);
     for workers in ["1", "2"] {
         let stack = stack("around-match.stack");
         let arguments = [

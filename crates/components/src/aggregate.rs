@@ -44,6 +44,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "give only the largest groups",
         ),
         OptionInfo::new(
+            "within",
+            OptionKind::Text,
+            "fields of by: the largest groups of each of their values, which stand together",
+        ),
+        OptionInfo::new(
             "interval",
             OptionKind::Duration,
             "give groups out every so often, on the clock of the capture, and begin anew",
@@ -65,6 +70,7 @@ struct Aggregate {
     keys: Vec<String>,
     sums: Vec<String>,
     count: &'static str,
+    within: Vec<String>,
     top: Option<usize>,
     intervals: Option<Intervals>,
     memory: u64,
@@ -85,6 +91,12 @@ struct Groups {
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let aggregate = Aggregate::read(settings)?;
+    if !aggregate.within.is_empty() && aggregate.top.is_none() {
+        return Err(
+            SettingError::of("within", "says of what the largest groups are wanted")
+                .with_hint("say with top how many"),
+        );
+    }
     if settings.duration("interval") == Some(0) {
         return Err(SettingError::of("interval", "is no time"));
     }
@@ -93,6 +105,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         aggregate.spec(schema).map_err(|error| {
             let option = match &error {
                 AggregateError::UnknownSum { .. } => "sum",
+                AggregateError::UnknownKey { name, .. } if aggregate.within.contains(name) => {
+                    "within"
+                }
                 _ => "by",
             };
             SettingError::of(option, error.to_string()).with_hint(error.hint())
@@ -111,6 +126,10 @@ impl Aggregate {
                 None => Vec::new(),
             },
             count: if is_of_flows { "flows" } else { "records" },
+            within: match settings.text("within") {
+                Some(_) => read_names(settings, "within")?,
+                None => Vec::new(),
+            },
             top: settings.integer("top").map(|top| top as usize),
             intervals: settings.duration("interval").map(Intervals::new),
             memory: settings.size("memory").unwrap_or(256 << 20),
@@ -122,7 +141,7 @@ impl Aggregate {
 
     fn spec(&self, schema: Schema) -> Result<AggregateSpec, AggregateError> {
         let spec = AggregateSpec::new(schema, &self.keys, &self.sums, self.count)?;
-        Ok(spec.with_memory(self.memory))
+        Ok(spec.within(&self.within)?.with_memory(self.memory))
     }
 
     /// Groups of the kind of record that comes first.

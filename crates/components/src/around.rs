@@ -1,5 +1,7 @@
 //! `around`: the packets of a flow around one that contains a text.
 
+mod edges;
+
 use std::collections::VecDeque;
 
 use aho_corasick::AhoCorasick;
@@ -10,6 +12,7 @@ use flowgauge_stack::{
 use flowgauge_wire::{DecodeFlags, Decoded, FlowKey, Nanos, PacketDescriptor};
 use hashbrown::HashTable;
 
+use self::edges::Edges;
 use crate::made::Made;
 use crate::search::{self, IN, Part};
 
@@ -18,7 +21,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "lets the packets of a flow through that come before and after one with a text",
     help: "The last packets of all flows are kept in `memory` bytes. When a packet contains the text, those \
            of its flow come out, both directions, then it, and then what follows of the flow. Texts are \
-           written as for `search`; one that lies across two segments is not seen.",
+           written as for `search`; with in = payload one may lie across segments of a connection that come in \
+           order: the packet that contains it is the one where it ends.",
     options: &[
         OptionInfo::new("pattern", OptionKind::Text, "what to search for").required(),
         OptionInfo::new("before", PACKETS, "packets of the flow before it").or("100"),
@@ -52,6 +56,8 @@ const PACKETS: OptionKind = OptionKind::Integer {
 struct Around {
     automaton: AhoCorasick,
     part: Part,
+    /// Where payload is searched.
+    edges: Option<Edges>,
     before: usize,
     after: u64,
     timeout: u64,
@@ -77,12 +83,17 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     if memory < 1 << 16 {
         return Err(SettingError::of("memory", "is less than 64k for each core"));
     }
+    let part = Part::new(settings);
+    let longest = patterns.iter().map(Vec::len).max().unwrap_or(0);
+    // An eighth more is little beside the packets.
+    let edges = (part == Part::Payload).then(|| Edges::new(longest, memory / 8));
     Ok(Box::new(Around {
         automaton: AhoCorasick::builder()
             .ascii_case_insensitive(settings.flag("nocase"))
             .build(&patterns)
             .map_err(|error| SettingError::of("pattern", error.to_string()))?,
-        part: Part::new(settings),
+        part,
+        edges,
         before: settings.integer("before").unwrap_or(0) as usize,
         after: settings.integer("after").unwrap_or(0) as u64,
         timeout: settings.duration("timeout").unwrap_or(60_000_000_000),
@@ -167,7 +178,10 @@ impl Component for Around {
         let mut passed = Selection::NONE;
         for (index, packet) in all.iter() {
             let follows = self.follows(packet);
-            if self.automaton.is_match(self.part.of(&all, packet)) {
+            let bytes = self.part.of(&all, packet);
+            let edges = self.edges.as_mut();
+            let crosses = edges.is_some_and(|edges| edges.take(packet, bytes, &self.automaton));
+            if crosses || self.automaton.is_match(bytes) {
                 self.matches += 1;
                 if !follows {
                     let before = passed;
@@ -183,7 +197,14 @@ impl Component for Around {
             }
             passed.insert(index);
         }
-        packets.selected = passed;
+        // Not left over: on several cores all that comes out is then put in order by where it comes from.
+        if !passed.is_empty() {
+            out.emit(Items::Packets(Packets {
+                selected: passed,
+                ..all
+            }));
+        }
+        packets.selected = Selection::NONE;
     }
 
     fn has_timer(&self) -> bool {

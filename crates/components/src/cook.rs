@@ -9,6 +9,7 @@ use flowgauge_wire::{
     Batch, DecodeFlags, HashSeed, LinkType, Nanos, PacketDescriptor, checksum::Checksum,
 };
 
+use crate::buffers::Buffers;
 use crate::engine::{self, Chosen};
 use crate::made::Made;
 
@@ -58,8 +59,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
-/// IP and TCP headers of IPv6, the longer ones.
+/// So that with its headers a packet is an IP datagram.
 const MAX_THRESHOLD: u64 = 65_000;
+
+/// IP and TCP headers of IPv6, the longer ones.
+const HEADERS: usize = 60;
 
 /// Bytes of pieces that are not full, of all streams, where nothing else is said.
 const MEMORY: u64 = 256 << 20;
@@ -85,6 +89,7 @@ struct Pieces {
     /// No piece is older.
     earliest: Option<Nanos>,
     made: Made,
+    buffers: Buffers,
     count: u64,
 }
 
@@ -124,6 +129,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             held: 0,
             earliest: None,
             made: Made::default(),
+            buffers: Buffers::new(threshold as usize + HEADERS),
             count: 0,
         },
         seed: HashSeed::FIXED,
@@ -153,14 +159,14 @@ impl Pieces {
                 break;
             };
             if piece.bytes.is_empty() {
-                piece.begin(stream, offset, chunk.time);
+                piece.begin(stream, offset, chunk.time, &mut self.buffers);
                 if self.earliest.is_none_or(|earliest| chunk.time < earliest) {
                     self.earliest = Some(chunk.time);
                 }
             }
             let room = self.threshold - (piece.bytes.len() - piece.headers);
             let (bytes, others) = rest.split_at(room.min(rest.len()));
-            piece.bytes.extend_from_slice(bytes);
+            self.buffers.extend(&mut piece.bytes, bytes);
             piece.last = chunk.time;
             self.held += bytes.len() as u64;
             offset += bytes.len() as u64;
@@ -190,7 +196,7 @@ impl Pieces {
         };
         self.made.push(descriptor, &[&piece.bytes], 0, 0);
         self.count += 1;
-        piece.bytes.clear();
+        self.buffers.give_back(&mut piece.bytes);
         piece.is_done = self.once;
     }
 
@@ -217,26 +223,31 @@ impl Pieces {
 
 impl Piece {
     /// Writes the headers; lengths and checksums follow.
-    fn begin(&mut self, stream: &Stream<'_>, offset: u64, time: Nanos) {
+    fn begin(&mut self, stream: &Stream<'_>, offset: u64, time: Nanos, buffers: &mut Buffers) {
         let of = stream.identity();
-        let bytes = &mut self.bytes;
-        bytes.clear();
+        let mut bytes = [0; HEADERS];
         let ((source, from), (destination, to)) = (of.source, of.destination);
-        if of.version == 4 {
-            bytes.extend([0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0]);
-            bytes.extend_from_slice(&source.0[12..]);
-            bytes.extend_from_slice(&destination.0[12..]);
-        } else {
-            bytes.extend([0x60, 0, 0, 0, 0, 0, 6, 64]);
-            bytes.extend_from_slice(&source.0);
-            bytes.extend_from_slice(&destination.0);
-        }
-        bytes.extend(from.to_be_bytes());
-        bytes.extend(to.to_be_bytes());
-        bytes.extend((offset as u32).wrapping_add(1).to_be_bytes());
         // Acknowledges 1; PSH and ACK.
-        bytes.extend([0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
-        self.headers = bytes.len();
+        const BEHIND_SEQUENCE: [u8; 12] = [0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0];
+        let sequence = (offset as u32).wrapping_add(1).to_be_bytes();
+        let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
+        let tcp: [&[u8]; 4] = [&from, &to, &sequence, &BEHIND_SEQUENCE];
+        let (v4, v6) = (
+            [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0],
+            [0x60, 0, 0, 0, 0, 0, 6, 64],
+        );
+        let ip: [&[u8]; 3] = match of.version {
+            4 => [&v4, &source.0[12..], &destination.0[12..]],
+            _ => [&v6, &source.0, &destination.0],
+        };
+        let mut length = 0;
+        for part in ip.into_iter().chain(tcp) {
+            bytes[length..length + part.len()].copy_from_slice(part);
+            length += part.len();
+        }
+        self.bytes.clear();
+        buffers.extend(&mut self.bytes, &bytes[..length]);
+        self.headers = length;
         self.first = time;
     }
 

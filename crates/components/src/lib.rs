@@ -15,6 +15,7 @@ mod binary_operation;
 mod boolean;
 mod brief;
 mod bucket;
+mod buffers;
 mod burst;
 mod bytes;
 mod chunks;

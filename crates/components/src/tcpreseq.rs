@@ -47,6 +47,8 @@ const KNOWN: u8 = 1;
 const BY_ONE: u8 = 2;
 /// The handshake's last packet is still to come.
 const HANDSHAKE: u8 = 4;
+/// ... a packet came in direction 0; the next bit: in direction 1.
+const CAME: u8 = 8;
 
 struct Resequence {
     sequencer: Sequencer,
@@ -160,11 +162,20 @@ impl Handler for Give<'_> {
             StreamStatus::Rst => StreamEnd::Rst,
             _ => StreamEnd::Timeout,
         };
+        let stage = self.state.stages.get(stream.id as usize / 2);
+        let has_come = stage.is_some_and(|stage| stage & CAME << (stream.id & 1) != 0);
+        if self.state.by_direction && !has_come {
+            // There is no such key: its number can be another one's next.
+            return;
+        }
         let last = Chunk {
             bytes: &[],
             offset: stream.bytes + stream.missing_bytes,
             gap_before: trailing_gap,
-            time: self.state.now,
+            // Not that of other connections' packets: those may be on another core.
+            time: self
+                .packet
+                .map_or(self.state.now, |packet| packet.time.max(self.state.now)),
         };
         self.emit(stream, &last, Some(end));
     }
@@ -189,7 +200,8 @@ impl State {
             self.stages.resize((index + 1).next_power_of_two(), 0);
         }
         let stage = self.stages[index];
-        let is_usual = stage & (KNOWN | HANDSHAKE) == KNOWN;
+        let came = CAME << packet.direction.index();
+        let is_usual = stage & (KNOWN | HANDSHAKE | came) == KNOWN | came;
         if is_usual && !packet.tcp_flags.contains(TcpFlags::SYN) {
             return stage;
         }
@@ -205,6 +217,7 @@ impl State {
         let id = connection * 2 + direction;
         let syn = packet.tcp_flags.contains(TcpFlags::SYN);
         let ack = packet.tcp_flags.contains(TcpFlags::ACK);
+        stage |= CAME << direction;
         if stage & KNOWN == 0 {
             let (from, to) = (packet.source().1, packet.destination().1);
             let by_sender = match (syn, ack) {
@@ -249,7 +262,6 @@ impl Resequence {
         for (index, packet) in packets.iter() {
             let key = packets.key(index);
             let connection = key >> u32::from(self.state.by_direction);
-            self.state.now = self.state.now.max(packet.time);
             let flags = packet.tcp_flags;
             if flags.contains(TcpFlags::SYN)
                 && !flags.contains(TcpFlags::ACK)

@@ -228,3 +228,26 @@ fn records_of_few_streams_do_not_wait_for_more() {
     assert!(run.result("streams") > 0);
     assert_eq!(run.result("count"), run.result("streams"));
 }
+
+/// A direction in which no packet came has no key: an end of it would be that of the key's next owner.
+#[test]
+fn a_direction_without_packets_has_no_end() {
+    let chunks = |inside: &str, packets: &[Vec<u8>]| {
+        let text = format!("[stack] tcpscan tcpcnxdemux < {inside} >");
+        let mut run = Run::new(&text);
+        run.packets(packets, 1);
+        run.finish();
+        run.result("count")
+    };
+    let forth = support::ipv4(6, 1, 0, false, &support::tcp(40_000, 80));
+    let back = support::ipv4(6, 1, 0, false, &support::tcp(80, 40_000));
+    let back = support::answer(back);
+    for (packets, by_direction, by_connection) in
+        [(&[forth.clone()][..], 1, 2), (&[forth, back], 2, 2)]
+    {
+        let inside = "tcpdirdemux < tcpreseq { checksums = ignore } count >";
+        assert_eq!(chunks(inside, packets), by_direction);
+        let inside = "tcpreseq { checksums = ignore } count";
+        assert_eq!(chunks(inside, packets), by_connection);
+    }
+}

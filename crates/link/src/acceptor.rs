@@ -332,6 +332,7 @@ mod tests {
                 service: service.to_owned(),
                 session: [7; 16],
                 acknowledged: 0,
+                is_left: false,
             };
             opening.write(&secured.writer).unwrap();
             let answer = Answer::read(&mut secured.reader, Instant::now() + wait).unwrap();

@@ -26,6 +26,8 @@ pub(crate) struct Opening {
     pub(crate) session: [u8; 16],
     /// Of a sender: all items before this one were acknowledged.
     pub(crate) acknowledged: u64,
+    /// Of a sender: an earlier process left the session, and another one of this process is there.
+    pub(crate) is_left: bool,
 }
 
 /// What the listening end says to it.
@@ -60,6 +62,7 @@ impl Opening {
         text(&mut bytes, &self.service);
         bytes.extend_from_slice(&self.session);
         bytes.extend_from_slice(&self.acknowledged.to_le_bytes());
+        bytes.push(u8::from(self.is_left));
         bytes
     }
 
@@ -74,6 +77,8 @@ impl Opening {
             service: bytes.text()?,
             session: bytes.array()?,
             acknowledged: bytes.u64()?,
+            // Who says nothing of it has none.
+            is_left: bytes.u8().is_some_and(|left| left & 1 != 0),
         })
     }
 }
@@ -496,6 +501,7 @@ mod tests {
                 service: "items".to_owned(),
                 session,
                 acknowledged,
+                is_left: refusal,
             };
             fuzz(&opening.encode());
             prop_assert_eq!(Opening::decode(&opening.encode()), Some(opening));

@@ -47,6 +47,7 @@ fn open(identity: &Identity, address: &str, service: &str, session: u8) -> Secur
         service: service.to_owned(),
         session: [session; 16],
         acknowledged: 0,
+        is_left: false,
     };
     client::open(identity, address, None, LONG, &opening)
         .unwrap()

@@ -44,6 +44,9 @@ pub enum Event {
         /// Items that another listener had acknowledged: this one was started anew while the
         /// session went on.
         before: u64,
+        /// Another process of the sender began the session and left it: one that is there has a session
+        /// of its own, too.
+        is_left: bool,
     },
     /// What later items refer to.
     Announced {
@@ -522,6 +525,7 @@ impl Items {
                 session: id,
                 peer,
                 before,
+                is_left: opening.is_left,
             })),
         }
         let expected = known.map(|_| session.expected);

@@ -37,6 +37,7 @@ impl Conversation {
             service: MESSAGE_SERVICE.to_owned(),
             session: [0; 16],
             acknowledged: 0,
+            is_left: false,
         };
         let (secured, answer) = client::open(identity, address, peer, timeout, &opening)?;
         Ok(Conversation {

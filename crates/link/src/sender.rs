@@ -95,6 +95,8 @@ struct Inner {
     identity: Identity,
     options: SenderOptions,
     session: [u8; 16],
+    /// An earlier process left it.
+    is_left: bool,
     state: Mutex<State>,
     /// Something to write, or to end.
     work: Condvar,
@@ -382,6 +384,7 @@ impl Inner {
         Inner {
             identity: identity.clone(),
             session,
+            is_left: false,
             state: Mutex::new(State::new(spool)),
             options: options.clone(),
             work: Condvar::new(),
@@ -468,6 +471,7 @@ impl Inner {
             service: ITEMS_SERVICE.to_owned(),
             session: self.session,
             acknowledged: self.lock().spool.acknowledged(),
+            is_left: self.is_left,
         };
         let (secured, answer) = client::open(
             &self.identity,

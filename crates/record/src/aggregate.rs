@@ -87,6 +87,8 @@ pub struct AggregateSpec {
     sums: Vec<Sum>,
     count: &'static Field,
     order: Order,
+    /// Of which keys each value has largest groups of its own.
+    within: Vec<u8>,
     memory_bytes: u64,
 }
 
@@ -152,8 +154,32 @@ impl AggregateSpec {
             sums: parsed,
             count: leaked_field(count_name, FieldKind::Unsigned, Unit::None, count_name, 3),
             order: order.unwrap_or(Order::Count),
+            within: Vec::new(),
             memory_bytes: DEFAULT_MEMORY,
         })
+    }
+
+    /// The largest groups are wanted for each value of these keys.
+    ///
+    /// # Errors
+    /// When a name is none of the keys, or given twice.
+    pub fn within(mut self, names: &[String]) -> Result<AggregateSpec, AggregateError> {
+        if let Some(name) = first_repeated(names) {
+            return Err(AggregateError::Repeated {
+                name: name.to_owned(),
+            });
+        }
+        for name in names {
+            let mut keys = (0..).zip(&self.keys);
+            let Some((slot, _)) = keys.find(|(_, key)| key.field.name == name) else {
+                return Err(AggregateError::UnknownKey {
+                    name: name.clone(),
+                    known: self.keys.iter().map(|key| key.field.name).collect(),
+                });
+            };
+            self.within.push(slot);
+        }
+        Ok(self)
     }
 
     /// Bounds the memory for groups while counting.
@@ -396,7 +422,9 @@ impl Aggregator {
         self.pruned += other.pruned;
     }
 
-    /// The largest `top` groups (all, without), largest first; equals in the order of their keys.
+    /// The largest `top` groups (all, without), largest first; equals in the order of their keys. Where they
+    /// are wanted for each value of some keys ([`AggregateSpec::within`]), those of one value stand
+    /// together, and values in the order of their largest groups.
     pub fn rows(&self, top: Option<usize>) -> Vec<AggregateRow<'_>> {
         let mut groups: Vec<(&[u8], &Group)> = self
             .groups
@@ -408,7 +436,12 @@ impl Aggregator {
                 .cmp(&weigh(self.spec.order, group))
                 .then_with(|| key.cmp(other_key))
         });
-        groups.truncate(top.unwrap_or(usize::MAX));
+        let top = top.unwrap_or(usize::MAX);
+        if self.spec.within.is_empty() {
+            groups.truncate(top);
+        } else {
+            groups = self.largest_within(groups, top);
+        }
         groups
             .into_iter()
             .map(|(key, group)| AggregateRow {
@@ -417,6 +450,31 @@ impl Aggregator {
                 group,
             })
             .collect()
+    }
+
+    /// Of sorted groups the first of each value, value by value.
+    fn largest_within<'a>(
+        &self,
+        groups: Vec<(&'a [u8], &'a Group)>,
+        top: usize,
+    ) -> Vec<(&'a [u8], &'a Group)> {
+        // By the parts of their keys.
+        let mut places: HashMap<Vec<&[u8]>, usize> = HashMap::new();
+        let mut lists: Vec<Vec<(&[u8], &Group)>> = Vec::new();
+        for (key, group) in groups {
+            let parts = parts(key).filter(|part| {
+                let slot = part.first();
+                slot.is_some_and(|slot| self.spec.within.contains(slot))
+            });
+            let place = *places.entry(parts.collect()).or_insert(lists.len());
+            if place == lists.len() {
+                lists.push(Vec::new());
+            }
+            if let Some(list) = lists.get_mut(place).filter(|list| list.len() < top) {
+                list.push((key, group));
+            }
+        }
+        lists.into_iter().flatten().collect()
     }
 
     /// Adds a group that is not there yet.
@@ -644,12 +702,21 @@ impl Record for AggregateRow<'_> {
 
 /// Takes a key apart again: slot, tag and bytes of each value.
 fn values(key: &[u8]) -> impl Iterator<Item = (u8, u8, &[u8])> {
+    parts(key).filter_map(|part| {
+        let (&[slot, tag, ..], bytes) = part.split_first_chunk::<4>()?;
+        Some((slot, tag, bytes))
+    })
+}
+
+/// The parts of a key, each of a slot.
+fn parts(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = key;
     core::iter::from_fn(move || {
-        let (&[slot, tag, low, high], after) = rest.split_first_chunk()?;
-        let (bytes, after) = after.split_at_checked(u16::from_le_bytes([low, high]).into())?;
+        let (&[_, _, low, high], _) = rest.split_first_chunk()?;
+        let length = 4 + usize::from(u16::from_le_bytes([low, high]));
+        let (part, after) = rest.split_at_checked(length)?;
         rest = after;
-        Some((slot, tag, bytes))
+        Some(part)
     })
 }
 

@@ -402,13 +402,21 @@ impl<'a> Parser<'a> {
                 }
                 return Ok(body);
             }
-            let Some(name) = self.cursor.name().filter(|_| !is_over) else {
+            let name = (!is_over).then(|| self.cursor.name()).flatten();
+            let Some(name) = name else {
+                let is_include = self.is_include();
                 let what = match (body.nodes.is_empty(), closing.is_empty()) {
                     (true, _) => "a component".to_owned(),
                     (false, true) => "a component or a section".to_owned(),
                     (false, false) => format!("a component or {closing}"),
                 };
-                return Err(self.cursor.expected(&what));
+                let error = self.cursor.expected(&what);
+                return Err(match is_include {
+                    true => error.with_hint(
+                        "include takes in a file of stacks and sections: it stands before or behind a stack",
+                    ),
+                    false => error,
+                });
             };
             body.nodes.push(self.node(name, before, depth)?);
         }

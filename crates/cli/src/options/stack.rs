@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::agent::{AdminOptions, AgentOptions};
 use super::shared::{CommonOptions, InputOptions, OutputOptions};
+use super::values::parse_positive;
 
 /// `stack`
 #[derive(Args, Debug)]
@@ -154,7 +155,7 @@ pub(crate) struct BenchOptions {
     #[arg(short = 'r', long = "read", value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) read: Vec<PathBuf>,
     /// How often each component is run
-    #[arg(long, value_name = "TIMES", default_value_t = 5)]
+    #[arg(long, value_name = "TIMES", default_value_t = 5, allow_negative_numbers = true, value_parser = parse_positive::<usize>)]
     pub(crate) repeat: usize,
     /// Packets in a batch
     #[arg(long, value_name = "PACKETS", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -110,7 +110,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "senders",
             OptionKind::Integer { min: 1, max: 1024 },
             "wait for so many senders before anything is given on, and end when so many have ended; \
-             where it is not said, take whoever comes, until stopped",
+             where it is not said, take whoever comes, until stopped. What an earlier run of a sender left \
+             is not another sender",
         ),
         OptionInfo::new(
             "timeout",
@@ -230,8 +231,9 @@ struct Taken {
     gathered_packets: Vec<PacketDescriptor>,
     /// Frames of which all was given on.
     done: Vec<ReceivedItems>,
-    /// Senders that have ended, and of which all was given on: late and refused items by name.
+    /// Sessions that have ended, and of which all was given on: late and refused items by name.
     closed: BTreeMap<String, (u64, u64)>,
+    /// How many, without those that earlier runs had left.
     closed_count: usize,
 }
 
@@ -248,7 +250,12 @@ impl FromNetwork {
     fn event(&mut self, event: Event) {
         let kind = self.taken.kind;
         match event {
-            Event::Joined { session, peer, .. } => {
+            Event::Joined {
+                session,
+                peer,
+                is_left,
+                ..
+            } => {
                 self.begun.get_or_insert_with(Instant::now);
                 let source = self.taken.sources.entry(session).or_insert_with(|| Source {
                     name: peer.name,
@@ -264,6 +271,7 @@ impl FromNetwork {
                     left: None,
                     is_awaited: true,
                     has_ended: false,
+                    is_left,
                     late: 0,
                     refused: 0,
                 });
@@ -352,7 +360,7 @@ impl FromNetwork {
                 .or_default();
             sums.0 += source.late;
             sums.1 += source.refused;
-            self.taken.closed_count += 1;
+            self.taken.closed_count += usize::from(!source.is_left);
             forgotten.push(counts);
             false
         });
@@ -378,7 +386,8 @@ impl FromNetwork {
         let Some(senders) = self.senders else {
             return true;
         };
-        let came = self.taken.closed_count + self.taken.sources.len();
+        let here = self.taken.sources.values().filter(|it| !it.is_left);
+        let came = self.taken.closed_count + here.count();
         if came >= senders {
             return true;
         }
@@ -398,7 +407,7 @@ impl FromNetwork {
 
     /// Whether all that were to come have come and gone.
     fn is_over(&self) -> bool {
-        let gone = self.taken.sources.values();
+        let gone = self.taken.sources.values().filter(|it| !it.is_left);
         let gone =
             gone.filter(|source| !source.is_awaited && !source.is_connected && source.is_drained());
         let over = self.taken.closed_count + gone.count();
@@ -462,7 +471,7 @@ impl Taken {
                 let sums = closed.entry(core::mem::take(&mut source.name)).or_default();
                 sums.0 += source.late;
                 sums.1 += source.refused;
-                *count += 1;
+                *count += usize::from(!source.is_left);
             }
             stays
         });

@@ -30,6 +30,8 @@ pub(super) struct Source {
     pub(super) left: Option<Instant>,
     pub(super) is_awaited: bool,
     pub(super) has_ended: bool,
+    /// An earlier run of the sender left it.
+    pub(super) is_left: bool,
     pub(super) late: u64,
     pub(super) refused: u64,
 }

@@ -112,7 +112,10 @@ fn run(own: &Inner, left: Vec<Leftover>, progress: &Progress) {
         let folder = leftover.disk.folder().to_owned();
         let spool = Spool::restored(leftover);
         let before = spool.counts();
-        let inner = Arc::new(Inner::new(&own.identity, &options, session, spool));
+        let inner = Arc::new(Inner {
+            is_left: true,
+            ..Inner::new(&own.identity, &options, session, spool)
+        });
         {
             let mut state = inner.lock();
             state.announcements = announcements.into_iter().map(Arc::new).collect();

@@ -156,3 +156,33 @@ fn lists_of_texts_are_keys() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn each_value_has_its_largest_groups_together() {
+    let spec = spec(&["src_ip", "dst_port"], &["bytes"]).unwrap();
+    let within = ["dst_port".to_owned()];
+    let mut aggregator = Aggregator::new(spec.clone().within(&within).unwrap());
+    for (host, port, bytes) in [(1, 80, 5), (2, 80, 9), (3, 80, 7), (1, 443, 8), (2, 443, 1)] {
+        aggregator.add(&row([192, 0, 2, host], port, bytes));
+    }
+    let found = |top| -> Vec<String> {
+        let line = |line: &String| line.replace(r#","streams":1"#, "").replace("192.0.2.", "");
+        lines(&aggregator, top).iter().map(line).collect()
+    };
+    assert_eq!(
+        found(Some(2)),
+        [
+            r#"{"src_ip":"2","dst_port":80,"bytes":9}"#,
+            r#"{"src_ip":"3","dst_port":80,"bytes":7}"#,
+            r#"{"src_ip":"1","dst_port":443,"bytes":8}"#,
+            r#"{"src_ip":"2","dst_port":443,"bytes":1}"#,
+        ]
+    );
+    assert_eq!((found(Some(1)).len(), found(None).len()), (2, 5));
+    let error = spec.clone().within(&["bytes".to_owned()]).unwrap_err();
+    assert_eq!(error.hint(), "the fields are src_ip, dst_port");
+    assert!(
+        spec.within(&[within[0].clone(), within[0].clone()])
+            .is_err()
+    );
+}
