@@ -22,6 +22,10 @@ pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
         engine.active_timeout.map(duration),
     );
     preset.set("report", "top", options.top);
+    if options.headers_only {
+        preset.set("report", "payload", "no");
+    }
+    preset.set_path("report", "applications", options.applications.as_deref())?;
     if options.json {
         preset.set("report", "format", "json");
     }

@@ -254,6 +254,58 @@ fn report_says_what_there_is() {
 }
 
 #[test]
+fn report_says_what_was_said() {
+    let folder = Folder::new("report-said");
+    let trace = folder.file("web.pcap");
+    run(&[
+        "generate",
+        "web",
+        "--scale",
+        "0.005",
+        "-q",
+        "-w",
+        text(&trace),
+    ]);
+    let truth = fs::read(folder.file("web.pcap.truth.json")).unwrap();
+    let truth: Value = serde_json::from_slice(&truth).unwrap();
+    let object = &json_lines(&run(&["report", "--json", "-r", text(&trace)]))[0];
+    let http = &object["http"];
+    assert_eq!(http["transactions"], truth["http"]["transactions"]);
+    let sum = |name: &str| -> u64 {
+        let list = http[name].as_array().unwrap();
+        list.iter().map(|row| row["count"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum("statuses"), http["transactions"].as_u64().unwrap());
+    assert_eq!(http["latency"]["count"], http["transactions"]);
+    let flows = |name: &str| -> u64 {
+        let list = object[name].as_array().unwrap();
+        list.iter().map(|row| row["flows"].as_u64().unwrap()).sum()
+    };
+    assert_eq!(flows("app_protos"), object["flows"].as_u64().unwrap());
+    assert!(
+        object["app_protos"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row["name"] == "http")
+    );
+    let page = run(&["report", "-r", text(&trace)]);
+    for title in ["Spoken (? by port)", "\nHTTP\n", "of them", "latency"] {
+        assert!(stdout(&page).contains(title), "{title}");
+    }
+    let page = run(&["report", "--headers-only", "-r", text(&trace)]);
+    assert!(!stdout(&page).contains("HTTP"));
+    let object = &json_lines(&run(&[
+        "report",
+        "--headers-only",
+        "--json",
+        "-r",
+        text(&trace),
+    ]))[0];
+    assert!(object.get("http").is_none());
+}
+
+#[test]
 fn bad_use_is_told_with_a_hint() {
     let folder = Folder::new("bad");
     let (trace, _) = folder.trace();

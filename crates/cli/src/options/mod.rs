@@ -243,6 +243,13 @@ pub(crate) struct ReportOptions {
     /// Entries of each list
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_positive::<usize>)]
     pub(crate) top: usize,
+    /// Do not look into payload: no applications, no transactions of HTTP, DNS and TLS; faster
+    #[arg(long)]
+    pub(crate) headers_only: bool,
+    /// Names of servers and their applications, beside those that are built in: in each line a name of
+    /// hosts, blanks, the application
+    #[arg(long, value_name = "FILE", conflicts_with = "headers_only")]
+    pub(crate) applications: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     /// Write one JSON object

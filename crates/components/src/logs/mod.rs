@@ -17,7 +17,7 @@ use flowgauge_stack::{
     Parallel, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_wire::Nanos;
-use values::Values;
+pub(crate) use values::Values;
 
 use crate::file_name::Name;
 

@@ -8,6 +8,7 @@ use flowgauge_stream::Handler;
 use flowgauge_wire::{Address, Batch, DecodeFlags, DecodedBatch, Nanos};
 
 use super::histogram::{Histogram, Percentiles};
+use super::said::Said;
 use super::talkers::{Largest, Sums};
 use super::timeline::Timeline;
 
@@ -63,6 +64,8 @@ pub(super) struct Collector {
     pub(super) services: Largest<(u8, u16)>,
     largest_flows: BinaryHeap<Reverse<FlowSummary>>,
     pub(super) tcp: TcpHealth,
+    /// What was said, where that is looked at.
+    pub(super) said: Option<Box<Said>>,
 }
 
 /// How TCP connections fared.
@@ -115,6 +118,7 @@ impl Collector {
             services: half.map_or_else(Largest::default, Largest::with_memory),
             largest_flows: BinaryHeap::new(),
             tcp: TcpHealth::default(),
+            said: None,
         }
     }
 
@@ -156,6 +160,9 @@ impl Collector {
             self.keep_if_large(flow);
         }
         self.tcp.merge(&other.tcp);
+        if let (Some(mine), Some(theirs)) = (&mut self.said, other.said) {
+            mine.merge(*theirs);
+        }
     }
 
     fn keep_if_large(&mut self, flow: FlowSummary) {
@@ -213,11 +220,7 @@ impl Handler for Collector {
 
     fn flow(&mut self, record: &FlowRecord<'_>) {
         let (source, destination) = (&record.source, &record.destination);
-        let sums = Sums {
-            bytes: source.bytes + destination.bytes,
-            packets: source.packets + destination.packets,
-            flows: 1,
-        };
+        let sums = Sums::of(record);
         self.flows += 1;
         let kind = match record.protocol {
             6 => 0,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::collect::{Collector, PROTOCOLS};
 use super::histogram::Histogram;
+use super::said::{Names, Transactions};
 use super::talkers::Sums;
 
 /// The object. Times, durations and names are those of the records.
@@ -54,7 +55,7 @@ pub(super) fn report(total: &Collector, run: &RunEnd<'_>, top: usize) -> Value {
             })
         })
         .collect();
-    json!({
+    let mut report = json!({
         "start": total.first.map(time),
         "end": total.first.map(|_| time(total.last)),
         "duration": seconds,
@@ -79,6 +80,45 @@ pub(super) fn report(total: &Collector, run: &RunEnd<'_>, top: usize) -> Value {
             "bytes": total.timeline.bins(),
         },
         "notes": run.notes,
+    });
+    if let (Some(said), Some(object)) = (&total.said, report.as_object_mut()) {
+        for (name, sums) in [
+            ("app_protos", &said.protocols),
+            ("apps", &said.applications),
+        ] {
+            let list = sums.top(top).into_iter();
+            let list = list.map(|(name, sums)| with_sums(json!({ "name": name }), sums));
+            object.insert(name.to_owned(), list.collect());
+        }
+        for (name, outcome, key, of) in [
+            ("http", "statuses", "hosts", &said.http),
+            ("dns", "rcodes", "queries", &said.dns),
+            ("tls", "versions", "server_names", &said.tls),
+        ] {
+            object.insert(name.to_owned(), transactions(of, outcome, key, top));
+        }
+    }
+    report
+}
+
+fn transactions(of: &Transactions, outcome: &str, name: &str, top: usize) -> Value {
+    let list = |names: &Names, top| -> Vec<Value> {
+        let list = names.top(top).into_iter();
+        list.map(|(name, count)| json!({ "name": name, "count": count }))
+            .collect()
+    };
+    let at = |share| of.latency.at(share).map(|nanos| Nanos(nanos).as_secs_f64());
+    json!({
+        "transactions": of.all,
+        "without_reply": of.without_reply,
+        outcome: list(&of.outcomes, usize::MAX),
+        name: list(&of.names, top),
+        "latency": {
+            "count": of.latency.total(),
+            "p50": at(0.5),
+            "p90": at(0.9),
+            "p99": at(0.99),
+        },
     })
 }
 

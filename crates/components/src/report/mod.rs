@@ -4,6 +4,7 @@ mod collect;
 mod histogram;
 mod json;
 mod page;
+mod said;
 mod talkers;
 mod timeline;
 
@@ -14,22 +15,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_capture::Error;
+use flowgauge_flow::FlowRecord;
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Items, LastWord, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RunEnd, SettingError, Settings, WriteLast,
 };
-use flowgauge_stream::{Needs, Shares};
-use flowgauge_wire::Nanos;
+use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream};
+use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
-use crate::engine::{self, Tracked};
+use crate::engine::{self, Step, Tracked};
 use crate::file_name::Name;
+use crate::protocols::{self, Leading};
 use collect::Collector;
+use said::Said;
+use talkers::Sums;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "report",
     summary: "writes a page about all packets when the run is over",
     help: "The page has duration and rates, the ledger, protocols, top talkers, services and flows, TCP \
-           health, sizes and durations. With format = json it is an object. When there are more than \
+           health, sizes and durations, protocols and applications, HTTP, DNS and TLS. With format = json it is an object. When there are more than \
            200,000 addresses, those with the least traffic are given up.",
     output: Output::Nothing,
     is_end: true,
@@ -56,6 +61,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "entries of each list",
         )
         .or("10"),
+        OptionInfo::new(
+            "payload",
+            OptionKind::Flag,
+            "whether payload is looked into: what is spoken in flows, and transactions of HTTP, DNS and TLS",
+        )
+        .or("yes"),
+        protocols::APPLICATIONS,
         engine::CHECKSUMS,
         engine::OVERLAP_POLICY,
         engine::MEMORY,
@@ -95,6 +107,8 @@ struct Ended {
 
 struct Report {
     tracked: Tracked,
+    /// What looks into payload.
+    state: Option<protocols::State>,
     /// Of the copies on several cores.
     number: usize,
     /// Until its end.
@@ -104,9 +118,13 @@ struct Report {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let looks_into = settings.flag("payload");
     let needs = Needs {
         results: true,
-        ..Needs::default()
+        ..match looks_into {
+            true => protocols::NEEDS,
+            false => Needs::default(),
+        }
     };
     let mut config = engine::configuration(settings, needs)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
@@ -124,10 +142,21 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let number = shared.copies.fetch_add(1, Ordering::Relaxed);
     let memory = settings.size("memory");
     let memory = memory.map(|all| Shares::of_results(all, needs) / settings.copies() as u64);
+    let (state, said) = match looks_into {
+        true => {
+            let state = protocols::State::classifying(settings, true)?;
+            let said = Said::with_memory(memory.map(|bytes| bytes / 4));
+            (Some(state), Some(Box::new(said)))
+        }
+        false => (None, None),
+    };
+    let mut collector = Box::new(Collector::new(shared.top, memory));
+    collector.said = said;
     Ok(Box::new(Report {
         tracked: Tracked::new(config),
+        state,
         number,
-        collector: Some(Box::new(Collector::new(shared.top, memory))),
+        collector: Some(collector),
         shared,
         is_last: false,
     }))
@@ -191,10 +220,69 @@ impl WriteLast for Shared {
     }
 }
 
+/// Lets conversations be led, and gathers what the report says.
+struct Both<'a> {
+    state: &'a mut protocols::State,
+    said: &'a mut Said,
+    collector: &'a mut Collector,
+}
+
+impl Both<'_> {
+    fn leading(&mut self) -> Leading<'_> {
+        Leading {
+            state: self.state,
+            out: self.said,
+        }
+    }
+}
+
+impl Handler for Both<'_> {
+    const STREAMS: bool = true;
+
+    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        self.collector.batch(batch, decoded);
+    }
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        self.leading().stream_created(stream);
+    }
+
+    #[inline]
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        self.leading().stream_data(stream, chunk);
+    }
+
+    fn stream_closed(&mut self, stream: &Stream<'_>) {
+        self.leading().stream_closed(stream);
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        self.leading().stream_terminated(stream, trailing_gap);
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        let spoken = self.state.spoken(record);
+        self.said.flow(spoken, Sums::of(record));
+        self.collector.flow(record);
+    }
+}
+
 impl Report {
-    fn with(&mut self, work: impl FnOnce(&mut Tracked, &mut Collector)) {
-        if let Some(collector) = &mut self.collector {
-            work(&mut self.tracked, collector);
+    fn step(&mut self, step: &Step<'_, '_>) {
+        let Some(collector) = &mut self.collector else {
+            return;
+        };
+        match (&mut self.state, collector.said.take()) {
+            (Some(state), Some(mut said)) => {
+                let mut both = Both {
+                    state,
+                    said: &mut said,
+                    collector,
+                };
+                step.take(&mut self.tracked, &mut both);
+                collector.said = Some(said);
+            }
+            _ => step.take(&mut self.tracked, &mut **collector),
         }
     }
 }
@@ -216,7 +304,7 @@ impl Component for Report {
 
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            self.with(|tracked, collector| tracked.process(packets, collector));
+            self.step(&Step::Packets(packets));
         }
         items.clear();
     }
@@ -226,11 +314,11 @@ impl Component for Report {
     }
 
     fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
-        self.with(|tracked, collector| tracked.tick(now, collector));
+        self.step(&Step::Tick(now));
     }
 
     fn finish(&mut self, _: &mut dyn Outlet) {
-        self.with(|tracked, collector| tracked.finish(collector));
+        self.step(&Step::Finish);
         let Some(mine) = self.collector.take() else {
             return;
         };

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use flowgauge_record::ledger::ledger_line;
 use flowgauge_record::table::human_duration;
-use flowgauge_record::text::{TimeWriter, protocol_name, write_scaled};
+use flowgauge_record::text::{TimeWriter, harmless, protocol_name, write_scaled};
 use flowgauge_record::words::count;
 use flowgauge_stack::RunEnd;
 use flowgauge_wire::{Address, Nanos};
 
 use super::collect::{Collector, PROTOCOLS};
 use super::histogram::Histogram;
+use super::said::Transactions;
 
 /// Characters of a full bar.
 const BAR: usize = 30;
@@ -27,6 +28,7 @@ pub(super) fn report(total: &Collector, run: &RunEnd<'_>, top: usize) -> String 
     protocols(&mut page, total);
     talkers(&mut page, total, top);
     flows(&mut page, total);
+    said(&mut page, total, top);
     tcp_health(&mut page, total);
     histogram(&mut page, "Packet sizes (bytes)", &total.packet_sizes);
     histogram(&mut page, "Flow sizes", &total.flow_sizes);
@@ -171,6 +173,75 @@ fn flows(page: &mut String, total: &Collector) {
             endpoint(flow.source, flow.version),
             endpoint(flow.destination, flow.version)
         );
+    }
+}
+
+fn said(page: &mut String, total: &Collector, top: usize) {
+    let Some(said) = &total.said else {
+        return;
+    };
+    for (title, sums) in [
+        ("Spoken (? by port)", &said.protocols),
+        ("Applications", &said.applications),
+    ] {
+        let list = sums.top(top);
+        if list.is_empty() {
+            continue;
+        }
+        let _ = writeln!(page, "\n{title:<19}   packets     bytes     flows");
+        for (name, sums) in list {
+            let _ = writeln!(
+                page,
+                "  {name:<17} {:>9} {:>9} {:>9}  {}",
+                scaled(sums.packets),
+                scaled(sums.bytes),
+                scaled(sums.flows),
+                bar(sums.bytes, total.bytes)
+            );
+        }
+    }
+    transactions(page, "HTTP", "hosts", &said.http, top);
+    transactions(page, "DNS", "names", &said.dns, top);
+    transactions(page, "TLS", "servers", &said.tls, top);
+}
+
+fn transactions(page: &mut String, title: &str, names: &str, of: &Transactions, top: usize) {
+    if of.all == 0 {
+        return;
+    }
+    let outcomes = of.outcomes.top(usize::MAX).into_iter();
+    let outcomes: Vec<String> = outcomes
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    let _ = writeln!(page, "\n{title}");
+    let _ = writeln!(
+        page,
+        "  {:<9} {}",
+        "all",
+        match of.without_reply {
+            0 => count(of.all, "transaction").to_string(),
+            some => format!("{} ({some} without a reply)", count(of.all, "transaction")),
+        }
+    );
+    if !outcomes.is_empty() {
+        let _ = writeln!(page, "  {:<9} {}", "of them", outcomes.join(", "));
+    }
+    let at = |share| {
+        of.latency
+            .at(share)
+            .map(|nanos| human_duration(Nanos(nanos)))
+    };
+    if let (Some(half), Some(ninety), Some(last)) = (at(0.5), at(0.9), at(0.99)) {
+        let _ = writeln!(
+            page,
+            "  {:<9} median {half}, 90 % {ninety}, 99 % {last}",
+            "latency"
+        );
+    }
+    for (n, (name, times)) in of.names.top(top).into_iter().enumerate() {
+        let label = if n == 0 { names } else { "" };
+        let name: String = name.chars().map(harmless).collect();
+        let _ = writeln!(page, "  {label:<9} {:>9}  {name}", scaled(times));
     }
 }
 

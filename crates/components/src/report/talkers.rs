@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use flowgauge_flow::FlowRecord;
+
 /// Keys tracked at most, unless memory is bounded further.
 const MAX_KEYS: usize = 200_000;
 
@@ -15,6 +17,18 @@ pub(super) struct Sums {
     pub(super) packets: u64,
     /// Flows.
     pub(super) flows: u64,
+}
+
+impl Sums {
+    /// Those of a flow.
+    pub(super) fn of(record: &FlowRecord<'_>) -> Sums {
+        let (source, destination) = (&record.source, &record.destination);
+        Sums {
+            bytes: source.bytes + destination.bytes,
+            packets: source.packets + destination.packets,
+            flows: 1,
+        }
+    }
 }
 
 /// Sums by key; when there are too many keys the smaller half goes.
@@ -35,7 +49,7 @@ impl<K> Default for Largest<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash + Ord> Largest<K> {
+impl<K: Clone + Eq + Hash + Ord> Largest<K> {
     /// One that takes so many bytes of memory at most.
     pub(super) fn with_memory(bytes: u64) -> Largest<K> {
         // The table may be half empty, and the list that sorts it is as large.
@@ -68,8 +82,10 @@ impl<K: Copy + Eq + Hash + Ord> Largest<K> {
 
     /// The `count` keys with the most bytes, largest first.
     pub(super) fn top(&self, count: usize) -> Vec<(K, Sums)> {
-        let mut all: Vec<(K, Sums)> = self.sums.iter().map(|(k, s)| (*k, *s)).collect();
-        all.sort_unstable_by_key(|(key, sums)| (std::cmp::Reverse(sums.bytes), *key));
+        let mut all: Vec<(K, Sums)> = self.sums.iter().map(|(k, s)| (k.clone(), *s)).collect();
+        all.sort_unstable_by(|(a, one), (b, other)| {
+            other.bytes.cmp(&one.bytes).then_with(|| a.cmp(b))
+        });
         all.truncate(count);
         all
     }
