@@ -298,6 +298,13 @@ static ALL: &[Signature] = &[
                 && be32(bytes, 24).is_some_and(|len| len as usize == bytes.len())
         })
     }),
+    // QUIC before the IETF's: the version stands behind the flags, or behind them and a connection's number.
+    udp("quic", |it| {
+        [1, 9].into_iter().any(|at| {
+            let version = it.initiator.get(at..at + 4);
+            version.is_some_and(|it| it[0] == b'Q' && it[1..].iter().all(u8::is_ascii_digit))
+        })
+    }),
     udp("wireguard", |it| {
         any(it, |bytes| {
             matches!(
