@@ -269,15 +269,7 @@ fn dns(corpora: &Path, capture: &Path, exceptions: &Exceptions) -> Tally {
             continue;
         };
         let record = format!("{id:#06x}");
-        let mut verdict = |difference: Option<String>| match difference {
-            None => tally.equal += 1,
-            Some(difference) => match exceptions.reason(&case, &record) {
-                Some(reason) => *tally.explained.entry(reason.to_owned()).or_default() += 1,
-                None => tally
-                    .unknown
-                    .push(format!("{case}\t{record}\t{difference}")),
-            },
-        };
+        let mut verdict = |difference| tally.judge(exceptions, &case, &record, difference);
         if yes_or_no(value("dns.flags.response")) == "no" {
             let is_there = found.take_request(id);
             verdict((!is_there).then(|| "no such query".to_owned()));
@@ -407,15 +399,7 @@ fn rpc(corpora: &Path, capture: &Path, exceptions: &Exceptions) -> Tally {
             continue;
         };
         let record = format!("{id:#010x}");
-        let mut verdict = |difference: Option<String>| match difference {
-            None => tally.equal += 1,
-            Some(difference) => match exceptions.reason(&case, &record) {
-                Some(reason) => *tally.explained.entry(reason.to_owned()).or_default() += 1,
-                None => tally
-                    .unknown
-                    .push(format!("{case}\t{record}\t{difference}")),
-            },
-        };
+        let mut verdict = |difference| tally.judge(exceptions, &case, &record, difference);
         if value(2) == "0" {
             let is_there = found.take_request(id);
             verdict((!is_there).then(|| "no such call".to_owned()));

@@ -25,6 +25,23 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Counts a record: equal, or how it differs, which may be explained.
+    pub(crate) fn judge(
+        &mut self,
+        exceptions: &Exceptions,
+        case: &str,
+        record: &str,
+        difference: Option<String>,
+    ) {
+        match difference {
+            None => self.equal += 1,
+            Some(difference) => match exceptions.reason(case, record) {
+                Some(reason) => *self.explained.entry(reason.to_owned()).or_default() += 1,
+                None => self.unknown.push(format!("{case}\t{record}\t{difference}")),
+            },
+        }
+    }
+
     pub(crate) fn exclude(&mut self, reason: &str, records: u64) {
         if records > 0 {
             *self.excluded.entry(reason.to_owned()).or_default() += records;

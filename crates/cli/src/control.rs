@@ -17,20 +17,28 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Handles SIGINT and SIGTERM (stop, drain and print; a second one quits at once) and SIGUSR1
-    /// (print statistics).
+    /// Handles SIGINT and SIGTERM (stop, drain and print; a second one quits at once), SIGHUP (as SIGTERM,
+    /// but under nohup) and SIGUSR1 (print statistics).
     ///
     /// # Errors
     /// When the system refuses a handler.
     pub(crate) fn install() -> Result<Control, Failure> {
+        Control::install_for(false)
+    }
+
+    /// The same; where logs are written, which are begun anew when they were moved, SIGHUP ends nothing.
+    ///
+    /// # Errors
+    /// When the system refuses a handler.
+    pub(crate) fn install_for(writes_logs: bool) -> Result<Control, Failure> {
         let control = Control::default();
         control
-            .register()
+            .register(writes_logs)
             .map_err(|error| Failure::run(format!("cannot handle signals: {error}"), None))?;
         Ok(control)
     }
 
-    fn register(&self) -> std::io::Result<()> {
+    fn register(&self, writes_logs: bool) -> std::io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds `stop` unset and sets it, the second quits.
             signal_hook::flag::register_conditional_shutdown(
@@ -41,27 +49,16 @@ impl Control {
             signal_hook::flag::register(signal, Arc::clone(&self.stop))?;
         }
         signal_hook::flag::register(SIGUSR1, Arc::clone(&self.statistics))?;
+        if !is_ignored(SIGHUP) {
+            let flag = match writes_logs {
+                true => Arc::default(),
+                false => Arc::clone(&self.stop),
+            };
+            signal_hook::flag::register(SIGHUP, flag)?;
+        }
         // Who waits for room in a spool looks, too.
         flowgauge_link::ends_when(Arc::clone(&self.stop));
         Ok(())
-    }
-
-    /// Handles SIGHUP, too: where logs are written, which are begun anew when they were moved, it ends
-    /// nothing; else it ends the run as SIGTERM does. Under nohup it stays ignored.
-    ///
-    /// # Errors
-    /// When the system refuses the handler.
-    pub(crate) fn listen_for_hangup(&self, writes_logs: bool) -> Result<(), Failure> {
-        if is_ignored(SIGHUP) {
-            return Ok(());
-        }
-        let flag = match writes_logs {
-            true => Arc::default(),
-            false => Arc::clone(&self.stop),
-        };
-        signal_hook::flag::register(SIGHUP, flag)
-            .map(|_| ())
-            .map_err(|error| Failure::run(format!("cannot handle signals: {error}"), None))
     }
 
     /// Handles SIGUSR2, too.

@@ -434,3 +434,32 @@ fn a_hangup_ends_no_log_and_moved_files_are_begun_anew() {
     let lines = |path: &Path| fs::read_to_string(path).expect("text").lines().count() as u64;
     assert_eq!(lines(&path) + lines(&moved), transactions);
 }
+
+#[test]
+fn a_hangup_ends_a_capture_and_loses_nothing_of_it() {
+    let (folder, trace, _) = trace();
+    let path = folder.path().join("out.pcap");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+        .args(["capture", "-q", "-r", "-", "-w"])
+        .arg(&path)
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let bytes = fs::read(&trace).expect("a trace");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(&bytes[..24]).expect("it reads");
+    // It handles signals before it makes the file.
+    while !path.exists() {
+        assert!(child.try_wait().expect("a child").is_none());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-HUP", &pid]).status();
+    assert!(killed.expect("kill runs").success());
+    let _ = input.write_all(&bytes[24..]);
+    drop(input);
+    let status = child.wait().expect("a child");
+    assert_eq!(status.code(), Some(0), "{status}");
+    // What was taken is a whole capture.
+    run(&["packets", "-q", "-r", path.to_str().expect("text")]);
+}

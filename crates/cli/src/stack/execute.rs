@@ -57,8 +57,7 @@ impl Running {
         if program.stacks.iter().any(|stack| stack.has_source()) {
             anonymize::refuse_if_forced("a stack with a source of its own")?;
         }
-        let control = Control::install()?;
-        control.listen_for_hangup(program.stacks.iter().any(writes_logs))?;
+        let control = Control::install_for(program.stacks.iter().any(writes_logs))?;
         super::agent::end_with_agent(&control);
         // Each worker has a ring of its own of each interface.
         let rings = input.interface.len().max(1);

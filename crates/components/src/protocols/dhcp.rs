@@ -5,7 +5,7 @@ use flowgauge_record::dhcp::{DHCP_SCHEMA, DhcpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::ComponentInfo;
 
-use super::matching::{Pool, Requests, Reusable, give};
+use super::matching::{Reusable, Shared, give};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
@@ -33,25 +33,18 @@ impl Reusable for DhcpMessage {
     }
 }
 
-/// All requests of a core: replies come in flows of their own.
-#[derive(Default)]
-pub(super) struct Common {
-    pool: Pool<DhcpMessage>,
-    requests: Requests<DhcpMessage>,
-}
-
 /// A conversation.
 #[derive(Default)]
 pub(super) struct Talk;
 
 impl Conversation for Talk {
-    type Common = Common;
+    type Common = Shared<DhcpMessage>;
 
-    fn data(&mut self, common: &mut Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
+    fn data(&mut self, common: &mut Self::Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
         let Some(parsed) = Message::read(bytes) else {
             return;
         };
-        let Common { pool, requests } = common;
+        let Shared { pool, requests } = common;
         let mut message = pool.take();
         read(&parsed, bytes.len(), &mut message);
         requests.expire(at.time, pool, out);
@@ -70,7 +63,7 @@ impl Conversation for Talk {
         give(at, request, message, pool, out);
     }
 
-    fn close(&mut self, common: &mut Common, at: &At<'_>, out: &mut Give<'_>) {
+    fn close(&mut self, common: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
         common.requests.close_of(at, &mut common.pool, out);
     }
 }

@@ -49,12 +49,7 @@ fn recognise(seen: &Seen<'_>) -> Look {
     if !seen.is_udp {
         return seen.either(look_stream);
     }
-    let look = match seen.either(look) {
-        // What is malformed is told by its port.
-        Look::No if seen.initiator.len().max(seen.responder.len()) >= 12 => Look::More,
-        look => look,
-    };
-    seen.on(PROTOCOL.ports, look)
+    seen.on_or_malformed(PROTOCOL.ports, seen.either(look), 12)
 }
 
 impl Reusable for DnsMessage {

@@ -37,12 +37,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 };
 
 fn recognise(seen: &Seen<'_>) -> Look {
-    let look = match seen.either(look) {
-        // What is malformed is told by its port.
-        Look::No if seen.initiator.len().max(seen.responder.len()) >= 20 => Look::More,
-        look => look,
-    };
-    seen.on(PROTOCOL.ports, look)
+    seen.on_or_malformed(PROTOCOL.ports, seen.either(look), 20)
 }
 
 impl Reusable for IcpMessage {

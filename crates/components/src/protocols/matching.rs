@@ -125,6 +125,24 @@ impl<M> Request<M> {
 #[derive(Debug)]
 pub(super) struct Requests<M>(VecDeque<Request<M>>);
 
+/// What all conversations of a core share where replies come in flows of their own.
+pub(super) struct Shared<M> {
+    pub(super) pool: Pool<M>,
+    pub(super) requests: Requests<M>,
+}
+
+impl<M> Default for Shared<M>
+where
+    Pool<M>: Default,
+{
+    fn default() -> Self {
+        Shared {
+            pool: Pool::default(),
+            requests: Requests::default(),
+        }
+    }
+}
+
 impl<M> Default for Requests<M> {
     fn default() -> Self {
         Requests(VecDeque::new())

@@ -137,6 +137,19 @@ impl Seen<'_> {
         }
     }
 
+    /// The same of a protocol whose malformed messages are told by their port, too, if they have so many bytes.
+    pub(crate) fn on_or_malformed(&self, ports: &[u16], look: Look, least: usize) -> Look {
+        let has_head = self.initiator.len().max(self.responder.len()) >= least;
+        self.on(
+            ports,
+            if look == Look::No && has_head {
+                Look::More
+            } else {
+                look
+            },
+        )
+    }
+
     /// What one of the two directions says, where either is enough.
     pub(crate) fn either(&self, look: fn(&[u8]) -> Look) -> Look {
         match (self.initiator.is_empty(), self.responder.is_empty()) {
