@@ -39,14 +39,14 @@ pub(crate) fn write_packets(
     options: &CaptureOptions,
     through: impl FnMut(Source) -> Result<Source, Failure>,
 ) -> Result<(), Failure> {
-    let Some(path) = &options.write else {
+    let Some(path) = &options.files.write else {
         return Err(Failure::usage(
             "nowhere to write to",
             "give -w FILE (flowgauge packets prints packets)",
         ));
     };
-    let rotates = options.file_size.is_some() || options.rotate_seconds.is_some();
-    if options.file_count.is_some() && !rotates && options.ring_limits().is_none() {
+    let rotates = options.files.file_size.is_some() || options.files.rotate_seconds.is_some();
+    if options.files.file_count.is_some() && !rotates && options.ring_limits().is_none() {
         return Err(Failure::usage(
             "-W without rotation",
             "say when a new file begins: -C SIZE, -G SECONDS, --ring-seconds or --ring-bytes",
@@ -85,7 +85,7 @@ pub(crate) fn write_packets(
 }
 
 fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Result<Sink, Failure> {
-    let format = match options.format {
+    let format = match options.files.format {
         Some(CaptureFormat::Pcap) => FileFormat::PcapNanoseconds,
         Some(CaptureFormat::PcapMicroseconds) => FileFormat::PcapMicroseconds,
         Some(CaptureFormat::Pcapng) => FileFormat::PcapNg,
@@ -95,9 +95,9 @@ fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Res
         format,
         unbuffered: options.packet_buffered,
         rotation: Rotation {
-            bytes: options.file_size,
-            seconds: options.rotate_seconds,
-            files: options.file_count,
+            bytes: options.files.file_size,
+            seconds: options.files.rotate_seconds,
+            files: options.files.file_count,
         },
         ..SinkOptions::default()
     };

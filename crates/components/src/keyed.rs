@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use flowgauge_stack::{
     Component, ComponentInfo, ComponentKind, Items, KeyTable, OptionInfo, OptionKind, Outlet,
-    Packets, Parallel, RESULTS_OPTION, ResultInfo, ResultValue, Selection, Settings,
+    Packets, Parallel, RESULTS_OPTION, ResultInfo, ResultValue, Selection, Settings, StreamChunk,
 };
 use flowgauge_wire::{Address, BATCH_SIZE, Decoded, FlowKey, Nanos};
 
@@ -70,16 +70,56 @@ where
     K: Copy + Eq + Hash + KeyName + Send + 'static,
     F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
 {
+    keying(settings, Keyed { key, closing })
+}
+
+/// A demultiplexer by what `keying` says.
+pub(crate) fn keying<B: Keying + 'static>(settings: &Settings, keying: B) -> Box<dyn Component> {
     let timeout = settings.duration("timeout").unwrap_or(60_000_000_000);
     let keys = settings.integer("keys").unwrap_or(1_000_000);
-    Box::new(Keyed {
-        table: KeyTable::new(Nanos(timeout), keys as usize),
-        key,
-        closing,
+    Box::new(Demultiplexer {
+        keys: Keys {
+            table: KeyTable::new(Nanos(timeout), keys as usize),
+            finished: Vec::new(),
+        },
+        keying,
         looked: Nanos(0),
-        finished: Vec::new(),
         made_before: 0,
     })
+}
+
+/// The way from what comes to a key.
+pub(crate) trait Keying: Send {
+    type Key: Copy + Eq + Hash + KeyName + Send;
+
+    /// As [`Component::demultiplex`].
+    fn demultiplex(
+        &mut self,
+        _keys: &mut Keys<Self::Key>,
+        _packets: &Packets<'_>,
+        _numbers: &mut [u32],
+    ) -> Selection {
+        Selection::NONE
+    }
+
+    /// As [`Component::demultiplex_chunk`].
+    fn demultiplex_chunk(
+        &mut self,
+        _keys: &mut Keys<Self::Key>,
+        _chunk: &StreamChunk<'_>,
+    ) -> Option<u32> {
+        None
+    }
+
+    /// These numbers are others' from now on.
+    fn forget(&mut self, _ended: &[u32]) {}
+}
+
+/// The keys of a demultiplexer.
+pub(crate) struct Keys<K> {
+    pub(crate) table: KeyTable<K>,
+    /// Keys that have finished, and end once the clock goes on.
+    pub(crate) finished: Vec<u32>,
 }
 
 /// A key in words, without blanks or slashes.
@@ -128,14 +168,16 @@ impl KeyName for u16 {
     }
 }
 
-struct Keyed<K, F> {
-    table: KeyTable<K>,
+struct Keyed<F> {
     key: F,
     closing: Option<Closing>,
+}
+
+struct Demultiplexer<B: Keying> {
+    keys: Keys<B::Key>,
+    keying: B,
     /// The clock when keys were last ended.
     looked: Nanos,
-    /// Keys that a component inside has finished with.
-    finished: Vec<u32>,
     /// Instances that the result does not count: it was reset.
     made_before: u64,
 }
@@ -146,14 +188,19 @@ fn within(hash: u64, outer: u32) -> u64 {
     (hash ^ u64::from(outer)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl<K, F> Component for Keyed<K, F>
+impl<K, F> Keying for Keyed<F>
 where
     K: Copy + Eq + Hash + KeyName + Send,
     F: Fn(&Decoded) -> Option<(K, u64)> + Send,
 {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+    type Key = K;
 
-    fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
+    fn demultiplex(
+        &mut self,
+        keys: &mut Keys<K>,
+        packets: &Packets<'_>,
+        numbers: &mut [u32],
+    ) -> Selection {
         let mut keyed = Selection::NONE;
         let mut hashes = [0; BATCH_SIZE];
         // What is needed of the table for all packets is on its way before the first is looked for.
@@ -164,10 +211,10 @@ where
             let hash = within(hash, packets.key(index));
             hashes[index] = hash;
             keyed.insert(index);
-            self.table.prefetch(hash);
+            keys.table.prefetch(hash);
         }
         for index in keyed.iter() {
-            self.table.prefetch_key(hashes[index]);
+            keys.table.prefetch_key(hashes[index]);
         }
         for index in keyed.iter() {
             let Some(packet) = packets.decoded.packets.get(index) else {
@@ -177,62 +224,76 @@ where
                 continue;
             };
             let (outer, hash) = (packets.key(index), hashes[index]);
-            let mut number = self.table.number_hashed(outer, key, hash, packet.time);
+            let mut number = keys.table.number_hashed(outer, key, hash, packet.time);
             if let Some(closing) = &mut self.closing
                 && !closing.goes_on(number, packet)
             {
                 // A new connection between the ports of one that has closed.
-                self.table.end(number);
-                number = self.table.number_hashed(outer, key, hash, packet.time);
+                keys.table.end(number);
+                number = keys.table.number_hashed(outer, key, hash, packet.time);
             }
-            keys[index] = number;
+            numbers[index] = number;
+        }
+        if let Some(closing) = &mut self.closing {
+            keys.finished.append(&mut closing.closed);
         }
         keyed
     }
 
+    fn forget(&mut self, ended: &[u32]) {
+        if let Some(closing) = &mut self.closing {
+            closing.forget(ended);
+        }
+    }
+}
+
+impl<B: Keying> Component for Demultiplexer<B> {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
+        self.keying.demultiplex(&mut self.keys, packets, keys)
+    }
+
+    fn demultiplex_chunk(&mut self, chunk: &StreamChunk<'_>) -> Option<u32> {
+        self.keying.demultiplex_chunk(&mut self.keys, chunk)
+    }
+
     fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.table.made() - self.made_before))
+        Some(ResultValue::Sum(self.keys.table.made() - self.made_before))
     }
 
     fn reset(&mut self) {
-        self.made_before = self.table.made();
+        self.made_before = self.keys.table.made();
     }
 
     fn ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
+        let Keys { table, finished } = &mut self.keys;
         // Not behind each batch: instances do not depend on how packets come in batches.
-        let goes_on = now > core::mem::replace(&mut self.looked, now);
-        if goes_on {
-            self.finished.drain(..).for_each(|key| self.table.end(key));
+        if now > core::mem::replace(&mut self.looked, now) {
+            finished.drain(..).for_each(|key| table.end(key));
         }
-        if let Some(closing) = &mut self.closing {
-            if goes_on {
-                closing.closed.drain(..).for_each(|key| self.table.end(key));
-            }
-            self.table.take_ended(now, ended);
-            closing.forget(ended);
-        } else {
-            self.table.take_ended(now, ended);
-        }
+        table.take_ended(now, ended);
+        self.keying.forget(ended);
     }
 
     fn outer(&self, key: u32) -> u32 {
-        self.table.outer(key)
+        self.keys.table.outer(key)
     }
 
     fn end_key(&mut self, key: u32) {
-        self.finished.push(key);
+        self.keys.finished.push(key);
     }
 
     fn key_name(&self, key: u32) -> Option<String> {
-        self.table.key(key).map(KeyName::name)
+        self.keys.table.key(key).map(KeyName::name)
     }
 
     fn close(&mut self, key: u32, _: &mut dyn Outlet) {
-        self.table.end_outer(key);
+        self.keys.table.end_outer(key);
     }
 
     fn end_all(&mut self) {
-        self.table.end_all();
+        self.keys.table.end_all();
     }
 }
 

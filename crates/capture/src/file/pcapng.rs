@@ -310,23 +310,7 @@ impl PcapNg {
             return Err("an enhanced packet block is too short".to_owned());
         };
         let interface = self.interface(O::u32(head, 8))?;
-        let captured_len = O::u32(head, 20);
-        let end = packet_end(block, 28, captured_len, interface.max_packet)?;
-        let stamp = u64::from(O::u32(head, 12)) << 32 | u64::from(O::u32(head, 16));
-        let mut flags = PacketFlags::default();
-        if block.len() > end + 4 {
-            flags = packet_flags::<O>(block, end)?;
-        }
-        packets.push(PacketDescriptor {
-            time: interface.clock.nanos(stamp),
-            offset: (at + 28) as u32,
-            captured_len,
-            wire_len: O::u32(head, 24).max(captured_len),
-            interface: interface.index,
-            link: interface.link,
-            flags,
-            ..PacketDescriptor::default()
-        });
+        packets.push(interface.timed::<O>(block, head, at)?);
         Ok(())
     }
 
@@ -341,23 +325,7 @@ impl PcapNg {
             return Err("a packet block is too short".to_owned());
         };
         let interface = self.interface(u32::from(O::u16(head, 8)))?;
-        let captured_len = O::u32(head, 20);
-        let end = packet_end(block, 28, captured_len, interface.max_packet)?;
-        let stamp = u64::from(O::u32(head, 12)) << 32 | u64::from(O::u32(head, 16));
-        let mut flags = PacketFlags::default();
-        if block.len() > end + 4 {
-            flags = packet_flags::<O>(block, end)?;
-        }
-        packets.push(PacketDescriptor {
-            time: interface.clock.nanos(stamp),
-            offset: (at + 28) as u32,
-            captured_len,
-            wire_len: O::u32(head, 24).max(captured_len),
-            interface: interface.index,
-            link: interface.link,
-            flags,
-            ..PacketDescriptor::default()
-        });
+        packets.push(interface.timed::<O>(block, head, at)?);
         Ok(())
     }
 
@@ -461,6 +429,36 @@ impl Format for PcapNg {
 
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces
+    }
+}
+
+impl SectionInterface {
+    /// What a block says of a packet with a time: the first 28 bytes of enhanced and obsolete packet
+    /// blocks differ in the interface's number only.
+    #[inline(always)]
+    fn timed<O: Order>(
+        &self,
+        block: &[u8],
+        head: &[u8; 28],
+        at: usize,
+    ) -> Result<PacketDescriptor, String> {
+        let captured_len = O::u32(head, 20);
+        let end = packet_end(block, 28, captured_len, self.max_packet)?;
+        let stamp = u64::from(O::u32(head, 12)) << 32 | u64::from(O::u32(head, 16));
+        let mut flags = PacketFlags::default();
+        if block.len() > end + 4 {
+            flags = packet_flags::<O>(block, end)?;
+        }
+        Ok(PacketDescriptor {
+            time: self.clock.nanos(stamp),
+            offset: (at + 28) as u32,
+            captured_len,
+            wire_len: O::u32(head, 24).max(captured_len),
+            interface: self.index,
+            link: self.link,
+            flags,
+            ..PacketDescriptor::default()
+        })
     }
 }
 

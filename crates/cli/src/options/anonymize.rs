@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::capture::{CaptureFormat, CaptureOptions};
+use super::capture::{CaptureOptions, WriteOptions};
 use super::shared::{CommonOptions, InputOptions};
-use super::values::{parse_file_size, parse_positive};
 
 /// `anonymize`
 #[derive(Args, Debug)]
@@ -16,21 +15,8 @@ pub(crate) struct AnonymizeOptions {
     pub(crate) policy: PathBuf,
     #[command(flatten)]
     pub(crate) input: InputOptions,
-    /// Write packets to this file ("-" is standard output); strftime fields are filled in with -G
-    #[arg(short = 'w', long = "write", value_name = "FILE")]
-    pub(crate) write: Option<PathBuf>,
-    /// File format [default: by the name's ending, else pcapng when several interfaces are read]
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub(crate) format: Option<CaptureFormat>,
-    /// Begin a new file when one reaches so many million bytes (units K, M, G, KiB, MiB, GiB)
-    #[arg(short = 'C', long = "file-size", value_name = "SIZE", value_parser = parse_file_size)]
-    pub(crate) file_size: Option<u64>,
-    /// Begin a new file every so many seconds
-    #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS", value_parser = parse_positive::<u64>)]
-    pub(crate) rotate_seconds: Option<u64>,
-    /// With -C: keep so many files and overwrite the oldest; with -G: stop after so many
-    #[arg(short = 'W', long = "file-count", value_name = "FILES", value_parser = parse_positive::<u32>)]
-    pub(crate) file_count: Option<u32>,
+    #[command(flatten)]
+    pub(crate) files: WriteOptions,
     #[command(flatten)]
     pub(crate) common: CommonOptions,
 }
@@ -41,11 +27,7 @@ impl AnonymizeOptions {
         CaptureOptions {
             input: self.input.clone(),
             cutoff: None,
-            write: self.write.clone(),
-            format: self.format,
-            file_size: self.file_size,
-            rotate_seconds: self.rotate_seconds,
-            file_count: self.file_count,
+            files: self.files.clone(),
             ring_seconds: None,
             ring_bytes: None,
             ring_after: 0,

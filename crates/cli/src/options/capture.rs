@@ -21,22 +21,8 @@ pub(crate) struct CaptureOptions {
     /// begin or end connections
     #[arg(long, value_name = "BYTES", value_parser = parse_cutoff)]
     pub(crate) cutoff: Option<Cutoff>,
-    /// Write packets to this file ("-" is standard output); strftime fields are filled in with -G
-    #[arg(short = 'w', long = "write", value_name = "FILE")]
-    pub(crate) write: Option<PathBuf>,
-    /// File format [default: by the name's ending, else pcapng when several interfaces are read]
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub(crate) format: Option<CaptureFormat>,
-    /// Begin a new file when one reaches so many million bytes (units K, M, G, KiB, MiB, GiB)
-    #[arg(short = 'C', long = "file-size", value_name = "SIZE", value_parser = parse_file_size)]
-    pub(crate) file_size: Option<u64>,
-    /// Begin a new file every so many seconds
-    #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS", value_parser = parse_positive::<u64>)]
-    pub(crate) rotate_seconds: Option<u64>,
-    /// With -C: keep so many files and overwrite the oldest; with -G: stop after so many; with a
-    /// ring: keep at most so many
-    #[arg(short = 'W', long = "file-count", value_name = "FILES", value_parser = parse_positive::<u32>)]
-    pub(crate) file_count: Option<u32>,
+    #[command(flatten)]
+    pub(crate) files: WriteOptions,
     /// Ring of files: keep only packets of the last so many seconds
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["rotate_seconds", "file_size"], group = "ring", value_parser = parse_positive::<u64>)]
     pub(crate) ring_seconds: Option<u64>,
@@ -66,12 +52,32 @@ impl CaptureOptions {
             return None;
         }
         Some(RingLimits {
-            files: self.file_count.map(|files| files as usize),
+            files: self.files.file_count.map(|files| files as usize),
             bytes: self.ring_bytes,
             duration: self.ring_seconds.map(Nanos::from_secs),
             after: Nanos::from_secs(self.ring_after),
         })
     }
+}
+
+/// Where packets are written.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct WriteOptions {
+    /// Write packets to this file ("-" is standard output); strftime fields are filled in with -G
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    /// File format [default: by the name's ending, else pcapng when several interfaces are read]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<CaptureFormat>,
+    /// Begin a new file when one reaches so many million bytes (units K, M, G, KiB, MiB, GiB)
+    #[arg(short = 'C', long = "file-size", value_name = "SIZE", value_parser = parse_file_size)]
+    pub(crate) file_size: Option<u64>,
+    /// Begin a new file every so many seconds
+    #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS", value_parser = parse_positive::<u64>)]
+    pub(crate) rotate_seconds: Option<u64>,
+    /// Keep so many files and overwrite the oldest; with -G: stop after so many
+    #[arg(short = 'W', long = "file-count", value_name = "FILES", value_parser = parse_positive::<u32>)]
+    pub(crate) file_count: Option<u32>,
 }
 
 /// Capture file formats.

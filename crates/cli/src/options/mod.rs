@@ -112,8 +112,12 @@ impl Command {
             Command::Capture(options) if options.list_interfaces || options.dump_filter > 0 => {
                 return true;
             }
-            Command::Capture(options) => return options.write.as_deref() == Some("-".as_ref()),
-            Command::Anonymize(options) => return options.write.as_deref() == Some("-".as_ref()),
+            Command::Capture(options) => {
+                return options.files.write.as_deref() == Some("-".as_ref());
+            }
+            Command::Anonymize(options) => {
+                return options.files.write.as_deref() == Some("-".as_ref());
+            }
             Command::Generate(options) => Some(options.write.as_path()),
             _ => self.input_and_output().and_then(|(_, write)| write),
         };
@@ -129,8 +133,8 @@ impl Command {
             Command::Packets(options) => (&options.input, &options.output.write),
             Command::Log(options) => (&options.input, &options.write),
             Command::Report(options) => (&options.input, &options.write),
-            Command::Capture(options) => (&options.input, &options.write),
-            Command::Anonymize(options) => (&options.input, &options.write),
+            Command::Capture(options) => (&options.input, &options.files.write),
+            Command::Anonymize(options) => (&options.input, &options.files.write),
             Command::Stack(options) => match &options.command {
                 StackCommand::Run(options) => (&options.input, &options.output.write),
                 _ => return None,

@@ -114,17 +114,8 @@ pub(crate) struct ShowOptions {
     /// Write a picture
     #[arg(long, conflicts_with_all = ["dot", "read", "interface", "watch"])]
     pub(crate) svg: bool,
-    /// Run the stack and show every so many seconds what went through each component [default without a
-    /// number: 1; with -r or -i alone: once, at the end]
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..=86_400)
-    )]
-    pub(crate) watch: Option<u64>,
+    #[command(flatten)]
+    pub(crate) watch: WatchOption,
     #[command(flatten)]
     input: InputOptions,
     #[command(flatten)]
@@ -144,6 +135,23 @@ impl ShowOptions {
             file => (file.as_deref(), input),
         }
     }
+}
+
+/// How often is said what runs.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WatchOption {
+    /// Say every so many seconds of a run, on standard error (`stack show`: in the graph), what went
+    /// through each component, and its result so far [default without a number: 1]
+    #[arg(
+        id = "watch",
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    pub(crate) seconds: Option<u64>,
 }
 
 /// `stack bench`
@@ -170,17 +178,8 @@ pub(crate) struct BenchOptions {
 pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) stack: GivenStack,
-    /// Say every so many seconds, on standard error, what went through each component, and its result
-    /// so far [default without a number: 1]
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..=86_400)
-    )]
-    pub(crate) watch: Option<u64>,
+    #[command(flatten)]
+    pub(crate) watch: WatchOption,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     #[command(flatten)]

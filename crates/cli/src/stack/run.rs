@@ -33,7 +33,7 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
     let is_taken = options.output.write.is_none() && writes(&program.stacks, "-");
     let output = (!is_taken).then(|| sinks::open(&options.output, RESULT_SCHEMA));
     let output = output.transpose()?;
-    let watch = options.watch.map(|seconds| WatchOptions {
+    let watch = options.watch.seconds.map(|seconds| WatchOptions {
         every: Duration::from_secs(seconds),
         style: match options.output.json {
             true => WatchStyle::Json,

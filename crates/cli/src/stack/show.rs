@@ -20,7 +20,7 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
     let (file, input) = options.places();
     let program = read::program(read::text(file, options.expression.as_deref())?)?;
     let runs = !input.read.is_empty() || !input.interface.is_empty();
-    if runs || options.watch.is_some() {
+    if runs || options.watch.seconds.is_some() {
         return run_and_show(program, options, &input);
     }
     if !input.rest.is_empty() || !input.filter.is_empty() {
@@ -52,7 +52,7 @@ fn run_and_show(
 ) -> Result<(), Failure> {
     refuse_overwriting(input, &program.stacks)?;
     let on_error = writes(&program.stacks, "-");
-    let watch = options.watch.map(|seconds| WatchOptions {
+    let watch = options.watch.seconds.map(|seconds| WatchOptions {
         every: Duration::from_secs(seconds),
         style: WatchStyle::Graph { on_error },
     });

@@ -2,12 +2,11 @@
 
 use flowgauge_proto::icp::Message;
 use flowgauge_stack::{
-    Component, ComponentInfo, ItemType, Items, KeyTable, Outlet, Output, Packets, ResultValue,
-    Selection, Settings,
+    Component, ComponentInfo, ItemType, Items, Outlet, Output, Packets, Selection,
 };
-use flowgauge_wire::{Decoded, Nanos};
+use flowgauge_wire::Decoded;
 
-use crate::keyed::{DEMULTIPLEXER, KeyName};
+use crate::keyed::{DEMULTIPLEXER, KeyName, Keying, Keys, keying};
 
 pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "scanicp",
@@ -25,7 +24,7 @@ pub(crate) static DEMUX: ComponentInfo = ComponentInfo {
     summary: "an instance per query between caches (ICP) and its reply",
     help: "By the query's number: two caches that talk to each other are to be apart from others before \
            (ipcnxdemux). What is no ICP goes on to what follows.",
-    make: |settings| Ok(Box::new(Demux::new(settings))),
+    make: |settings| Ok(keying(settings, Demux)),
     ..DEMULTIPLEXER
 };
 
@@ -63,72 +62,26 @@ impl KeyName for Number {
     }
 }
 
-struct Demux {
-    table: KeyTable<Number>,
-    /// Instances that the result does not count: it was reset.
-    made_before: u64,
-    /// Keys that a component inside has finished with.
-    finished: Vec<u32>,
-}
+struct Demux;
 
-impl Demux {
-    fn new(settings: &Settings) -> Demux {
-        let timeout = settings.duration("timeout").unwrap_or(60_000_000_000);
-        let keys = settings.integer("keys").unwrap_or(1_000_000);
-        Demux {
-            table: KeyTable::new(Nanos(timeout), keys as usize),
-            made_before: 0,
-            finished: Vec::new(),
-        }
-    }
-}
+impl Keying for Demux {
+    type Key = Number;
 
-impl Component for Demux {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
-    fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
+    fn demultiplex(
+        &mut self,
+        keys: &mut Keys<Number>,
+        packets: &Packets<'_>,
+        numbers: &mut [u32],
+    ) -> Selection {
         let mut keyed = Selection::NONE;
         for (index, packet) in packets.iter() {
             let Some(message) = message(packets, packet) else {
                 continue;
             };
             let number = Number(message.number);
-            keys[index] = self.table.number(packets.key(index), number, packet.time);
+            numbers[index] = keys.table.number(packets.key(index), number, packet.time);
             keyed.insert(index);
         }
         keyed
-    }
-
-    fn result(&self) -> Option<ResultValue> {
-        Some(ResultValue::Sum(self.table.made() - self.made_before))
-    }
-
-    fn reset(&mut self) {
-        self.made_before = self.table.made();
-    }
-
-    fn ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
-        self.finished.drain(..).for_each(|key| self.table.end(key));
-        self.table.take_ended(now, ended);
-    }
-
-    fn outer(&self, key: u32) -> u32 {
-        self.table.outer(key)
-    }
-
-    fn key_name(&self, key: u32) -> Option<String> {
-        self.table.key(key).map(KeyName::name)
-    }
-
-    fn end_key(&mut self, key: u32) {
-        self.finished.push(key);
-    }
-
-    fn close(&mut self, key: u32, _: &mut dyn Outlet) {
-        self.table.end_outer(key);
-    }
-
-    fn end_all(&mut self) {
-        self.table.end_all();
     }
 }

@@ -53,7 +53,9 @@ mod part;
 mod plan;
 mod reader;
 mod runner;
+mod snapshot;
 
 pub use fan_out::SourceReport;
 pub use part::StackFailure;
-pub use runner::{ComponentState, Runner, RunnerOptions, SetupError, Snapshot, StackState, Step};
+pub use runner::{Runner, RunnerOptions, SetupError, Step};
+pub use snapshot::{ComponentState, Snapshot, StackState};

@@ -8,10 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
-use flowgauge_stack::{
-    Account, ComponentFailure, Failure, Graph, NodeId, Passed, Program, ResultValue, SettingError,
-    Stack, Stage, Table,
-};
+use flowgauge_stack::{ComponentFailure, Failure, Graph, Program, SettingError, Stack, Stage};
 use flowgauge_wire::{HashSeed, Nanos};
 
 use super::board::Board;
@@ -21,6 +18,7 @@ use super::lane::{Behind, Lane, SharedGroup, run_behind, run_behind_any, run_lan
 use super::part::{Common, Count, Next, Part, StackFailure};
 use super::plan::{First, groups, part};
 use super::reader::Reader;
+use super::snapshot::{Snapshot, StackState};
 use crate::queue::{Bell, Receiver, Sender, queue};
 use crate::threads::{Cores, ThreadFailure, start_detached};
 
@@ -92,33 +90,6 @@ pub struct Step {
     pub packets: u64,
     /// Their captured bytes.
     pub captured_bytes: u64,
-}
-
-/// What is known of running stacks.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
-    /// In the order of the program.
-    pub stacks: Vec<StackState>,
-}
-
-/// What is known of a running stack.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StackState {
-    /// By [`NodeId`].
-    pub components: Vec<ComponentState>,
-}
-
-/// What is known of a running component, over all threads.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ComponentState {
-    /// What came to it.
-    pub passed: Passed,
-    /// Its result, if it has one.
-    pub result: Option<ResultValue>,
-    /// Its result for each key of the demultiplexer that it is in, where that is wanted: the largest.
-    pub by_key: Option<Table>,
-    /// What it tells beside, if it does.
-    pub account: Option<Box<Account>>,
 }
 
 /// Drives the stacks of a program. See the [module](super).
@@ -763,43 +734,6 @@ impl Waiting {
             Work::Lane(lane, _) | Work::Own(lane, ..) => lane.counts(give),
             Work::Behind(behind, ..) => behind.part.counts(give),
             Work::Source(part) => part.counts(give),
-        }
-    }
-}
-
-impl StackState {
-    fn of(stack: &Stack) -> StackState {
-        StackState {
-            components: vec![ComponentState::default(); stack.nodes.len()],
-        }
-    }
-
-    /// A component's.
-    pub fn component(&self, id: NodeId) -> Option<&ComponentState> {
-        self.components.get(id.index())
-    }
-}
-
-impl Snapshot {
-    fn add(&mut self, count: &Count) {
-        let stack = self.stacks.get_mut(count.stack);
-        let Some(state) = stack.and_then(|stack| stack.components.get_mut(count.id.index())) else {
-            return;
-        };
-        state.passed.items += count.passed.items;
-        state.passed.batches += count.passed.batches;
-        if let Some(account) = &count.account {
-            state.account.get_or_insert_default().merge(account);
-        }
-        match (&mut state.by_key, &count.by_key) {
-            (Some(mine), Some(theirs)) => mine.merge(theirs),
-            (mine @ None, theirs) => mine.clone_from(theirs),
-            (Some(_), None) => {}
-        }
-        match (&mut state.result, &count.result) {
-            (Some(mine), Some(theirs)) => mine.merge(theirs),
-            (mine @ None, theirs) => mine.clone_from(theirs),
-            (Some(_), None) => {}
         }
     }
 }

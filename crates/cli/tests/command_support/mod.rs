@@ -1,0 +1,92 @@
+//! Runs commands for tests.
+
+#![allow(dead_code, missing_docs, unreachable_pub)] // each test uses a part
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder that goes with the test.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("flowgauge-cli-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A small trace of everything, and its truth.
+    pub fn trace(&self) -> (PathBuf, Value) {
+        let path = self.file("zoo.pcap");
+        let trace = path.to_str().unwrap();
+        let made = run(&["generate", "-w", trace, "--preset", "zoo", "--flows", "60"]);
+        assert_eq!(made.status.code(), Some(0));
+        let truth = fs::read(self.file("zoo.pcap.truth.json")).unwrap();
+        (path, serde_json::from_slice(&truth).unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+pub fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+pub fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+pub fn json_lines(output: &Output) -> Vec<Value> {
+    let lines = stdout(output).lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+pub fn sorted(output: &Output) -> Vec<&str> {
+    let mut lines: Vec<&str> = stdout(output).lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Asserts the exit code and parts of what is said on standard error.
+pub fn fails(arguments: &[&str], code: i32, parts: &[&str]) -> Output {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+    for part in parts {
+        assert!(
+            stderr(&output).contains(part),
+            "no {part:?} in {}",
+            stderr(&output)
+        );
+    }
+    output
+}
