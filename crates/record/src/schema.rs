@@ -96,6 +96,12 @@ impl JsonKey {
         }
     }
 
+    /// The key with the comma in front: `,"name":`.
+    #[inline]
+    pub fn with_comma(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
     /// All bytes, and how many of them come before a value without quotation marks. One more is
     /// the opening mark of a value that has them.
     #[inline]

@@ -13,7 +13,7 @@ use crate::schema::{Field, FieldVisitor, Record, Schema};
 /// Copies of records.
 #[derive(Clone, Debug, Default)]
 pub struct RecordStore {
-    records: Vec<Kept>,
+    records: Vec<Entry>,
     values: Vec<StoredValue>,
     /// Of objects within records: a field and its value each.
     members: Vec<(Option<&'static Field>, StoredValue)>,
@@ -25,7 +25,7 @@ pub struct RecordStore {
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct Entry {
     schema: Schema,
     values: Range<usize>,
 }
@@ -75,7 +75,7 @@ impl RecordStore {
     pub fn push(&mut self, record: &dyn AnyRecord) {
         let start = self.values.len();
         record.values(&mut Filling(self));
-        self.records.push(Kept {
+        self.records.push(Entry {
             schema: record.schema(),
             values: start..self.values.len(),
         });
@@ -135,6 +135,10 @@ impl RecordStore {
         }
     }
 
+    fn text_at(&self, at: Part) -> &str {
+        self.text.get(at.range()).unwrap_or_default()
+    }
+
     fn text(&mut self, text: &str) -> Part {
         let start = self.text.len();
         self.text.push_str(text);
@@ -159,7 +163,7 @@ impl RecordStore {
             StoredValue::Unsigned(value) => visitor.unsigned(field, value),
             StoredValue::Float(value) => visitor.float(field, value),
             StoredValue::Text(at) => {
-                visitor.text(field, self.text.get(at.range()).unwrap_or_default());
+                visitor.text(field, self.text_at(at));
             }
             StoredValue::Symbol(at) => {
                 visitor.symbol(field, self.bytes.get(at.range()).unwrap_or_default());
@@ -173,8 +177,7 @@ impl RecordStore {
             }
             StoredValue::Texts(at) => {
                 let pieces = self.pieces.get(at.range()).unwrap_or_default();
-                let text = |at: &Part| self.text.get(at.range()).unwrap_or_default();
-                let texts: Vec<&str> = pieces.iter().map(text).collect();
+                let texts: Vec<&str> = pieces.iter().map(|at| self.text_at(*at)).collect();
                 visitor.texts(field, &texts);
             }
             StoredValue::Object(at) => {
@@ -225,7 +228,7 @@ impl ValueVisitor for FillingObject<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct StoredRecord<'a> {
     store: &'a RecordStore,
-    kept: &'a Kept,
+    kept: &'a Entry,
 }
 
 impl Record for StoredRecord<'_> {
@@ -242,6 +245,82 @@ impl Record for StoredRecord<'_> {
 impl KnownRecord for StoredRecord<'_> {
     fn schema(&self) -> Schema {
         self.kept.schema
+    }
+}
+
+impl<'a> StoredRecord<'a> {
+    /// The value of a field, by its place in the schema.
+    #[inline]
+    pub fn value(&self, place: usize) -> Kept<'a> {
+        let store = self.store;
+        let at = self.kept.values.start + place;
+        let value = match at < self.kept.values.end {
+            true => store.values.get(at).copied().unwrap_or_default(),
+            false => StoredValue::Null,
+        };
+        match value {
+            StoredValue::Null | StoredValue::Object(None) => Kept::Null,
+            StoredValue::Unsigned(value) => Kept::Unsigned(value),
+            StoredValue::Float(value) => Kept::Float(value),
+            StoredValue::Text(at) => Kept::Text(store.text_at(at)),
+            StoredValue::Symbol(at) => {
+                let bytes = store.bytes.get(at.range()).unwrap_or_default();
+                str::from_utf8(bytes).map_or(Kept::Null, Kept::Text)
+            }
+            StoredValue::Hex(value) => Kept::Hex(value),
+            StoredValue::Address(address, version) => Kept::Address(address, version),
+            StoredValue::Time(time) => Kept::Time(time),
+            StoredValue::Duration(span) => Kept::Duration(span),
+            StoredValue::List(at) => Kept::List(store.lists.get(at.range()).unwrap_or_default()),
+            StoredValue::Texts(at) => Kept::Texts(KeptTexts {
+                store,
+                pieces: store.pieces.get(at.range()).unwrap_or_default(),
+            }),
+            StoredValue::Object(Some(_)) => Kept::Object,
+        }
+    }
+}
+
+/// A value of a [`StoredRecord`], where it is kept.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Kept<'a> {
+    /// Not known, or it does not apply.
+    Null,
+    /// A whole number.
+    Unsigned(u64),
+    /// A number with a fraction.
+    Float(f64),
+    /// Text, symbols among them.
+    Text(&'a str),
+    /// A 64-bit identifier.
+    Hex(u64),
+    /// An address and its version, 4 or 6.
+    Address(Address, u8),
+    /// A point in time.
+    Time(Nanos),
+    /// A span of time.
+    Duration(Nanos),
+    /// A list of whole numbers.
+    List(&'a [u64]),
+    /// A list of texts.
+    Texts(KeptTexts<'a>),
+    /// A record inside the record.
+    Object,
+}
+
+/// A list of texts that is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptTexts<'a> {
+    store: &'a RecordStore,
+    pieces: &'a [Part],
+}
+
+impl<'a> KeptTexts<'a> {
+    /// The texts, in order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = &'a str> {
+        let store = self.store;
+        self.pieces.iter().map(move |at| store.text_at(*at))
     }
 }
 

@@ -1,312 +1,506 @@
 //! Lines as Suricata's EVE log has them.
 
-use flowgauge_record::text::TimeWriter;
+use flowgauge_record::any::AnyRecord;
+use flowgauge_record::store::Kept;
+use flowgauge_record::text::{TimeWriter, write_json_escaped, write_unsigned};
+use flowgauge_record::{Encoder, Format, JsonKey};
 use flowgauge_wire::Nanos;
-use serde_json::{Map, Value as Json, json};
 
-use super::values::Values;
+use super::values::{Cell, Name, Values};
 
-/// An object under construction: what is not there is left out.
-#[derive(Default)]
-struct Object(Map<String, Json>);
+/// A member of an object: its name, and where its value comes from. What has no value is left out.
+struct Member(JsonKey, Origin);
 
-impl Object {
-    fn put(&mut self, name: &str, value: Option<impl Into<Json>>) -> &mut Object {
-        if let Some(value) = value {
-            self.0.insert(name.to_owned(), value.into());
-        }
-        self
-    }
+enum Origin {
+    /// A field that is text.
+    Text(Name),
+    /// A number.
+    Number(Name),
+    /// `true` where the field is `yes`.
+    Flag(Name),
+    /// A time without fractions.
+    Date(Name),
+    /// A list of texts.
+    Texts(Name),
+    /// What is made of the record.
+    Made(for<'a> fn(&Values<'a>) -> Cell<'a>),
+    /// An object of this text, under this name.
+    Within(&'static str, Name),
+    /// An object.
+    Object(&'static [Member]),
+    /// What this writes, if anything.
+    Written(fn(&Values<'_>, &mut Vec<u8>)),
+}
+use Origin::{Date, Flag, Made, Number, Object, Text, Texts, Within, Written};
 
-    /// One that is only there if it is true.
-    fn flag(&mut self, name: &str, value: Option<bool>) -> &mut Object {
-        self.put(name, value.filter(|is| *is))
-    }
+const fn member(name: &str, origin: Origin) -> Member {
+    Member(JsonKey::new(name), origin)
 }
 
-/// The line of a record.
-pub(super) fn line(values: &Values, time: &mut TimeWriter) -> Json {
-    let kind = values.kind();
-    // As Suricata calls it.
-    let name = if kind == "file" { "fileinfo" } else { kind };
-    // Of a file that is who sent it.
-    let (source, destination) = match values.text("sent_by") {
-        Some("dst") => ("dst", "src"),
-        _ => ("src", "dst"),
-    };
-    let mut line = Object::default();
-    let begin = values.time("time").or_else(|| values.time("start"));
-    let shown = match kind {
-        // When it ended.
-        "flow" => values.time("end"),
-        _ => begin,
-    };
-    line.put("timestamp", shown.map(|at| timestamp(at, time)))
-        // Numbers above 2^53 are not the same in every reader.
-        .put("flow_id", values.number("flow_id").map(|id| id >> 11))
-        .put("event_type", Some(name))
-        .put("src_ip", values.address(&format!("{source}_ip")))
-        .put("src_port", values.number(&format!("{source}_port")))
-        .put("dest_ip", values.address(&format!("{destination}_ip")))
-        .put("dest_port", values.number(&format!("{destination}_port")))
-        .put("proto", values.text("proto").map(protocol))
-        .put("app_proto", values.spoken())
-        .put("community_id", values.text("community_id"));
-    let object = match kind {
-        "flow" => flow(values, time),
-        "http" => http(values),
-        "dns" => dns(values),
-        "tls" | "quic" => tls(values, time),
-        "file" => {
-            line.put(
-                "app_proto",
-                values.text("source").map(|it| it.replace('_', "-")),
-            );
-            if values.text("source") == Some("http") {
-                line.put("http", Some(http(values)));
-            }
-            file(values)
-        }
-        _ => others(values),
-    };
-    line.0.insert(name.to_owned(), object);
-    Json::Object(line.0)
-}
+/// What all lines begin with.
+static COMMON: &[Member] = &[
+    member("timestamp", Made(shown)),
+    // Numbers above 2^53 are not the same in every reader.
+    member(
+        "flow_id",
+        Made(|values| Cell::of(values.number(Name::flow_id), |id| Cell::Number(id >> 11))),
+    ),
+    member("event_type", Made(|values| Cell::Text(name(values.kind())))),
+    member(
+        "src_ip",
+        Made(|values| ip(values, [Name::src_ip, Name::dst_ip])),
+    ),
+    member(
+        "src_port",
+        Made(|values| port(values, [Name::src_port, Name::dst_port])),
+    ),
+    member(
+        "dest_ip",
+        Made(|values| ip(values, [Name::dst_ip, Name::src_ip])),
+    ),
+    member(
+        "dest_port",
+        Made(|values| port(values, [Name::dst_port, Name::src_port])),
+    ),
+    member(
+        "proto",
+        Made(|values| match values.text(Name::proto) {
+            Some("quic") => Cell::Text("UDP"),
+            proto => Cell::of(proto, Cell::Upper),
+        }),
+    ),
+    member(
+        "app_proto",
+        Made(|values| match values.kind() {
+            "file" => Cell::of(values.text(Name::source), Cell::Hyphens),
+            _ => Cell::of(values.spoken(), Cell::Text),
+        }),
+    ),
+    member("community_id", Text(Name::community_id)),
+];
 
-fn protocol(name: &str) -> String {
-    match name {
-        "quic" => "UDP".to_owned(),
-        name => name.to_ascii_uppercase(),
-    }
-}
-
-/// As `2026-11-22T07:44:36.123456+0000`.
-fn timestamp(at: Nanos, writer: &mut TimeWriter) -> String {
-    let text = writer.format(at);
-    let text = core::str::from_utf8(&text).unwrap_or_default();
-    format!("{}+0000", text.get(..26).unwrap_or_default())
-}
-
-fn flow(values: &Values, time: &mut TimeWriter) -> Json {
-    let mut object = Object::default();
-    let start = values.time("start");
-    let end = values.time("end");
-    object
-        .put("pkts_toserver", values.number("src_packets"))
-        .put("pkts_toclient", values.number("dst_packets"))
-        .put("bytes_toserver", values.number("src_bytes"))
-        .put("bytes_toclient", values.number("dst_bytes"))
-        .put("start", start.map(|at| timestamp(at, time)))
-        .put("end", end.map(|at| timestamp(at, time)))
-        .put(
-            "age",
-            start
-                .zip(end)
-                .map(|(start, end)| end.0.saturating_sub(start.0) / 1_000_000_000),
-        )
-        .put(
-            "state",
-            Some(match values.text("state") {
+static FLOW: &[Member] = &[member("flow", Object(FLOW_ITSELF))];
+static FLOW_ITSELF: &[Member] = &[
+    member("pkts_toserver", Number(Name::src_packets)),
+    member("pkts_toclient", Number(Name::dst_packets)),
+    member("bytes_toserver", Number(Name::src_bytes)),
+    member("bytes_toclient", Number(Name::dst_bytes)),
+    member(
+        "start",
+        Made(|values| Cell::of(values.time(Name::start), timestamp)),
+    ),
+    member(
+        "end",
+        Made(|values| Cell::of(values.time(Name::end), timestamp)),
+    ),
+    member(
+        "age",
+        Made(|values| {
+            let times = values.time(Name::start).zip(values.time(Name::end));
+            Cell::of(times, |(start, end)| {
+                Cell::Number(end.0.saturating_sub(start.0) / 1_000_000_000)
+            })
+        }),
+    ),
+    member(
+        "state",
+        Made(|values| {
+            Cell::Text(match values.text(Name::state) {
                 Some("S0" | "S1" | "OTH" | "SH") => "new",
                 Some("SF" | "RSTO" | "RSTR" | "REJ" | "RSTOS0" | "RSTRH" | "S2" | "S3") => "closed",
                 _ => "established",
-            }),
-        )
-        .put(
-            "reason",
-            Some(match values.text("end_reason") {
+            })
+        }),
+    ),
+    member(
+        "reason",
+        Made(|values| {
+            Cell::Text(match values.text(Name::end_reason) {
                 Some("end_of_input") => "shutdown",
                 Some("evicted") => "forced",
                 _ => "timeout",
-            }),
-        )
-        .put("alerted", Some(false));
-    Json::Object(object.0)
-}
+            })
+        }),
+    ),
+    member("alerted", Made(|_| Cell::Bool(false))),
+];
 
-fn http(values: &Values) -> Json {
-    let mut object = Object::default();
+static HTTP: &[Member] = &[member("http", Object(HTTP_ITSELF))];
+static HTTP_ITSELF: &[Member] = &[
+    member(
+        "hostname",
+        Made(|values| Cell::of(host(values).0, Cell::Text)),
+    ),
     // The port of a host has a field of its own.
-    let host = values.text("host").map(|host| match host.rsplit_once(':') {
-        Some((name, port)) => match port.parse::<u16>() {
-            Ok(port) => (name, Some(port)),
-            Err(_) => (host, None),
-        },
-        None => (host, None),
-    });
-    object
-        .put("hostname", host.map(|(name, _)| name))
-        .put("http_port", host.and_then(|(_, port)| port))
-        .put("url", values.text("uri"))
-        .put("http_user_agent", values.text("user_agent"))
-        .put(
-            "http_content_type",
-            values
-                .text("content_type")
-                .map(|text| text.split(';').next().unwrap_or(text).trim()),
-        )
-        .put("http_refer", values.text("referrer"))
-        .put("http_method", values.text("method"))
-        .put(
-            "protocol",
-            values
-                .text("version")
-                .map(|version| format!("HTTP/{version}")),
-        )
-        .put("status", values.number("status"))
-        .put(
-            "length",
-            values
-                .number("response_body_bytes")
-                .or(values.number("bytes")),
-        );
-    Json::Object(object.0)
-}
+    member(
+        "http_port",
+        Made(|values| Cell::of(host(values).1, Cell::Number)),
+    ),
+    member("url", Text(Name::uri)),
+    member("http_user_agent", Text(Name::user_agent)),
+    member(
+        "http_content_type",
+        Made(|values| {
+            Cell::of(values.text(Name::content_type), |text| {
+                Cell::Text(text.split(';').next().unwrap_or(text).trim())
+            })
+        }),
+    ),
+    member("http_refer", Text(Name::referrer)),
+    member("http_method", Text(Name::method)),
+    member(
+        "protocol",
+        Made(|values| {
+            Cell::of(values.text(Name::version), |version| {
+                Cell::Joined("HTTP/", version)
+            })
+        }),
+    ),
+    member("status", Number(Name::status)),
+    member(
+        "length",
+        Made(|values| {
+            let body = values.number(Name::response_body_bytes);
+            Cell::of(body.or(values.number(Name::bytes)), Cell::Number)
+        }),
+    ),
+];
 
-fn file(values: &Values) -> Json {
-    let mut object = Object::default();
-    let uri = values
-        .text("uri")
-        .map(|uri| uri.split('?').next().unwrap_or(uri));
-    let missing = values.number("missing_bytes").unwrap_or(0);
-    let seen = values.number("bytes");
-    let is_holed = missing > 0;
-    let written = values.number("extracted_bytes");
-    let is_cut = written.is_some() && written < seen.map(|seen| seen + missing);
-    object
-        .put("filename", values.text("file_name").or(uri))
-        .put("magic", values.text("mime_type"))
-        .put("gaps", Some(is_holed))
-        .put(
-            "state",
-            Some(match values.yes("whole") {
-                _ if is_cut => "TRUNCATED",
-                Some(true) => "CLOSED",
-                _ if is_holed => "UNKNOWN",
-                _ => "TRUNCATED",
-            }),
-        )
-        .put("md5", values.text("md5"))
-        .put("sha1", values.text("sha1"))
-        .put("sha256", values.text("sha256"))
-        .put("stored", Some(written.is_some()))
-        .put("file_name_stored", values.text("extracted"))
-        .put("size", seen.map(|seen| seen + missing))
-        .put(
-            "tx_id",
-            values.number("depth").map(|depth| depth.saturating_sub(1)),
-        );
-    Json::Object(object.0)
-}
+static FILE: &[Member] = &[member("fileinfo", Object(FILE_ITSELF))];
+static FILE_OF_HTTP: &[Member] = &[
+    member("http", Object(HTTP_ITSELF)),
+    member("fileinfo", Object(FILE_ITSELF)),
+];
+static FILE_ITSELF: &[Member] = &[
+    member(
+        "filename",
+        Made(|values| {
+            let uri = values.text(Name::uri);
+            let path = uri.map(|uri| uri.split('?').next().unwrap_or(uri));
+            Cell::of(values.text(Name::file_name).or(path), Cell::Text)
+        }),
+    ),
+    member("magic", Text(Name::mime_type)),
+    member("gaps", Made(|values| Cell::Bool(missing(values) > 0))),
+    member("state", Made(|values| Cell::Text(file_state(values)))),
+    member("md5", Text(Name::md5)),
+    member("sha1", Text(Name::sha1)),
+    member("sha256", Text(Name::sha256)),
+    member(
+        "stored",
+        Made(|values| Cell::Bool(values.number(Name::extracted_bytes).is_some())),
+    ),
+    member("file_name_stored", Text(Name::extracted)),
+    member("size", Made(|values| Cell::of(size(values), Cell::Number))),
+    member(
+        "tx_id",
+        Made(|values| {
+            Cell::of(values.number(Name::depth), |depth| {
+                Cell::Number(depth.saturating_sub(1))
+            })
+        }),
+    ),
+];
 
-fn dns(values: &Values) -> Json {
-    let mut object = Object::default();
-    let has_reply = values.text("state") != Some("no_reply");
-    object
-        .put("version", Some(3))
-        .put("type", Some(if has_reply { "response" } else { "request" }))
-        .put("id", values.number("trans_id"))
-        .flag("qr", Some(has_reply))
-        .flag("aa", values.yes("aa"))
-        .flag("tc", values.yes("tc"))
-        .flag("rd", values.yes("rd"))
-        .flag("ra", values.yes("ra"))
-        .flag("z", values.yes("z"))
-        .put("rcode", values.text("rcode"));
-    if let Some(name) = values.text("query") {
-        let query = json!({ "rrname": name, "rrtype": values.text("qtype") });
-        object.put("queries", Some(vec![query]));
+static DNS: &[Member] = &[member("dns", Object(DNS_ITSELF))];
+static DNS_ITSELF: &[Member] = &[
+    member("version", Made(|_| Cell::Number(3))),
+    member(
+        "type",
+        Made(|values| {
+            Cell::Text(if has_reply(values) {
+                "response"
+            } else {
+                "request"
+            })
+        }),
+    ),
+    member("id", Number(Name::trans_id)),
+    member(
+        "qr",
+        Made(|values| match has_reply(values) {
+            true => Cell::Bool(true),
+            false => Cell::Unset,
+        }),
+    ),
+    member("aa", Flag(Name::aa)),
+    member("tc", Flag(Name::tc)),
+    member("rd", Flag(Name::rd)),
+    member("ra", Flag(Name::ra)),
+    member("z", Flag(Name::z)),
+    member("rcode", Text(Name::rcode)),
+    member("queries", Written(queries)),
+    member("answers", Written(answers)),
+];
+
+static TLS: &[Member] = &[member("tls", Object(TLS_ITSELF))];
+static QUIC: &[Member] = &[member("quic", Object(TLS_ITSELF))];
+static TLS_ITSELF: &[Member] = &[
+    member("sni", Text(Name::server_name)),
+    member("version", Text(Name::version)),
+    member("subject", Text(Name::subject)),
+    member("issuerdn", Text(Name::issuer)),
+    member("serial", Text(Name::serial)),
+    member(
+        "fingerprint",
+        Made(|values| Cell::of(values.text(Name::sha1), Cell::Colons)),
+    ),
+    member("notbefore", Date(Name::not_before)),
+    member("notafter", Date(Name::not_after)),
+    member("ja3", Within("hash", Name::ja3)),
+    member("ja3s", Within("hash", Name::ja3s)),
+    member("ja4", Text(Name::ja4)),
+    member("session_resumed", Flag(Name::resumed)),
+    member("client_alpns", Texts(Name::client_protocols)),
+    member(
+        "server_alpns",
+        Made(|values| Cell::of(values.text(Name::next_protocol), Cell::One)),
+    ),
+];
+
+/// As Suricata calls it.
+fn name(kind: &str) -> &str {
+    match kind {
+        "file" => "fileinfo",
+        kind => kind,
     }
-    let types = values.texts("answer_types");
-    let ttls = values.numbers("ttls");
-    let answers = values.texts("answers").iter().enumerate();
-    let answers: Vec<Json> = answers
-        .map(|(n, answer)| {
-            let mut object = Object::default();
-            object
-                .put("rrname", values.text("query"))
-                .put("rrtype", types.get(n).map(|text| &**text))
-                .put("ttl", ttls.get(n).copied())
-                .put("rdata", Some(&**answer));
-            Json::Object(object.0)
-        })
-        .collect();
-    if !answers.is_empty() {
-        object.put("answers", Some(answers));
-    }
-    Json::Object(object.0)
 }
 
-fn tls(values: &Values, time: &mut TimeWriter) -> Json {
-    let mut object = Object::default();
-    let hash = |name: &str| values.text(name).map(|hash| json!({ "hash": hash }));
-    let mut shown = |name: &str| {
-        let at = values.time(name)?;
-        let text = writer_text(at, time);
-        Some(text)
+fn shown<'a>(values: &Values<'a>) -> Cell<'a> {
+    let at = match values.kind() {
+        // When it ended.
+        "flow" => values.time(Name::end),
+        _ => values.begin(),
     };
-    let (not_before, not_after) = (shown("not_before"), shown("not_after"));
-    object
-        .put("sni", values.text("server_name"))
-        .put("version", values.text("version"))
-        .put("subject", values.text("subject"))
-        .put("issuerdn", values.text("issuer"))
-        .put("serial", values.text("serial"))
-        .put("fingerprint", values.text("sha1").map(colons))
-        .put("notbefore", not_before)
-        .put("notafter", not_after)
-        .put("ja3", hash("ja3"))
-        .put("ja3s", hash("ja3s"))
-        .put("ja4", values.text("ja4"))
-        .flag("session_resumed", values.yes("resumed"));
-    let alpns = values.texts("client_protocols");
-    if !alpns.is_empty() {
-        let alpns: Vec<&str> = alpns.iter().map(|text| &**text).collect();
-        object.put("client_alpns", Some(alpns));
-    }
-    if let Some(alpn) = values.text("next_protocol") {
-        object.put("server_alpns", Some(vec![alpn]));
-    }
-    Json::Object(object.0)
+    Cell::of(at, timestamp)
 }
 
-/// As `2026-11-22T07:44:36`.
-fn writer_text(at: Nanos, time: &mut TimeWriter) -> String {
-    let text = time.format(at);
-    let text = core::str::from_utf8(&text).unwrap_or_default();
-    text.get(..19).unwrap_or_default().to_owned()
+/// As `2026-11-22T07:44:36.123456+0000`.
+fn timestamp<'a>(at: Nanos) -> Cell<'a> {
+    Cell::Date(at, 26, "+0000")
 }
 
-/// `aabb` as `aa:bb`.
-fn colons(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() * 3 / 2);
-    for (n, digit) in text.chars().enumerate() {
-        if n > 0 && n % 2 == 0 {
-            out.push(':');
+/// Which of two fields: of a file the source is who sent it.
+fn sided(values: &Values<'_>, [mine, other]: [Name; 2]) -> Name {
+    match values.text(Name::sent_by) {
+        Some("dst") => other,
+        _ => mine,
+    }
+}
+
+fn ip<'a>(values: &Values<'a>, names: [Name; 2]) -> Cell<'a> {
+    let address = values.address(sided(values, names));
+    Cell::of(address, |(address, version)| {
+        Cell::Address(address, version)
+    })
+}
+
+fn port<'a>(values: &Values<'a>, names: [Name; 2]) -> Cell<'a> {
+    Cell::of(values.number(sided(values, names)), Cell::Number)
+}
+
+/// A host and the port behind it.
+fn host<'a>(values: &Values<'a>) -> (Option<&'a str>, Option<u64>) {
+    let host = values.text(Name::host);
+    let parts = host.and_then(|host| host.rsplit_once(':'));
+    match parts.map(|(name, port)| (name, port.parse::<u16>())) {
+        Some((name, Ok(port))) => (Some(name), Some(port.into())),
+        _ => (host, None),
+    }
+}
+
+fn missing(values: &Values<'_>) -> u64 {
+    values.number(Name::missing_bytes).unwrap_or(0)
+}
+
+fn size(values: &Values<'_>) -> Option<u64> {
+    let seen = values.number(Name::bytes);
+    seen.map(|seen| seen + missing(values))
+}
+
+fn file_state(values: &Values<'_>) -> &'static str {
+    let written = values.number(Name::extracted_bytes);
+    let is_cut = written.is_some() && written < size(values);
+    match values.yes(Name::whole) {
+        _ if is_cut => "TRUNCATED",
+        Some(true) => "CLOSED",
+        _ if missing(values) > 0 => "UNKNOWN",
+        _ => "TRUNCATED",
+    }
+}
+
+fn has_reply(values: &Values<'_>) -> bool {
+    values.text(Name::state) != Some("no_reply")
+}
+
+/// Appends a member that is text, with what is in front of it.
+fn text_behind(front: &[u8], text: Option<&str>, out: &mut Vec<u8>) {
+    if let Some(text) = text {
+        out.extend_from_slice(front);
+        write_json_escaped(out, text);
+        out.push(b'"');
+    }
+}
+
+fn queries(values: &Values<'_>, out: &mut Vec<u8>) {
+    if let Some(query) = values.text(Name::query) {
+        text_behind(b"[{\"rrname\":\"", Some(query), out);
+        text_behind(b",\"rrtype\":\"", values.text(Name::qtype), out);
+        out.extend_from_slice(b"}]");
+    }
+}
+
+fn answers(values: &Values<'_>, out: &mut Vec<u8>) {
+    let Some(answers) = values.texts(Name::answers) else {
+        return;
+    };
+    let mut types = values.texts(Name::answer_types).map(|texts| texts.iter());
+    let mut next_type = || types.as_mut()?.next();
+    let mut ttls = values.numbers(Name::ttls).iter();
+    let query = values.text(Name::query);
+    out.push(b'[');
+    for (n, answer) in answers.iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
         }
-        out.push(digit);
+        out.push(b'{');
+        text_behind(b"\"rrname\":\"", query, out);
+        text_behind(b",\"rrtype\":\"", next_type(), out);
+        if let Some(ttl) = ttls.next() {
+            out.extend_from_slice(b",\"ttl\":");
+            write_unsigned(out, *ttl);
+        }
+        text_behind(b",\"rdata\":\"", Some(answer), out);
+        out.push(b'}');
     }
-    out
+    out.push(b']');
 }
 
-/// Of protocols without names of their own here: the record's.
-fn others(values: &Values) -> Json {
-    const COMMON: [&str; 9] = [
-        "event_type",
-        "flow_id",
-        "time",
-        "src_ip",
-        "src_port",
-        "dst_ip",
-        "dst_port",
-        "proto",
-        "app_proto",
-    ];
-    let mut object = Map::new();
-    for (name, value) in values.to_json() {
-        if !COMMON.contains(&name.as_str()) && !value.is_null() {
-            object.insert(name, value);
+/// Writes lines.
+pub(super) struct Lines {
+    time: TimeWriter,
+    encoder: Encoder,
+    /// Fields of a record that are written.
+    wanted: Vec<bool>,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines {
+            time: TimeWriter::default(),
+            encoder: Encoder::new(Format::Json),
+            wanted: Vec::new(),
         }
     }
-    Json::Object(object)
+}
+
+impl Lines {
+    /// Appends the line of a record.
+    pub(super) fn add(&mut self, record: &dyn AnyRecord, values: &Values<'_>, out: &mut Vec<u8>) {
+        let kind = values.kind();
+        let members = match kind {
+            "flow" => FLOW,
+            "http" => HTTP,
+            "dns" => DNS,
+            "tls" => TLS,
+            "quic" => QUIC,
+            "file" if values.text(Name::source) == Some("http") => FILE_OF_HTTP,
+            "file" => FILE,
+            _ => &[],
+        };
+        out.push(b'{');
+        self.members(COMMON, values, out);
+        self.members(members, values, out);
+        if members.is_empty() {
+            self.others(kind, record, values, out);
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn members(&mut self, members: &[Member], values: &Values<'_>, out: &mut Vec<u8>) {
+        for Member(key, origin) in members {
+            let start = out.len();
+            match (out.last(), key.with_comma()) {
+                (Some(b'{'), [_, key @ ..]) => out.extend_from_slice(key),
+                (_, key) => out.extend_from_slice(key),
+            }
+            if !self.value(origin, values, out) {
+                out.truncate(start);
+            }
+        }
+    }
+
+    /// Appends a value; returns whether there is one.
+    #[inline]
+    fn value(&mut self, origin: &Origin, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
+        let cell = match origin {
+            Text(name) => Cell::of(values.text(*name), Cell::Text),
+            Number(name) => Cell::of(values.number(*name), Cell::Number),
+            Flag(name) => match values.yes(*name) {
+                Some(true) => Cell::Bool(true),
+                _ => Cell::Unset,
+            },
+            Date(name) => Cell::of(values.time(*name), |at| Cell::Date(at, 19, "")),
+            Texts(name) => Cell::of(values.texts(*name), Cell::Texts),
+            Made(make) => make(values),
+            Within(inner, name) => {
+                let Some(text) = values.text(*name) else {
+                    return false;
+                };
+                out.extend_from_slice(b"{\"");
+                out.extend_from_slice(inner.as_bytes());
+                text_behind(b"\":\"", Some(text), out);
+                out.push(b'}');
+                return true;
+            }
+            Object(members) => {
+                out.push(b'{');
+                self.members(members, values, out);
+                out.push(b'}');
+                return true;
+            }
+            Written(write) => {
+                let start = out.len();
+                write(values, out);
+                return out.len() > start;
+            }
+        };
+        if cell.is_unset() {
+            return false;
+        }
+        cell.json(&mut self.time, out);
+        true
+    }
+
+    /// Of protocols without names of their own here: the record's fields that have a value.
+    fn others(
+        &mut self,
+        kind: &str,
+        record: &dyn AnyRecord,
+        values: &Values<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        const COMMON: [&str; 9] = [
+            "event_type",
+            "flow_id",
+            "time",
+            "src_ip",
+            "src_port",
+            "dst_ip",
+            "dst_port",
+            "proto",
+            "app_proto",
+        ];
+        let is_wanted = |(name, value): (&str, Kept<'_>)| {
+            !COMMON.contains(&name) && !matches!(value, Kept::Null)
+        };
+        self.wanted.clear();
+        self.wanted.extend(values.all().map(is_wanted));
+        out.extend_from_slice(b",\"");
+        write_json_escaped(out, kind);
+        out.extend_from_slice(b"\":");
+        record.encode_some(&self.wanted, &mut self.encoder, out);
+        // The end of a line.
+        out.pop();
+    }
 }

@@ -4,7 +4,6 @@ mod eve;
 mod values;
 mod zeek;
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
@@ -12,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use flowgauge_record::text::TimeWriter;
+use flowgauge_record::{AnyRecord, Encoder, Format};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_wire::Nanos;
-pub(crate) use values::Values;
+pub(crate) use values::{Looking, Name, Values};
 
-use crate::file_name::Name;
+use crate::file_name;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "logs",
@@ -69,18 +69,22 @@ enum Style {
 
 struct Logs {
     style: Style,
-    name: Name,
+    name: file_name::Name,
     /// What it is, where that is known.
     path: Option<String>,
+    looking: Looking,
+    lines: eve::Lines,
     time: TimeWriter,
-    files: HashMap<String, LogFile>,
+    encoder: Encoder,
+    /// By name.
+    files: Vec<(String, LogFile)>,
     flushed: Instant,
     looked: Instant,
     written: u64,
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let name = Name::read_of_one(settings, "file")?;
+    let name = file_name::Name::read_of_one(settings, "file")?;
     let style = match settings.text("format") {
         Some("zeek") => Style::Zeek,
         Some("zeek-json") => Style::ZeekJson,
@@ -190,13 +194,16 @@ impl LogFile {
 }
 
 impl Logs {
-    fn new(style: Style, name: Name) -> Logs {
+    fn new(style: Style, name: file_name::Name) -> Logs {
         Logs {
             style,
             path: name.constant(),
             name,
+            looking: Looking::default(),
+            lines: eve::Lines::default(),
             time: TimeWriter::default(),
-            files: HashMap::new(),
+            encoder: Encoder::new(Format::Json),
+            files: Vec::new(),
             flushed: Instant::now(),
             looked: Instant::now(),
             written: 0,
@@ -220,11 +227,67 @@ impl Logs {
         }
     }
 
-    /// The file of a log.
-    fn file(&mut self, name: &str, header: impl FnOnce(&mut Vec<u8>)) -> &mut LogFile {
-        let style = self.style;
+    fn record(&mut self, record: &dyn AnyRecord) -> Result<(), Stop> {
+        let mut looking = core::mem::take(&mut self.looking);
+        let result = match looking.at(record) {
+            Some(values) => self.write(record, &values),
+            None => Ok(()),
+        };
+        self.looking = looking;
+        result
+    }
+
+    fn write(&mut self, record: &dyn AnyRecord, values: &Values<'_>) -> Result<(), Stop> {
+        let kind = values.kind();
         let path = self.path.as_deref().unwrap_or("-");
-        self.files.entry(name.to_owned()).or_insert_with(|| {
+        let file = match (self.style, zeek::log(kind)) {
+            // The certificate is in the line of its handshake.
+            (Style::Eve, _) if kind == "x509" => return Ok(()),
+            (Style::Eve, _) => {
+                let file = file(&mut self.files, "eve", (path, self.style), |_| {});
+                self.lines.add(record, values, &mut file.pending);
+                file
+            }
+            (style, Some(log)) => {
+                let header = |out: &mut Vec<u8>| log.header(out);
+                let file = file(&mut self.files, log.path, (path, style), header);
+                let (time, out) = (&mut self.time, &mut file.pending);
+                match style {
+                    Style::ZeekJson => log.object(values, path == "-", time, out),
+                    _ => log.line(values, time, out),
+                }
+                file
+            }
+            // One of a kind that Zeek has not: as it is, a JSON object per line.
+            (style, None) => {
+                let name = if kind.is_empty() { "records" } else { kind };
+                let file = file(&mut self.files, name, (path, style), |_| {});
+                record.encode(&mut self.encoder, &mut file.pending);
+                file
+            }
+        };
+        if file.pending.len() >= BUFFER {
+            file.flush()?;
+        }
+        self.written += 1;
+        Ok(())
+    }
+
+    fn each(&mut self, work: fn(&mut LogFile) -> Result<(), Stop>) -> Result<(), Stop> {
+        self.files.iter_mut().try_for_each(|(_, file)| work(file))
+    }
+}
+
+/// The file of a log in a file or folder, made when it is wanted first.
+fn file<'a>(
+    files: &'a mut Vec<(String, LogFile)>,
+    name: &str,
+    (path, style): (&str, Style),
+    header: impl FnOnce(&mut Vec<u8>),
+) -> &'a mut LogFile {
+    let place = match files.binary_search_by(|(of, _)| of.as_str().cmp(name)) {
+        Ok(place) => place,
+        Err(place) => {
             let target = match (path, style) {
                 ("-", _) => None,
                 (path, Style::Eve) => Some(PathBuf::from(path)),
@@ -238,73 +301,11 @@ impl Logs {
             if file.path.is_none() {
                 file.pending.clone_from(&file.header);
             }
-            file
-        })
-    }
-
-    fn record(&mut self, values: &Values) -> Result<(), Stop> {
-        let kind = values.kind();
-        let file = match self.style {
-            // The certificate is in the line of its handshake.
-            Style::Eve if kind == "x509" => return Ok(()),
-            Style::Eve => {
-                let line = eve::line(values, &mut self.time);
-                let file = self.file("eve", |_| {});
-                put(&line, &mut file.pending);
-                file
-            }
-            Style::Zeek | Style::ZeekJson => {
-                let Some(log) = zeek::log(kind) else {
-                    return self.other(values);
-                };
-                let is_json = self.style == Style::ZeekJson;
-                let on_output = self.path.as_deref() == Some("-");
-                let file = self.file(log.path, |out| log.header(out));
-                if is_json {
-                    put(&log.object(values, on_output), &mut file.pending);
-                } else {
-                    log.line(values, &mut file.pending);
-                }
-                file
-            }
-        };
-        if file.pending.len() >= BUFFER {
-            file.flush()?;
+            files.insert(place, (name.to_owned(), file));
+            place
         }
-        self.written += 1;
-        Ok(())
-    }
-
-    /// One of a kind that Zeek has not: as it is, a JSON object per line.
-    fn other(&mut self, values: &Values) -> Result<(), Stop> {
-        let kind = values.kind().to_owned();
-        let name = if kind.is_empty() { "records" } else { &kind };
-        let line = serde_json::Value::Object(values.to_json());
-        let file = self.file(name, |_| {});
-        put(&line, &mut file.pending);
-        if file.pending.len() >= BUFFER {
-            file.flush()?;
-        }
-        self.written += 1;
-        Ok(())
-    }
-
-    fn each(&mut self, work: fn(&mut LogFile) -> Result<(), Stop>) -> Result<(), Stop> {
-        let mut names: Vec<&String> = self.files.keys().collect();
-        names.sort();
-        let names: Vec<String> = names.into_iter().cloned().collect();
-        for name in names {
-            if let Some(file) = self.files.get_mut(&name) {
-                work(file)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn put(line: &serde_json::Value, out: &mut Vec<u8>) {
-    let _ = serde_json::to_writer(&mut *out, line);
-    out.push(b'\n');
+    };
+    &mut files[place].1
 }
 
 fn stop(result: Result<(), Stop>, out: &mut dyn Outlet) {
@@ -333,7 +334,7 @@ impl Component for Logs {
                 }
             }
             for item in *records {
-                let result = self.record(&Values::of(item.record));
+                let result = self.record(item.record);
                 if result.is_err() {
                     return stop(result, out);
                 }
@@ -408,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_in_the_line_of_its_handshake_and_has_none_of_its_own() {
-        let name = Name::read_of_one(&Settings::new(Vec::new()), "file").unwrap();
+        let name = file_name::Name::read_of_one(&Settings::new(Vec::new()), "file").unwrap();
         let mut logs = Logs::new(Style::Eve, name);
         let mut schemas = EventSchemas::default();
         let certificate = X509Row {
@@ -420,10 +421,13 @@ mod tests {
             ..TlsRow::default()
         };
         let event = schemas.event("tls", Some(1 << 11), &handshake);
-        assert!(logs.record(&Values::of(&event)).is_ok());
+        assert!(logs.record(&event).is_ok());
         let event = schemas.event("x509", Some(1 << 11), &certificate);
-        assert!(logs.record(&Values::of(&event)).is_ok());
-        let lines = &logs.files["eve"].pending;
+        assert!(logs.record(&event).is_ok());
+        let [(_, file)] = &logs.files[..] else {
+            panic!("one file");
+        };
+        let lines = &file.pending;
         let lines: Vec<&[u8]> = lines.split_inclusive(|byte| *byte == b'\n').collect();
         assert_eq!(lines.len(), 1);
         let line: serde_json::Value = serde_json::from_slice(lines[0]).unwrap();

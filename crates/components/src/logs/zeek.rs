@@ -1,9 +1,9 @@
 //! Logs as Zeek has them: which columns each has, and their values.
 
-use flowgauge_wire::Nanos;
-use serde_json::Value as Json;
+use flowgauge_record::JsonKey;
+use flowgauge_record::text::TimeWriter;
 
-use super::values::{Values, seconds};
+use super::values::{Cell, Name, Values};
 
 /// A log: its name, and its columns behind those that all have.
 pub(super) struct Log {
@@ -12,14 +12,50 @@ pub(super) struct Log {
 }
 
 /// A column: name, type, and where its value comes from.
-struct Column(&'static str, &'static str, Origin);
+struct Column {
+    name: &'static str,
+    key: JsonKey,
+    kind: &'static str,
+    as_is: AsIs,
+    origin: Origin,
+}
+
+/// How a field is written as it is.
+#[derive(Clone, Copy)]
+enum AsIs {
+    Address,
+    Number,
+    Bool,
+    Span,
+    Texts,
+    Spans,
+    Text,
+}
+
+const fn column(name: &'static str, kind: &'static str, origin: Origin) -> Column {
+    Column {
+        name,
+        key: JsonKey::new(name),
+        kind,
+        as_is: match kind.as_bytes() {
+            b"addr" => AsIs::Address,
+            b"count" | b"port" => AsIs::Number,
+            b"bool" => AsIs::Bool,
+            b"interval" => AsIs::Span,
+            b"vector[string]" => AsIs::Texts,
+            b"vector[interval]" => AsIs::Spans,
+            _ => AsIs::Text,
+        },
+        origin,
+    }
+}
 
 #[derive(Clone, Copy)]
 enum Origin {
     /// This field, as the column's type has it.
-    Field(&'static str),
+    Field(Name),
     /// What is made of the record.
-    Made(fn(&Values) -> Json),
+    Made(for<'a> fn(&Values<'a>) -> Cell<'a>),
     /// Not known here.
     Unset,
 }
@@ -27,134 +63,142 @@ use Origin::{Field, Made, Unset};
 
 /// Columns in front of all logs of connections.
 const COMMON: &[Column] = &[
-    Column("ts", "time", Made(begin)),
-    Column("uid", "string", Made(uid)),
-    Column("id.orig_h", "addr", Field("src_ip")),
-    Column("id.orig_p", "port", Field("src_port")),
-    Column("id.resp_h", "addr", Field("dst_ip")),
-    Column("id.resp_p", "port", Field("dst_port")),
+    column("ts", "time", Made(begin)),
+    column("uid", "string", Made(uid)),
+    column("id.orig_h", "addr", Field(Name::src_ip)),
+    column("id.orig_p", "port", Field(Name::src_port)),
+    column("id.resp_h", "addr", Field(Name::dst_ip)),
+    column("id.resp_p", "port", Field(Name::dst_port)),
 ];
 
 static CONN: Log = Log {
     path: "conn",
     columns: &[
-        Column("proto", "enum", Field("proto")),
-        Column("service", "string", Made(service)),
-        Column("duration", "interval", Made(duration)),
-        Column("orig_bytes", "count", Field("src_payload_bytes")),
-        Column("resp_bytes", "count", Field("dst_payload_bytes")),
-        Column("conn_state", "string", Field("state")),
-        Column("local_orig", "bool", Unset),
-        Column("local_resp", "bool", Unset),
-        Column("missed_bytes", "count", Unset),
-        Column("history", "string", Field("history")),
-        Column("orig_pkts", "count", Field("src_packets")),
-        Column("orig_ip_bytes", "count", Field("src_ip_bytes")),
-        Column("resp_pkts", "count", Field("dst_packets")),
-        Column("resp_ip_bytes", "count", Field("dst_ip_bytes")),
-        Column("tunnel_parents", "set[string]", Unset),
-        Column("community_id", "string", Field("community_id")),
+        column("proto", "enum", Field(Name::proto)),
+        column("service", "string", Made(service)),
+        column("duration", "interval", Made(duration)),
+        column("orig_bytes", "count", Field(Name::src_payload_bytes)),
+        column("resp_bytes", "count", Field(Name::dst_payload_bytes)),
+        column("conn_state", "string", Field(Name::state)),
+        column("local_orig", "bool", Unset),
+        column("local_resp", "bool", Unset),
+        column("missed_bytes", "count", Unset),
+        column("history", "string", Field(Name::history)),
+        column("orig_pkts", "count", Field(Name::src_packets)),
+        column("orig_ip_bytes", "count", Field(Name::src_ip_bytes)),
+        column("resp_pkts", "count", Field(Name::dst_packets)),
+        column("resp_ip_bytes", "count", Field(Name::dst_ip_bytes)),
+        column("tunnel_parents", "set[string]", Unset),
+        column("community_id", "string", Field(Name::community_id)),
     ],
 };
 
 static HTTP: Log = Log {
     path: "http",
     columns: &[
-        Column("trans_depth", "count", Field("depth")),
-        Column("method", "string", Field("method")),
-        Column("host", "string", Field("host")),
-        Column("uri", "string", Field("uri")),
-        Column("referrer", "string", Field("referrer")),
+        column("trans_depth", "count", Field(Name::depth)),
+        column("method", "string", Field(Name::method)),
+        column("host", "string", Field(Name::host)),
+        column("uri", "string", Field(Name::uri)),
+        column("referrer", "string", Field(Name::referrer)),
         // That of the response.
-        Column("version", "string", Field("response_version")),
-        Column("user_agent", "string", Field("user_agent")),
-        Column("origin", "string", Unset),
-        Column("request_body_len", "count", Field("request_body_bytes")),
-        Column("response_body_len", "count", Field("response_body_bytes")),
-        Column("status_code", "count", Field("status")),
-        Column("status_msg", "string", Field("reason")),
-        Column("resp_mime_types", "vector[string]", Made(mime_types)),
+        column("version", "string", Field(Name::response_version)),
+        column("user_agent", "string", Field(Name::user_agent)),
+        column("origin", "string", Unset),
+        column("request_body_len", "count", Field(Name::request_body_bytes)),
+        column(
+            "response_body_len",
+            "count",
+            Field(Name::response_body_bytes),
+        ),
+        column("status_code", "count", Field(Name::status)),
+        column("status_msg", "string", Field(Name::reason)),
+        column("resp_mime_types", "vector[string]", Made(mime_types)),
     ],
 };
 
 static DNS: Log = Log {
     path: "dns",
     columns: &[
-        Column("proto", "enum", Field("proto")),
-        Column("trans_id", "count", Field("trans_id")),
-        Column("rtt", "interval", Field("latency")),
-        Column("query", "string", Field("query")),
-        Column(
-            "qclass_name",
-            "string",
-            Made(|values| dns_class(values, "qclass")),
-        ),
-        Column("qtype_name", "string", Field("qtype")),
-        Column("rcode_name", "string", Field("rcode")),
-        Column("AA", "bool", Field("aa")),
-        Column("TC", "bool", Field("tc")),
-        Column("RD", "bool", Field("rd")),
-        Column("RA", "bool", Field("ra")),
-        Column("answers", "vector[string]", Field("answers")),
-        Column("TTLs", "vector[interval]", Field("ttls")),
-        Column("rejected", "bool", Made(rejected)),
+        column("proto", "enum", Field(Name::proto)),
+        column("trans_id", "count", Field(Name::trans_id)),
+        column("rtt", "interval", Field(Name::latency)),
+        column("query", "string", Field(Name::query)),
+        column("qclass_name", "string", Made(dns_class)),
+        column("qtype_name", "string", Field(Name::qtype)),
+        column("rcode_name", "string", Field(Name::rcode)),
+        column("AA", "bool", Field(Name::aa)),
+        column("TC", "bool", Field(Name::tc)),
+        column("RD", "bool", Field(Name::rd)),
+        column("RA", "bool", Field(Name::ra)),
+        column("answers", "vector[string]", Field(Name::answers)),
+        column("TTLs", "vector[interval]", Field(Name::ttls)),
+        column("rejected", "bool", Made(rejected)),
     ],
 };
 
 static SSL: Log = Log {
     path: "ssl",
     columns: &[
-        Column("version", "string", Made(tls_version)),
-        Column("cipher", "string", Field("cipher")),
-        Column("curve", "string", Field("curve")),
-        Column("server_name", "string", Field("server_name")),
-        Column("resumed", "bool", Field("resumed")),
-        Column("last_alert", "string", Field("last_alert")),
-        Column("next_protocol", "string", Field("next_protocol")),
-        Column("established", "bool", Field("established")),
-        Column("ssl_history", "string", Field("history")),
-        Column("cert_chain_fps", "vector[string]", Field("chain")),
-        Column(
+        column(
+            "version",
+            "string",
+            Made(|values| Cell::of(values.text(Name::version), Cell::TlsVersion)),
+        ),
+        column("cipher", "string", Field(Name::cipher)),
+        column("curve", "string", Field(Name::curve)),
+        column("server_name", "string", Field(Name::server_name)),
+        column("resumed", "bool", Field(Name::resumed)),
+        column("last_alert", "string", Field(Name::last_alert)),
+        column("next_protocol", "string", Field(Name::next_protocol)),
+        column("established", "bool", Field(Name::established)),
+        column("ssl_history", "string", Field(Name::history)),
+        column("cert_chain_fps", "vector[string]", Field(Name::chain)),
+        column(
             "client_cert_chain_fps",
             "vector[string]",
-            Field("client_chain"),
+            Field(Name::client_chain),
         ),
-        Column("subject", "string", Field("subject")),
-        Column("issuer", "string", Field("issuer")),
-        Column("ja3", "string", Field("ja3")),
-        Column("ja3s", "string", Field("ja3s")),
-        Column("ja4", "string", Field("ja4")),
+        column("subject", "string", Field(Name::subject)),
+        column("issuer", "string", Field(Name::issuer)),
+        column("ja3", "string", Field(Name::ja3)),
+        column("ja3s", "string", Field(Name::ja3s)),
+        column("ja4", "string", Field(Name::ja4)),
     ],
 };
 
 static FILES: Log = Log {
     path: "files",
     columns: &[
-        Column("fuid", "string", Made(file_id)),
-        Column("source", "string", Made(file_source)),
-        Column("depth", "count", Made(|_| 0.into())),
-        Column("analyzers", "set[string]", Made(file_analyzers)),
-        Column("mime_type", "string", Field("mime_type")),
-        Column("filename", "string", Field("file_name")),
-        Column("duration", "interval", Field("duration")),
-        Column("local_orig", "bool", Unset),
-        Column(
+        column("fuid", "string", Made(file_id)),
+        column(
+            "source",
+            "string",
+            Made(|values| Cell::of(values.text(Name::source), Cell::Upper)),
+        ),
+        column("depth", "count", Made(|_| Cell::Number(0))),
+        column("analyzers", "set[string]", Made(file_analyzers)),
+        column("mime_type", "string", Field(Name::mime_type)),
+        column("filename", "string", Field(Name::file_name)),
+        column("duration", "interval", Field(Name::duration)),
+        column("local_orig", "bool", Unset),
+        column(
             "is_orig",
             "bool",
-            Made(|values| (values.text("sent_by") == Some("src")).into()),
+            Made(|values| Cell::Bool(values.text(Name::sent_by) == Some("src"))),
         ),
-        Column("seen_bytes", "count", Field("bytes")),
-        Column("total_bytes", "count", Field("total_bytes")),
-        Column("missing_bytes", "count", Field("missing_bytes")),
-        Column("overflow_bytes", "count", Made(|_| 0.into())),
-        Column("timedout", "bool", Made(|_| false.into())),
-        Column("parent_fuid", "string", Unset),
-        Column("md5", "string", Field("md5")),
-        Column("sha1", "string", Field("sha1")),
-        Column("sha256", "string", Field("sha256")),
-        Column("extracted", "string", Field("extracted")),
-        Column("extracted_cutoff", "bool", Made(file_cutoff)),
-        Column("extracted_size", "count", Field("extracted_bytes")),
+        column("seen_bytes", "count", Field(Name::bytes)),
+        column("total_bytes", "count", Field(Name::total_bytes)),
+        column("missing_bytes", "count", Field(Name::missing_bytes)),
+        column("overflow_bytes", "count", Made(|_| Cell::Number(0))),
+        column("timedout", "bool", Made(|_| Cell::Bool(false))),
+        column("parent_fuid", "string", Unset),
+        column("md5", "string", Field(Name::md5)),
+        column("sha1", "string", Field(Name::sha1)),
+        column("sha256", "string", Field(Name::sha256)),
+        column("extracted", "string", Field(Name::extracted)),
+        column("extracted_cutoff", "bool", Made(file_cutoff)),
+        column("extracted_size", "count", Field(Name::extracted_bytes)),
     ],
 };
 
@@ -170,154 +214,106 @@ pub(super) fn log(kind: &str) -> Option<&'static Log> {
     }
 }
 
-fn begin(values: &Values) -> Json {
-    let time = values.time("time").or_else(|| values.time("start"));
-    time.map_or(Json::Null, seconds)
+fn begin<'a>(values: &Values<'a>) -> Cell<'a> {
+    Cell::of(values.begin(), Cell::Seconds)
 }
 
 /// As Zeek's: `C`, and the flow's number to the base 62.
-fn uid(values: &Values) -> Json {
-    match values.number("flow_id") {
-        Some(id) => base_62("C", id),
-        None => Json::Null,
-    }
+fn uid<'a>(values: &Values<'a>) -> Cell<'a> {
+    Cell::of(values.number(Name::flow_id), |id| Cell::Id(b'C', id))
 }
 
 /// As Zeek's: `F`, and a number that the flow, the direction and the place in it give.
-fn file_id(values: &Values) -> Json {
+fn file_id<'a>(values: &Values<'a>) -> Cell<'a> {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let place = values.number("depth").unwrap_or(0) * 2;
-    let side = u64::from(values.text("sent_by") == Some("src"));
-    let flow = values.number("flow_id").unwrap_or(0);
-    base_62("F", (flow ^ (place + side)).wrapping_mul(ODD))
+    let place = values.number(Name::depth).unwrap_or(0) * 2;
+    let side = u64::from(values.text(Name::sent_by) == Some("src"));
+    let flow = values.number(Name::flow_id).unwrap_or(0);
+    Cell::Id(b'F', (flow ^ (place + side)).wrapping_mul(ODD))
 }
 
-fn file_source(values: &Values) -> Json {
-    let source = values.text("source");
-    source.map_or(Json::Null, |it| it.to_ascii_uppercase().into())
-}
-
-fn file_analyzers(values: &Values) -> Json {
+fn file_analyzers<'a>(values: &Values<'a>) -> Cell<'a> {
     let all = [
-        ("EXTRACT", "extracted"),
-        ("MD5", "md5"),
-        ("SHA1", "sha1"),
-        ("SHA256", "sha256"),
+        ("EXTRACT", Name::extracted),
+        ("MD5", Name::md5),
+        ("SHA1", Name::sha1),
+        ("SHA256", Name::sha256),
     ];
-    let has = |field: &str| values.text(field).is_some();
-    let names = all.iter().filter(|(_, field)| has(field));
-    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
-    match names.is_empty() {
-        true => Json::Null,
-        false => names.into(),
+    let names = all.map(|(name, field)| values.text(field).map(|_| name));
+    match names.iter().any(Option::is_some) {
+        true => Cell::Some(names),
+        false => Cell::Unset,
     }
 }
 
-fn file_cutoff(values: &Values) -> Json {
-    let seen = values.number("bytes").zip(values.number("missing_bytes"));
-    match (values.number("extracted_bytes"), seen) {
-        (Some(written), Some((seen, missing))) => (written < seen + missing).into(),
-        _ => Json::Null,
+fn file_cutoff<'a>(values: &Values<'a>) -> Cell<'a> {
+    let seen = values
+        .number(Name::bytes)
+        .zip(values.number(Name::missing_bytes));
+    match (values.number(Name::extracted_bytes), seen) {
+        (Some(written), Some((seen, missing))) => Cell::Bool(written < seen + missing),
+        _ => Cell::Unset,
     }
 }
 
-/// A letter, and a number to the base 62.
-fn base_62(letter: &str, mut id: u64) -> Json {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    let mut text = String::from(letter);
-    for _ in 0..11 {
-        text.push(char::from(DIGITS[(id % 62) as usize]));
-        id /= 62;
-    }
-    text.into()
-}
-
-fn service(values: &Values) -> Json {
+fn service<'a>(values: &Values<'a>) -> Cell<'a> {
     match values.spoken() {
-        Some("tls") => "ssl".into(),
-        Some(name) => name.into(),
-        None => Json::Null,
+        Some("tls") => Cell::Text("ssl"),
+        name => Cell::of(name, Cell::Text),
     }
 }
 
 /// Of more than a packet, as Zeek has it.
-fn duration(values: &Values) -> Json {
-    let packets =
-        values.number("src_packets").unwrap_or(0) + values.number("dst_packets").unwrap_or(0);
-    match values.span("duration") {
-        Some(span) if packets > 1 => seconds(span),
-        _ => Json::Null,
+fn duration<'a>(values: &Values<'a>) -> Cell<'a> {
+    let packets = |name| values.number(name).unwrap_or(0);
+    match values.span(Name::duration) {
+        Some(span) if packets(Name::src_packets) + packets(Name::dst_packets) > 1 => {
+            Cell::Seconds(span)
+        }
+        _ => Cell::Unset,
     }
 }
 
-fn mime_types(values: &Values) -> Json {
-    let text = values.text("content_type");
-    let of = |text: &str| text.split(';').next().unwrap_or(text).trim().to_owned();
-    text.map_or(Json::Null, |text| Json::from(vec![of(text)]))
+fn mime_types<'a>(values: &Values<'a>) -> Cell<'a> {
+    Cell::of(values.text(Name::content_type), |text| {
+        Cell::One(text.split(';').next().unwrap_or(text).trim())
+    })
 }
 
-fn dns_class(values: &Values, field: &str) -> Json {
-    match values.text(field) {
-        Some("IN") => "C_INTERNET".into(),
-        Some(name) => name.into(),
-        None => Json::Null,
+fn dns_class<'a>(values: &Values<'a>) -> Cell<'a> {
+    match values.text(Name::qclass) {
+        Some("IN") => Cell::Text("C_INTERNET"),
+        name => Cell::of(name, Cell::Text),
     }
 }
 
-fn rejected(values: &Values) -> Json {
-    let is_without = values.texts("answers").is_empty();
-    let is_error = values.text("rcode").is_some_and(|rcode| rcode != "NOERROR");
-    (is_without && is_error).into()
-}
-
-/// `TLS 1.2` as `TLSv12`.
-fn tls_version(values: &Values) -> Json {
-    match values.text("version") {
-        Some(text) => match text.split_once(' ') {
-            Some((name, number)) => {
-                format!("{name}v{}", number.replace(".0", "0").replace('.', "")).into()
-            }
-            None => text.into(),
-        },
-        None => Json::Null,
-    }
+fn rejected<'a>(values: &Values<'a>) -> Cell<'a> {
+    let is_without = values.texts(Name::answers).is_none();
+    let rcode = values.text(Name::rcode);
+    Cell::Bool(is_without && rcode.is_some_and(|rcode| rcode != "NOERROR"))
 }
 
 impl Column {
-    fn value(&self, values: &Values) -> Json {
-        match self.2 {
-            Unset => Json::Null,
-            Made(make) => make(values),
-            Field(name) => self.field(values, name),
-        }
-    }
-
-    fn field(&self, values: &Values, name: &str) -> Json {
-        let numbers = |values: &Values| values.numbers(name).to_vec();
-        match self.1 {
-            "addr" => values.address(name).map_or(Json::Null, Json::from),
-            "count" | "port" => values.number(name).map_or(Json::Null, Json::from),
-            "bool" => values.yes(name).map_or(Json::Null, Json::from),
-            "interval" => values.span(name).map_or(Json::Null, seconds),
-            "vector[string]" => match values.texts(name) {
-                [] => Json::Null,
-                texts => Json::from(
-                    texts
-                        .iter()
-                        .map(|text| text.to_string())
-                        .collect::<Vec<_>>(),
-                ),
+    #[inline]
+    fn value<'a>(&self, values: &Values<'a>) -> Cell<'a> {
+        let name = match self.origin {
+            Unset => return Cell::Unset,
+            Made(make) => return make(values),
+            Field(name) => name,
+        };
+        match self.as_is {
+            AsIs::Address => Cell::of(values.address(name), |(address, version)| {
+                Cell::Address(address, version)
+            }),
+            AsIs::Number => Cell::of(values.number(name), Cell::Number),
+            AsIs::Bool => Cell::of(values.yes(name), Cell::Bool),
+            AsIs::Span => Cell::of(values.span(name), Cell::Seconds),
+            AsIs::Texts => Cell::of(values.texts(name), Cell::Texts),
+            AsIs::Spans => match values.numbers(name) {
+                [] => Cell::Unset,
+                spans => Cell::Spans(spans),
             },
-            "vector[interval]" => match numbers(values) {
-                list if list.is_empty() => Json::Null,
-                list => {
-                    let spans = list
-                        .into_iter()
-                        .map(|it| seconds(Nanos(u64::from(it) * 1_000_000_000)));
-                    Json::from(spans.collect::<Vec<_>>())
-                }
-            },
-            _ => values.text(name).map_or(Json::Null, Json::from),
+            AsIs::Text => Cell::of(values.text(name), Cell::Text),
         }
     }
 }
@@ -338,79 +334,49 @@ impl Log {
             "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n#unset_field\t-\n#path\t{}\n\
              #fields{}\n#types{}\n",
             self.path,
-            columns(|column| column.0),
-            columns(|column| column.1),
+            columns(|column| column.name),
+            columns(|column| column.kind),
         );
         out.extend_from_slice(text.as_bytes());
     }
 
     /// A record's line, values with tabs between.
-    pub(super) fn line(&self, values: &Values, out: &mut Vec<u8>) {
+    pub(super) fn line(&self, values: &Values<'_>, time: &mut TimeWriter, out: &mut Vec<u8>) {
         for (n, column) in self.all().enumerate() {
             if n > 0 {
                 out.push(b'\t');
             }
-            let is_span = matches!(column.1, "time" | "interval" | "vector[interval]");
-            write(&column.value(values), is_span, out);
+            column.value(values).between_tabs(time, out);
         }
         out.push(b'\n');
     }
 
     /// The same as an object: what is not known is left out.
-    pub(super) fn object(&self, values: &Values, with_path: bool) -> Json {
-        let mut object = serde_json::Map::new();
+    pub(super) fn object(
+        &self,
+        values: &Values<'_>,
+        with_path: bool,
+        time: &mut TimeWriter,
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
         if with_path {
-            object.insert("_path".to_owned(), self.path.into());
+            out.extend_from_slice(b",\"_path\":\"");
+            out.extend_from_slice(self.path.as_bytes());
+            out.push(b'"');
         }
         for column in self.all() {
             let value = column.value(values);
-            if !value.is_null() {
-                object.insert(column.0.to_owned(), value);
+            if !value.is_unset() {
+                out.extend_from_slice(column.key.with_comma());
+                value.json(time, out);
             }
         }
-        Json::Object(object)
-    }
-}
-
-/// A value between tabs.
-fn write(value: &Json, is_span: bool, out: &mut Vec<u8>) {
-    match value {
-        Json::Null => out.push(b'-'),
-        Json::Bool(is) => out.push(if *is { b'T' } else { b'F' }),
-        Json::Number(number) => {
-            let text = match number.as_f64() {
-                Some(number) if is_span => format!("{number:.6}"),
-                _ => number.to_string(),
-            };
-            out.extend_from_slice(text.as_bytes());
+        match out.get_mut(start) {
+            // Instead of the first comma.
+            Some(first) => *first = b'{',
+            None => out.push(b'{'),
         }
-        Json::String(text) if text.is_empty() => out.extend_from_slice(b"(empty)"),
-        Json::String(text) if text == "-" => out.extend_from_slice(b"\\x2d"),
-        Json::String(text) => escape(text, false, out),
-        Json::Array(list) => {
-            for (n, one) in list.iter().enumerate() {
-                if n > 0 {
-                    out.push(b',');
-                }
-                match one {
-                    Json::String(text) if !text.is_empty() => escape(text, true, out),
-                    one => write(one, is_span, out),
-                }
-            }
-        }
-        Json::Object(_) => {}
-    }
-}
-
-/// Bytes that end a line or a column, and those that are no printable ASCII, as `\x09`.
-fn escape(text: &str, in_list: bool, out: &mut Vec<u8>) {
-    for byte in text.bytes() {
-        match byte {
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b',' if in_list => out.extend_from_slice(b"\\x2c"),
-            b' '..=b'~' => out.push(byte),
-            byte if byte >= 0x80 => out.push(byte),
-            byte => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
-        }
+        out.extend_from_slice(b"}\n");
     }
 }

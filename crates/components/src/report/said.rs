@@ -9,7 +9,7 @@ use flowgauge_stack::{Failure, Items, Outlet};
 
 use super::histogram::Percentiles;
 use super::talkers::{Largest, Sums};
-use crate::logs::Values;
+use crate::logs::{Looking, Name, Values};
 
 /// Names of a list at most, unless memory is bounded further.
 const MOST_NAMES: usize = 50_000;
@@ -87,10 +87,10 @@ impl Transactions {
         }
     }
 
-    fn add(&mut self, values: &Values, outcome: Option<&str>, name: Option<&str>) {
+    fn add(&mut self, values: &Values<'_>, outcome: Option<&str>, name: Option<&str>) {
         self.all += 1;
-        self.without_reply += u64::from(values.text("state") == Some("no_reply"));
-        if let Some(latency) = values.span("latency") {
+        self.without_reply += u64::from(values.text(Name::state) == Some("no_reply"));
+        if let Some(latency) = values.span(Name::latency) {
             self.latency.add(latency.0);
         }
         if let Some(outcome) = outcome {
@@ -119,6 +119,7 @@ pub(super) struct Said {
     pub(super) http: Transactions,
     pub(super) dns: Transactions,
     pub(super) tls: Transactions,
+    looking: Looking,
 }
 
 impl Said {
@@ -131,6 +132,7 @@ impl Said {
             http: Transactions::with_memory(part),
             dns: Transactions::with_memory(part),
             tls: Transactions::with_memory(part),
+            looking: Looking::default(),
         }
     }
 
@@ -157,30 +159,35 @@ impl Said {
 
     /// A record of a transaction.
     fn record(&mut self, record: &dyn AnyRecord) {
-        let values = Values::of(record);
+        let Some(values) = self.looking.at(record) else {
+            return;
+        };
         match values.kind() {
             "http" => {
-                let class = values.number("status").map(|status| match status / 100 {
-                    1 => "1xx",
-                    2 => "2xx",
-                    3 => "3xx",
-                    4 => "4xx",
-                    5 => "5xx",
-                    _ => "other",
-                });
-                self.http.add(&values, class, values.text("host"));
+                let class = values
+                    .number(Name::status)
+                    .map(|status| match status / 100 {
+                        1 => "1xx",
+                        2 => "2xx",
+                        3 => "3xx",
+                        4 => "4xx",
+                        5 => "5xx",
+                        _ => "other",
+                    });
+                self.http.add(&values, class, values.text(Name::host));
             }
             "dns" => {
-                let rcode = values.text("rcode");
-                self.dns.add(&values, rcode, values.text("query"));
+                let rcode = values.text(Name::rcode);
+                self.dns.add(&values, rcode, values.text(Name::query));
             }
             "tls" => {
-                let version = values.text("version");
-                self.tls.add(&values, version, values.text("server_name"));
+                let version = values.text(Name::version);
+                self.tls
+                    .add(&values, version, values.text(Name::server_name));
             }
             "quic" => {
                 self.tls
-                    .add(&values, Some("QUIC"), values.text("server_name"));
+                    .add(&values, Some("QUIC"), values.text(Name::server_name));
             }
             _ => {}
         }
