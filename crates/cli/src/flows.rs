@@ -41,6 +41,9 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
     if options.classify.classify {
         preset.set("flows", "classify", "yes");
     }
+    if options.classify.ndpi {
+        preset.set("flows", "ndpi", "yes");
+    }
     preset.set_path(
         "flows",
         "applications",

@@ -44,6 +44,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("no"),
         protocols::APPLICATIONS,
+        protocols::NDPI,
     ],
     result: Some(ResultInfo::number("flow records given on", "records")),
     parallel: Parallel::ByFlow,
@@ -62,11 +63,14 @@ struct Flows {
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let classifies = settings.flag("classify");
-    if !classifies && settings.text("applications").is_some() {
-        return Err(
-            SettingError::of("applications", "is for classify = yes only")
-                .with_hint("say classify = yes, too"),
-        );
+    for (option, is_set) in [
+        ("applications", settings.text("applications").is_some()),
+        ("ndpi", settings.flag("ndpi")),
+    ] {
+        if is_set && !classifies {
+            return Err(SettingError::of(option, "is for classify = yes only")
+                .with_hint("say classify = yes, too"));
+        }
     }
     let (needs, state) = match classifies {
         true => {

@@ -4,6 +4,7 @@
 pub mod affinity;
 pub mod blocks;
 pub mod checksum;
+mod dynamic;
 pub mod interfaces;
 pub mod libpcap;
 pub mod local;
@@ -12,6 +13,8 @@ pub mod mapping;
 #[cfg(target_arch = "x86_64")]
 mod masked;
 pub mod namespace;
+#[cfg(feature = "ndpi")]
+pub mod ndpi;
 pub mod packet;
 pub mod pages;
 pub mod prefetch;

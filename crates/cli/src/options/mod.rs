@@ -177,6 +177,9 @@ pub(crate) struct ClassifyOptions {
     /// hosts, blanks, the application
     #[arg(long, value_name = "FILE", requires = "classify")]
     pub(crate) applications: Option<PathBuf>,
+    /// Ask nDPI's library (version 4.2) what flows are, too: what it says counts more than the rest
+    #[arg(long, requires = "classify")]
+    pub(crate) ndpi: bool,
 }
 
 /// Aggregation of flow records.

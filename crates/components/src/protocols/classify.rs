@@ -1,6 +1,6 @@
 //! Which protocol and which application a flow is of.
 //!
-//! What is said in it tells, else another flow (a data connection that was agreed on), else the name of the
+//! What nDPI's library says counts first, where it is asked. Then what is said in it tells, else another flow (a data connection that was agreed on), else the name of the
 //! server, else the name that a client looked up before, else the port.
 
 use std::collections::HashMap;
@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use flowgauge_flow::{EndReason, FlowRecord};
 use flowgauge_record::event::Spoken;
 use flowgauge_stack::{SettingError, Settings};
+use flowgauge_stream::{Chunk, Stream};
 use flowgauge_wire::{Address, Nanos};
 
 use super::applications::{Application, Applications};
+use super::ndpi::Ndpi;
 use super::{Seen, signatures};
 
 /// Addresses of which names are known; a full table is emptied.
@@ -26,6 +28,7 @@ pub(crate) struct Classifier {
     /// By number of the flow.
     flows: HashMap<u64, Known>,
     addresses: HashMap<Address, (Application, Nanos)>,
+    ndpi: Option<Ndpi>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +41,12 @@ struct Known {
 impl Classifier {
     pub(super) fn new(settings: &Settings) -> Result<Classifier, SettingError> {
         let table = Applications::read(settings.text("applications"));
+        let ndpi = match settings.flag("ndpi") {
+            true => Some(Ndpi::new()?),
+            false => None,
+        };
         Ok(Classifier {
+            ndpi,
             applications: table.map_err(|message| {
                 SettingError::of("applications", message).with_hint(
                     "in each line: a name of hosts, blanks, the application; # begins a comment",
@@ -54,6 +62,15 @@ impl Classifier {
             self.flows.clear();
         }
         self.flows.entry(flow_id).or_default()
+    }
+
+    /// What was sent in a flow, for nDPI. Returns whether more may be of use.
+    #[inline]
+    pub(super) fn examine(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) -> bool {
+        match &mut self.ndpi {
+            Some(ndpi) => ndpi.data(stream, chunk),
+            None => false,
+        }
     }
 
     /// What was sent first was looked at, and is of this protocol, or of none that is read; whether another
@@ -117,6 +134,18 @@ impl Classifier {
         let (application, by) = by_name.or_else(|| self.by_address(record)).unzip();
         spoken.application = application.and_then(|it| self.applications.name(it));
         spoken.application_by = by;
+        if let Some(ndpi) = &mut self.ndpi {
+            let is_over = record.end_reason != EndReason::Active;
+            let (protocol, application) = ndpi.of(record.flow_id, is_over);
+            if protocol.is_some() {
+                spoken.protocol = protocol;
+                spoken.protocol_by = Some("ndpi");
+            }
+            if application.is_some() {
+                spoken.application = application;
+                spoken.application_by = Some("ndpi");
+            }
+        }
         spoken
     }
 

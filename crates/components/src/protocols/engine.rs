@@ -45,6 +45,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         files::FILE_LIMIT,
         files::EXTRACT_LIMIT,
         APPLICATIONS,
+        NDPI,
         engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
         engine::CHECKSUMS,
@@ -69,6 +70,14 @@ pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
     "names of servers and their applications, which count more than those that are built in: in each line a name \
      of hosts (with all below it), blanks, the application",
 );
+
+/// nDPI's library.
+pub(crate) const NDPI: OptionInfo = OptionInfo::new(
+    "ndpi",
+    OptionKind::Flag,
+    "ask nDPI's library what flows are, too: what it says counts more than the rest",
+)
+.or("no");
 
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
@@ -102,10 +111,15 @@ pub(crate) struct State {
 struct Slot {
     stage: Stage,
     tries: u8,
-    /// Directions that are over, as bits.
+    /// Directions that are over, as bits; and [`EXAMINED`].
     ended: u8,
     number: u32,
 }
+
+/// Both directions are over.
+const BOTH_ENDED: u8 = 3;
+/// A library that classifies does not want to see more.
+const EXAMINED: u8 = 4;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
@@ -508,6 +522,13 @@ impl Handler for Leading<'_> {
             time: chunk.time,
         };
         let mut slot = *self.state.slot(stream.id / 2);
+        if slot.ended & EXAMINED == 0
+            && let Some(classifier) = &mut self.state.classifier
+            && !classifier.examine(stream, chunk)
+        {
+            slot.ended |= EXAMINED;
+            *self.state.slot(stream.id / 2) = slot;
+        }
         match slot.stage {
             Stage::Foreign => return,
             Stage::Known(_) => {}
@@ -526,7 +547,7 @@ impl Handler for Leading<'_> {
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         self.end(stream, trailing_gap);
         let slot = self.state.slot(stream.id / 2);
-        if slot.ended != 3 {
+        if slot.ended & BOTH_ENDED != BOTH_ENDED {
             return;
         }
         let slot = core::mem::take(slot);

@@ -21,6 +21,11 @@ pub(crate) mod icp;
 pub(crate) mod icp_stack;
 mod learned;
 mod matching;
+#[cfg(feature = "ndpi")]
+mod ndpi;
+#[cfg(not(feature = "ndpi"))]
+#[path = "ndpi_absent.rs"]
+mod ndpi;
 pub(crate) mod ntp;
 pub(crate) mod quic;
 pub(crate) mod rpc;
@@ -44,7 +49,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use classify::Classifier;
 pub(crate) use engine::INFO as TRANSACTIONS;
-pub(crate) use engine::{APPLICATIONS, Leading, NEEDS, State};
+pub(crate) use engine::{APPLICATIONS, Leading, NDPI, NEEDS, State};
 use learned::{Learned, Note};
 use table::Talks;
 

@@ -14,7 +14,20 @@ pub(super) fn checks() -> Vec<Check> {
         receive_buffer(),
         Check::ok("libpcap", crate::libpcap::version()),
         vectorscan(),
+        #[cfg(feature = "ndpi")]
+        ndpi(),
     ]
+}
+
+#[cfg(feature = "ndpi")]
+fn ndpi() -> Check {
+    const NAME: &str = "ndpi";
+
+    match crate::ndpi::version() {
+        Ok(version) => Check::ok(NAME, version),
+        Err(error) => Check::new(NAME, Status::Missing, error.to_string())
+            .advise("apt install libndpi4.2: only flows --classify --ndpi needs it"),
+    }
 }
 
 fn vectorscan() -> Check {

@@ -4,6 +4,8 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt;
 use std::sync::OnceLock;
 
+use crate::dynamic::Library;
+
 /// Names the library goes by: Debian's, then the one that comes with its headers.
 const NAMES: [&CStr; 2] = [c"libhs.so.5", c"libhs.so"];
 
@@ -115,55 +117,30 @@ pub(super) fn functions() -> Result<&'static Functions, LoadError> {
     reason = "each field says the type of its function"
 )]
 fn load() -> Result<Functions, LoadError> {
-    let mut handle = core::ptr::null_mut();
-    let mut message = String::new();
-    for name in NAMES {
-        // SAFETY: the name is a terminated string; the library's initialisers are those of a system
-        // library that programs are linked with as well.
-        handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if !handle.is_null() {
-            break;
-        }
-        if message.is_empty() {
-            // SAFETY: dlopen has just failed, so that dlerror is a terminated string or null; it is
-            // copied before the next call that changes it.
-            let text = unsafe { libc::dlerror() };
-            if !text.is_null() {
-                // SAFETY: not null, and terminated.
-                message = unsafe { CStr::from_ptr(text) }
-                    .to_string_lossy()
-                    .into_owned();
-            }
-        }
-    }
-    if handle.is_null() {
-        return Err(LoadError::Missing(message));
-    }
+    let library = Library::open(&NAMES).map_err(LoadError::Missing)?;
     macro_rules! function {
         ($name:literal) => {{
-            // SAFETY: the handle is open and stays so; the name is a terminated string.
-            let address = unsafe { libc::dlsym(handle, concat!($name, "\0").as_ptr().cast()) };
-            if address.is_null() {
-                return Err(LoadError::Function($name));
-            }
+            let Some(address) = library.address($name) else {
+                return Err(LoadError::Function($name.to_str().unwrap_or_default()));
+            };
             // SAFETY: the function of this name has the type of the field it goes to, as declared
             // in hs_compile.h and hs_runtime.h.
             unsafe { core::mem::transmute(address) }
         }};
     }
     let functions = Functions {
-        version: function!("hs_version"),
-        valid_platform: function!("hs_valid_platform"),
-        compile_multi: function!("hs_compile_multi"),
-        free_compile_error: function!("hs_free_compile_error"),
-        free_database: function!("hs_free_database"),
-        stream_size: function!("hs_stream_size"),
-        alloc_scratch: function!("hs_alloc_scratch"),
-        free_scratch: function!("hs_free_scratch"),
-        open_stream: function!("hs_open_stream"),
-        scan_stream: function!("hs_scan_stream"),
-        reset_stream: function!("hs_reset_stream"),
-        close_stream: function!("hs_close_stream"),
+        version: function!(c"hs_version"),
+        valid_platform: function!(c"hs_valid_platform"),
+        compile_multi: function!(c"hs_compile_multi"),
+        free_compile_error: function!(c"hs_free_compile_error"),
+        free_database: function!(c"hs_free_database"),
+        stream_size: function!(c"hs_stream_size"),
+        alloc_scratch: function!(c"hs_alloc_scratch"),
+        free_scratch: function!(c"hs_free_scratch"),
+        open_stream: function!(c"hs_open_stream"),
+        scan_stream: function!(c"hs_scan_stream"),
+        reset_stream: function!(c"hs_reset_stream"),
+        close_stream: function!(c"hs_close_stream"),
     };
     // SAFETY: takes nothing and only looks at the processor.
     if unsafe { (functions.valid_platform)() } != SUCCESS {
