@@ -131,6 +131,37 @@ fn all_formats_say_the_same() {
     assert_eq!(table.lines().count() as u64, transactions + 1);
 }
 
+/// Each transaction says how many bytes of its connection were sent again so far: those that the components of
+/// the paper count, too.
+#[test]
+fn what_was_sent_again_is_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("web.pcap");
+    let name = path.to_str().expect("text");
+    let generate = ["generate", "web", "--scale", "0.005", "-q", "-w", name];
+    run(&[
+        &generate[..],
+        &["--retransmitted", "0.1", "--reordered", "0"],
+    ]
+    .concat());
+    let stack = concat!(env!("CARGO_MANIFEST_DIR"), "/../../stacks/http.stack");
+    let counted = |text: &str| -> BTreeMap<String, u64> {
+        let rows = objects(text);
+        let of = |row: &Value| {
+            let key = format!("{} {} {}", row["src_ip"], row["src_port"], row["depth"]);
+            (key, row["retransmitted_bytes"].as_u64().expect("a number"))
+        };
+        rows.iter().map(of).collect()
+    };
+    let ours = counted(&log(&path, &["--format", "json"]));
+    let theirs = counted(&run(&["stack", "run", "-q", "-f", stack, "-r", name]));
+    assert_eq!(ours.len(), theirs.len());
+    assert!(theirs.values().filter(|bytes| **bytes > 0).count() > 100);
+    for (key, bytes) in &theirs {
+        assert_eq!(ours.get(key), Some(bytes), "{key}");
+    }
+}
+
 fn id(line: &Value) -> u64 {
     line["flow_id"].as_u64().expect("a number")
 }

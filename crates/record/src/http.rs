@@ -68,7 +68,7 @@ fields! {
     whole Text None "" 0 "yes: both messages came to their ends; no: one was cut off or given up";
     close Text None "" 0 "how the connection ended, where the response ended with it: fin, rst, timeout";
     missing_bytes Unsigned Bytes "" 0 "bytes of the bodies that were not captured";
-    retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection, both directions, so far; null where that is not counted";
+    retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection up to the ends of both messages; null where that is not counted";
     odd Text None "ODD" 4 "what two programs could read differently, or null";
 }
 

@@ -254,6 +254,21 @@ impl StreamPacket<'_> {
     }
 }
 
+/// What a segment that does not simply go on told of its stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remark {
+    /// Capture time of the packet.
+    pub time: Nanos,
+    /// Bytes of it that had come, or had been given up, before.
+    pub repeated: u64,
+    /// Of these, bytes other than those that wait for the same places.
+    pub conflicting: u64,
+    /// Bytes of it behind the stream's FIN.
+    pub after_fin: u64,
+    /// It was not taken: its sequence number is far from where the stream can be.
+    pub implausible: bool,
+}
+
 /// What becomes of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
@@ -294,6 +309,9 @@ pub trait Handler {
     /// packet of any kind (a SYN, too), and flows of protocols other than TCP and UDP have streams
     /// as well, of packets only: nothing is delivered of them.
     const PACKETS: bool = false;
+
+    /// Whether [`Handler::stream_remark`] is wanted.
+    const REMARKS: bool = false;
 
     /// Whether [`Handler::flow`] is wanted: where it is not, records need not be made.
     const FLOWS: bool = true;
@@ -369,6 +387,10 @@ pub trait Handler {
 
     /// A segment of the stream has other bytes than one that waits for the same place.
     fn stream_conflict(&mut self, _stream: u32) {}
+
+    /// A segment of the stream that told something, where [`Handler::REMARKS`] says that this is wanted: behind
+    /// what the segment made deliverable.
+    fn stream_remark(&mut self, _stream: &Stream<'_>, _remark: &Remark) {}
 
     /// How many bytes of a budget that reassembly shares
     /// ([`Shard::set_budget`](crate::Shard::set_budget)) may be in use while segments of a stream wait; without one

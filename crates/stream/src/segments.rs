@@ -5,7 +5,7 @@ use flowgauge_reassembly::{Half, Reassembler, Segment};
 use flowgauge_wire::{Decoded, Nanos, TcpFlags};
 
 use crate::delivery::Delivery;
-use crate::handler::{Handler, StreamFlow};
+use crate::handler::{Handler, Remark, StreamFlow};
 use crate::streams::{Pass, Streams, after, sides, stream_id};
 
 /// Directions relieved per batch while memory is tight.
@@ -37,7 +37,11 @@ impl Streams {
         }
         self.reassembler
             .set_ceiling(handler.waiting_ceiling(Some(id)));
-        let conflicts = self.reassembler.conflicts();
+        let before = self.reassembler.statistics();
+        let passed = match H::REMARKS {
+            true => self.passed_before(id, &segment),
+            false => 0,
+        };
         self.work_on(
             id,
             time,
@@ -47,8 +51,43 @@ impl Streams {
                 reassembler.segment(id, half, peer, &segment, out);
             },
         );
-        if self.reassembler.conflicts() != conflicts {
+        let now = self.reassembler.statistics();
+        if now.conflicts != before.conflicts {
             handler.stream_conflict(id);
+        }
+        if H::REMARKS {
+            let closed = now.after_fin_bytes - before.after_fin_bytes;
+            let again = now.old_bytes + now.overlap_bytes;
+            let remark = Remark {
+                time,
+                repeated: (again - before.old_bytes - before.overlap_bytes).max(passed),
+                conflicting: now.conflict_bytes - before.conflict_bytes,
+                // Behind its FIN a direction takes nothing, not what came before it, either.
+                after_fin: closed.saturating_sub(passed),
+                implausible: now.implausible != before.implausible,
+            };
+            let nothing = Remark {
+                time,
+                ..Remark::default()
+            };
+            if remark != nothing
+                && let Some(connection) = self.connections.get(flow.id)
+            {
+                let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
+                let side = &connection[packet.direction.index()];
+                handler.stream_remark(&side.progress.stream(id, tracked), &remark);
+            }
+        }
+    }
+
+    /// How many bytes of a segment are before those that the stream has got to.
+    fn passed_before(&self, id: u32, segment: &Segment<'_>) -> u64 {
+        let connection = self.connections.get(FlowId(id / 2));
+        let half = connection.map(|connection| &connection[id as usize & 1].half);
+        let ahead = half.and_then(|half| half.distance_to(segment.seq));
+        match ahead {
+            Some(ahead) if ahead < 0 => u64::from(ahead.unsigned_abs().min(segment.len)),
+            _ => 0,
         }
     }
 

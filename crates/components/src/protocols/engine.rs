@@ -7,7 +7,7 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamStatus};
+use flowgauge_stream::{Chunk, Handler, Needs, Remark, Stream, StreamStatus};
 use flowgauge_wire::Nanos;
 
 use super::classify::Classifier;
@@ -114,6 +114,8 @@ struct Slot {
     /// Directions that are over, as bits; and [`EXAMINED`].
     ended: u8,
     number: u32,
+    /// Bytes that were sent again so far, the initiator's second.
+    repeated: [u32; 2],
 }
 
 /// Both directions are over.
@@ -359,7 +361,10 @@ impl State {
         }
         match found {
             Found::Protocol(place) => {
-                let connection = connection(stream, initiator, responder);
+                let mut connection = connection(stream, initiator, responder);
+                if !is_udp {
+                    connection.retransmitted = Some(slot.repeated.map(u64::from));
+                }
                 self.begin(&mut slot, place, connection, out);
             }
             Found::More => {
@@ -508,6 +513,7 @@ impl Leading<'_> {
 
 impl Handler for Leading<'_> {
     const STREAMS: bool = true;
+    const REMARKS: bool = true;
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
         *self.state.slot(stream.id / 2) = Slot::default();
@@ -535,6 +541,22 @@ impl Handler for Leading<'_> {
             Stage::Unknown | Stage::Watched => slot = self.state.look(stream, &piece, self.out),
         }
         self.with(slot, |table, number, give| table.data(number, &piece, give));
+    }
+
+    fn stream_remark(&mut self, stream: &Stream<'_>, remark: &Remark) {
+        if remark.repeated == 0 {
+            return;
+        }
+        let slot = self.state.slot(stream.id / 2);
+        let repeated = &mut slot.repeated[usize::from(stream.from_initiator)];
+        *repeated = repeated.saturating_add(u32::try_from(remark.repeated).unwrap_or(u32::MAX));
+        let slot = *slot;
+        if let Stage::Known(place) = slot.stage
+            && let Some(table) = self.state.tables.get_mut(usize::from(place))
+            && let Some(connection) = table.connection(slot.number)
+        {
+            connection.retransmitted = Some(slot.repeated.map(u64::from));
+        }
     }
 
     fn stream_closed(&mut self, stream: &Stream<'_>) {
