@@ -1,7 +1,7 @@
 //! What a program uses: [`Runner`].
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, SharedGroup, run_behind, run_behind_any, run_lane, run_source};
 use super::part::{Common, Count, Next, Part, StackFailure};
 use super::plan::{First, groups, part};
-use super::reader::Reader;
+use super::reader::{Reader, SharedBatch};
 use super::snapshot::{Snapshot, StackState};
 use crate::queue::{Bell, Receiver, Sender, queue};
 use crate::threads::{Cores, ThreadFailure, start_detached};
@@ -26,6 +26,8 @@ use crate::threads::{Cores, ThreadFailure, start_detached};
 const TOGETHER: usize = 16;
 /// Groups of them that may wait for a thread where no option says how many batches.
 const WAITING: usize = 16;
+/// Groups in front of another thread below which reading comes before the first worker's own packets.
+const HUNGRY: usize = 2;
 /// How long a snapshot waits for a thread that is busy.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -108,6 +110,8 @@ pub struct Runner {
     /// Batches that are to go to them together, and how many do.
     group: SharedGroup,
     together: usize,
+    /// Batches of which the first worker has not taken its own packets yet.
+    behind: VecDeque<Arc<SharedBatch>>,
     threads: Vec<Thread>,
     /// Of workers that read a source each.
     readings: Vec<Arc<Reading>>,
@@ -205,6 +209,7 @@ impl Runner {
             lanes: Vec::new(),
             group: Vec::new(),
             together: TOGETHER,
+            behind: VecDeque::new(),
             threads: Vec::new(),
             readings: Vec::new(),
             cores: options.cores.clone(),
@@ -222,7 +227,13 @@ impl Runner {
         runner.set_looks();
         let (is_timed, intervals) = runner.times();
         let sharing = runner.inline.worker.map_or(1, |_| workers);
-        runner.reader = Reader::new(sharing, decodes, held + 4, is_timed, intervals);
+        runner.reader = Reader::new(
+            sharing,
+            decodes,
+            held + runner.ahead() + 4,
+            is_timed,
+            intervals,
+        );
         runner.stacks = stacks;
         Ok(runner)
     }
@@ -576,25 +587,63 @@ impl Runner {
                 inline.packets(packets, pieces);
             });
         }
+        while !self.behind.is_empty() && (self.behind.len() >= self.ahead() || !self.is_hungry()) {
+            self.catch_up(1);
+        }
         let ends_group = self.lanes.is_empty() || self.group.len() + 1 >= self.together;
         let Some((shared, step)) = self.reader.shared(source, ends_group)? else {
             return Ok(None);
         };
         self.now = shared.now;
-        if !self.lanes.is_empty() {
-            self.group.push(Arc::clone(&shared));
-            if shared.ends == Ends::Group {
-                self.send_group();
-            }
+        let is_at_hand = source.is_at_hand();
+        if self.lanes.is_empty() {
+            self.inline.shared(&shared);
+            return Ok(Some(step));
         }
-        self.inline.shared(&shared);
+        self.group.push(Arc::clone(&shared));
+        let ends = shared.ends;
+        self.behind.push_back(shared);
+        if ends == Ends::Group {
+            self.send_group();
+        }
+        if !is_at_hand {
+            self.catch_up(usize::MAX);
+        }
         Ok(Some(step))
+    }
+
+    /// Batches that may be read before the first worker takes its own packets of them.
+    fn ahead(&self) -> usize {
+        WAITING * self.together
+    }
+
+    /// Whether another thread soon has nothing to do.
+    fn is_hungry(&self) -> bool {
+        let is_hungry = |lane: &Sender<SharedGroup>| !lane.is_closed() && lane.len() < HUNGRY;
+        self.lanes.iter().any(is_hungry)
+    }
+
+    /// The first worker takes its own packets of so many batches.
+    fn catch_up(&mut self, batches: usize) {
+        for _ in 0..batches {
+            let Some(shared) = self.behind.pop_front() else {
+                return;
+            };
+            if let Some(next) = self.behind.front() {
+                next.fetch(self.inline.worker);
+            }
+            self.inline.shared(&shared);
+        }
     }
 
     /// Gives what is together to the threads.
     fn send_group(&mut self) {
         if self.group.is_empty() {
             return;
+        }
+        if self.lanes.iter().any(|lane| lane.len() >= WAITING) {
+            // The next send waits, perhaps for a thread that waits for what the first worker makes.
+            self.catch_up(usize::MAX);
         }
         let group = core::mem::replace(&mut self.group, Vec::with_capacity(self.together));
         for lane in &mut self.lanes {
@@ -670,6 +719,7 @@ impl Runner {
         }
         self.common.stop();
         self.send_group();
+        self.catch_up(usize::MAX);
         self.lanes.clear();
         self.inline.finish(self.now);
         for thread in &mut self.threads {
@@ -702,6 +752,7 @@ impl Drop for Runner {
     fn drop(&mut self) {
         self.common.stop();
         self.lanes.clear();
+        self.behind.clear();
         self.inline.parts.clear();
         self.waiting.clear();
     }
