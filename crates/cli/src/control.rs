@@ -56,8 +56,8 @@ impl Control {
             };
             signal_hook::flag::register(SIGHUP, flag)?;
         }
-        // Who waits for room in a spool looks, too.
-        flowgauge_link::ends_when(Arc::clone(&self.stop));
+        // Who waits for a pipe, or for room in a spool, looks, too.
+        flowgauge_sys::ending::ends_when(Arc::clone(&self.stop));
         Ok(())
     }
 

@@ -5,12 +5,15 @@
 mod command_support;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use command_support::{Folder, fails, json_lines, run, sorted, stderr, stdout, text};
+use command_support::{
+    Folder, command, fails, handles, json_lines, run, signal, sorted, stderr, stdout, text,
+};
 
 #[test]
 fn flows_account_for_every_packet() {
@@ -478,6 +481,52 @@ fn memory_that_runs_out_is_in_the_ledger() {
     let messages = stderr(&output);
     assert!(messages.contains("(memory 1"), "{messages}");
     assert!(messages.contains("datagrams were given up for memory"));
+}
+
+/// A pipe into which nobody writes any more, and that nobody closes, keeps no run from its end.
+#[test]
+fn a_signal_ends_a_run_whose_input_is_silent() {
+    let folder = Folder::new("silent");
+    let (trace, _) = folder.trace();
+    let bytes = fs::read(&trace).unwrap();
+    let bytes = &bytes[..bytes.len() - 5];
+    for arguments in [
+        "log",
+        "flows --json",
+        "report",
+        "streams --json --workers 2",
+    ] {
+        let line: Vec<&str> = arguments.split(' ').chain(["-r", "-"]).collect();
+        let mut child = command(&line)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(bytes).unwrap();
+        handles(&child, 15);
+        signal(&child, "-TERM");
+        let output = child.wait_with_output().unwrap();
+        drop(input);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains(" packets received"), "{arguments}");
+        assert!(!stdout(&output).is_empty(), "{arguments}");
+    }
+    // One with a name, before anybody opens its other end, is waited for.
+    let fifo = folder.file("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let child = command(&["flows", "-r", text(&fifo), "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    fs::write(&fifo, bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "it ends inside a record");
+    assert!(stderr(&output).contains("ends inside a record"));
+    assert!(!stdout(&output).is_empty());
 }
 
 /// Every option and every field is in the manual.

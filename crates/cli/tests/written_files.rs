@@ -11,7 +11,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use command_support::{Folder, command, fails, json_lines, run, sorted, stderr, text};
+use command_support::{
+    Folder, command, fails, handles, json_lines, run, signal, sorted, stderr, text,
+};
 
 #[test]
 fn files_hold_the_bytes_that_the_list_counts() {
@@ -196,20 +198,8 @@ fn a_signal_preserves_the_ring() {
     let mut input = child.stdin.take().unwrap();
     let (front, back) = bytes.split_at(bytes.len() / 2);
     input.write_all(front).unwrap();
-    // Bit 11 of SigCgt: the signal is handled from now on.
-    let status = format!("/proc/{}/status", child.id());
-    let handled = || {
-        let status = fs::read_to_string(&status).unwrap();
-        let line = status.lines().find(|line| line.starts_with("SigCgt:"));
-        let mask = line.unwrap().split_whitespace().nth(1).unwrap();
-        u64::from_str_radix(mask, 16).unwrap() & 1 << 11 != 0
-    };
-    while !handled() {
-        std::thread::yield_now();
-    }
-    let mut kill = Command::new("kill");
-    kill.args(["-USR2", &child.id().to_string()]);
-    assert!(kill.status().unwrap().success());
+    handles(&child, 12);
+    signal(&child, "-USR2");
     input.write_all(back).unwrap();
     drop(input);
     let output = child.wait_with_output().unwrap();

@@ -21,7 +21,6 @@ mod acceptor;
 mod certificate;
 mod client;
 mod disk;
-mod ending;
 mod error;
 mod frame;
 #[cfg(test)]
@@ -36,7 +35,6 @@ mod spool;
 
 pub use acceptor::ListenerOptions;
 pub use certificate::Validity;
-pub use ending::ends_when;
 pub use error::{Error, Refusal};
 #[doc(hidden)]
 pub use frame::fuzz;

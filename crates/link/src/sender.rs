@@ -7,10 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use flowgauge_sys::ending::is_ending;
+
 use self::leftovers::Leftovers;
 use crate::client;
 use crate::disk::Disk;
-use crate::ending;
 use crate::error::Error;
 use crate::frame::{Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
 use crate::identity::Identity;
@@ -44,7 +45,7 @@ pub struct SenderOptions {
     pub spool_file: Option<(PathBuf, u64)>,
     /// What to do when they do.
     pub when_full: WhenFull,
-    /// With [`WhenFull::Wait`]: when the process is to end ([`crate::ends_when`]) nobody waits for longer
+    /// With [`WhenFull::Wait`]: when the process is to end ([`flowgauge_sys::ending::ends_when`]) nobody waits for longer
     /// than this in all; what finds no room then is lost.
     pub linger: Duration,
     /// How long connecting may take.
@@ -216,7 +217,7 @@ impl Sender {
         }
         if self.inner.options.when_full == WhenFull::Wait {
             while !state.spool.has_room(payload.len()) && !state.is_stopped {
-                if state.last_wait.is_none() && ending::is_ending() {
+                if state.last_wait.is_none() && is_ending() {
                     state.last_wait = Some(Instant::now() + self.inner.options.linger);
                 }
                 if state.last_wait.is_some_and(|last| Instant::now() >= last) {

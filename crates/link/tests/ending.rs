@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flowgauge_link::{KeyFolder, Sender, SenderOptions, Sent, ends_when};
+use flowgauge_link::{KeyFolder, Sender, SenderOptions, Sent};
+use flowgauge_sys::ending::ends_when;
 
 #[test]
 fn who_waits_for_room_loses_what_comes_once_the_process_is_to_end() {

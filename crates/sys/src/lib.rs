@@ -5,6 +5,7 @@ pub mod affinity;
 pub mod blocks;
 pub mod checksum;
 mod dynamic;
+pub mod ending;
 pub mod interfaces;
 pub mod libpcap;
 pub mod local;

@@ -10,6 +10,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use flowgauge_sys::ending::is_ending;
 use flowgauge_sys::mapping::{FileMapping, LARGE_PAGE};
 
 use crate::error::Error;
@@ -100,6 +101,11 @@ impl Input {
     /// Whether it is a regular file's, so that reading does not wait for what is yet to be written.
     pub(crate) fn is_at_hand(&self) -> bool {
         self.at_hand
+    }
+
+    /// Whether it ended, or is to end, because the process is to.
+    pub(crate) fn is_stopped(&self) -> bool {
+        !self.at_hand && is_ending()
     }
 
     /// Everything in memory up to the end of the window; offsets of packets refer to it.
@@ -198,6 +204,8 @@ impl Input {
                 Ok(0) => self.ended = true,
                 Ok(count) => self.end += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Of what is compressed the end is missing then.
+                Err(_) if self.is_stopped() => self.ended = true,
                 Err(error) => {
                     self.ended = true;
                     return Err(self.read_error(error));

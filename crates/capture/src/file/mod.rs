@@ -13,13 +13,13 @@ mod multi;
 mod order;
 mod pcap;
 mod pcapng;
+mod pipe;
 mod snoop;
 mod source;
 
 pub use multi::{MultiSource, expand, open_all};
 pub(crate) use source::{MAX_PACKET_BYTES, wire_bytes};
 
-use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::file::erf::Erf;
 use crate::file::input::{Input, READ_BYTES};
 use crate::file::pcapng::PcapNg;
+use crate::file::pipe::{Pipe, open_file};
 use crate::file::snoop::Snoop;
 use crate::file::source::{BatchReader, FileSource};
 use crate::source::PacketSource;
@@ -61,20 +62,21 @@ pub fn open_reader(
 
 pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, Error> {
     if path == Path::new("-") {
-        open_input(Input::new(Box::new(io::stdin()), path, buffer))
+        let opened =
+            Pipe::standard_input().and_then(|pipe| Ok((pipe.file().metadata()?.is_file(), pipe)));
+        let (is_file, pipe) = opened.map_err(|source| cannot_open(path, source))?;
+        open_input(Input::new(Box::new(pipe), path, buffer).at_hand(is_file))
     } else {
-        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, file) = opened.map_err(|source| Error::Io {
-            action: "open",
-            path: path.to_owned(),
-            source,
-        })?;
+        let opened = open_file(path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = opened.map_err(|source| cannot_open(path, source))?;
         if metadata.is_dir() {
             return Err(refused(path, "it is a directory"));
         }
         // A smaller buffer is one of many, or for a short look.
-        open_input(if buffer < READ_BYTES {
-            Input::new(Box::new(file), path, buffer).at_hand(metadata.is_file())
+        open_input(if !metadata.is_file() {
+            Input::new(Box::new(Pipe::from(file)), path, buffer)
+        } else if buffer < READ_BYTES {
+            Input::new(Box::new(file), path, buffer).at_hand(true)
         } else {
             Input::of_file(file, path, buffer)
         })
@@ -177,11 +179,34 @@ pub fn fuzz_file(data: &[u8]) -> u64 {
 }
 
 fn short(input: &Input) -> Error {
+    if input.is_stopped() {
+        return stopped(input);
+    }
     Error::Damaged {
         path: input.path().to_owned(),
         offset: input.window().len() as u64,
         reason: "the file ends inside its header".to_owned(),
         truncated: true,
+    }
+}
+
+/// The process is to end, and there was no capture yet.
+fn stopped(input: &Input) -> Error {
+    Error::Io {
+        action: "read",
+        path: input.path().to_owned(),
+        source: io::Error::new(
+            io::ErrorKind::Interrupted,
+            "the run was ended before a capture came",
+        ),
+    }
+}
+
+fn cannot_open(path: &Path, source: io::Error) -> Error {
+    Error::Io {
+        action: "open",
+        path: path.to_owned(),
+        source,
     }
 }
 
@@ -194,6 +219,9 @@ fn refused(path: &Path, reason: &str) -> Error {
 
 /// Says what the file is instead, where that can be told.
 fn unknown(input: &Input) -> Error {
+    if input.is_stopped() {
+        return stopped(input);
+    }
     let bytes = input.window();
     let head = bytes.get(..16).unwrap_or(bytes);
     if bytes.is_empty() {

@@ -179,6 +179,9 @@ impl<F: Format> FileSource<F> {
                     let skipped = self.ended_on_error(skipped)?;
                     if !skipped {
                         self.ended = true;
+                        if self.input.is_stopped() {
+                            return Ok(false);
+                        }
                         return Err(self.damaged("the file ends inside a block".to_owned(), true));
                     }
                 }
@@ -205,7 +208,7 @@ impl<F: Format> FileSource<F> {
 
     fn end_of_input(&self, needed: usize) -> Result<bool, Error> {
         let left = self.input.window().len();
-        if left == 0 {
+        if left == 0 || self.input.is_stopped() {
             return Ok(false);
         }
         let reason =

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -89,4 +89,24 @@ pub fn fails(arguments: &[&str], code: i32, parts: &[&str]) -> Output {
         );
     }
     output
+}
+
+/// Waits until a process handles the signal of this number.
+pub fn handles(child: &Child, number: u32) {
+    let status = format!("/proc/{}/status", child.id());
+    let handled = || {
+        let status = fs::read_to_string(&status).unwrap();
+        let line = status.lines().find(|line| line.starts_with("SigCgt:"));
+        let mask = line.unwrap().split_whitespace().nth(1).unwrap();
+        u64::from_str_radix(mask, 16).unwrap() & 1 << (number - 1) != 0
+    };
+    while !handled() {
+        std::thread::yield_now();
+    }
+}
+
+pub fn signal(child: &Child, name: &str) {
+    let mut kill = Command::new("kill");
+    kill.args([name, &child.id().to_string()]);
+    assert!(kill.status().unwrap().success());
 }

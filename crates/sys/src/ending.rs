@@ -12,7 +12,8 @@ pub fn ends_when(flag: Arc<AtomicBool>) {
     let _ = ENDING.set(flag);
 }
 
-pub(crate) fn is_ending() -> bool {
+/// Whether it is.
+pub fn is_ending() -> bool {
     ENDING
         .get()
         .is_some_and(|flag| flag.load(Ordering::Relaxed))
