@@ -76,6 +76,7 @@ pub(super) fn report(total: &Collector, run: &RunEnd<'_>, top: usize) -> Value {
         "flow_sizes": ranges(&total.flow_sizes),
         "flow_durations": ranges(&total.flow_durations),
         "timeline": {
+            "start": total.timeline.start().map(time),
             "seconds_per_bin": total.timeline.width().as_secs_f64(),
             "bytes": total.timeline.bins(),
         },

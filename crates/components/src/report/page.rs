@@ -75,7 +75,7 @@ fn overview(page: &mut String, total: &Collector, run: &RunEnd<'_>) {
         let _ = writeln!(
             page,
             "  over time {} ({} each)",
-            sparkline(bins),
+            sparkline(&bins),
             human_duration(total.timeline.width())
         );
     }
