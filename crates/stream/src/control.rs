@@ -97,7 +97,8 @@ impl Streams {
             side.half.set_window_scale(window_scale(bytes, packet));
         }
         if flags.contains(TcpFlags::ACK) {
-            if side.half.note_ack(packet.ack, packet.window) && side.half.note & PEER_WAITS != 0 {
+            let has_moved = side.half.note_ack(packet.ack, packet.window);
+            if (has_moved || packet.payload_len != 0) && side.half.note & PEER_WAITS != 0 {
                 self.acknowledged(pass, packet, flow, handler);
             }
             if syn && let Some(connection) = self.connections.get_mut(flow.id) {

@@ -124,13 +124,15 @@ impl Streams {
     ) {
         let id = stream_id(flow.id, 1 - packet.direction.index());
         let time = packet.time;
+        let has_data = packet.payload_len != 0;
         self.work_on(
             id,
             time,
             pass.tracker,
             handler,
-            |reassembler, half, peer, out| {
-                reassembler.advance(half, peer, time, out);
+            |reassembler, half, peer, out| match has_data {
+                true => reassembler.answered(half, peer, time, out),
+                false => reassembler.advance(half, peer, time, out),
             },
         );
     }

@@ -203,9 +203,10 @@ impl Streams {
             return self.control(pass, packet, flow, handler);
         }
         let side = &mut connection[direction];
-        // Its note says whether the peer has a hole: its line is not touched otherwise.
+        // Its note says whether the peer has a hole: its line is not touched otherwise. Data answer what was
+        // acknowledged before, too.
         if packet.tcp_flags.contains(TcpFlags::ACK)
-            && side.half.note_ack(packet.ack, packet.window)
+            && (side.half.note_ack(packet.ack, packet.window) || packet.payload_len != 0)
             && side.half.note & PEER_WAITS != 0
         {
             return self.answer(pass, packet, flow, handler);

@@ -19,6 +19,9 @@
 //!   known for the reordering allowance: [`ReassemblyConfig::reorder_time`] long, or while
 //!   [`ReassemblyConfig::reorder_bytes`] more were captured. Packets can be captured in another
 //!   order than they were received in;
+//! - the peer has acknowledged past it with data of its own ([`Reassembler::answered`]): at once, so that
+//!   what was asked comes before what was answered. Who answers has read; a capture that shows a segment
+//!   later than the answer to it loses that segment;
 //! - no packet of the peer was ever captured, and the hole is older than
 //!   [`ReassemblyConfig::one_sided_time`] or has [`ReassemblyConfig::one_sided_bytes`] behind it;
 //! - it is older than [`ReassemblyConfig::hole_time`], or more than

@@ -167,6 +167,27 @@ impl Reassembler {
         self.settle(half, peer.ack(), now, out);
     }
 
+    /// As [`Reassembler::advance`], where the peer has answered with data: who answers has read what it
+    /// acknowledges, so that what is missing of that will not come. What waits behind it is handed on at
+    /// once, before the answer.
+    pub fn answered(&mut self, half: &mut Half, peer: &Half, now: Nanos, out: &mut impl Receiver) {
+        while let (Some(ack), Some(head)) = (peer.ack(), self.head_seq(half)) {
+            let acknowledged = distance(head, ack);
+            // Where it begins is not known: it has begun with what was read of it.
+            let is_read =
+                acknowledged > 0 || acknowledged == 0 && half.flags.contains(HalfFlags::SYNCED);
+            if !is_read {
+                break;
+            }
+            self.give_up(half, GapCause::Acknowledged, out);
+            self.drain(half, out);
+            if self.head_seq(half) == Some(head) {
+                break;
+            }
+        }
+        self.settle(half, peer.ack(), now, out);
+    }
+
     /// Gives up the first hole of a direction at once, for memory.
     pub fn relieve(&mut self, half: &mut Half, out: &mut impl Receiver) {
         self.give_up(half, GapCause::Memory, out);

@@ -91,6 +91,15 @@ impl Stream {
         self.advance();
     }
 
+    /// The peer sends data of its own.
+    fn answer(&mut self, offset: i32) {
+        self.peer.note_ack(BASE.wrapping_add(offset as u32), 1000);
+        if self.half.is_queued() {
+            self.reassembler
+                .answered(&mut self.half, &self.peer, self.time, &mut self.events);
+        }
+    }
+
     fn advance(&mut self) {
         if self.half.is_queued() {
             self.reassembler
@@ -285,6 +294,40 @@ fn a_reordered_capture_fills_an_acknowledged_hole() {
     stream.wait(10);
     stream.send(0, "abc");
     assert_eq!(stream.text(), "abcdef");
+}
+
+#[test]
+fn what_was_answered_is_not_waited_for() {
+    let mut stream = Stream::started(OverlapPolicy::First);
+    stream.ack(0);
+    stream.send(0, "abc");
+    stream.send(5, "fg");
+    stream.send(9, "jk");
+    stream.answer(7);
+    assert_eq!(stream.text(), "abc[2]fg");
+    // Acknowledged as far as it waits: what is before it was received.
+    stream.answer(9);
+    assert_eq!(stream.text(), "abc[2]fg[2]jk");
+    assert_eq!(
+        stream.reassembler.statistics().gaps[GapCause::Acknowledged as usize],
+        2
+    );
+    // An answer that does not acknowledge it changes nothing: it is still to come.
+    stream.send(12, "mn");
+    stream.answer(11);
+    assert_eq!(stream.text(), "abc[2]fg[2]jk");
+    stream.send(11, "l");
+    assert_eq!(stream.text(), "abc[2]fg[2]jklmn");
+}
+
+#[test]
+fn of_a_stream_picked_up_in_the_middle_what_was_answered_is_handed_on() {
+    let mut stream = Stream::new(OverlapPolicy::First);
+    stream.send(3, "def");
+    assert_eq!(stream.text(), "");
+    stream.answer(6);
+    assert_eq!(stream.text(), "def");
+    assert_eq!(stream.reassembler.statistics().gap_bytes, 0);
 }
 
 #[test]
