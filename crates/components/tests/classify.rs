@@ -148,8 +148,8 @@ fn ndpi_finds_the_same_protocols() {
     for (what, count) in &others {
         eprintln!("  {count} {what}");
     }
-    // The rest: connections of TLS without their hellos, classic STUN, what goes over to TLS later.
-    assert!(all > 1500 && equal * 100 >= all * 92, "{equal} of {all}");
+    // The rest: classic STUN, what goes over to TLS later, protocols captured from within.
+    assert!(all > 1500 && equal * 100 >= all * 95, "{equal} of {all}");
 }
 
 /// What its library says through us is what it says to nDPI's own reader of captures, which gives it packets.

@@ -291,6 +291,30 @@ fn bodies_end_as_rfc_9112_says() {
 }
 
 #[test]
+fn status_lines_that_are_none_are_marked_and_bodies_that_are_not_chunked_go_on_to_the_end() {
+    check(
+        "http/1.01 2xx fine\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1\nContent-Length: 3\r\n\r\nyouHTTP/1.1 0200 ok\r\n\r\nall",
+        &[],
+        &[
+            "fine other",
+            "  \"hi\" whole bad_status_line",
+            " 1.1",
+            "  \"you\" whole bare_lf,bad_status_line",
+            "ok 1.1",
+            "  \"all\" whole bad_status_line",
+        ],
+    );
+    for body in ["no chunk, but text", "f x\r\n012345678901234", "\r\n1\r\na"] {
+        let text = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+        check(
+            &text,
+            &[],
+            &["200 OK 1.1", &format!("  {body:?} cut bad_chunk")],
+        );
+    }
+}
+
+#[test]
 fn the_answer_to_head_has_no_body_whether_or_not_that_is_known() {
     let two = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nHTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nabc";
     let expected = [

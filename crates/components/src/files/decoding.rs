@@ -8,6 +8,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::digests::{Digests, Wanted};
 use super::folder::Stored;
+use super::room::{Room, Taken};
 
 /// Bytes by which a file's type is told.
 const BEGIN: usize = 512;
@@ -71,7 +72,7 @@ impl Write for Output {
 /// How a file is coded. The decoders are large.
 pub(super) enum Decoder {
     Plain(Output),
-    Coded(Coded),
+    Coded(Coded, Option<Taken>),
     /// What was made before the bytes stopped making sense, and how that is called.
     Failed(Output, &'static str),
 }
@@ -80,8 +81,45 @@ pub(super) enum Coded {
     Gzip(Box<GzDecoder<Output>>),
     Deflate(Box<Inflate>),
     Brotli(Box<DecompressorWriter<Output>>),
-    /// `deflate`, before its first byte: with or without a header of zlib's.
-    Either(Option<Box<Output>>),
+    /// Before its first byte, which tells how much memory it takes, and of `deflate` whether it has a
+    /// header of zlib's.
+    Unread(Coding, Option<Box<Output>>),
+}
+
+/// A content coding that is known (RFC 9110, section 8.4.1).
+#[derive(Clone, Copy)]
+pub(super) enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
+}
+
+impl Coding {
+    fn named(name: &[u8]) -> Option<Coding> {
+        match name.trim_ascii().to_ascii_lowercase().as_slice() {
+            b"gzip" | b"x-gzip" => Some(Coding::Gzip),
+            b"deflate" => Some(Coding::Deflate),
+            b"br" => Some(Coding::Brotli),
+            _ => None,
+        }
+    }
+
+    /// Bytes of memory that a decoder may take, by the first byte that it gets.
+    fn memory(self, first: u8) -> u64 {
+        // A window of 32 KB, tables, and what is collected.
+        const INFLATE: u64 = 96 << 10;
+        let Coding::Brotli = self else {
+            return INFLATE;
+        };
+        // RFC 7932, section 9.1.
+        let bits = match (first & 1, first >> 1 & 7, first >> 4 & 7) {
+            (0, ..) => 16,
+            (_, 0, 0) => 17,
+            (_, 0, more) => 8 + more,
+            (_, more, _) => 17 + more,
+        };
+        (1 << bits) + (128 << 10)
+    }
 }
 
 impl Decoder {
@@ -89,34 +127,43 @@ impl Decoder {
         Decoder::Plain(output)
     }
 
-    /// One of a content coding (RFC 9110, section 8.4.1); of one that is not known none.
+    /// One of a content coding; of one that is not known none.
     pub(super) fn of(coding: &[u8], output: Output) -> Decoder {
-        let coding = coding.trim_ascii().to_ascii_lowercase();
-        Decoder::Coded(match coding.as_slice() {
-            b"gzip" | b"x-gzip" => Coded::Gzip(Box::new(GzDecoder::new(output))),
-            b"deflate" => Coded::Either(Some(Box::new(output))),
-            b"br" => Coded::Brotli(Box::new(DecompressorWriter::new(output, PIECE))),
-            _ => return Decoder::Plain(output),
-        })
+        match Coding::named(coding) {
+            Some(coding) => Decoder::Coded(Coded::Unread(coding, Some(Box::new(output))), None),
+            None => Decoder::Plain(output),
+        }
     }
 
     pub(super) fn is_coded(&self) -> bool {
         !matches!(self, Decoder::Plain(_))
     }
 
-    /// More bytes; of what they are coded from there may be `bound` by now.
-    pub(super) fn data(&mut self, bytes: &[u8], bound: u64) {
-        let Decoder::Coded(coded) = self else {
+    /// More bytes; of what they are coded from there may be `bound` by now. Where `room` has no memory for
+    /// a decoder, they stay coded.
+    pub(super) fn data(&mut self, bytes: &[u8], bound: u64, room: &Room) {
+        let Decoder::Coded(coded, memory) = self else {
             if let Decoder::Plain(output) = self {
                 output.take(bytes);
             }
             return;
         };
-        if let (Coded::Either(output), Some(&first)) = (&mut *coded, bytes.first())
+        if let (Coded::Unread(coding, output), Some(&first)) = (&mut *coded, bytes.first())
             && let Some(output) = output.take()
         {
-            let has_header = first & 0x0f == 8;
-            *coded = Coded::Deflate(Box::new(Inflate::new(has_header, *output)));
+            *memory = room.take(coding.memory(first));
+            if memory.is_none() {
+                *self = Decoder::Plain(*output);
+                return self.data(bytes, bound, room);
+            }
+            *coded = match coding {
+                Coding::Gzip => Coded::Gzip(Box::new(GzDecoder::new(*output))),
+                Coding::Deflate => {
+                    let has_header = first & 0x0f == 8;
+                    Coded::Deflate(Box::new(Inflate::new(has_header, *output)))
+                }
+                Coding::Brotli => Coded::Brotli(Box::new(DecompressorWriter::new(*output, PIECE))),
+            };
         }
         if coded.write(bytes, bound).is_err() {
             self.fail();
@@ -131,7 +178,7 @@ impl Decoder {
                     store.gap(bytes);
                 }
             }
-            Decoder::Coded(_) => self.fail(),
+            Decoder::Coded(..) => self.fail(),
             Decoder::Failed(..) => {}
         }
     }
@@ -140,7 +187,7 @@ impl Decoder {
         let nothing = Output::new(Wanted::default(), None);
         let this = core::mem::replace(self, Decoder::Plain(nothing));
         *self = match this {
-            Decoder::Coded(coded) => {
+            Decoder::Coded(coded, _) => {
                 let output = coded.give_up();
                 let why = if output.is_over { "bomb" } else { "failed" };
                 Decoder::Failed(output, why)
@@ -152,7 +199,7 @@ impl Decoder {
     /// All came. Returns what was made of it, and what decoding came to.
     pub(super) fn finish(mut self, is_holed: bool) -> (Output, Option<&'static str>) {
         let is_done = match &mut self {
-            Decoder::Coded(coded) => coded.finish().is_ok() && !is_holed,
+            Decoder::Coded(coded, _) => coded.finish().is_ok() && !is_holed,
             _ => true,
         };
         if !is_done {
@@ -161,7 +208,7 @@ impl Decoder {
         match self {
             Decoder::Plain(output) => (output, None),
             Decoder::Failed(output, why) => (output, Some(why)),
-            Decoder::Coded(coded) => (coded.give_up(), Some("yes")),
+            Decoder::Coded(coded, _) => (coded.give_up(), Some("yes")),
         }
     }
 }
@@ -172,7 +219,7 @@ impl Coded {
             Coded::Gzip(it) => Some(it.get_mut()),
             Coded::Deflate(it) => Some(&mut it.output),
             Coded::Brotli(it) => Some(it.get_mut()),
-            Coded::Either(output) => output.as_deref_mut(),
+            Coded::Unread(_, output) => output.as_deref_mut(),
         }
     }
 
@@ -184,7 +231,7 @@ impl Coded {
             Coded::Gzip(it) => it.write_all(bytes),
             Coded::Deflate(it) => it.data(bytes),
             Coded::Brotli(it) => it.write_all(bytes),
-            Coded::Either(_) => Ok(()),
+            Coded::Unread(..) => Ok(()),
         };
         match written {
             // It had come to its end; what follows is none of it.
@@ -199,7 +246,8 @@ impl Coded {
             Coded::Deflate(it) if it.is_over => Ok(()),
             Coded::Deflate(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Coded::Brotli(it) => it.close(),
-            Coded::Either(_) => Ok(()),
+            Coded::Unread(Coding::Deflate, _) => Ok(()),
+            Coded::Unread(..) => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 

@@ -6,12 +6,14 @@
 //! # Bounds
 //! Of bodies that are decoded, some hundred times as much is made as came, and no more
 //! ([`GROWTH`]); of those that are written, so much each and so much together as the options say. No more
-//! than [`MOST_DECODED`] are decoded at once and [`MOST_OPEN`] written, on each core.
+//! than [`MOST_DECODED`] are decoded at once and [`MOST_OPEN`] written, on each core; decoders have a share of
+//! `memory` ([`share`]), and bodies stay coded where that is used up.
 
 mod decoding;
 mod digests;
 mod folder;
 mod kind;
+mod room;
 
 use std::path::Path;
 
@@ -21,6 +23,7 @@ use flowgauge_stack::{Failure, OptionInfo, OptionKind, SettingError, Settings};
 use decoding::{Decoder, Output};
 pub(crate) use digests::Wanted;
 use folder::Folder;
+use room::Room;
 
 /// Bytes that decoding may make of one byte.
 const GROWTH: u64 = 100;
@@ -28,6 +31,10 @@ const GROWTH: u64 = 100;
 const GROWTH_FREE: u64 = 1 << 20;
 /// Bodies that are decoded at once: each keeps a window, of Brotli up to 16 MB.
 const MOST_DECODED: u32 = 64;
+/// Bytes of memory for decoders on each core, where no bound for memory is set.
+const ROOM: u64 = 256 << 20;
+/// Which part of `memory` is theirs.
+const SHARE: u64 = 8;
 /// Files that are written at once.
 const MOST_OPEN: u32 = 128;
 
@@ -72,6 +79,14 @@ pub(crate) const EXTRACT_LIMIT: OptionInfo = OptionInfo::new(
 )
 .or("10G");
 
+/// Bytes of the option `memory` that decoders have, on all cores together.
+pub(crate) fn share(settings: &Settings) -> u64 {
+    match settings.size("memory").filter(|_| settings.flag("decode")) {
+        Some(memory) => memory / SHARE,
+        None => 0,
+    }
+}
+
 /// What is done with files, on one core.
 pub(crate) struct Files {
     wanted: Wanted,
@@ -79,6 +94,7 @@ pub(crate) struct Files {
     folder: Option<Folder>,
     /// Bodies that are decoded now.
     decoding: u32,
+    room: Room,
     failure: Option<Failure>,
 }
 
@@ -96,7 +112,12 @@ impl Files {
         let is_wanted = settings.flag("files") || wanted != Wanted::default() || folder.is_some();
         let file_limit = settings.size("file_limit").unwrap_or(u64::MAX);
         let all_limit = settings.size("extract_limit").unwrap_or(u64::MAX);
+        let room = match settings.size("memory") {
+            Some(_) => share(settings) / settings.copies() as u64,
+            None => ROOM,
+        };
         Ok(is_wanted.then(|| Files {
+            room: Room::new(room),
             wanted,
             decodes: settings.flag("decode"),
             folder: folder.map(|path| Folder::new(Path::new(path), file_limit, all_limit)),
@@ -130,8 +151,11 @@ impl Files {
             Some(coding) => Decoder::of(coding, output),
             None => Decoder::plain(output),
         };
-        self.decoding += u32::from(decoder.is_coded());
+        let is_counted = decoder.is_coded();
+        self.decoding += u32::from(is_counted);
         Body {
+            is_counted,
+            room: self.room.clone(),
             decoder,
             encoded: 0,
             missing: 0,
@@ -140,7 +164,7 @@ impl Files {
 
     /// A file is over: its record gets what is known of it.
     pub(crate) fn close(&mut self, body: Body, row: &mut FileRow) {
-        self.decoding -= u32::from(body.decoder.is_coded());
+        self.decoding -= u32::from(body.is_counted);
         let (output, decoded) = body.decoder.finish(body.missing > 0);
         row.decoded = decoded;
         row.bytes = output.bytes;
@@ -163,6 +187,9 @@ impl Files {
 /// A file under way.
 pub(crate) struct Body {
     decoder: Decoder,
+    /// It counts as one that is decoded.
+    is_counted: bool,
+    room: Room,
     /// Bytes that came.
     encoded: u64,
     missing: u64,
@@ -176,7 +203,7 @@ impl Body {
             .encoded
             .saturating_mul(GROWTH)
             .saturating_add(GROWTH_FREE);
-        self.decoder.data(bytes, bound);
+        self.decoder.data(bytes, bound, &self.room);
     }
 
     /// So many bytes are missing here.
@@ -197,6 +224,7 @@ mod tests {
             decodes,
             folder: None,
             decoding: 0,
+            room: Room::new(ROOM),
             failure: None,
         }
     }
@@ -337,6 +365,29 @@ mod tests {
             }
             assert_eq!(files.decoding, 0);
         }
+    }
+
+    #[test]
+    fn without_memory_for_a_decoder_bodies_stay_coded() {
+        let mut files = files(true);
+        // For one of gzip, and none of Brotli with its window of 4 MB.
+        files.room = Room::new(100 << 10);
+        let coded = gzip(b"text");
+        let mut first = files.open("x", Some(b"gzip"));
+        first.data(&coded[..5]);
+        let second = one(&mut files, Some(b"gzip"), &coded, 3);
+        assert_eq!((second.decoded, second.bytes), (None, coded.len() as u64));
+        assert_eq!(second.mime_type, Some("application/gzip"));
+        first.data(&coded[5..]);
+        let mut row = FileRow::default();
+        files.close(first, &mut row);
+        assert_eq!((row.decoded, row.bytes), (Some("yes"), 4));
+        let large = one(&mut files, Some(b"br"), &[0x1b, 0, 0], 1);
+        assert_eq!((large.decoded, large.bytes), (None, 3));
+        // Its memory is there again.
+        let third = one(&mut files, Some(b"gzip"), &coded, 3);
+        assert_eq!(third.decoded, Some("yes"));
+        assert_eq!(files.decoding, 0);
     }
 
     #[test]

@@ -144,7 +144,9 @@ pub(crate) const NEEDS: Needs = Needs {
 };
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let mut config = engine::configuration(settings, NEEDS)?;
+    let memory = settings.size("memory");
+    let memory = memory.map(|bytes| bytes - files::share(settings));
+    let mut config = engine::configuration_in(settings, memory, NEEDS)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
     Ok(Box::new(Transactions {
         tracked: Tracked::new(config),

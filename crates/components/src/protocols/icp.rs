@@ -103,7 +103,7 @@ impl Conversation for Talk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Tester;
+    use super::super::testing::{Said, Tester, assert_halves, cuts_and_gaps};
     use super::*;
 
     fn message(opcode: u8, number: u8, url: &str) -> Vec<u8> {
@@ -177,6 +177,21 @@ mod tests {
                 r#""10.0.0.1" "10.0.0.5" "matched""#,
                 r#""10.0.0.1" "10.0.0.5" "no_request""#,
             ]
+        );
+    }
+
+    #[test]
+    fn a_message_that_is_cut_or_missing_costs_no_other() {
+        let said = [
+            Said::new(true, 1, &message(1, 1, "http://a/")),
+            Said::new(false, 1, &message(3, 1, "http://a/")),
+            Said::new(true, 2, &message(1, 2, "http://b/")),
+            Said::new(false, 2, &message(2, 2, "http://b/")),
+        ];
+        cuts_and_gaps(
+            || Tester::<Talk>::udp([10, 0, 0, 1], 3130, [10, 0, 0, 2], 3130),
+            &said,
+            |missing, records| assert_halves(&said, "number", missing, records),
         );
     }
 }

@@ -105,7 +105,7 @@ fn read_clock(clock: Clock) -> NtpClock {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Tester;
+    use super::super::testing::{Said, Tester, cuts_and_gaps};
     use super::*;
 
     fn message(mode: u8, stratum: u8, origin: u64, transmit: u64) -> Vec<u8> {
@@ -165,6 +165,40 @@ mod tests {
                 r#""10.0.0.1" "symmetric_active" 3 "matched""#,
                 r#""10.0.0.2" "symmetric_active" 3 "no_reply""#,
             ]
+        );
+    }
+
+    #[test]
+    fn a_message_that_is_cut_or_missing_costs_no_other() {
+        let said = [
+            Said::new(true, 100, &message(3, 0, 0, 100)),
+            Said::new(false, 100, &message(4, 2, 100, 500)),
+            Said::new(true, 200, &message(3, 0, 0, 200)),
+            Said::new(false, 200, &message(4, 2, 200, 600)),
+        ];
+        cuts_and_gaps(
+            || Tester::<Talk>::udp([10, 0, 0, 1], 123, [10, 0, 0, 2], 123),
+            &said,
+            |missing, records| {
+                let matched: Vec<&str> = (records.iter())
+                    .filter(|it| it["state"] == "matched")
+                    .filter_map(|it| it["org_time"].as_str())
+                    .collect();
+                let other = match missing / 2 {
+                    0 => "1970-01-01T00:03:20.000000000Z",
+                    _ => "1970-01-01T00:01:40.000000000Z",
+                };
+                assert_eq!(matched, [other], "without {missing}: {records:?}");
+                // The other half of the pair is there, alone.
+                let alone = match missing % 2 {
+                    0 => "no_request",
+                    _ => "no_reply",
+                };
+                assert!(
+                    records.iter().any(|it| it["state"] == alone),
+                    "without {missing}: {records:?}"
+                );
+            },
         );
     }
 }

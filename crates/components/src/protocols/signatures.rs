@@ -82,12 +82,30 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     be32(bytes, at).map(u32::swap_bytes)
 }
 
+/// Whether these are records of TLS, of a connection captured from within (RFC 8446, section 5.1).
+fn are_records(bytes: &[u8]) -> bool {
+    let record = |at: usize| {
+        let [kind, 3, minor @ 0..=4] = *bytes.get(at..)?.first_chunk::<3>()? else {
+            return None;
+        };
+        let len = be16(bytes, at + 3)?;
+        let is_one = matches!(kind, 20..=23) && (1..=16_640).contains(&len);
+        is_one.then_some((minor, at + 5 + len))
+    };
+    let Some((version, end)) = record(0) else {
+        return false;
+    };
+    // The next one begins where it ends, unless more of it was sent than is kept.
+    end >= bytes.len() || record(end).is_some_and(|(minor, _)| minor == version)
+}
+
 /// Sources: the RFCs and specifications of each protocol; for those without one what implementations send.
 static ALL: &[Signature] = &[
     tcp("bittorrent", |it| either(it, b"\x13BitTorrent protocol")),
     udp("bittorrent", |it| {
         either(it, b"d1:ad2:id20:") || either(it, b"d1:rd2:id20:") || either(it, b"d1:eli20")
     }),
+    tcp("tls", |it| any(it, are_records)),
     tcp("gnutella", |it| {
         either(it, b"GNUTELLA CONNECT/") || either(it, b"GNUTELLA/")
     }),

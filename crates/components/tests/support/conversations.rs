@@ -186,6 +186,7 @@ impl Compared {
         if differences.is_empty() {
             self.equal += 1;
         } else if exceptions.iter().any(|(name, _)| what.contains(name)) {
+            eprintln!("  excepted: {what}");
             self.excepted += 1;
         } else {
             self.differences

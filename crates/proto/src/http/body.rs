@@ -14,7 +14,24 @@ pub(super) struct Chunks {
     /// Bytes of the line, or of the trailers, so far.
     seen: u32,
     /// The size as it is written: the line's first bytes.
-    digits: [u8; 24],
+    digits: [u8; LINE],
+    /// How many of them came before the bytes at hand; of the first line only.
+    before: u8,
+    /// It is in the first line.
+    is_first: bool,
+}
+
+/// Bytes of a chunk's line that are kept.
+const LINE: usize = 24;
+
+/// The beginning of a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line([u8; LINE], u8);
+
+impl Line {
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0.get(..usize::from(self.1)).unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +64,9 @@ impl Default for Chunks {
         Chunks {
             place: Place::Size,
             seen: 0,
-            digits: [0; 24],
+            digits: [0; LINE],
+            before: 0,
+            is_first: true,
         }
     }
 }
@@ -56,6 +75,9 @@ impl Chunks {
     /// Takes bytes up to the next data or the end.
     pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
         let mut at = 0;
+        if self.is_first {
+            self.before = self.seen.min(LINE as u32) as u8;
+        }
         while let Some(&byte) = bytes.get(at) {
             match &mut self.place {
                 Place::Size => {
@@ -74,6 +96,9 @@ impl Chunks {
                         return Step::Bad;
                     }
                     if end.is_none() {
+                        if self.is_hopeless() {
+                            return Step::Bad;
+                        }
                         continue;
                     }
                     at += 1;
@@ -81,6 +106,7 @@ impl Chunks {
                         return Step::Bad;
                     };
                     self.seen = 0;
+                    self.is_first = false;
                     self.place = match size {
                         0 => Place::Trailer(0),
                         size => Place::Data(size),
@@ -122,6 +148,27 @@ impl Chunks {
             }
         }
         Step::More
+    }
+
+    /// Whether no chunk has begun.
+    pub(super) fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// What came of the first line before the bytes at hand.
+    pub(super) fn before(&self) -> Line {
+        Line(self.digits, self.before)
+    }
+
+    /// Whether the line that has begun can be none with a size.
+    fn is_hopeless(&self) -> bool {
+        let kept = self.digits.get(..(self.seen as usize).min(LINE));
+        let kept = kept.unwrap_or_default();
+        if memchr(b';', kept).is_some() {
+            return false;
+        }
+        let can_be = |byte: &u8| byte.is_ascii_hexdigit() || b" \t\r".contains(byte);
+        self.seen as usize > LINE || !kept.iter().all(can_be)
     }
 
     /// The size in the line that is over.

@@ -119,7 +119,14 @@ impl<'a> Head<'a> {
         let (first, lines, bare) = next_line(bytes);
         let mut oddities = Oddities::default();
         oddities.set_if(Oddity::BareLf, bare);
-        let start = read_start(first)?;
+        let start = match read_start(first) {
+            Some(start) => start,
+            None => {
+                let start = read_bad_status(first)?;
+                oddities.set(Oddity::BadStatusLine);
+                start
+            }
+        };
         let mut head = Head {
             start,
             oddities,
@@ -411,6 +418,24 @@ fn read_status(line: &[u8]) -> Option<Start<'_>> {
         status,
         reason,
         version,
+    })
+}
+
+/// A status line that says HTTP, but is written in another way: clients read many such.
+#[cold]
+fn read_bad_status(line: &[u8]) -> Option<Start<'_>> {
+    const NAME: &[u8] = b"HTTP/";
+    if !line.get(..NAME.len())?.eq_ignore_ascii_case(NAME) {
+        return None;
+    }
+    let mut words = line.splitn(3, |&byte| byte == b' ');
+    let version = Version::read(&words.next()?.to_ascii_uppercase());
+    let status = words.next().filter(|word| word.len() == 3);
+    let status = status.and_then(|word| read_number(word, 10));
+    Some(Start::Response {
+        status: status.unwrap_or(0) as u16,
+        reason: trim(words.next().unwrap_or_default()),
+        version: version.unwrap_or(Version::Other),
     })
 }
 

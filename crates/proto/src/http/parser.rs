@@ -48,15 +48,18 @@ pub enum Oddity {
     BareLf = 128,
     /// `Host` twice.
     TwoHosts = 256,
-    /// What should be chunked is not.
+    /// What should be chunked is not: such a response is taken to go on to the end of the stream as it is,
+    /// where its first chunk is none.
     BadChunk = 512,
     /// The head was cut by a hole or the end, or is too long.
     CutHead = 1024,
+    /// A status line that is none, but begins with `HTTP/`: what the header fields say counts.
+    BadStatusLine = 2048,
 }
 
 impl Oddity {
     /// All of them.
-    pub const ALL: [Oddity; 11] = [
+    pub const ALL: [Oddity; 12] = [
         Oddity::TwoLengths,
         Oddity::LengthAndCoding,
         Oddity::BadLength,
@@ -68,6 +71,7 @@ impl Oddity {
         Oddity::TwoHosts,
         Oddity::BadChunk,
         Oddity::CutHead,
+        Oddity::BadStatusLine,
     ];
 
     /// In records.
@@ -84,6 +88,7 @@ impl Oddity {
             Oddity::TwoHosts => "two_hosts",
             Oddity::BadChunk => "bad_chunk",
             Oddity::CutHead => "cut_head",
+            Oddity::BadStatusLine => "bad_status_line",
         }
     }
 }
@@ -204,6 +209,7 @@ struct Message {
     body: u64,
     missing: u64,
     oddities: Oddities,
+    is_response: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -274,6 +280,13 @@ impl Parser {
                 }
                 State::Chunked(chunks) => match chunks.step(rest) {
                     Step::More => rest.len(),
+                    Step::Bad if self.message.is_response && chunks.is_first() => {
+                        self.message.oddities.set(Oddity::BadChunk);
+                        let line = chunks.before();
+                        self.state = State::UntilEnd;
+                        self.data(line.bytes(), events);
+                        0
+                    }
                     Step::Data(data, taken) => {
                         self.message.body += data.len() as u64;
                         events.body(data);
@@ -471,6 +484,7 @@ impl Parser {
         let framing = head.framing();
         let is_response = matches!(head.start, Start::Response { .. });
         self.message.oddities = head.oddities;
+        self.message.is_response = is_response;
         self.state = match events.head(&head, framing) {
             Framing::None | Framing::Length(0) => return self.over(true, events),
             Framing::Length(length) if is_response && !events.knows_request() => {
@@ -583,7 +597,7 @@ impl Parser {
         events.end(&End {
             body_bytes: message.body,
             missing_bytes: message.missing,
-            is_whole: is_whole && message.missing == 0,
+            is_whole: is_whole && message.missing == 0 && !message.oddities.has(Oddity::BadChunk),
             oddities: message.oddities,
         });
     }

@@ -73,6 +73,8 @@ pub fn look(bytes: &[u8]) -> Look {
         _ if long.version.salt().is_some() => long.kind != Kind::Initial || long.bytes.len() > 40,
         // Facebook's, and drafts whose keys are not known.
         0xface_b000..=0xface_b00f | 0xff00_0000..=0xff00_00ff => bytes.len() >= 1200,
+        // What asks for Version Negotiation (RFC 9000, section 6.3).
+        reserved if reserved & 0x0f0f_0f0f == 0x0a0a_0a0a => bytes.len() >= 1200,
         _ => false,
     };
     if is_known { Look::Yes } else { Look::No }

@@ -156,6 +156,35 @@ fn without_the_clients_packets_nothing_can_be_opened() {
     assert_eq!(read(&all[1..]), ["server 1301", "Handshake None"]);
 }
 
+/// Each datagram, cut at every place or missing: what the others say is found.
+#[test]
+fn a_datagram_that_is_cut_or_missing_costs_no_other() {
+    let datagrams = connection(1, ID);
+    let whole = read(&datagrams);
+    let client = "client name".to_owned();
+    assert!(whole.contains(&client), "{whole:?}");
+    for (place, (from_initiator, bytes)) in datagrams.iter().enumerate() {
+        for cut in 0..bytes.len() {
+            let mut others = datagrams.clone();
+            others[place].1.truncate(cut);
+            let found = read(&others);
+            if !from_initiator {
+                assert!(found.contains(&client), "{place} cut at {cut}: {found:?}");
+            }
+            if cut == 0 {
+                others.remove(place);
+                let without = read(&others);
+                let hellos = |log: &[String]| {
+                    let is_hello =
+                        |line: &&String| line.starts_with("client") || line.starts_with("server");
+                    log.iter().filter(is_hello).count()
+                };
+                assert_eq!(hellos(&found), hellos(&without), "{place}");
+            }
+        }
+    }
+}
+
 #[test]
 fn behind_a_retry_keys_are_others() {
     let mut all = connection(1, ID)[..2].to_vec();
