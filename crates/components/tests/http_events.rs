@@ -16,16 +16,10 @@ use corpora::corpora;
 use serde_json::Value;
 
 /// Tests of suricata-verify that differ, and why.
-const SURICATA: &[(&str, &str)] = &[
-    (
-        "http-connect",
-        "HTTP within CONNECT, which ours does not look into",
-    ),
-    (
-        "bug-3286-02-linux-evasion",
-        "an answer behind a reset that Linux does not take, as its time stamps do not fit",
-    ),
-];
+const SURICATA: &[(&str, &str)] = &[(
+    "bug-3286-02-linux-evasion",
+    "an answer behind a reset that Linux does not take, as its time stamps do not fit",
+)];
 
 /// Statements of packetbeat's that differ, and why.
 const PACKETBEAT: &[(&str, &str)] = &[

@@ -291,6 +291,32 @@ fn bodies_end_as_rfc_9112_says() {
 }
 
 #[test]
+fn in_what_connect_has_opened_http_can_go_on() {
+    let ok = "HTTP/1.1 200 OK\r\n\r\n";
+    check(
+        &format!(
+            "{ok}\r\nHTTP/1.1 200 Fine\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 204 None\r\n\r\n"
+        ),
+        &["CONNECT", "GET", "GET"],
+        &[
+            "200 OK 1.1",
+            "  \"\" whole",
+            "200 Fine 1.1",
+            "  \"hi\" whole",
+            "204 None 1.1",
+            "  \"\" whole",
+        ],
+    );
+    for other in ["HTTP/2", "SSH-2.0-x\r\n", "H"] {
+        check(
+            &format!("{ok}{other}"),
+            &["CONNECT", "GET"],
+            &["200 OK 1.1", "  \"\" whole"],
+        );
+    }
+}
+
+#[test]
 fn status_lines_that_are_none_are_marked_and_bodies_that_are_not_chunked_go_on_to_the_end() {
     check(
         "http/1.01 2xx fine\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1\nContent-Length: 3\r\n\r\nyouHTTP/1.1 0200 ok\r\n\r\nall",
@@ -352,7 +378,7 @@ fn the_answer_to_head_has_no_body_whether_or_not_that_is_known() {
         ],
     );
     check(
-        "HTTP/1.1 200 Established\r\n\r\nHTTP/1.1 200 inside\r\n\r\n",
+        "HTTP/1.1 200 Established\r\n\r\nGET /inside HTTP/1.1\r\n\r\n",
         &["CONNECT"],
         &["200 Established 1.1", "  \"\" whole"],
     );

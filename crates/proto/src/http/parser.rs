@@ -226,7 +226,9 @@ enum State {
     Length(u64),
     Chunked(Chunks),
     UntilEnd,
-    Tunnel,
+    /// Another protocol follows, of which so many bytes look like a status line: HTTP/1 goes on in what
+    /// `CONNECT` has opened. More than a status line's: it does not.
+    Tunnel(usize),
     /// Where the next message begins is not known.
     Lost,
 }
@@ -249,7 +251,7 @@ impl Parser {
 
     /// Whether another protocol follows.
     pub const fn is_tunnel(&self) -> bool {
-        matches!(self.state, State::Tunnel)
+        matches!(self.state, State::Tunnel(_))
     }
 
     /// The next bytes of the stream.
@@ -308,7 +310,11 @@ impl Parser {
                     events.body(rest);
                     rest.len()
                 }
-                State::Tunnel => {
+                State::Tunnel(seen) if *seen < NEXT_STATUS.len() => {
+                    let seen = *seen;
+                    self.tunnel_begins(rest, seen, events)
+                }
+                State::Tunnel(_) => {
                     events.tunnel(rest);
                     rest.len()
                 }
@@ -372,7 +378,10 @@ impl Parser {
                 self.message.missing += missing;
                 events.missing(missing);
             }
-            State::Tunnel => events.tunnel_gap(missing),
+            State::Tunnel(_) => {
+                self.settle_tunnel(events);
+                events.tunnel_gap(missing);
+            }
             State::Lost => {}
         }
     }
@@ -380,7 +389,8 @@ impl Parser {
     /// The stream is over; `closed` says that its sender closed it.
     pub fn finish<E: Events>(&mut self, closed: bool, events: &mut E) {
         match &self.state {
-            State::Between | State::Tunnel | State::Lost => {}
+            State::Between | State::Lost => {}
+            State::Tunnel(_) => self.settle_tunnel(events),
             State::Head if self.search.is_headless(events) => {
                 self.kept_is_body(events);
                 self.over(closed, events);
@@ -495,7 +505,7 @@ impl Parser {
             Framing::UntilEnd => State::UntilEnd,
             Framing::Tunnel => {
                 self.over(true, events);
-                State::Tunnel
+                State::Tunnel(0)
             }
         };
     }
@@ -541,6 +551,36 @@ impl Parser {
         };
         self.state = State::Length(length);
         self.data(&NEXT_STATUS[..seen], events);
+    }
+
+    /// The first bytes of what follows HTTP. Returns how many were taken.
+    fn tunnel_begins<E: Events>(&mut self, bytes: &[u8], seen: usize, events: &mut E) -> usize {
+        if seen == 0 && matches!(bytes.first(), Some(b'\r' | b'\n')) {
+            // Empty lines are read over between messages, too.
+            events.tunnel(&bytes[..1]);
+            return 1;
+        }
+        let wanted = NEXT_STATUS.get(seen..).unwrap_or_default();
+        let length = wanted.len().min(bytes.len());
+        if bytes[..length] != wanted[..length] {
+            self.settle_tunnel(events);
+            return 0;
+        }
+        if length < wanted.len() {
+            self.state = State::Tunnel(seen + length);
+        } else {
+            self.state = State::Between;
+            self.data(NEXT_STATUS, events);
+        }
+        length
+    }
+
+    /// It is no HTTP/1.
+    fn settle_tunnel<E: Events>(&mut self, events: &mut E) {
+        if let State::Tunnel(seen @ 1..=6) = self.state {
+            events.tunnel(&NEXT_STATUS[..seen]);
+        }
+        self.state = State::Tunnel(usize::MAX);
     }
 
     /// A head ends too early, or is too long: what there is of it is read.
