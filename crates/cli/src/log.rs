@@ -19,6 +19,11 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     if options.flows {
         preset.set("transactions", "flows", "yes");
     }
+    if options.anomalies {
+        preset.set("transactions", "anomalies", "yes");
+    }
+    let interval = options.stats_interval.map(duration);
+    preset.set_some("transactions", "stats_interval", interval);
     let files = "transactions";
     if options.files {
         preset.set(files, "files", "yes");

@@ -179,6 +179,11 @@ impl Tracked {
         self.shard.tracker().clock()
     }
 
+    /// The engine itself, to look at.
+    pub(crate) fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
     /// What is to be told of it.
     pub(crate) fn account(&self) -> Account {
         account(&self.shard)

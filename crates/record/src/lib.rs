@@ -33,9 +33,11 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+pub mod anomaly;
 pub mod any;
 pub mod brief;
 pub mod check;
+pub mod counters;
 pub mod csv;
 mod cursor;
 pub mod dhcp;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use flowgauge_wire::Nanos;
 
 use super::shared::{CommonOptions, EngineOptions, InputOptions, PresetOptions};
-use super::values::parse_size;
+use super::values::{parse_seconds, parse_size};
 
 /// `log`
 #[derive(Args, Debug)]
@@ -22,6 +23,12 @@ pub(crate) struct LogOptions {
     /// Write a record of each flow when it ends, too
     #[arg(long)]
     pub(crate) flows: bool,
+    /// Write a record of what should not be in packets, connections and messages, too
+    #[arg(long)]
+    pub(crate) anomalies: bool,
+    /// Write a record of counters every so many seconds of the capture, and at the end (default: none)
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) stats_interval: Option<Nanos>,
     /// Write a record of each file that is transferred (bodies of HTTP, data of FTP), too
     #[arg(long, help_heading = "Files")]
     pub(crate) files: bool,

@@ -7,11 +7,12 @@ use flowgauge_record::{Encoder, Format, JsonKey};
 use flowgauge_wire::Nanos;
 
 use super::values::{Cell, Name, Values};
+use super::{members, names};
 
 /// A member of an object: its name, and where its value comes from. What has no value is left out.
-struct Member(JsonKey, Origin);
+pub(super) struct Member(JsonKey, Origin);
 
-enum Origin {
+pub(super) enum Origin {
     /// A field that is text.
     Text(Name),
     /// A number.
@@ -22,18 +23,20 @@ enum Origin {
     Date(Name),
     /// A list of texts.
     Texts(Name),
+    /// An address.
+    AddressText(Name),
     /// What is made of the record.
     Made(for<'a> fn(&Values<'a>) -> Cell<'a>),
     /// An object of this text, under this name.
     Within(&'static str, Name),
-    /// An object.
+    /// An object, if it has any member.
     Object(&'static [Member]),
     /// What this writes, if anything.
     Written(fn(&Values<'_>, &mut Vec<u8>)),
 }
-use Origin::{Date, Flag, Made, Number, Object, Text, Texts, Within, Written};
+use Origin::{AddressText, Date, Flag, Made, Number, Object, Text, Texts, Within, Written};
 
-const fn member(name: &str, origin: Origin) -> Member {
+pub(super) const fn member(name: &str, origin: Origin) -> Member {
     Member(JsonKey::new(name), origin)
 }
 
@@ -234,7 +237,6 @@ static DNS_ITSELF: &[Member] = &[
 ];
 
 static TLS: &[Member] = &[member("tls", Object(TLS_ITSELF))];
-static QUIC: &[Member] = &[member("quic", Object(TLS_ITSELF))];
 static TLS_ITSELF: &[Member] = &[
     member("sni", Text(Name::server_name)),
     member("version", Text(Name::version)),
@@ -258,10 +260,72 @@ static TLS_ITSELF: &[Member] = &[
     ),
 ];
 
+static ANOMALY: &[Member] = &[member("anomaly", Object(ANOMALY_ITSELF))];
+static ANOMALY_ITSELF: &[Member] = &[
+    member(
+        "type",
+        Made(|values| {
+            Cell::Text(match values.text(Name::layer) {
+                Some("packet") => "decode",
+                Some("application") => "applayer",
+                _ => "stream",
+            })
+        }),
+    ),
+    member(
+        "event",
+        Made(|values| Cell::of(names::suricata(values), Cell::Text)),
+    ),
+    member(
+        "layer",
+        Made(|values| match values.text(Name::layer) {
+            Some("application") => Cell::Text("proto_parser"),
+            _ => Cell::Unset,
+        }),
+    ),
+    member("app_proto", Text(Name::protocol)),
+];
+
+static STATS: &[Member] = &[member("stats", Object(STATS_ITSELF))];
+static STATS_ITSELF: &[Member] = &[
+    member(
+        "uptime",
+        Made(|values| {
+            Cell::of(values.span(Name::uptime), |it| {
+                Cell::Number(it.0 / 1_000_000_000)
+            })
+        }),
+    ),
+    member(
+        "decoder",
+        Object(&[
+            member("pkts", Number(Name::packets)),
+            member("bytes", Number(Name::bytes)),
+            member("invalid", Number(Name::malformed)),
+        ]),
+    ),
+    member(
+        "flow",
+        Object(&[
+            member("total", Number(Name::flows)),
+            member("active", Number(Name::live_flows)),
+            member("memuse", Number(Name::flow_memory)),
+        ]),
+    ),
+    member(
+        "tcp",
+        Object(&[
+            member("reassembly_gap", Number(Name::gaps)),
+            member("reassembly_memuse", Number(Name::segment_memory)),
+        ]),
+    ),
+];
+
 /// As Suricata calls it.
 fn name(kind: &str) -> &str {
     match kind {
         "file" => "fileinfo",
+        "statistics" => "stats",
         kind => kind,
     }
 }
@@ -403,7 +467,16 @@ impl Lines {
             "http" => HTTP,
             "dns" => DNS,
             "tls" => TLS,
-            "quic" => QUIC,
+            "quic" => members::QUIC,
+            "ssh" => members::SSH,
+            "smtp" => members::SMTP,
+            "ftp" => members::FTP,
+            "ftp_data" => members::FTP_DATA,
+            "dhcp" => members::DHCP,
+            "snmp" => members::SNMP,
+            "rpc" => members::RPC,
+            "anomaly" => ANOMALY,
+            "statistics" => STATS,
             "file" if values.text(Name::source) == Some("http") => FILE_OF_HTTP,
             "file" => FILE,
             _ => &[],
@@ -441,6 +514,9 @@ impl Lines {
                 _ => Cell::Unset,
             },
             Date(name) => Cell::of(values.time(*name), |at| Cell::Date(at, 19, "")),
+            AddressText(name) => Cell::of(values.address(*name), |(address, version)| {
+                Cell::Address(address, version)
+            }),
             Texts(name) => Cell::of(values.texts(*name), Cell::Texts),
             Made(make) => make(values),
             Within(inner, name) => {
@@ -455,9 +531,11 @@ impl Lines {
             }
             Object(members) => {
                 out.push(b'{');
+                let start = out.len();
                 self.members(members, values, out);
+                let has_any = out.len() > start;
                 out.push(b'}');
-                return true;
+                return has_any;
             }
             Written(write) => {
                 let start = out.len();

@@ -1,6 +1,8 @@
 //! `logs`: records of many kinds in the formats of other systems.
 
 mod eve;
+mod members;
+mod names;
 mod values;
 mod zeek;
 

@@ -18,15 +18,20 @@ macro_rules! names {
     };
 }
 names! {
-    aa answer_types answers app_proto app_proto_by bytes chain cipher client_chain client_protocols
-    community_id content_type curve depth dst_bytes dst_ip dst_ip_bytes dst_packets
+    aa anomaly answer_types answers app_proto app_proto_by arg assigned_addr auth bytes chain
+    cipher client client_addr client_chain client_protocols command community community_id
+    content_type curve data_port date depth detail dst_bytes dst_ip dst_ip_bytes dst_packets
     dst_payload_bytes dst_port duration end end_reason established event_type extracted
-    extracted_bytes file_name flow_id history host issuer ja3 ja3s ja4 last_alert latency md5
-    method mime_type missing_bytes next_protocol not_after not_before proto qclass qtype query ra
-    rcode rd reason referrer request_body_bytes response_body_bytes response_version resumed
-    sent_by serial server_name sha1 sha256 source src_bytes src_ip src_ip_bytes src_packets
-    src_payload_bytes src_port start state status subject tc time total_bytes trans_id ttls uri
-    user_agent version whole z
+    extracted_bytes file_name flow_id flow_memory flows from gaps gid hassh hassh_server helo
+    history host host_name issuer ja3 ja3s ja4 last_alert latency layer lease_time live_flows
+    mac machine mailfrom malformed md5 memory_dropped method mime_type missing_bytes new_bytes
+    new_packets next_protocol not_after not_before oid outcome packets passive proto protocol
+    qclass qtype query ra rcode rcptto rd reason referrer relay_addr reply reply_code
+    reply_msg request request_body_bytes response_body_bytes response_version resumed
+    segment_memory sent_by serial server server_name sha1 sha256 source src_bytes
+    src_ip src_ip_bytes src_packets src_payload_bytes src_port start state status subject tc
+    time to total_bytes trans_depth trans_id ttls uid uptime uri user user_agent version whole
+    worker xid z
 }
 
 /// Where a kind of records has the fields of these names.
@@ -181,6 +186,8 @@ pub(super) enum Cell<'a> {
     Bool(bool),
     Number(u64),
     Text(&'a str),
+    /// A number behind a text.
+    Numbered(&'static str, u64),
     /// One behind the other.
     Joined(&'static str, &'a str),
     /// In capitals.
@@ -201,6 +208,8 @@ pub(super) enum Cell<'a> {
     Texts(KeptTexts<'a>),
     /// A list of one text.
     One(&'a str),
+    /// A list of one number, as text.
+    OneNumber(u64),
     /// Names of a list that are there.
     Some([Option<&'static str>; 4]),
     /// A list of spans, in seconds.
@@ -227,6 +236,11 @@ impl<'a> Cell<'a> {
             Cell::Texts(texts) => list(texts.iter(), out, quoted),
             Cell::Some(names) => list(names.into_iter().flatten(), out, quoted),
             Cell::One(text) => list([text].into_iter(), out, quoted),
+            Cell::OneNumber(number) => list([number].into_iter(), out, |number, out| {
+                out.push(b'"');
+                write_unsigned(out, number);
+                out.push(b'"');
+            }),
             Cell::Spans(spans) => list(spans.iter(), out, |span, out| {
                 write_seconds(whole_seconds(*span), true, out);
             }),
@@ -252,7 +266,7 @@ impl<'a> Cell<'a> {
         match *self {
             Cell::Unset => out.push(b'-'),
             Cell::Bool(is) => out.push(if is { b'T' } else { b'F' }),
-            Cell::Number(number) => write_unsigned(out, number),
+            Cell::Number(number) | Cell::OneNumber(number) => write_unsigned(out, number),
             Cell::Seconds(span) => write_seconds(span, false, out),
             Cell::Texts(texts) => separated(texts.iter(), out, in_list),
             Cell::Some(names) => separated(names.into_iter().flatten(), out, in_list),
@@ -273,6 +287,10 @@ impl<'a> Cell<'a> {
             Cell::Joined(front, text) => {
                 out.extend_from_slice(front.as_bytes());
                 write(text, out);
+            }
+            Cell::Numbered(front, number) => {
+                out.extend_from_slice(front.as_bytes());
+                write_unsigned(out, number);
             }
             // From other machines anything can come.
             Cell::Upper(text) | Cell::Hyphens(text) | Cell::Colons(text)
@@ -324,6 +342,7 @@ impl<'a> Cell<'a> {
             }
             Cell::Unset
             | Cell::Bool(_)
+            | Cell::OneNumber(_)
             | Cell::Number(_)
             | Cell::Seconds(_)
             | Cell::Texts(_)
@@ -446,6 +465,7 @@ mod tests {
                 "\"a\\t\\\"\\\\\\u007fé,\"",
                 "a\\x09\"\\\\\\x7fé,",
             ),
+            (Cell::OneNumber(226), "[\"226\"]", "226"),
             (Cell::One("a,b"), "[\"a,b\"]", "a\\x2cb"),
             (
                 Cell::Joined("HTTP/", "1.1\n"),

@@ -3,11 +3,13 @@
 use flowgauge_record::JsonKey;
 use flowgauge_record::text::TimeWriter;
 
+use super::names;
 use super::values::{Cell, Name, Values};
 
 /// A log: its name, and its columns behind those that all have.
 pub(super) struct Log {
     pub(super) path: &'static str,
+    front: &'static [Column],
     columns: &'static [Column],
 }
 
@@ -73,6 +75,7 @@ const COMMON: &[Column] = &[
 
 static CONN: Log = Log {
     path: "conn",
+    front: COMMON,
     columns: &[
         column("proto", "enum", Field(Name::proto)),
         column("service", "string", Made(service)),
@@ -95,6 +98,7 @@ static CONN: Log = Log {
 
 static HTTP: Log = Log {
     path: "http",
+    front: COMMON,
     columns: &[
         column("trans_depth", "count", Field(Name::depth)),
         column("method", "string", Field(Name::method)),
@@ -119,6 +123,7 @@ static HTTP: Log = Log {
 
 static DNS: Log = Log {
     path: "dns",
+    front: COMMON,
     columns: &[
         column("proto", "enum", Field(Name::proto)),
         column("trans_id", "count", Field(Name::trans_id)),
@@ -139,6 +144,7 @@ static DNS: Log = Log {
 
 static SSL: Log = Log {
     path: "ssl",
+    front: COMMON,
     columns: &[
         column(
             "version",
@@ -169,6 +175,7 @@ static SSL: Log = Log {
 
 static FILES: Log = Log {
     path: "files",
+    front: COMMON,
     columns: &[
         column("fuid", "string", Made(file_id)),
         column(
@@ -202,6 +209,51 @@ static FILES: Log = Log {
     ],
 };
 
+static WEIRD: Log = Log {
+    path: "weird",
+    front: COMMON,
+    columns: &[
+        column(
+            "name",
+            "string",
+            Made(|values| Cell::of(names::zeek(values), Cell::Text)),
+        ),
+        column("addl", "string", Field(Name::detail)),
+        column("notice", "bool", Made(|_| Cell::Bool(false))),
+        column("peer", "string", Made(|_| Cell::Text("flowgauge"))),
+        column(
+            "source",
+            "string",
+            Made(|values| {
+                let within = values.text(Name::protocol).or(values.text(Name::proto));
+                Cell::of(within, Cell::Upper)
+            }),
+        ),
+    ],
+};
+
+/// How a worker is getting on, as far as Zeek has names for it.
+static STATS: Log = Log {
+    path: "stats",
+    front: &[column("ts", "time", Made(begin))],
+    columns: &[
+        column(
+            "peer",
+            "string",
+            Made(|values| {
+                Cell::of(values.number(Name::worker), |it| {
+                    Cell::Numbered("worker-", it)
+                })
+            }),
+        ),
+        column("mem", "count", Made(megabytes)),
+        column("pkts_proc", "count", Field(Name::new_packets)),
+        column("bytes_recv", "count", Field(Name::new_bytes)),
+        column("pkts_dropped", "count", Field(Name::memory_dropped)),
+        column("reassem_tcp_size", "count", Field(Name::segment_memory)),
+    ],
+};
+
 /// The log of a kind of record with names of its own.
 pub(super) fn log(kind: &str) -> Option<&'static Log> {
     match kind {
@@ -210,8 +262,16 @@ pub(super) fn log(kind: &str) -> Option<&'static Log> {
         "dns" => Some(&DNS),
         "tls" => Some(&SSL),
         "file" => Some(&FILES),
+        "anomaly" => Some(&WEIRD),
+        "statistics" => Some(&STATS),
         _ => None,
     }
+}
+
+/// Memory of flows and segments.
+fn megabytes<'a>(values: &Values<'a>) -> Cell<'a> {
+    let of = |name| values.number(name).unwrap_or(0);
+    Cell::Number((of(Name::flow_memory) + of(Name::segment_memory)) >> 20)
 }
 
 fn begin<'a>(values: &Values<'a>) -> Cell<'a> {
@@ -320,7 +380,7 @@ impl Column {
 
 impl Log {
     fn all(&self) -> impl Iterator<Item = &'static Column> {
-        COMMON.iter().chain(self.columns)
+        self.front.iter().chain(self.columns)
     }
 
     /// The lines in front.

@@ -10,12 +10,14 @@ use flowgauge_stack::{
 use flowgauge_stream::{Chunk, Handler, Needs, Remark, Stream, StreamStatus};
 use flowgauge_wire::Nanos;
 
+use super::anomalies::{Anomalies, Noticing, Way};
 use super::classify::Classifier;
+use super::counters::{self, Counters};
 use super::detect::{self, BEGINNING, Found};
 use super::learned::Learned;
 use super::table::{Piece, Talks};
 use super::{ALL, Among, Connection, Give, ProtocolInfo, Seen, named};
-use crate::engine::{self, Tracked};
+use crate::engine::{self, Step, Tracked};
 use crate::files::{self, Files};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -38,6 +40,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "give a record of each flow when it ends, too, with the protocol and the application",
         )
         .or("no"),
+        ANOMALIES,
+        counters::INTERVAL,
         files::FILES,
         files::DIGESTS,
         files::DECODE,
@@ -63,6 +67,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
+const ANOMALIES: OptionInfo = OptionInfo::new(
+    "anomalies",
+    OptionKind::Flag,
+    "give a record of what should not be in packets, connections and messages, too",
+)
+.or("no");
+
 /// The table of applications.
 pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
     "applications",
@@ -85,6 +96,7 @@ const TRIES: u8 = 6;
 struct Transactions {
     tracked: Tracked,
     state: State,
+    counters: Option<Counters>,
 }
 
 /// What finds the transactions of all protocols, in what an engine delivers ([`Leading`]).
@@ -96,13 +108,15 @@ pub(crate) struct State {
     slots: Vec<Slot>,
     watched: Watched,
     learned: Learned,
-    schemas: EventSchemas,
+    pub(super) schemas: EventSchemas,
+    /// What should not be, where somebody wants to know.
+    pub(super) anomalies: Option<Box<Anomalies>>,
     /// Which flows are of which protocol and application, where somebody wants to know.
     classifier: Option<Classifier>,
     /// Records of what was said are given on.
     gives_events: bool,
     community_id_seed: u16,
-    records: u64,
+    pub(super) records: u64,
     files: Option<Files>,
 }
 
@@ -152,8 +166,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         tracked: Tracked::new(config),
         state: State {
             files: Files::of(settings)?,
+            anomalies: settings.flag("anomalies").then(Box::default),
             ..State::new(settings, wanted(settings)?, settings.flag("flows"), true)?
         },
+        counters: Counters::of(settings),
     }))
 }
 
@@ -279,6 +295,7 @@ impl State {
             watched: Watched::default(),
             learned: Learned::default(),
             schemas: EventSchemas::default(),
+            anomalies: None,
             classifier,
             gives_events,
             community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
@@ -412,6 +429,7 @@ impl State {
                     protocol: protocol.name,
                     classifier: self.classifier.as_mut(),
                     is_silent: !self.gives_events,
+                    anomalies: self.anomalies.as_deref_mut(),
                 }),
                 files: self.files.as_mut(),
             };
@@ -479,6 +497,7 @@ impl Leading<'_> {
                     protocol: protocol.name,
                     classifier: state.classifier.as_mut(),
                     is_silent: !state.gives_events,
+                    anomalies: state.anomalies.as_deref_mut(),
                 }),
                 files: state.files.as_mut(),
             };
@@ -597,6 +616,28 @@ impl Handler for Leading<'_> {
     }
 }
 
+impl Transactions {
+    fn step(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
+        let (tracked, state) = (&mut self.tracked, &mut self.state);
+        if state.anomalies.is_some() {
+            step.take(tracked, &mut Noticing(Leading { state, out }));
+            Noticing(Leading { state, out }).fragments(tracked.shard());
+        } else {
+            step.take(tracked, &mut Leading { state, out });
+        }
+        if let Some(counters) = &mut self.counters {
+            let is_end = matches!(step, Step::Finish);
+            let anomalies = state.anomalies.as_ref().map_or(0, |it| it.number);
+            let mut way = Way {
+                out,
+                schemas: &mut state.schemas,
+                records: &mut state.records,
+            };
+            counters.look(tracked.shard(), anomalies, is_end, &mut way);
+        }
+    }
+}
+
 impl Component for Transactions {
     fn start(&mut self) -> Result<(), Failure> {
         self.state.files.as_mut().map_or(Ok(()), Files::start)
@@ -604,8 +645,7 @@ impl Component for Transactions {
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            let state = &mut self.state;
-            self.tracked.process(packets, &mut Leading { state, out });
+            self.step(&Step::Packets(packets), out);
         }
         items.clear();
     }
@@ -615,13 +655,11 @@ impl Component for Transactions {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        let state = &mut self.state;
-        self.tracked.tick(now, &mut Leading { state, out });
+        self.step(&Step::Tick(now), out);
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        let state = &mut self.state;
-        self.tracked.finish(&mut Leading { state, out });
+        self.step(&Step::Finish, out);
     }
 
     fn result(&self) -> Option<ResultValue> {

@@ -8,8 +8,10 @@
 //! which protocol is spoken where.
 
 mod alone;
+mod anomalies;
 mod applications;
 mod classify;
+mod counters;
 mod detect;
 pub(crate) mod dhcp;
 pub(crate) mod dhcpv6;
@@ -47,6 +49,7 @@ use flowgauge_record::{AnyRecord, KnownRecord};
 use flowgauge_stack::{Items, Outlet, RecordItem, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
+use anomalies::{Anomalies, Way};
 use classify::Classifier;
 pub(crate) use engine::INFO as TRANSACTIONS;
 pub(crate) use engine::{APPLICATIONS, Leading, NDPI, NEEDS, State};
@@ -276,6 +279,8 @@ struct Among<'a> {
     classifier: Option<&'a mut Classifier>,
     /// Nobody wants records.
     is_silent: bool,
+    /// Where what records say of themselves is told, too.
+    anomalies: Option<&'a mut Anomalies>,
 }
 
 impl<'a> Give<'a> {
@@ -310,7 +315,20 @@ impl<'a> Give<'a> {
             Some(among) if among.is_silent => {}
             Some(among) => {
                 let event = among.schemas.event(kind, self.flow_id, record);
-                self.any(time, &event);
+                *self.records += 1;
+                self.out.emit(Items::Records(&[RecordItem {
+                    key: self.key,
+                    time,
+                    record: &event,
+                }]));
+                if let Some(anomalies) = &mut among.anomalies {
+                    let mut way = Way {
+                        out: self.out,
+                        schemas: among.schemas,
+                        records: self.records,
+                    };
+                    anomalies.record(kind, self.flow_id, time, record, &mut way);
+                }
             }
             None => self.any(time, record),
         }

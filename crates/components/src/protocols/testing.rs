@@ -103,6 +103,7 @@ impl<C: Conversation> Tester<C> {
                 protocol: "test",
                 classifier: None,
                 is_silent: false,
+                anomalies: None,
             }),
             files: None,
         };
