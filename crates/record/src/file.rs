@@ -40,6 +40,7 @@ fields! {
     sha256 Text None "" 0 "SHA-256 digest, likewise";
     extracted Text None "EXTRACTED" 3 "name of the file in the folder of --extract-files that has it";
     extracted_bytes Unsigned Bytes "" 0 "bytes in that file; fewer than there were where it is cut off";
+    limit Text None "" 0 "what ended it early or was refused to it: files (too many were written at once), decoders (decoded at once), memory, file_limit, extract_limit; or null";
 }
 
 /// A file that was transferred.
@@ -91,6 +92,8 @@ pub struct FileRow {
     pub extracted: Option<String>,
     /// Bytes in that file.
     pub extracted_bytes: Option<u64>,
+    /// The bound that ended it early.
+    pub limit: Option<&'static str>,
 }
 
 impl Record for FileRow {
@@ -122,6 +125,7 @@ impl Record for FileRow {
         text_or_null(visitor, &FILE.sha256, self.sha256.as_deref());
         text_or_null(visitor, &FILE.extracted, self.extracted.as_deref());
         number_or_null(visitor, &FILE.extracted_bytes, self.extracted_bytes);
+        text_or_null(visitor, &FILE.limit, self.limit);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use flowgauge_wire::Nanos;
 
 use super::shared::{CommonOptions, EngineOptions, InputOptions, PresetOptions};
@@ -11,6 +11,7 @@ use super::values::{parse_seconds, parse_size};
 /// `log`
 #[derive(Args, Debug)]
 #[command(
+    group = ArgGroup::new("files_wanted").args(["files", "digests", "extract_files"]).multiple(true),
     after_help = "Protocols are recognised by what is said, on any port. A request without a response, and a \
                   response\nwithout a request, are records too. With --flows each flow has a record of event \
                   type flow; flow_id\njoins them.\n\nExample: flowgauge log -r capture.pcap --protocols \
@@ -35,7 +36,8 @@ pub(crate) struct LogOptions {
     /// Digests in those records: md5, sha1, sha256, with commas between
     #[arg(long, value_name = "LIST", help_heading = "Files")]
     pub(crate) digests: Option<String>,
-    /// Write each file into this folder; its record says the name
+    /// Write each file into this folder; its record says the name. 128 at once, with more the longest
+    /// idle one ends
     #[arg(
         long,
         value_name = "FOLDER",
@@ -43,14 +45,26 @@ pub(crate) struct LogOptions {
         conflicts_with = "anonymize"
     )]
     pub(crate) extract_files: Option<PathBuf>,
-    /// Take content codings (gzip, deflate, br) away before
-    #[arg(long, help_heading = "Files")]
+    /// Take content codings (gzip, deflate, br) away before; 64 at once, with more the longest idle one ends
+    #[arg(long, help_heading = "Files", requires = "files_wanted")]
     pub(crate) decode: bool,
     /// Bytes of a file that are written (default: 100M)
-    #[arg(long, value_name = "BYTES", help_heading = "Files", value_parser = parse_size)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        help_heading = "Files",
+        value_parser = parse_size,
+        requires = "extract_files"
+    )]
     pub(crate) file_limit: Option<u64>,
     /// Bytes of all files together that are written (default: 10G)
-    #[arg(long, value_name = "BYTES", help_heading = "Files", value_parser = parse_size)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        help_heading = "Files",
+        value_parser = parse_size,
+        requires = "extract_files"
+    )]
     pub(crate) extract_limit: Option<u64>,
     /// Names of servers and their applications, beside those that are built in: in each line a name of
     /// hosts, blanks, the application

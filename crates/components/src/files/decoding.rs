@@ -8,7 +8,6 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::digests::{Digests, Wanted};
 use super::folder::Stored;
-use super::room::{Room, Taken};
 
 /// Bytes by which a file's type is told.
 const BEGIN: usize = 512;
@@ -72,7 +71,7 @@ impl Write for Output {
 /// How a file is coded. The decoders are large.
 pub(super) enum Decoder {
     Plain(Output),
-    Coded(Coded, Option<Taken>),
+    Coded(Coded),
     /// What was made before the bytes stopped making sense, and how that is called.
     Failed(Output, &'static str),
 }
@@ -81,21 +80,28 @@ pub(super) enum Coded {
     Gzip(Box<GzDecoder<Output>>),
     Deflate(Box<Inflate>),
     Brotli(Box<DecompressorWriter<Output>>),
-    /// Before its first byte, which tells how much memory it takes, and of `deflate` whether it has a
-    /// header of zlib's.
-    Unread(Coding, Option<Box<Output>>),
+    /// Before its first byte, which tells more of it.
+    Fresh(Coding, Option<Box<Output>>),
 }
 
-/// A content coding that is known (RFC 9110, section 8.4.1).
-#[derive(Clone, Copy)]
+/// A content coding (RFC 9110, section 8.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Gzip,
+    /// With or without a header of zlib's: its first byte tells.
     Deflate,
+    /// Its first byte tells the size of its window.
     Brotli,
 }
 
+/// Bytes that a decoder of `gzip` or `deflate` keeps: its window, its tables and what it collects.
+const INFLATE_BYTES: u64 = 96 << 10;
+/// Bytes that a decoder of `br` keeps beside its window.
+const BROTLI_BYTES: u64 = 256 << 10;
+
 impl Coding {
-    fn named(name: &[u8]) -> Option<Coding> {
+    /// Of its name; of one that is not known none.
+    pub(super) fn named(name: &[u8]) -> Option<Coding> {
         match name.trim_ascii().to_ascii_lowercase().as_slice() {
             b"gzip" | b"x-gzip" => Some(Coding::Gzip),
             b"deflate" => Some(Coding::Deflate),
@@ -104,21 +110,25 @@ impl Coding {
         }
     }
 
-    /// Bytes of memory that a decoder may take, by the first byte that it gets.
-    fn memory(self, first: u8) -> u64 {
-        // A window of 32 KB, tables, and what is collected.
-        const INFLATE: u64 = 96 << 10;
-        let Coding::Brotli = self else {
-            return INFLATE;
-        };
-        // RFC 7932, section 9.1.
-        let bits = match (first & 1, first >> 1 & 7, first >> 4 & 7) {
-            (0, ..) => 16,
-            (_, 0, 0) => 17,
-            (_, 0, more) => 8 + more,
-            (_, more, _) => 17 + more,
-        };
-        (1 << bits) + (128 << 10)
+    /// Bytes that its decoder may come to keep, as the first byte tells; none where it is malformed.
+    fn bytes(self, first: u8) -> Option<u64> {
+        match self {
+            Coding::Gzip | Coding::Deflate => Some(INFLATE_BYTES),
+            Coding::Brotli => Some(BROTLI_BYTES + (1 << brotli_window(first)?)),
+        }
+    }
+}
+
+/// The size of a brotli stream's window as a power of two (RFC 7932, section 9.1). What is invalid there announces
+/// "large windows" of up to 2^30 in some decoders, which no content coding has.
+fn brotli_window(first: u8) -> Option<u32> {
+    let first = u32::from(first);
+    match (first & 1, first >> 1 & 7, first >> 4 & 7) {
+        (0, _, _) => Some(16),
+        (_, 0, 0) => Some(17),
+        (_, 0, 1) => None,
+        (_, 0, more) => Some(8 + more),
+        (_, more, _) => Some(17 + more),
     }
 }
 
@@ -127,43 +137,55 @@ impl Decoder {
         Decoder::Plain(output)
     }
 
-    /// One of a content coding; of one that is not known none.
-    pub(super) fn of(coding: &[u8], output: Output) -> Decoder {
-        match Coding::named(coding) {
-            Some(coding) => Decoder::Coded(Coded::Unread(coding, Some(Box::new(output))), None),
-            None => Decoder::Plain(output),
+    /// One of a content coding.
+    pub(super) fn of(coding: Coding, output: Output) -> Decoder {
+        Decoder::Coded(Coded::Fresh(coding, Some(Box::new(output))))
+    }
+
+    /// Bytes that it will keep once it is given what begins so, where that is still to be said.
+    pub(super) fn wants(&self, bytes: &[u8]) -> Option<u64> {
+        match (self, bytes.first()) {
+            (Decoder::Coded(Coded::Fresh(coding, _)), Some(&first)) => coding.bytes(first),
+            _ => None,
         }
     }
 
-    pub(super) fn is_coded(&self) -> bool {
-        !matches!(self, Decoder::Plain(_))
+    /// Leaves its bytes as they come: nothing was decoded yet.
+    pub(super) fn leave(&mut self) {
+        if let Decoder::Coded(Coded::Fresh(_, output)) = self
+            && let Some(output) = output.take()
+        {
+            *self = Decoder::Plain(*output);
+        }
     }
 
-    /// More bytes; of what they are coded from there may be `bound` by now. Where `room` has no memory for
-    /// a decoder, they stay coded.
-    pub(super) fn data(&mut self, bytes: &[u8], bound: u64, room: &Room) {
-        let Decoder::Coded(coded, memory) = self else {
+    /// Ends early: what follows is not looked at.
+    pub(super) fn stop(&mut self) {
+        if matches!(self, Decoder::Coded(_)) {
+            self.fail();
+        }
+    }
+
+    /// What was made so far.
+    pub(super) fn output(&mut self) -> Option<&mut Output> {
+        match self {
+            Decoder::Plain(output) | Decoder::Failed(output, _) => Some(output),
+            Decoder::Coded(coded) => coded.output(),
+        }
+    }
+
+    /// More bytes; of what they are coded from there may be `bound` by now.
+    pub(super) fn data(&mut self, bytes: &[u8], bound: u64) {
+        let Decoder::Coded(coded) = self else {
             if let Decoder::Plain(output) = self {
                 output.take(bytes);
             }
             return;
         };
-        if let (Coded::Unread(coding, output), Some(&first)) = (&mut *coded, bytes.first())
-            && let Some(output) = output.take()
+        if let Some(&first) = bytes.first()
+            && !coded.begin(first)
         {
-            *memory = room.take(coding.memory(first));
-            if memory.is_none() {
-                *self = Decoder::Plain(*output);
-                return self.data(bytes, bound, room);
-            }
-            *coded = match coding {
-                Coding::Gzip => Coded::Gzip(Box::new(GzDecoder::new(*output))),
-                Coding::Deflate => {
-                    let has_header = first & 0x0f == 8;
-                    Coded::Deflate(Box::new(Inflate::new(has_header, *output)))
-                }
-                Coding::Brotli => Coded::Brotli(Box::new(DecompressorWriter::new(*output, PIECE))),
-            };
+            return self.fail();
         }
         if coded.write(bytes, bound).is_err() {
             self.fail();
@@ -178,7 +200,7 @@ impl Decoder {
                     store.gap(bytes);
                 }
             }
-            Decoder::Coded(..) => self.fail(),
+            Decoder::Coded(_) => self.fail(),
             Decoder::Failed(..) => {}
         }
     }
@@ -187,7 +209,7 @@ impl Decoder {
         let nothing = Output::new(Wanted::default(), None);
         let this = core::mem::replace(self, Decoder::Plain(nothing));
         *self = match this {
-            Decoder::Coded(coded, _) => {
+            Decoder::Coded(coded) => {
                 let output = coded.give_up();
                 let why = if output.is_over { "bomb" } else { "failed" };
                 Decoder::Failed(output, why)
@@ -199,7 +221,7 @@ impl Decoder {
     /// All came. Returns what was made of it, and what decoding came to.
     pub(super) fn finish(mut self, is_holed: bool) -> (Output, Option<&'static str>) {
         let is_done = match &mut self {
-            Decoder::Coded(coded, _) => coded.finish().is_ok() && !is_holed,
+            Decoder::Coded(coded) => coded.finish().is_ok() && !is_holed,
             _ => true,
         };
         if !is_done {
@@ -208,18 +230,40 @@ impl Decoder {
         match self {
             Decoder::Plain(output) => (output, None),
             Decoder::Failed(output, why) => (output, Some(why)),
-            Decoder::Coded(coded, _) => (coded.give_up(), Some("yes")),
+            Decoder::Coded(coded) => (coded.give_up(), Some("yes")),
         }
     }
 }
 
 impl Coded {
+    /// The first byte decides what is done. False: it is malformed.
+    fn begin(&mut self, first: u8) -> bool {
+        let Coded::Fresh(coding, output) = self else {
+            return true;
+        };
+        if coding.bytes(first).is_none() {
+            return false;
+        }
+        let Some(output) = output.take().map(|output| *output) else {
+            return true;
+        };
+        *self = match coding {
+            Coding::Gzip => Coded::Gzip(Box::new(GzDecoder::new(output))),
+            Coding::Deflate => {
+                let has_header = first & 0x0f == 8;
+                Coded::Deflate(Box::new(Inflate::new(has_header, output)))
+            }
+            Coding::Brotli => Coded::Brotli(Box::new(DecompressorWriter::new(output, PIECE))),
+        };
+        true
+    }
+
     fn output(&mut self) -> Option<&mut Output> {
         match self {
             Coded::Gzip(it) => Some(it.get_mut()),
             Coded::Deflate(it) => Some(&mut it.output),
             Coded::Brotli(it) => Some(it.get_mut()),
-            Coded::Unread(_, output) => output.as_deref_mut(),
+            Coded::Fresh(_, output) => output.as_deref_mut(),
         }
     }
 
@@ -231,7 +275,7 @@ impl Coded {
             Coded::Gzip(it) => it.write_all(bytes),
             Coded::Deflate(it) => it.data(bytes),
             Coded::Brotli(it) => it.write_all(bytes),
-            Coded::Unread(..) => Ok(()),
+            Coded::Fresh(..) => Ok(()),
         };
         match written {
             // It had come to its end; what follows is none of it.
@@ -246,8 +290,8 @@ impl Coded {
             Coded::Deflate(it) if it.is_over => Ok(()),
             Coded::Deflate(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Coded::Brotli(it) => it.close(),
-            Coded::Unread(Coding::Deflate, _) => Ok(()),
-            Coded::Unread(..) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Coded::Fresh(Coding::Deflate, _) => Ok(()),
+            Coded::Fresh(..) => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 

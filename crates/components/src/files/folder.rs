@@ -10,8 +10,6 @@ use flowgauge_stack::Failure;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 
-use super::MOST_OPEN;
-
 /// Names that are tried where others have the one that was wanted.
 const TRIES: u32 = 1000;
 /// Bytes collected before they are written.
@@ -25,7 +23,6 @@ pub(super) struct Folder {
     file_limit: u64,
     /// Bytes that may still be written, by all cores together.
     left: Arc<AtomicU64>,
-    open: u32,
     /// Nothing can be written any more.
     is_broken: bool,
 }
@@ -38,7 +35,16 @@ pub(super) struct Stored {
     room: u64,
     written: u64,
     left: Arc<AtomicU64>,
+    /// What it is cut off by.
+    cut: Option<&'static str>,
     error: Option<io::Error>,
+}
+
+/// A file that was written.
+pub(super) struct Kept {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) cut: Option<&'static str>,
 }
 
 /// What is left for a folder, for all components that write into it.
@@ -62,7 +68,6 @@ impl Folder {
             opened: None,
             file_limit,
             left: left(path, all_limit),
-            open: 0,
             is_broken: false,
         }
     }
@@ -85,12 +90,20 @@ impl Folder {
         Ok(())
     }
 
+    /// The option that lets nothing be written any more, if one does.
+    pub(super) fn full(&self) -> Option<&'static str> {
+        match (self.file_limit, self.left.load(Ordering::Relaxed)) {
+            (0, _) => Some("file_limit"),
+            (_, 0) => Some("extract_limit"),
+            _ => None,
+        }
+    }
+
     /// A new file of this name, or with a number behind it where there is one. None: nothing may be written
-    /// any more, or too many are.
+    /// any more.
     pub(super) fn create(&mut self, name: &str, failure: &mut Option<Failure>) -> Option<Stored> {
         let folder = self.opened.as_ref()?;
-        let is_full = self.left.load(Ordering::Relaxed) == 0 || self.file_limit == 0;
-        if self.is_broken || is_full || self.open >= MOST_OPEN {
+        if self.is_broken || self.full().is_some() {
             return None;
         }
         // Nobody can have laid a link there: the file is new.
@@ -101,13 +114,13 @@ impl Folder {
         for number in 2..TRIES + 2 {
             match rustix::fs::openat(folder, &own, flags, mode) {
                 Ok(file) => {
-                    self.open += 1;
                     return Some(Stored {
                         name: own,
                         file: BufWriter::with_capacity(BUFFER, File::from(file)),
                         room: self.file_limit,
                         written: 0,
                         left: Arc::clone(&self.left),
+                        cut: None,
                         error: None,
                     });
                 }
@@ -130,18 +143,17 @@ impl Folder {
         });
     }
 
-    /// A file is over. Returns its name, and how many bytes it has.
-    pub(super) fn close(
-        &mut self,
-        mut stored: Stored,
-        failure: &mut Option<Failure>,
-    ) -> (String, u64) {
-        self.open -= 1;
+    /// A file is over. Returns its name, how many bytes it has, and what cut it off.
+    pub(super) fn close(&mut self, mut stored: Stored, failure: &mut Option<Failure>) -> Kept {
         let flushed = stored.file.flush();
         if let Some(error) = stored.error.or(flushed.err()) {
             self.fail(&stored.name, &error, failure);
         }
-        (stored.name, stored.written)
+        Kept {
+            name: stored.name,
+            bytes: stored.written,
+            cut: stored.cut,
+        }
     }
 }
 
@@ -154,6 +166,14 @@ impl Stored {
             Some(left.saturating_sub(wanted))
         });
         let granted = wanted.min(before.unwrap_or(0));
+        if granted < bytes {
+            let is_own = bytes > self.room;
+            self.cut = Some(if is_own {
+                "file_limit"
+            } else {
+                "extract_limit"
+            });
+        }
         // Behind a cut nothing follows.
         self.room = if granted < bytes {
             0
@@ -164,8 +184,16 @@ impl Stored {
         granted
     }
 
+    /// Whether nothing more can be written: what comes then is cut off.
+    fn is_over(&mut self) -> bool {
+        if self.room == 0 {
+            self.cut.get_or_insert("file_limit");
+        }
+        self.room == 0 || self.error.is_some()
+    }
+
     pub(super) fn data(&mut self, bytes: &[u8]) {
-        if self.room == 0 || self.error.is_some() {
+        if self.is_over() {
             return;
         }
         let granted = self.reserve(bytes.len() as u64);
@@ -175,7 +203,7 @@ impl Stored {
 
     /// Zeros stand for what is missing.
     pub(super) fn gap(&mut self, bytes: u64) {
-        if self.room == 0 || self.error.is_some() {
+        if self.is_over() {
             return;
         }
         let granted = self.reserve(bytes);

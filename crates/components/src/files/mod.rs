@@ -6,37 +6,37 @@
 //! # Bounds
 //! Of bodies that are decoded, some hundred times as much is made as came, and no more
 //! ([`GROWTH`]); of those that are written, so much each and so much together as the options say. No more
-//! than [`MOST_DECODED`] are decoded at once and [`MOST_OPEN`] written, on each core; decoders have a share of
-//! `memory` ([`share`]), and bodies stay coded where that is used up.
+//! than [`MOST_DECODED`] are decoded at once and [`MOST_OPEN`] written, on each core: with more, the one that was
+//! idle longest ends. Decoders have a share of `memory` ([`share`]).
 
 mod decoding;
 mod digests;
 mod folder;
 mod kind;
-mod room;
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_record::file::FileRow;
 use flowgauge_stack::{Failure, OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_wire::Budget;
 
-use decoding::{Decoder, Output};
+use decoding::{Coding, Decoder, Output};
 pub(crate) use digests::Wanted;
-use folder::Folder;
-use room::Room;
+use folder::{Folder, Kept};
 
 /// Bytes that decoding may make of one byte.
 const GROWTH: u64 = 100;
 /// Bytes that it may make of however few.
 const GROWTH_FREE: u64 = 1 << 20;
 /// Bodies that are decoded at once: each keeps a window, of Brotli up to 16 MB.
-const MOST_DECODED: u32 = 64;
+const MOST_DECODED: usize = 64;
 /// Bytes of memory for decoders on each core, where no bound for memory is set.
 const ROOM: u64 = 256 << 20;
 /// Which part of `memory` is theirs.
 const SHARE: u64 = 8;
 /// Files that are written at once.
-const MOST_OPEN: u32 = 128;
+const MOST_OPEN: usize = 128;
 
 /// Give a record of each file.
 pub(crate) const FILES: OptionInfo = OptionInfo::new(
@@ -91,11 +91,7 @@ pub(crate) fn share(settings: &Settings) -> u64 {
 pub(crate) struct Files {
     wanted: Wanted,
     decodes: bool,
-    folder: Option<Folder>,
-    /// Bodies that are decoded now.
-    decoding: u32,
-    room: Room,
-    failure: Option<Failure>,
+    table: Arc<Mutex<Table>>,
 }
 
 impl Files {
@@ -112,18 +108,32 @@ impl Files {
         let is_wanted = settings.flag("files") || wanted != Wanted::default() || folder.is_some();
         let file_limit = settings.size("file_limit").unwrap_or(u64::MAX);
         let all_limit = settings.size("extract_limit").unwrap_or(u64::MAX);
+        let folder = folder.map(|path| Folder::new(Path::new(path), file_limit, all_limit));
         let room = match settings.size("memory") {
             Some(_) => share(settings) / settings.copies() as u64,
             None => ROOM,
         };
-        Ok(is_wanted.then(|| Files {
-            room: Room::new(room),
-            wanted,
-            decodes: settings.flag("decode"),
-            folder: folder.map(|path| Folder::new(Path::new(path), file_limit, all_limit)),
+        let memory = Budget::new(room);
+        Ok(is_wanted.then(|| Files::new(wanted, settings.flag("decode"), folder, &memory)))
+    }
+
+    fn new(wanted: Wanted, decodes: bool, folder: Option<Folder>, memory: &Budget) -> Files {
+        let table = Table {
+            slots: Vec::new(),
+            free: Vec::new(),
+            turn: 0,
             decoding: 0,
+            writing: 0,
+            folder,
             failure: None,
-        }))
+            memory: memory.clone(),
+            cut: Cut::default(),
+        };
+        Files {
+            wanted,
+            decodes,
+            table: Arc::new(Mutex::new(table)),
+        }
     }
 
     /// Makes the folder.
@@ -131,7 +141,7 @@ impl Files {
     /// # Errors
     /// It cannot be made or opened.
     pub(crate) fn start(&mut self) -> Result<(), Failure> {
-        match &mut self.folder {
+        match &mut locked(&self.table).folder {
             Some(folder) => folder.open(),
             None => Ok(()),
         }
@@ -139,77 +149,328 @@ impl Files {
 
     /// Why nothing can be written any more; told once.
     pub(crate) fn failure(&mut self) -> Option<Failure> {
-        self.failure.take()
+        locked(&self.table).failure.take()
+    }
+
+    /// What became of files that bounds cut off, as lines.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        locked(&self.table).cut.notes()
     }
 
     /// A file begins. `name` is what a file of its own would be called: letters, digits and hyphens.
     pub(crate) fn open(&mut self, name: &str, coding: Option<&[u8]>) -> Body {
-        let store =
-            (self.folder.as_mut()).and_then(|folder| folder.create(name, &mut self.failure));
-        let output = Output::new(self.wanted, store);
-        let decoder = match coding.filter(|_| self.decodes && self.decoding < MOST_DECODED) {
-            Some(coding) => Decoder::of(coding, output),
-            None => Decoder::plain(output),
-        };
-        let is_counted = decoder.is_coded();
-        self.decoding += u32::from(is_counted);
+        let coding = coding
+            .filter(|_| self.decodes)
+            .and_then(|name| Coding::named(name));
+        let number = locked(&self.table).open(self.wanted, name, coding);
         Body {
-            is_counted,
-            room: self.room.clone(),
-            decoder,
-            encoded: 0,
-            missing: 0,
+            table: Arc::clone(&self.table),
+            number,
         }
     }
 
     /// A file is over: its record gets what is known of it.
     pub(crate) fn close(&mut self, body: Body, row: &mut FileRow) {
-        self.decoding -= u32::from(body.is_counted);
-        let (output, decoded) = body.decoder.finish(body.missing > 0);
-        row.decoded = decoded;
-        row.bytes = output.bytes;
-        row.missing_bytes = body.missing;
-        row.mime_type = kind::of(&output.begin);
-        if body.missing == 0 && !matches!(decoded, Some("failed" | "bomb")) {
-            let [md5, sha1, sha256] = output.digests.finish();
-            row.md5 = md5;
-            row.sha1 = sha1;
-            row.sha256 = sha256;
-        }
-        if let (Some(store), Some(folder)) = (output.store, &mut self.folder) {
-            let (name, bytes) = folder.close(store, &mut self.failure);
-            row.extracted = Some(name);
-            row.extracted_bytes = Some(bytes);
-        }
+        locked(&self.table).close(body.number, row);
     }
+}
+
+fn locked(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A file under way.
 pub(crate) struct Body {
-    decoder: Decoder,
-    /// It counts as one that is decoded.
-    is_counted: bool,
-    room: Room,
-    /// Bytes that came.
-    encoded: u64,
-    missing: u64,
+    table: Arc<Mutex<Table>>,
+    number: u32,
 }
 
 impl Body {
     /// More of it.
     pub(crate) fn data(&mut self, bytes: &[u8]) {
-        self.encoded += bytes.len() as u64;
-        let bound = self
-            .encoded
-            .saturating_mul(GROWTH)
-            .saturating_add(GROWTH_FREE);
-        self.decoder.data(bytes, bound, &self.room);
+        locked(&self.table).data(self.number, bytes);
     }
 
     /// So many bytes are missing here.
     pub(crate) fn gap(&mut self, bytes: u64) {
-        self.missing += bytes;
-        self.decoder.gap(bytes);
+        locked(&self.table).gap(self.number, bytes);
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        locked(&self.table).forget(self.number);
+    }
+}
+
+/// Files under way on one core: which of them was idle longest is known of all.
+struct Table {
+    slots: Vec<Option<Slot>>,
+    free: Vec<u32>,
+    /// Counts what comes, for all of them.
+    turn: u64,
+    decoding: usize,
+    writing: usize,
+    folder: Option<Folder>,
+    failure: Option<Failure>,
+    memory: Budget,
+    cut: Cut,
+}
+
+struct Slot {
+    decoder: Decoder,
+    /// Bytes that came.
+    encoded: u64,
+    missing: u64,
+    /// When something came last.
+    turn: u64,
+    /// Its decoder is at work, and has been charged so many bytes.
+    charged: Option<u64>,
+    is_written: bool,
+    /// What was written before it was cut off.
+    kept: Option<Kept>,
+    limit: Option<&'static str>,
+}
+
+/// How many files a bound cut off.
+#[derive(Debug, Default)]
+struct Cut {
+    files: u64,
+    decoders: u64,
+    memory: u64,
+}
+
+impl Cut {
+    fn notes(&self) -> Vec<String> {
+        let all = [
+            (
+                self.files,
+                format!(
+                    "written to the end: {MOST_OPEN} are written at once, and the longest idle one ends"
+                ),
+            ),
+            (
+                self.decoders,
+                format!(
+                    "decoded to the end: {MOST_DECODED} are decoded at once, and the longest idle one ends"
+                ),
+            ),
+            (
+                self.memory,
+                "decoded for want of memory; hint: raise --memory".to_owned(),
+            ),
+        ];
+        let said = all.into_iter().filter(|&(count, _)| count > 0);
+        said.map(|(count, what)| match count {
+            1 => format!("1 file was not {what}"),
+            _ => format!("{count} files were not {what}"),
+        })
+        .collect()
+    }
+}
+
+impl Table {
+    fn open(&mut self, wanted: Wanted, name: &str, coding: Option<Coding>) -> u32 {
+        let (mut store, mut limit) = (None, None);
+        if let Some(folder) = &self.folder {
+            limit = folder.full();
+            if limit.is_none() && self.writing >= MOST_OPEN {
+                self.end_idle(|slot| slot.is_written, Table::stop_writing);
+            }
+        }
+        if let Some(folder) = &mut self.folder {
+            store = folder.create(name, &mut self.failure);
+        }
+        self.writing += usize::from(store.is_some());
+        let is_written = store.is_some();
+        let output = Output::new(wanted, store);
+        self.turn += 1;
+        let slot = Some(Slot {
+            decoder: match coding {
+                Some(coding) => Decoder::of(coding, output),
+                None => Decoder::plain(output),
+            },
+            encoded: 0,
+            missing: 0,
+            turn: self.turn,
+            charged: None,
+            is_written,
+            kept: None,
+            limit,
+        });
+        if let Some(number) = self.free.pop()
+            && let Some(place) = self.slots.get_mut(number as usize)
+        {
+            *place = slot;
+            return number;
+        }
+        self.slots.push(slot);
+        self.slots.len() as u32 - 1
+    }
+
+    fn slot(&mut self, number: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(number as usize)?.as_mut()
+    }
+
+    fn data(&mut self, number: u32, bytes: &[u8]) {
+        self.turn += 1;
+        let turn = self.turn;
+        let Some(slot) = self.slot(number) else {
+            return;
+        };
+        slot.turn = turn;
+        slot.encoded += bytes.len() as u64;
+        if let Some(wanted) = slot.decoder.wants(bytes) {
+            self.begin_decoding(number, wanted);
+        }
+        if let Some(slot) = self.slot(number) {
+            let bound = slot.encoded.saturating_mul(GROWTH);
+            slot.decoder.data(bytes, bound.saturating_add(GROWTH_FREE));
+        }
+    }
+
+    /// A decoder that will keep so many bytes is to begin.
+    fn begin_decoding(&mut self, number: u32, bytes: u64) {
+        if self.decoding >= MOST_DECODED {
+            self.end_idle(
+                |slot| slot.charged.is_some(),
+                |table, idle| {
+                    table.stop_decoding(idle, "decoders");
+                    table.cut.decoders += 1;
+                },
+            );
+        }
+        // What could never be had is not what others end for.
+        let is_possible = bytes <= self.memory.limit();
+        while !self.memory.charge(bytes, u64::MAX) {
+            let ended = is_possible
+                && self.end_idle(
+                    |slot| slot.charged.is_some(),
+                    |table, idle| {
+                        table.stop_decoding(idle, "memory");
+                        table.cut.memory += 1;
+                    },
+                );
+            if !ended {
+                self.cut.memory += 1;
+                if let Some(slot) = self.slot(number) {
+                    slot.decoder.leave();
+                    slot.limit.get_or_insert("memory");
+                }
+                return;
+            }
+        }
+        self.decoding += 1;
+        if let Some(slot) = self.slot(number) {
+            slot.charged = Some(bytes);
+        }
+    }
+
+    /// Ends the longest idle one of these. False: there is none.
+    fn end_idle(
+        &mut self,
+        is_one: impl Fn(&Slot) -> bool,
+        end: impl FnOnce(&mut Table, u32),
+    ) -> bool {
+        let slots = self.slots.iter().enumerate();
+        let slots = slots.filter_map(|(number, slot)| slot.as_ref().map(|slot| (number, slot)));
+        let idle = slots
+            .filter(|(_, slot)| is_one(slot))
+            .min_by_key(|(_, slot)| slot.turn)
+            .map(|(number, _)| number as u32);
+        if let Some(idle) = idle {
+            end(self, idle);
+        }
+        idle.is_some()
+    }
+
+    fn stop_decoding(&mut self, number: u32, why: &'static str) {
+        if let Some(slot) = self.slot(number) {
+            slot.decoder.stop();
+            slot.limit.get_or_insert(why);
+        }
+        self.release(number);
+    }
+
+    fn release(&mut self, number: u32) {
+        if let Some(bytes) = self.slot(number).and_then(|slot| slot.charged.take()) {
+            self.memory.release(bytes);
+            self.decoding -= 1;
+        }
+    }
+
+    fn stop_writing(&mut self, number: u32) {
+        self.cut.files += 1;
+        self.finish_writing(number);
+        if let Some(slot) = self.slot(number) {
+            slot.limit.get_or_insert("files");
+        }
+    }
+
+    fn finish_writing(&mut self, number: u32) {
+        let slots = self.slots.get_mut(number as usize);
+        let Some(slot) = slots.and_then(Option::as_mut) else {
+            return;
+        };
+        let store = slot.decoder.output().and_then(|output| output.store.take());
+        if let (Some(store), Some(folder)) = (store, &mut self.folder) {
+            let kept = folder.close(store, &mut self.failure);
+            if let Some(cut) = kept.cut {
+                slot.limit.get_or_insert(cut);
+            }
+            slot.kept = Some(kept);
+            slot.is_written = false;
+            self.writing -= 1;
+        }
+    }
+
+    fn gap(&mut self, number: u32, bytes: u64) {
+        if let Some(slot) = self.slot(number) {
+            slot.missing += bytes;
+            slot.decoder.gap(bytes);
+        }
+    }
+
+    /// One that nobody asks for any more.
+    fn forget(&mut self, number: u32) {
+        if self.slot(number).is_some() {
+            self.finish_writing(number);
+            self.release(number);
+            self.slots[number as usize] = None;
+            self.free.push(number);
+        }
+    }
+
+    fn close(&mut self, number: u32, row: &mut FileRow) {
+        self.release(number);
+        let place = self.slots.get_mut(number as usize);
+        let Some(slot) = place.and_then(Option::take) else {
+            return;
+        };
+        self.free.push(number);
+        let (mut output, decoded) = slot.decoder.finish(slot.missing > 0);
+        row.decoded = decoded;
+        row.bytes = output.bytes;
+        row.missing_bytes = slot.missing;
+        row.mime_type = kind::of(&output.begin);
+        row.limit = slot.limit;
+        let mut kept = slot.kept;
+        if let (Some(store), Some(folder)) = (output.store.take(), &mut self.folder) {
+            self.writing -= 1;
+            kept = Some(folder.close(store, &mut self.failure));
+        }
+        if let Some(kept) = kept {
+            row.limit = row.limit.or(kept.cut);
+            row.extracted = Some(kept.name);
+            row.extracted_bytes = Some(kept.bytes);
+        }
+        row.is_whole &= !matches!(row.limit, Some("files" | "decoders"));
+        if slot.missing == 0 && !matches!(decoded, Some("failed" | "bomb")) {
+            let [md5, sha1, sha256] = output.digests.finish();
+            row.md5 = md5;
+            row.sha1 = sha1;
+            row.sha256 = sha256;
+        }
     }
 }
 
@@ -219,14 +480,21 @@ mod tests {
     use std::io::Write as _;
 
     fn files(decodes: bool) -> Files {
-        Files {
-            wanted: Wanted::read("md5, sha1,sha256").unwrap(),
-            decodes,
-            folder: None,
-            decoding: 0,
-            room: Room::new(ROOM),
-            failure: None,
-        }
+        files_in(decodes, 1 << 30)
+    }
+
+    fn files_in(decodes: bool, memory: u64) -> Files {
+        let wanted = Wanted::read("md5, sha1,sha256").unwrap();
+        Files::new(wanted, decodes, None, &Budget::new(memory))
+    }
+
+    /// Nothing is left of any file.
+    fn assert_over(files: &Files) {
+        let table = locked(&files.table);
+        assert_eq!(
+            (table.decoding, table.writing, table.memory.used()),
+            (0, 0, 0)
+        );
     }
 
     fn one(files: &mut Files, coding: Option<&[u8]>, bytes: &[u8], piece: usize) -> FileRow {
@@ -304,7 +572,7 @@ mod tests {
                 (Some("failed"), None),
                 "{coding}"
             );
-            assert_eq!(files.decoding, 0);
+            assert_over(&files);
         }
         let row = one(&mut files(true), Some(b"gzip"), b"no gzip at all", 3);
         assert_eq!(row.decoded, Some("failed"));
@@ -328,6 +596,108 @@ mod tests {
             assert_eq!((row.decoded, row.bytes), (Some("yes"), 12), "{piece}");
             assert_eq!(row.md5.unwrap(), "fc3ff98e8c6a0d3087d515c0473f8677");
         }
+    }
+
+    #[test]
+    fn brotli_has_no_large_window() {
+        // What is invalid in RFC 7932, section 9.1, and a window of 2^30 in some decoders.
+        let row = one(&mut files(true), Some(b"br"), &[0x11, 0x1e, 0xff, 0xff], 4);
+        assert_eq!(
+            (row.decoded, row.bytes, row.limit),
+            (Some("failed"), 0, None)
+        );
+    }
+
+    #[test]
+    fn decoders_have_no_more_than_memory() {
+        let hello = [
+            0x8b, 0x05, 0x80, b'h', b'e', b'l', b'l', b'o', b' ', b'w', b'o', b'r', b'l', b'd',
+            b'!', 0x03,
+        ];
+        // A window of 4 MiB (2^22) does not fit into 1 MiB: the bytes are left as they came.
+        let mut tight = files_in(true, 1 << 20);
+        let row = one(&mut tight, Some(b"br"), &hello, 5);
+        assert_eq!(
+            (row.decoded, row.bytes, row.limit),
+            (None, 16, Some("memory"))
+        );
+        assert_eq!(tight.notes().len(), 1);
+        assert_over(&tight);
+        // Of two that do not fit together the one ends that was idle.
+        let mut files = files_in(true, 6 << 20);
+        let mut idle = files.open("x", Some(b"br"));
+        idle.data(&hello[..5]);
+        let row = one(&mut files, Some(b"br"), &hello, 5);
+        assert_eq!((row.decoded, row.limit), (Some("yes"), None));
+        idle.data(&hello[5..]);
+        let mut row = FileRow::default();
+        files.close(idle, &mut row);
+        assert_eq!((row.decoded, row.limit), (Some("failed"), Some("memory")));
+        assert_over(&files);
+    }
+
+    #[test]
+    fn stalled_bodies_do_not_stop_others() {
+        let mut files = files(true);
+        let coded = gzip(b"all work");
+        let mut stalled: Vec<Body> = (0..MOST_DECODED + 6)
+            .map(|_| {
+                let mut body = files.open("x", Some(b"gzip"));
+                body.data(&coded[..1]);
+                body
+            })
+            .collect();
+        // They were idle longest that came first.
+        let row = one(&mut files, Some(b"gzip"), &coded, 3);
+        assert_eq!((row.decoded, row.limit), (Some("yes"), None));
+        assert_eq!(locked(&files.table).cut.decoders, 7);
+        assert!(files.notes()[0].starts_with("7 files were not decoded"));
+        let last = stalled.pop().unwrap();
+        for (body, expected) in [(stalled.remove(0), Some("decoders")), (last, None)] {
+            let mut row = FileRow::default();
+            files.close(body, &mut row);
+            assert_eq!(row.limit, expected);
+        }
+        // Whoever is forgotten has nothing left.
+        drop(stalled);
+        assert_over(&files);
+    }
+
+    #[test]
+    fn stalled_files_are_ended_for_others() {
+        let path = std::env::temp_dir().join(format!("flowgauge-files-{}", std::process::id()));
+        let folder = Folder::new(&path, 100, 1 << 20);
+        let mut files = Files::new(
+            Wanted::default(),
+            false,
+            Some(folder),
+            &Budget::new(1 << 20),
+        );
+        files.start().unwrap();
+        let mut stalled: Vec<Body> = (0..MOST_OPEN).map(|_| files.open("stall", None)).collect();
+        stalled[0].data(b"not idle");
+        let row = one(&mut files, None, b"all of it", 4);
+        assert_eq!((row.extracted_bytes, row.limit), (Some(9), None));
+        let mut rows = stalled.drain(..2).map(|body| {
+            let mut row = FileRow {
+                is_whole: true,
+                ..FileRow::default()
+            };
+            files.close(body, &mut row);
+            row
+        });
+        let (busy, idle) = (rows.next().unwrap(), rows.next().unwrap());
+        assert_eq!((busy.limit, busy.is_whole), (None, true));
+        assert_eq!((idle.limit, idle.is_whole), (Some("files"), false));
+        drop(rows);
+        let row = one(&mut files, None, &[b'x'; 101], 50);
+        assert_eq!(
+            (row.extracted_bytes, row.limit),
+            (Some(100), Some("file_limit"))
+        );
+        drop(stalled);
+        assert_over(&files);
+        std::fs::remove_dir_all(path).unwrap();
     }
 
     proptest::proptest! {
@@ -363,31 +733,8 @@ mod tests {
                     assert!(row.bytes <= bound && !(hole && row.sha256.is_some()));
                 }
             }
-            assert_eq!(files.decoding, 0);
+            assert_over(&files);
         }
-    }
-
-    #[test]
-    fn without_memory_for_a_decoder_bodies_stay_coded() {
-        let mut files = files(true);
-        // For one of gzip, and none of Brotli with its window of 4 MB.
-        files.room = Room::new(100 << 10);
-        let coded = gzip(b"text");
-        let mut first = files.open("x", Some(b"gzip"));
-        first.data(&coded[..5]);
-        let second = one(&mut files, Some(b"gzip"), &coded, 3);
-        assert_eq!((second.decoded, second.bytes), (None, coded.len() as u64));
-        assert_eq!(second.mime_type, Some("application/gzip"));
-        first.data(&coded[5..]);
-        let mut row = FileRow::default();
-        files.close(first, &mut row);
-        assert_eq!((row.decoded, row.bytes), (Some("yes"), 4));
-        let large = one(&mut files, Some(b"br"), &[0x1b, 0, 0], 1);
-        assert_eq!((large.decoded, large.bytes), (None, 3));
-        // Its memory is there again.
-        let third = one(&mut files, Some(b"gzip"), &coded, 3);
-        assert_eq!(third.decoded, Some("yes"));
-        assert_eq!(files.decoding, 0);
     }
 
     #[test]
@@ -398,6 +745,6 @@ mod tests {
         assert_eq!((row.decoded, row.md5), (Some("bomb"), None));
         let bound = bomb.len() as u64 * GROWTH + GROWTH_FREE;
         assert!(row.bytes <= bound && row.bytes < 64 << 20, "{}", row.bytes);
-        assert_eq!(files.decoding, 0);
+        assert_over(&files);
     }
 }

@@ -667,6 +667,10 @@ impl Component for Transactions {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        Some(Box::new(self.tracked.account()))
+        let mut account = self.tracked.account();
+        if let Some(files) = &self.state.files {
+            account.notes = files.notes();
+        }
+        Some(Box::new(account))
     }
 }
