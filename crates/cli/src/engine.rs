@@ -52,16 +52,19 @@ pub(crate) fn statistics(counters: &ShardStatistics) -> Vec<String> {
     ]
 }
 
-/// Findings as lines.
-pub(crate) fn notes(findings: &Findings) -> Vec<String> {
-    let mut notes: Vec<String> = findings
-        .accepted
-        .iter()
-        .take(NAMED_SENDERS)
-        .map(accepted)
-        .collect();
-    let others = findings.accepted.get(NAMED_SENDERS..).unwrap_or_default();
-    if !others.is_empty() {
+/// Findings as lines, with addresses only if `names_addresses`.
+pub(crate) fn notes(findings: &Findings, names_addresses: bool) -> Vec<String> {
+    let named = if names_addresses { NAMED_SENDERS } else { 0 };
+    let mut notes: Vec<String> = findings.accepted.iter().take(named).map(accepted).collect();
+    let others = findings.accepted.get(named..).unwrap_or_default();
+    if !others.is_empty() && !names_addresses {
+        let packets: u64 = others.iter().map(|sender| sender.packets).sum();
+        notes.push(format!(
+            "{} with wrong or uncomputed checksums taken as they are (offloading to a network card, or a \
+             rewritten address)",
+            count(packets, "packet").were()
+        ));
+    } else if !others.is_empty() {
         let packets: u64 = others.iter().map(|sender| sender.packets).sum();
         notes.push(format!(
             "{packets} more of {} taken, too",
@@ -69,7 +72,8 @@ pub(crate) fn notes(findings: &Findings) -> Vec<String> {
         ));
     }
     if findings.left_out > 0 {
-        let most = findings.most_left_out.map_or(String::new(), |sender| {
+        let most = findings.most_left_out.filter(|_| names_addresses);
+        let most = most.map_or(String::new(), |sender| {
             let address = sender.address.to_ip(sender.version);
             format!(" (most from {address}: {})", sender.packets)
         });

@@ -412,6 +412,36 @@ fn notes_tell_what_was_taken_left_out_and_evicted() {
     }
     let output = run(&["flows", "--checksums", "ignore", "-r", text(&file)]);
     assert!(!stderr(&output).contains("note:"), "{}", stderr(&output));
+    // Where a policy takes addresses out, notes have none either.
+    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
+    let policy = folder.file("headers.toml");
+    fs::copy(policies.join("headers.toml"), &policy).unwrap();
+    let stack = format!(
+        "[stack]\ntransactions {{ flows = yes }} - anonymize {{ policy = \"{}\" }} - output\n",
+        text(&policy)
+    );
+    let of_stack = folder.file("anonymize.stack");
+    fs::write(&of_stack, stack).unwrap();
+    for line in [
+        ["log", "--flows", "--anonymize", text(&policy)],
+        ["stack", "run", "-f", text(&of_stack)],
+    ] {
+        let mut line = line.to_vec();
+        line.extend(["-r", text(&file)]);
+        let output = run(&line);
+        let messages = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{messages}");
+        assert!(
+            messages.contains("left out because of wrong checksums"),
+            "{messages}"
+        );
+        assert!(
+            messages.contains("wrong or uncomputed checksums"),
+            "{messages}"
+        );
+        assert!(!messages.contains("192.0.2."), "{messages}");
+        assert!(!stdout(&output).contains("192.0.2."));
+    }
 }
 
 /// Runs with so much address space that a process which kept everything would be ended.

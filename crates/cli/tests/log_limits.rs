@@ -1,8 +1,10 @@
 //! Bounds of `flowgauge log`, under what is made to reach them.
 
+#![allow(clippy::unwrap_used)]
+
 mod command_support;
 
-use command_support::fails;
+use command_support::{Folder, fails, stderr, text};
 
 #[test]
 fn options_of_files_are_refused_without_files() {
@@ -13,4 +15,46 @@ fn options_of_files_are_refused_without_files() {
     ] {
         fails(&["log", option, "-r", "x.pcap"], 2, &[needed]);
     }
+}
+
+#[test]
+fn tables_of_applications_are_bounded() {
+    let zeros = [
+        "log",
+        "--flows",
+        "--applications",
+        "/dev/zero",
+        "-r",
+        "x.pcap",
+    ];
+    fails(&zeros, 2, &["/dev/zero", "more than 1 MiB"]);
+    let folder = Folder::new("applications");
+    let table = folder.file("table");
+    std::fs::write(&table, "x".repeat(1 << 19)).unwrap();
+    let long = [
+        "log",
+        "--flows",
+        "--applications",
+        text(&table),
+        "-r",
+        "x.pcap",
+    ];
+    let output = fails(&long, 2, &["table:1", "found \"xxx"]);
+    assert!(stderr(&output).len() < 1000);
+}
+
+#[test]
+fn sizes_and_names_are_taken_as_they_are_meant() {
+    for command in ["log", "flows"] {
+        let most = u64::MAX.to_string();
+        fails(
+            &[command, "--memory", &most, "-r", "x.pcap"],
+            2,
+            &["--memory", "is more than"],
+        );
+    }
+    let folder = Folder::new("names");
+    let (trace, _) = folder.trace();
+    let upper = ["log", "-q", "--protocols", "HTTP,Dns", "-r", text(&trace)];
+    assert_eq!(command_support::run(&upper).status.code(), Some(0));
 }

@@ -176,6 +176,7 @@ impl Handler for Give<'_> {
             time: self
                 .packet
                 .map_or(self.state.now, |packet| packet.time.max(self.state.now)),
+            captured: self.state.now,
         };
         self.emit(stream, &last, Some(end));
     }

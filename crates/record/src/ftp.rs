@@ -32,6 +32,7 @@ fields! {
     state Text None "STATE" 3 "matched, no_reply or no_request";
     tls Text None "" 0 "yes: the connection goes over to encryption with this command";
     whole Text None "" 0 "no: bytes were missing before";
+    limit Text None "" 0 "commands: more waited for their replies than are kept (64), so that this has no partner; or null";
 }
 
 fields! {
@@ -122,6 +123,8 @@ pub struct FtpRow {
     pub is_tls: bool,
     /// Bytes were missing.
     pub is_damaged: bool,
+    /// The bound that took its partner from it.
+    pub limit: Option<&'static str>,
 }
 
 impl Record for FtpRow {
@@ -156,6 +159,7 @@ impl Record for FtpRow {
         visitor.symbol(&FTP.state, state);
         yes_or_null(visitor, &FTP.tls, Some(self.is_tls));
         yes_or_null(visitor, &FTP.whole, Some(!self.is_damaged));
+        text_or_null(visitor, &FTP.limit, self.limit);
     }
 }
 

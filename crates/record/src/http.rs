@@ -65,11 +65,12 @@ fields! {
     syn Time None "" 0 "when the connection's SYN was captured";
     handshake_rtt Duration Seconds "" 0 "from the SYN to the end of the handshake";
     state Text None "STATE" 3 "matched, no_reply or no_request";
-    whole Text None "" 0 "yes: both messages came to their ends; no: one was cut off or given up";
+    whole Text None "" 0 "yes: both messages came to their ends; no: one was cut off or given up, or what was lost beside them leaves open whether they belong together";
     close Text None "" 0 "how the connection ended, where the response ended with it: fin, rst, timeout";
     missing_bytes Unsigned Bytes "" 0 "bytes of the bodies that were not captured";
     retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection up to the ends of both messages; null where that is not counted";
     odd Text None "ODD" 4 "what two programs could read differently, or null";
+    limit Text None "" 0 "requests: more messages waited for their partners than are kept (256), so that this one has none; or null";
 }
 
 /// A piece of a message's text; absent by default.
@@ -132,6 +133,8 @@ pub struct HttpMessage {
     pub is_after_loss: bool,
     /// What is odd about it, with commas between.
     pub odd: Piece,
+    /// The bound that took its partner from it.
+    pub limit: Option<&'static str>,
     /// Of the connection: SYN, end of the handshake.
     pub handshake: [Option<Nanos>; 2],
     /// Bytes of its direction that were sent again, so far, where that is counted.
@@ -364,6 +367,11 @@ impl Record for HttpRow<'_> {
         }
         let odd = both.iter().flatten().find(|it| it.odd != Piece::default());
         text(visitor, &HTTP.odd, odd.copied(), |it| it.odd);
+        let limit = both.iter().flatten().find_map(|it| it.limit);
+        match limit {
+            Some(limit) => visitor.symbol(&HTTP.limit, limit.as_bytes()),
+            None => visitor.null(&HTTP.limit),
+        }
     }
 }
 

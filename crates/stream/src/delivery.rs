@@ -22,6 +22,8 @@ pub(crate) struct Delivery<'a, H> {
     pub(crate) progress: &'a mut Progress,
     pub(crate) total: &'a mut Delivered,
     pub(crate) time: Nanos,
+    /// Bytes that waited are complete since then: now, and behind a hole since they were captured.
+    pub(crate) complete: Nanos,
     pub(crate) handler: &'a mut H,
 }
 
@@ -42,12 +44,18 @@ impl<'a, H: Handler> Delivery<'a, H> {
             progress: &mut side.progress,
             total,
             time: packet.time,
+            complete: packet.time,
             handler,
         }
     }
 
     #[inline(always)]
     pub(crate) fn deliver(&mut self, bytes: &[u8]) {
+        self.deliver_of(bytes, self.time);
+    }
+
+    #[inline(always)]
+    fn deliver_of(&mut self, bytes: &[u8], captured: Nanos) {
         let progress = &mut *self.progress;
         let gap_before = progress.settle_gap();
         let chunk = Chunk {
@@ -55,6 +63,7 @@ impl<'a, H: Handler> Delivery<'a, H> {
             offset: progress.position(),
             gap_before,
             time: self.time,
+            captured,
         };
         progress.bytes += bytes.len() as u64;
         self.total.bytes += bytes.len() as u64;
@@ -69,7 +78,13 @@ impl<H: Handler> Receiver for Delivery<'_, H> {
         self.deliver(bytes);
     }
 
+    fn waited(&mut self, bytes: &[u8], captured: Nanos) {
+        self.complete = self.complete.max(captured);
+        self.deliver_of(bytes, self.complete);
+    }
+
     fn gap(&mut self, bytes: u64, _cause: GapCause) {
+        self.complete = Nanos::ZERO;
         self.progress.pending_gap += bytes;
     }
 }

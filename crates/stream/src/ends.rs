@@ -88,6 +88,7 @@ impl Streams {
                         progress: &mut side.progress,
                         total: &mut self.delivered,
                         time: ended.end(),
+                        complete: ended.end(),
                         handler,
                     };
                     trailing = self

@@ -177,6 +177,8 @@ pub struct Chunk<'a> {
     pub gap_before: u64,
     /// Capture time of the packet that made it deliverable.
     pub time: Nanos,
+    /// When its bytes were there: the same, but of bytes behind a hole that was given up when they were captured.
+    pub captured: Nanos,
 }
 
 /// A packet of a stream, before its payload is reassembled.

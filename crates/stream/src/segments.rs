@@ -209,6 +209,7 @@ impl Streams {
             progress: &mut side.progress,
             total: &mut self.delivered,
             time,
+            complete: time,
             handler,
         };
         act(

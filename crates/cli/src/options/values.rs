@@ -92,11 +92,17 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     parse_scaled(text, BINARY_UNITS, 1)
 }
 
+/// More bytes than any machine has, and the most that options of stacks can say.
+const MOST_MEMORY: u64 = (1 << 63) - 1;
+
 /// Bytes of memory, enough for one worker.
 pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if bytes < LEAST_MEMORY {
         return Err("is too little: give 1M at least".to_owned());
+    }
+    if bytes > MOST_MEMORY {
+        return Err("is more than any machine has".to_owned());
     }
     Ok(bytes)
 }

@@ -121,8 +121,12 @@ impl Running {
         let (mut notes, mut summary) = (Vec::new(), Vec::new());
         let ledger = core::mem::take(&mut self.outcome.ledger);
         self.outcome.ledger = self.accounted(ledger, &snapshot, &mut notes);
+        // What a policy takes out of the output is not said beside it.
+        let mut stacks = self.runner.stacks().iter();
+        let names_addresses =
+            !stacks.any(|stack| stack.iter().any(|(_, node)| node.info.name == "anonymize"));
         for account in self.accounts(&snapshot) {
-            notes.extend(engine::notes(&account.findings));
+            notes.extend(engine::notes(&account.findings, names_addresses));
             notes.extend(account.notes.iter().cloned());
             summary.extend(account.summary.iter().cloned());
             if let Some(streams) = &account.streams {

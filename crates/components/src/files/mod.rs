@@ -159,9 +159,7 @@ impl Files {
 
     /// A file begins. `name` is what a file of its own would be called: letters, digits and hyphens.
     pub(crate) fn open(&mut self, name: &str, coding: Option<&[u8]>) -> Body {
-        let coding = coding
-            .filter(|_| self.decodes)
-            .and_then(|name| Coding::named(name));
+        let coding = coding.filter(|_| self.decodes).and_then(Coding::named);
         let number = locked(&self.table).open(self.wanted, name, coding);
         Body {
             table: Arc::clone(&self.table),

@@ -4,7 +4,7 @@ use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::Schema;
 use flowgauge_record::store::{Kept, KeptTexts, RecordStore, StoredRecord};
 use flowgauge_record::text::{
-    TimeWriter, write_address, write_hex_bytes, write_json_escaped, write_unsigned,
+    TimeWriter, harmless, write_address, write_hex_bytes, write_json_escaped, write_unsigned,
 };
 use flowgauge_wire::{Address, Nanos};
 
@@ -409,27 +409,32 @@ fn write_seconds(span: Nanos, is_short: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(text.get(..len).unwrap_or_default());
 }
 
-/// Bytes that end a line or a column, and those that are no printable ASCII, as `\x09`.
+/// What ends a line or a column, and what is not [`harmless`] on a terminal, byte by byte as `\x09`.
 fn escape(text: &str, in_list: bool, out: &mut Vec<u8>) {
-    let is_plain = |byte: u8| match byte {
-        b'\\' => false,
-        b',' => !in_list,
-        byte => byte >= 0x80 || (b' '..=b'~').contains(&byte),
+    let is_plain = |character| match character {
+        '\\' => false,
+        ',' => !in_list,
+        character => harmless(character) == character,
     };
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| !is_plain(*byte)) {
-        let (plain, behind) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        match behind {
-            [b'\\', ..] => out.extend_from_slice(b"\\\\"),
-            behind => {
+    let mut done = 0;
+    for (at, character) in text.char_indices() {
+        if is_plain(character) {
+            continue;
+        }
+        let bytes = text.as_bytes();
+        let end = at + character.len_utf8();
+        out.extend_from_slice(bytes.get(done..at).unwrap_or_default());
+        if character == '\\' {
+            out.extend_from_slice(b"\\\\");
+        } else {
+            for byte in bytes.get(at..end).unwrap_or_default() {
                 out.extend_from_slice(b"\\x");
-                write_hex_bytes(out, behind.get(..1).unwrap_or_default());
+                write_hex_bytes(out, &[*byte]);
             }
         }
-        rest = behind.get(1..).unwrap_or_default();
+        done = end;
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(text.as_bytes().get(done..).unwrap_or_default());
 }
 
 #[cfg(test)]
@@ -464,6 +469,11 @@ mod tests {
                 Cell::Text("a\t\"\\\u{7f}é,"),
                 "\"a\\t\\\"\\\\\\u007fé,\"",
                 "a\\x09\"\\\\\\x7fé,",
+            ),
+            (
+                Cell::Text("\u{9b}x\u{202e}"),
+                "\"\\u009bx\\u202e\"",
+                "\\xc2\\x9bx\\xe2\\x80\\xae",
             ),
             (Cell::OneNumber(226), "[\"226\"]", "226"),
             (Cell::One("a,b"), "[\"a,b\"]", "a\\x2cb"),

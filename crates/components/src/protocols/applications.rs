@@ -1,15 +1,45 @@
 //! Applications by the names of their servers.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// What is built in.
 const BUILT_IN: &str = include_str!("applications.tsv");
+/// Bytes of a user's table.
+const MOST_BYTES: u64 = 1 << 20;
+/// Characters of a bad line that are told.
+const MOST_TOLD: usize = 60;
 /// Labels of a name that are looked at.
 const MOST_LABELS: usize = 16;
 
 /// An application, by its place in a table.
 pub(crate) type Application = u16;
+
+/// A user's table.
+fn read(path: &Path) -> Result<String, String> {
+    let name = path.display();
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text);
+    let read = read.map_err(|error| format!("cannot read {name}: {error}"))?;
+    if read as u64 > MOST_BYTES {
+        return Err(format!(
+            "{name} has more than {} MiB, which no table has",
+            MOST_BYTES >> 20
+        ));
+    }
+    Ok(text)
+}
+
+/// A text as messages show it.
+fn told(text: &str) -> String {
+    match text.char_indices().nth(MOST_TOLD) {
+        Some((end, _)) => format!("{:?} ...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
 
 /// The table: which names of servers belong to which application.
 #[derive(Debug, Default)]
@@ -27,9 +57,7 @@ impl Applications {
         let mut table = Applications::default();
         table.add(BUILT_IN, "the built-in table")?;
         if let Some(path) = path {
-            let text = std::fs::read_to_string(Path::new(path))
-                .map_err(|error| format!("cannot read {path}: {error}"))?;
-            table.add(&text, path)?;
+            table.add(&read(Path::new(path))?, path)?;
         }
         Ok(table)
     }
@@ -43,12 +71,12 @@ impl Applications {
             let place = || format!("{file}:{}", number + 1);
             let Some((suffix, name)) = line.split_once([' ', '\t']) else {
                 let expected = "expected a name of hosts, blanks, and an application's name";
-                return Err(format!("{}: {expected}, found {line:?}", place()));
+                return Err(format!("{}: {expected}, found {}", place(), told(line)));
             };
             let suffix = suffix.trim_start_matches("*.").trim_matches('.');
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if suffix.is_empty() || !suffix.bytes().all(is_name) {
-                return Err(format!("{}: {suffix:?} is no name of hosts", place()));
+                return Err(format!("{}: {} is no name of hosts", place(), told(suffix)));
             }
             let name = name.trim();
             let known = self.names.iter().position(|it| **it == *name);

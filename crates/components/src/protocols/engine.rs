@@ -546,7 +546,7 @@ impl Handler for Leading<'_> {
             bytes: chunk.bytes,
             gap_before: chunk.gap_before,
             from_initiator: stream.from_initiator,
-            time: chunk.time,
+            time: chunk.captured,
         };
         let mut slot = *self.state.slot(stream.id / 2);
         if slot.ended & EXAMINED == 0

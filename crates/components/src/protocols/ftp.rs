@@ -79,10 +79,14 @@ struct Control {
     is_exchanged: bool,
     user: Option<String>,
     waiting: VecDeque<FtpRow>,
+    /// Commands that wait no more, whose replies are still to come.
+    skipped: u64,
     has_greeted: bool,
     is_damaged: bool,
     /// Something was lost so far.
     has_lost: bool,
+    /// Replies were lost since the last one.
+    is_reply_damaged: bool,
     is_tls: bool,
     /// Where the next data connection goes.
     data: Vec<(Address, u16)>,
@@ -164,14 +168,11 @@ impl CommandEvents for Said<'_> {
             row.is_passive = Some(false);
             row.data = control.endpoint(endpoint);
         }
-        // Behind a loss, which replies belong to which is found again where the client waits, as it
-        // mostly does.
-        if control.has_lost {
-            control.done.extend(control.waiting.drain(..));
-        }
         if control.waiting.len() >= WAITING
-            && let Some(row) = control.waiting.pop_front()
+            && let Some(mut row) = control.waiting.pop_front()
         {
+            row.limit = Some("commands");
+            control.skipped += 1;
             control.done.push(row);
         }
         control.waiting.push_back(row);
@@ -188,9 +189,29 @@ impl ReplyEvents for Said<'_> {
         let control = &mut *self.control;
         let is_greeting = !core::mem::replace(&mut control.has_greeted, true)
             && matches!(reply.code, 120 | 220 | 421);
-        let Some(mut row) = control.waiting.pop_front() else {
+        let is_skipped = control.skipped > 0 && !is_greeting;
+        if is_skipped {
+            // A preliminary one: another follows.
+            control.skipped -= u64::from(reply.code / 100 != 1);
+        }
+        // Behind a loss the newest command that can be its own is, as a client mostly waits.
+        while control.has_lost
+            && !is_greeting
+            && control
+                .waiting
+                .get(1)
+                .is_some_and(|it| it.origin.time <= self.time)
+            && let Some(mut row) = control.waiting.pop_front()
+        {
+            row.is_damaged |= row.code.is_none();
+            control.done.push(row);
+        }
+        let time = self.time;
+        let is_older = |row: &mut FtpRow| row.origin.time <= time && !is_skipped;
+        let Some(mut row) = control.waiting.pop_front_if(is_older) else {
             if !is_greeting {
                 let mut row = control.row(self.time);
+                row.limit = is_skipped.then_some("commands");
                 row.code = Some(reply.code);
                 row.reply = Some(text(reply.last));
                 if let Some(endpoint) = agreed(reply) {
@@ -205,6 +226,7 @@ impl ReplyEvents for Said<'_> {
             // The client did not wait for it.
             return control.waiting.push_front(row);
         }
+        row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
         row.first_reply.get_or_insert(self.time);
         row.last_reply = Some(self.time);
         row.code = Some(reply.code);
@@ -232,7 +254,7 @@ impl ReplyEvents for Said<'_> {
 
     fn lost(&mut self) {
         self.control.has_lost = true;
-        self.control.is_damaged = true;
+        self.control.is_reply_damaged = true;
     }
 }
 
@@ -431,6 +453,56 @@ impl Conversation for DataTalk {
 mod tests {
     use super::super::testing::Tester;
     use super::*;
+
+    fn control() -> Tester<FtpTalk> {
+        let mut control = Tester::<FtpTalk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 21);
+        control.say(false, 1, b"220 hello\r\n");
+        control
+    }
+
+    const FIELDS: [&str; 5] = ["arg", "reply_msg", "state", "whole", "limit"];
+
+    #[test]
+    fn replies_to_more_commands_than_wait_are_not_others_replies() {
+        let mut control = control();
+        let count = WAITING + 3;
+        (0..count).for_each(|it| control.say(true, 2, format!("DELE f{it}\r\n").as_bytes()));
+        (0..count).for_each(|it| control.say(false, 3, format!("250 f{it}\r\n").as_bytes()));
+        control.close();
+        let rows = control.rows(&FIELDS);
+        for it in 0..3 {
+            assert!(rows.contains(&format!(r#""f{it}" null "no_reply" "yes" "commands""#)));
+            assert!(rows.contains(&format!(r#"null "f{it}" "no_request" "yes" "commands""#)));
+        }
+        for it in 3..count {
+            let row = format!(r#""f{it}" "f{it}" "matched" "yes" null"#);
+            assert!(rows.contains(&row), "{row}: {rows:#?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_behind_a_hole_is_not_an_older_or_younger_command_s() {
+        let mut control = control();
+        for it in 0..10 {
+            control.say(true, 2 * it + 2, format!("DELE f{it}\r\n").as_bytes());
+            if it < 3 {
+                control.say(false, 2 * it + 3, format!("250 f{it}\r\n").as_bytes());
+            }
+        }
+        control.miss(false, 9, 8);
+        (4..10).for_each(|it| control.say(false, 2 * it + 3, format!("250 f{it}\r\n").as_bytes()));
+        control.close();
+        let rows = control.rows(&FIELDS);
+        assert!(
+            rows.contains(&r#""f3" null "no_reply" "no" null"#.to_owned()),
+            "{rows:#?}"
+        );
+        for it in (0..10).filter(|&it| it != 3) {
+            let whole = if it == 4 { "no" } else { "yes" };
+            let row = format!(r#""f{it}" "f{it}" "matched" "{whole}" null"#);
+            assert!(rows.contains(&row), "{row}: {rows:#?}");
+        }
+    }
 
     #[test]
     fn a_data_connection_says_what_it_carries() {

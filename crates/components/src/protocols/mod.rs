@@ -403,5 +403,7 @@ impl Give<'_> {
 
 /// A protocol by its name.
 fn named(name: &str) -> Option<&'static ProtocolInfo> {
-    ALL.iter().copied().find(|protocol| protocol.name == name)
+    ALL.iter()
+        .copied()
+        .find(|protocol| protocol.name.eq_ignore_ascii_case(name))
 }

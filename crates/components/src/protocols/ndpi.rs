@@ -305,6 +305,7 @@ mod tests {
             offset,
             gap_before: 0,
             time: Nanos(1_000_000_000),
+            captured: Nanos(1_000_000_000),
         };
         ndpi.data(&Stream::detached(0, identity), &chunk)
     }

@@ -63,6 +63,8 @@ struct Mail {
     /// A command of the row has come.
     has_begun: bool,
     waiting: VecDeque<Kind>,
+    /// Commands that wait no more, whose replies are still to come.
+    skipped: u64,
     head: Vec<u8>,
     is_head_over: bool,
     helo: Option<String>,
@@ -203,7 +205,13 @@ impl CommandEvents for Said<'_> {
 impl ReplyEvents for Said<'_> {
     fn reply(&mut self, reply: &Reply<'_>) {
         let mail = &mut *self.mail;
-        let kind = mail.waiting.pop_front();
+        let kind = match mail.skipped.checked_sub(1) {
+            Some(left) => {
+                mail.skipped = left;
+                Some(Kind::Other)
+            }
+            None => mail.waiting.pop_front(),
+        };
         let code = reply.code;
         if kind.is_none() && !mail.has_begun {
             // The greeting.
@@ -232,6 +240,7 @@ impl Mail {
     fn wait(&mut self, kind: Kind) {
         if self.waiting.len() >= WAITING {
             self.waiting.pop_front();
+            self.skipped += 1;
         }
         self.waiting.push_back(kind);
     }
@@ -338,7 +347,7 @@ impl Conversation for SmtpTalk {
         if is_client {
             self.commands.data(bytes, &mut said);
         } else {
-            let asked = said.mail.waiting.front().copied();
+            let asked = (said.mail.waiting.front().copied()).filter(|_| said.mail.skipped == 0);
             let mut seen = Last::default();
             self.replies.data(bytes, &mut Both(&mut said, &mut seen));
             match (asked, seen.code) {
@@ -351,6 +360,7 @@ impl Conversation for SmtpTalk {
                 (_, Some(_)) if self.commands.awaited() => {
                     // Of the commands before, which replies were theirs is not known any more.
                     said.mail.waiting.clear();
+                    said.mail.skipped = 0;
                 }
                 _ => {}
             }

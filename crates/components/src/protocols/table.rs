@@ -65,6 +65,7 @@ impl<C: Conversation> Talks for Table<C> {
             && let Some(talk) = self.talks.get_mut(number as usize)
         {
             talk.connection = connection;
+            talk.last = Nanos(0);
             return number;
         }
         self.talks.push(Talk {
@@ -90,7 +91,7 @@ impl<C: Conversation> Talks for Table<C> {
         let Some(talk) = self.talks.get_mut(number as usize) else {
             return;
         };
-        talk.last = piece.time;
+        talk.last = talk.last.max(piece.time);
         give.flow_id = talk.connection.flow_id;
         let at = At {
             connection: &talk.connection,

@@ -363,6 +363,7 @@ impl Give<'_, '_> {
                 offset,
                 gap_before: missing,
                 time: stream.statistics().end,
+                captured: stream.statistics().end,
             };
             files.data(&Stream::detached(id, &identity), &chunk);
         }

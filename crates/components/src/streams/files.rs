@@ -550,6 +550,7 @@ mod tests {
             offset: 0,
             gap_before,
             time: Nanos::ZERO,
+            captured: Nanos::ZERO,
         }
     }
 

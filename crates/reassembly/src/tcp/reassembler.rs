@@ -60,6 +60,12 @@ pub trait Receiver {
     /// The next bytes. Never empty.
     fn data(&mut self, bytes: &[u8]);
 
+    /// The same of bytes that had to wait, of a segment that was captured at `captured`.
+    fn waited(&mut self, bytes: &[u8], captured: Nanos) {
+        let _ = captured;
+        self.data(bytes);
+    }
+
     /// That many bytes are missing here. Never 0.
     fn gap(&mut self, bytes: u64, cause: GapCause);
 }
@@ -592,7 +598,7 @@ impl Reassembler {
             if half.flags.contains(HalfFlags::FIN) && half.next_seq == half.fin_seq {
                 return;
             }
-            let (end, captured) = (piece.end(), piece.captured);
+            let (end, captured, time) = (piece.end(), piece.captured, piece.time);
             let old = (old as u32).min(piece.len);
             let len = piece.len - old;
             self.statistics.old_bytes += u64::from(old);
@@ -602,7 +608,7 @@ impl Reassembler {
                 half.next_seq = end;
                 if captured {
                     let bytes = self.pool.bytes(queue.head);
-                    out.data(bytes.get(old as usize..).unwrap_or(&[]));
+                    out.waited(bytes.get(old as usize..).unwrap_or(&[]), time);
                 } else {
                     out.gap(u64::from(len), GapCause::Cut);
                     self.statistics.gaps[GapCause::Cut as usize] += 1;

@@ -164,6 +164,7 @@ impl Handler for Records {
             offset,
             gap_before,
             bytes,
+            captured: _,
         } = chunk;
         let bytes = summary(bytes);
         text.push_str(&format!(" [{} {offset} {gap_before} {bytes}]", time.0));
