@@ -59,10 +59,15 @@ struct Mail {
     origin: Option<Origin>,
     /// The initiator is the server: it was taken for who opened the connection.
     is_exchanged: bool,
+    /// The mail that commands are of, and its number in the connection.
     row: SmtpRow,
+    number: u64,
     /// A command of the row has come.
     has_begun: bool,
-    waiting: VecDeque<Kind>,
+    /// Mails that are whole and wait for a reply: a client may go on with the next (PIPELINING, RFC 2920).
+    sent: VecDeque<(u64, SmtpRow)>,
+    /// Commands without a reply, with the numbers of their mails.
+    waiting: VecDeque<(Kind, u64)>,
     /// Commands that wait no more, whose replies are still to come.
     skipped: u64,
     head: Vec<u8>,
@@ -156,7 +161,8 @@ impl CommandEvents for Said<'_> {
             b"DATA" => Kind::Data,
             // Its reply comes behind the chunk.
             b"BDAT" => Kind::Other,
-            b"RSET" => Kind::Reset,
+            // Without a sender there is nothing that it could end.
+            b"RSET" if row.sender.is_some() => Kind::Reset,
             b"AUTH" => {
                 mail.auth = Some(text(argument));
                 Kind::Auth
@@ -169,6 +175,7 @@ impl CommandEvents for Said<'_> {
 
     fn content(&mut self, bytes: &[u8]) {
         let mail = &mut *self.mail;
+        mail.begin(self.time);
         *mail.row.message_bytes.get_or_insert(0) += bytes.len() as u64;
         if mail.is_head_over {
             return;
@@ -181,19 +188,23 @@ impl CommandEvents for Said<'_> {
 
     fn content_end(&mut self, is_last: bool) {
         let mail = &mut *self.mail;
+        mail.begin(self.time);
         mail.row.message_bytes.get_or_insert(0);
         if !is_last {
             return;
         }
         // Of BDAT the command waits already.
         match mail.waiting.back_mut() {
-            Some(kind) if *kind == Kind::Other => *kind = Kind::Message,
+            Some((kind, _)) if *kind == Kind::Other => *kind = Kind::Message,
             _ => mail.wait(Kind::Message),
         }
         mail.read_head();
+        let row = mail.take();
+        mail.sent.push_back(row);
     }
 
     fn lost(&mut self, content: u64) {
+        self.mail.begin(self.time);
         let row = &mut self.mail.row;
         row.missing_bytes += content;
         if content > 0 {
@@ -205,29 +216,34 @@ impl CommandEvents for Said<'_> {
 impl ReplyEvents for Said<'_> {
     fn reply(&mut self, reply: &Reply<'_>) {
         let mail = &mut *self.mail;
-        let kind = match mail.skipped.checked_sub(1) {
+        let (kind, number) = match mail.skipped.checked_sub(1) {
             Some(left) => {
                 mail.skipped = left;
-                Some(Kind::Other)
+                (Some(Kind::Other), None)
             }
-            None => mail.waiting.pop_front(),
+            None => mail.waiting.pop_front().unzip(),
         };
         let code = reply.code;
-        if kind.is_none() && !mail.has_begun {
+        if kind.is_none() && !mail.has_begun && mail.sent.is_empty() {
             // The greeting.
             return;
         }
-        let row = &mut mail.row;
+        let number = number.or_else(|| Some(mail.sent.front()?.0));
+        let number = number.unwrap_or(mail.number);
+        let Some(row) = mail.row_of(number) else {
+            return;
+        };
         row.end = self.time;
         row.errors += u32::from(code >= 400);
         row.last_reply = Some(format!("{code} {}", text(reply.last)).trim_end().to_owned());
+        let is_current = number == mail.number;
         match kind {
             Some(Kind::Message) => {
                 let state = if code < 400 { "sent" } else { "refused" };
-                mail.finish(state);
+                mail.answered(number, state);
             }
-            Some(Kind::Reset) if row.sender.is_some() => mail.finish("reset"),
-            Some(Kind::StartTls) if code == 220 => {
+            Some(Kind::Reset) if is_current && mail.row.sender.is_some() => mail.finish("reset"),
+            Some(Kind::StartTls) if is_current && code == 220 => {
                 mail.is_tls = true;
                 mail.finish("tls");
             }
@@ -239,10 +255,41 @@ impl ReplyEvents for Said<'_> {
 impl Mail {
     fn wait(&mut self, kind: Kind) {
         if self.waiting.len() >= WAITING {
-            self.waiting.pop_front();
+            let dropped = self.waiting.pop_front();
             self.skipped += 1;
+            if let Some((Kind::Message, number)) = dropped {
+                self.answered(number, "cut");
+            }
         }
-        self.waiting.push_back(kind);
+        self.waiting.push_back((kind, self.number));
+    }
+
+    /// A mail that is not complete.
+    fn row_of(&mut self, number: u64) -> Option<&mut SmtpRow> {
+        if number == self.number {
+            return Some(&mut self.row);
+        }
+        let mut sent = self.sent.iter_mut();
+        let found = sent.find(|(of, _)| *of == number);
+        found.map(|(_, row)| row)
+    }
+
+    /// The mail that commands were of; they are of the next now.
+    fn take(&mut self) -> (u64, SmtpRow) {
+        let number = self.number;
+        self.number += 1;
+        self.has_begun = false;
+        self.head.clear();
+        self.is_head_over = false;
+        (number, core::mem::take(&mut self.row))
+    }
+
+    /// A mail that was sent has its reply, or will have none.
+    fn answered(&mut self, number: u64, state: &'static str) {
+        let place = self.sent.iter().position(|(of, _)| *of == number);
+        if let Some((_, row)) = place.and_then(|place| self.sent.remove(place)) {
+            self.complete(row, state);
+        }
     }
 
     fn begin(&mut self, time: Nanos) {
@@ -252,10 +299,14 @@ impl Mail {
         }
     }
 
-    /// The transaction is over.
+    /// The mail that commands are of is over.
     fn finish(&mut self, state: &'static str) {
+        let (_, row) = self.take();
+        self.complete(row, state);
+    }
+
+    fn complete(&mut self, mut row: SmtpRow, state: &'static str) {
         self.depth += 1;
-        let mut row = core::mem::take(&mut self.row);
         if let Some(origin) = self.origin {
             row.origin = Origin {
                 time: row.origin.time,
@@ -270,14 +321,16 @@ impl Mail {
         row.helo = self.helo.clone();
         row.auth = self.auth.clone();
         row.is_tls = self.is_tls;
-        self.has_begun = false;
-        self.head.clear();
-        self.is_head_over = false;
         self.done.push(row);
     }
 
     /// The connection is over.
     fn close(&mut self, close: Option<&'static str>) {
+        while let Some((_, mut row)) = self.sent.pop_front() {
+            let state = if row.errors > 0 { "refused" } else { "cut" };
+            row.close = close;
+            self.complete(row, state);
+        }
         if self.row.sender.is_some() || self.depth == 0 && self.has_begun {
             let state = match self.row.sender {
                 Some(_) if self.row.errors > 0 => "refused",
@@ -348,13 +401,15 @@ impl Conversation for SmtpTalk {
             self.commands.data(bytes, &mut said);
         } else {
             let asked = (said.mail.waiting.front().copied()).filter(|_| said.mail.skipped == 0);
+            let asked = asked.map(|(kind, _)| kind);
             let mut seen = Last::default();
             self.replies.data(bytes, &mut Both(&mut said, &mut seen));
             match (asked, seen.code) {
                 (Some(Kind::Data), Some(code)) if code >= 400 => self.commands.refused(),
                 (Some(Kind::Auth), Some(334)) => {
                     self.commands.asks();
-                    said.mail.waiting.push_front(Kind::Auth);
+                    let number = said.mail.number;
+                    said.mail.waiting.push_front((Kind::Auth, number));
                 }
                 (_, Some(code)) if code != 354 => self.commands.taken(&mut said),
                 (_, Some(_)) if self.commands.awaited() => {

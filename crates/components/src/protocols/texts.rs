@@ -67,6 +67,45 @@ fn mails() {
     );
 }
 
+/// A client that does not wait for replies between mails (RFC 2920).
+#[test]
+fn pipelined_mails() {
+    let said = dialogue(&[
+        "<220 mail.example ESMTP",
+        "EHLO client",
+        "<250 mail.example",
+        "MAIL FROM:<a@example>",
+        "<250 ok",
+        "DATA",
+        "<354 go on",
+        "Subject: one\r\n\r\ntext\r\n.",
+        "RSET",
+        "MAIL FROM:<c@example>",
+        "DATA",
+        "<250 taken 1",
+        "<250 reset",
+        "<250 ok",
+        "<354 go on",
+        "Subject: two\r\n\r\ntext\r\n.",
+        "<550 not taken 2",
+        "QUIT",
+        "<221 bye",
+    ]);
+    let mut tester = Tester::<SmtpTalk>::tcp(CLIENT, 5000, SERVER, 25).opened();
+    for (second, message) in said.iter().enumerate() {
+        tester.say(message.from_initiator, second as u64 + 1, &message.bytes);
+    }
+    tester.close();
+    let fields = ["mailfrom", "subject", "last_reply", "state", "duration"];
+    assert_eq!(
+        tester.rows(&fields),
+        [
+            r#""a@example" "one" "250 taken 1" "sent" 10.0"#,
+            r#""c@example" "two" "550 not taken 2" "refused" 8.0"#,
+        ]
+    );
+}
+
 #[test]
 fn files() {
     let said = dialogue(&[
