@@ -7,7 +7,8 @@ use flowgauge_stack::StreamEnd;
 use flowgauge_wire::Nanos;
 
 use super::file::HttpFile;
-use super::{Paired, Pool, Row};
+use super::pairs::Row;
+use super::{Paired, Pool};
 use crate::protocols::{At, Give};
 
 /// Streams that are open at once; more end the oldest.
