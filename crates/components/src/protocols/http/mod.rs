@@ -251,7 +251,10 @@ impl<T: Taker> Events for Builder<'_, T> {
     }
 
     fn is_headless(&self) -> bool {
-        let asked = self.asked();
+        // Of a message with a head the question is what comes behind it.
+        let under_way = self.message.as_ref().filter(|it| !it.has_head);
+        let begin = under_way.map_or(self.at.time, |it| it.begin);
+        let asked = self.taker.asked(begin, *self.is_after_loss);
         asked.is_some_and(|it| it.version == "0.9" && it.source != self.at.source())
     }
 
