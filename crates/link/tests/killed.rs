@@ -187,7 +187,8 @@ fn a_sender_is_killed() {
     let options = ListenerOptions::new("127.0.0.1:0");
     let listener = Listener::bind(&identity(folder.path(), "collector"), options).unwrap();
     let address = listener.local_address().to_string();
-    let (mut first, _lines) = other_side("sender", folder.path(), &address);
+    // One that does not end of itself, however fast it is.
+    let (mut first, _lines) = other_side("spooler", folder.path(), &address);
     let mut received = 0;
     let mut is_killed = false;
     loop {
