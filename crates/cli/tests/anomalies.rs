@@ -4,10 +4,12 @@
 #[path = "../../../tests/shared/corpora.rs"]
 mod corpora;
 
+mod command_support;
+
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
+use command_support::{objects, printed};
 use corpora::corpora;
 use serde_json::Value;
 
@@ -27,25 +29,10 @@ const ZEEK: &[(&str, bool, &str)] = &[
     ("chksums/ip4-udp-bad-chksum.pcap", true, "bad_UDP_checksum"),
 ];
 
-/// What a command prints.
-fn run(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
-        .args(arguments)
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
 fn log(trace: &Path, options: &[&str]) -> Vec<Value> {
     let mut arguments = vec!["log", "-q", "-r", trace.to_str().expect("text")];
     arguments.extend(options);
-    let text = run(&arguments);
-    let lines = text.lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect(line))
-        .collect()
+    objects(&printed(&arguments))
 }
 
 /// How many of each name.
@@ -120,7 +107,7 @@ fn counters_add_up_and_gaps_are_told_once_of_a_flow() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mix.pcap");
     let name = path.to_str().expect("text");
-    run(&[
+    printed(&[
         "generate",
         "mix",
         "--scale",

@@ -4,10 +4,12 @@
 #[path = "../../../tests/shared/corpora.rs"]
 mod corpora;
 
+mod command_support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use command_support::{printed, run, stdout};
 use corpora::corpora;
 use serde_json::Value;
 
@@ -76,16 +78,6 @@ fn paths(value: &Value, at: &str, found: &mut BTreeSet<(String, &'static str)>) 
     found.insert((at.to_owned(), kind));
 }
 
-/// What a command prints, if it works.
-fn run(arguments: &[&str]) -> Option<String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
-        .args(arguments)
-        .output()
-        .expect("it runs");
-    let text = String::from_utf8(output.stdout).expect("text");
-    output.status.success().then_some(text)
-}
-
 /// Adds what the lines of a capture have.
 fn add(capture: &Path, found: &mut BTreeSet<(String, &'static str)>) -> usize {
     let name = capture.to_str().expect("text");
@@ -104,9 +96,11 @@ fn add(capture: &Path, found: &mut BTreeSet<(String, &'static str)>) -> usize {
         "-r",
         name,
     ];
-    let Some(text) = run(&options) else {
+    let output = run(&options);
+    if !output.status.success() {
         return 0;
-    };
+    }
+    let text = stdout(&output);
     for line in text.lines() {
         let line: Value = serde_json::from_str(line).expect(line);
         for name in ["timestamp", "event_type"] {
@@ -159,7 +153,7 @@ fn members_of_generated_traces_are_suricatas() {
             "-w",
             name,
         ];
-        run(&options).expect("a trace");
+        printed(&options);
         assert!(add(&path, &mut found) > 0, "{preset}");
     }
     check(&found);

@@ -4,17 +4,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
+mod stack_support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
+
+use stack_support::flowgauge;
 
 /// Where the file system is, for the one that runs there.
 const FOLDER: &str = "FULL_DISK";
-
-fn flowgauge(folder: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
-    command.current_dir(folder).args(words).output().unwrap()
-}
 
 #[test]
 #[allow(clippy::print_stderr)] // Why it is skipped.

@@ -1,11 +1,14 @@
 //! `flowgauge log` in all its formats, over a generated trace.
 
+mod command_support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use command_support::{objects, printed};
 use serde_json::Value;
 
 /// A folder with a trace of HTTP, and how many transactions it has.
@@ -13,7 +16,7 @@ fn trace() -> (tempfile::TempDir, PathBuf, u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("web.pcap");
     let name = path.to_str().expect("text");
-    run(&["generate", "web", "--scale", "0.005", "-q", "-w", name]);
+    printed(&["generate", "web", "--scale", "0.005", "-q", "-w", name]);
     let truth = fs::read_to_string(format!("{name}.truth.json")).expect("truth");
     let truth: Value = serde_json::from_str(&truth).expect("an object");
     let transactions = truth["http"]["transactions"].as_u64().expect("a number");
@@ -21,28 +24,10 @@ fn trace() -> (tempfile::TempDir, PathBuf, u64) {
     (folder, path, transactions)
 }
 
-/// What a command prints.
-fn run(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
-        .args(arguments)
-        .output()
-        .expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
 fn log(trace: &Path, options: &[&str]) -> String {
     let mut arguments = vec!["log", "-q", "-r", trace.to_str().expect("text")];
     arguments.extend(options);
-    run(&arguments)
-}
-
-fn objects(text: &str) -> Vec<Value> {
-    let lines = text.lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect(line))
-        .collect()
+    printed(&arguments)
 }
 
 /// The columns and rows of a log of Zeek's.
@@ -139,11 +124,13 @@ fn what_was_sent_again_is_counted() {
     let path = folder.path().join("web.pcap");
     let name = path.to_str().expect("text");
     let generate = ["generate", "web", "--scale", "0.005", "-q", "-w", name];
-    run(&[
-        &generate[..],
-        &["--retransmitted", "0.1", "--reordered", "0"],
-    ]
-    .concat());
+    printed(
+        &[
+            &generate[..],
+            &["--retransmitted", "0.1", "--reordered", "0"],
+        ]
+        .concat(),
+    );
     let stack = concat!(env!("CARGO_MANIFEST_DIR"), "/../../stacks/http.stack");
     let counted = |text: &str| -> BTreeMap<String, u64> {
         let rows = objects(text);
@@ -154,7 +141,7 @@ fn what_was_sent_again_is_counted() {
         rows.iter().map(of).collect()
     };
     let ours = counted(&log(&path, &["--format", "json"]));
-    let theirs = counted(&run(&["stack", "run", "-q", "-f", stack, "-r", name]));
+    let theirs = counted(&printed(&["stack", "run", "-q", "-f", stack, "-r", name]));
     assert_eq!(ours.len(), theirs.len());
     assert!(theirs.values().filter(|bytes| **bytes > 0).count() > 100);
     for (key, bytes) in &theirs {
@@ -399,7 +386,7 @@ fn flows_say_what_is_spoken_and_for_which_application() {
     let table = table.to_str().expect("text");
     let trace = trace.to_str().expect("text");
     let flows = ["flows", "-q", "-r", trace, "--json", "--classify"];
-    let with = |more: &[&str]| objects(&run(&[&flows, more].concat()));
+    let with = |more: &[&str]| objects(&printed(&[&flows, more].concat()));
     let rows = with(&["--applications", table]);
     assert!(!rows.is_empty());
     let ours: BTreeSet<&str> = open
@@ -492,5 +479,5 @@ fn a_hangup_ends_a_capture_and_loses_nothing_of_it() {
     let status = child.wait().expect("a child");
     assert_eq!(status.code(), Some(0), "{status}");
     // What was taken is a whole capture.
-    run(&["packets", "-q", "-r", path.to_str().expect("text")]);
+    printed(&["packets", "-q", "-r", path.to_str().expect("text")]);
 }

@@ -1,16 +1,10 @@
 //! `flowgauge stack show` with packets: the graph with what went through its components.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+mod stack_support;
 
-fn flowgauge(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flowgauge"))
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .args(arguments)
-        .output()
-        .expect("it runs")
-}
+use std::path::Path;
+
+use stack_support::flowgauge;
 
 fn shown(folder: &Path, arguments: &[&str]) -> String {
     let output = flowgauge(folder, &[&["stack", "show"], arguments].concat());

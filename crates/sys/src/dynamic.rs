@@ -38,3 +38,15 @@ impl Library {
         (!address.is_null()).then_some(address)
     }
 }
+
+/// The function of this name as the type that is expected, inside `unsafe`: that the types fit is said there.
+/// Where the library has none the function around it returns the error of its `LoadError`.
+macro_rules! function {
+    ($library:expr, $name:literal) => {{
+        let Some(address) = $library.address($name) else {
+            return Err(LoadError::Function($name.to_str().unwrap_or_default()));
+        };
+        core::mem::transmute(address)
+    }};
+}
+pub(crate) use function;

@@ -52,6 +52,17 @@ pub fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
+/// What a command that succeeds prints.
+pub fn printed(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        stderr(&output)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
 pub fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
@@ -61,9 +72,14 @@ pub fn stderr(output: &Output) -> &str {
 }
 
 pub fn json_lines(output: &Output) -> Vec<Value> {
-    let lines = stdout(output).lines();
+    objects(stdout(output))
+}
+
+/// The object of each line.
+pub fn objects(text: &str) -> Vec<Value> {
+    let lines = text.lines();
     lines
-        .map(|line| serde_json::from_str(line).unwrap())
+        .map(|line| serde_json::from_str(line).expect(line))
         .collect()
 }
 

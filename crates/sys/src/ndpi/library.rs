@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_uint, c_void};
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::dynamic::Library;
+use crate::dynamic::{Library, function};
 
 /// Names the library goes by: Debian's, then the one that comes with its headers.
 const NAMES: [&CStr; 2] = [c"libndpi.so.4.2", c"libndpi.so"];
@@ -108,32 +108,26 @@ pub(super) fn functions() -> Result<&'static Functions, LoadError> {
 )]
 fn load() -> Result<Functions, LoadError> {
     let library = Library::open(&NAMES).map_err(LoadError::Missing)?;
-    macro_rules! function {
-        ($name:literal) => {{
-            let Some(address) = library.address($name) else {
-                return Err(LoadError::Function($name.to_str().unwrap_or_default()));
-            };
-            // SAFETY: the function of this name has the type of the field it goes to, as declared
-            // in ndpi_api.h of version 4.2; none but those that tell versions and sizes, the same
-            // in all versions, is called before the version was checked.
-            unsafe { core::mem::transmute(address) }
-        }};
-    }
-    let mut functions = Functions {
-        revision: function!(c"ndpi_revision"),
-        api_version: function!(c"ndpi_get_api_version"),
-        flow_bytes: function!(c"ndpi_detection_get_sizeof_ndpi_flow_struct"),
-        init: function!(c"ndpi_init_detection_module"),
-        set_protocols: function!(c"ndpi_set_protocol_detection_bitmask2"),
-        finalize: function!(c"ndpi_finalize_initialization"),
-        exit: function!(c"ndpi_exit_detection_module"),
-        process: function!(c"ndpi_detection_process_packet"),
-        give_up: function!(c"ndpi_detection_giveup"),
-        has_more: function!(c"ndpi_extra_dissection_possible"),
-        free_data: function!(c"ndpi_free_flow_data"),
-        name: function!(c"ndpi_get_proto_name"),
-        state_words: 0,
-        version: String::new(),
+    // SAFETY: each function has the type of the field it goes to, as declared
+    // in ndpi_api.h of version 4.2; none but those that tell versions and sizes, the same
+    // in all versions, is called before the version was checked.
+    let mut functions = unsafe {
+        Functions {
+            revision: function!(library, c"ndpi_revision"),
+            api_version: function!(library, c"ndpi_get_api_version"),
+            flow_bytes: function!(library, c"ndpi_detection_get_sizeof_ndpi_flow_struct"),
+            init: function!(library, c"ndpi_init_detection_module"),
+            set_protocols: function!(library, c"ndpi_set_protocol_detection_bitmask2"),
+            finalize: function!(library, c"ndpi_finalize_initialization"),
+            exit: function!(library, c"ndpi_exit_detection_module"),
+            process: function!(library, c"ndpi_detection_process_packet"),
+            give_up: function!(library, c"ndpi_detection_giveup"),
+            has_more: function!(library, c"ndpi_extra_dissection_possible"),
+            free_data: function!(library, c"ndpi_free_flow_data"),
+            name: function!(library, c"ndpi_get_proto_name"),
+            state_words: 0,
+            version: String::new(),
+        }
     };
     // SAFETY: they take nothing; the text is terminated and static.
     let (revision, api, bytes) = unsafe {

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::dynamic::Library;
+use crate::dynamic::{Library, function};
 
 /// Names the library goes by: Debian's, then the one that comes with its headers.
 const NAMES: [&CStr; 2] = [c"libhs.so.5", c"libhs.so"];
@@ -118,29 +118,23 @@ pub(super) fn functions() -> Result<&'static Functions, LoadError> {
 )]
 fn load() -> Result<Functions, LoadError> {
     let library = Library::open(&NAMES).map_err(LoadError::Missing)?;
-    macro_rules! function {
-        ($name:literal) => {{
-            let Some(address) = library.address($name) else {
-                return Err(LoadError::Function($name.to_str().unwrap_or_default()));
-            };
-            // SAFETY: the function of this name has the type of the field it goes to, as declared
-            // in hs_compile.h and hs_runtime.h.
-            unsafe { core::mem::transmute(address) }
-        }};
-    }
-    let functions = Functions {
-        version: function!(c"hs_version"),
-        valid_platform: function!(c"hs_valid_platform"),
-        compile_multi: function!(c"hs_compile_multi"),
-        free_compile_error: function!(c"hs_free_compile_error"),
-        free_database: function!(c"hs_free_database"),
-        stream_size: function!(c"hs_stream_size"),
-        alloc_scratch: function!(c"hs_alloc_scratch"),
-        free_scratch: function!(c"hs_free_scratch"),
-        open_stream: function!(c"hs_open_stream"),
-        scan_stream: function!(c"hs_scan_stream"),
-        reset_stream: function!(c"hs_reset_stream"),
-        close_stream: function!(c"hs_close_stream"),
+    // SAFETY: each function has the type of the field it goes to, as declared
+    // in hs_compile.h and hs_runtime.h.
+    let functions = unsafe {
+        Functions {
+            version: function!(library, c"hs_version"),
+            valid_platform: function!(library, c"hs_valid_platform"),
+            compile_multi: function!(library, c"hs_compile_multi"),
+            free_compile_error: function!(library, c"hs_free_compile_error"),
+            free_database: function!(library, c"hs_free_database"),
+            stream_size: function!(library, c"hs_stream_size"),
+            alloc_scratch: function!(library, c"hs_alloc_scratch"),
+            free_scratch: function!(library, c"hs_free_scratch"),
+            open_stream: function!(library, c"hs_open_stream"),
+            scan_stream: function!(library, c"hs_scan_stream"),
+            reset_stream: function!(library, c"hs_reset_stream"),
+            close_stream: function!(library, c"hs_close_stream"),
+        }
     };
     // SAFETY: takes nothing and only looks at the processor.
     if unsafe { (functions.valid_platform)() } != SUCCESS {
