@@ -173,9 +173,8 @@ fn record(line: &str) -> String {
         return line.to_owned();
     };
     if let Some(fields) = value.as_object_mut() {
-        // Of several cores the curve over time is not exact; names that were looked up, and requests to
-        // many, are known on one core only.
-        for part in ["timeline", "apps", "dns"] {
+        // Names that were looked up, and requests to many, are known on one core only.
+        for part in ["apps", "dns"] {
             fields.remove(part);
         }
     }

@@ -151,6 +151,12 @@ impl MemoryPool {
         }))
     }
 
+    /// Whether [`MemoryPool::take`] would wait.
+    pub fn is_exhausted(&self) -> bool {
+        let state = self.lock();
+        state.free.is_empty() && state.made >= self.0.limit
+    }
+
     fn give_back(&self, bytes: Vec<u8>) {
         self.lock().free.push(bytes);
         self.0.came_back.notify_one();
@@ -193,10 +199,12 @@ mod tests {
         let (one, _two) = (pool.take(1), pool.take(1));
         let address = one.as_ptr() as usize;
         let taken = std::thread::scope(|scope| {
+            assert!(pool.is_exhausted());
             let waiting = scope.spawn(|| pool.take(1).as_ptr() as usize);
             drop(one);
             waiting.join().unwrap()
         });
         assert_eq!(taken, address);
+        assert!(!pool.is_exhausted());
     }
 }

@@ -53,6 +53,12 @@ pub trait PacketSource {
     fn is_at_hand(&self) -> bool {
         false
     }
+
+    /// Whether all memory that it has is held elsewhere (see [`PacketSource::share`]): the next batch waits
+    /// until some of it comes back. Who holds some, too, gives it back before.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
 }
 
 /// What a source that narrows another one leaves to that: all but the packets and their account.
@@ -74,6 +80,10 @@ macro_rules! as_source_within {
 
         fn is_at_hand(&self) -> bool {
             self.$source.is_at_hand()
+        }
+
+        fn is_exhausted(&self) -> bool {
+            self.$source.is_exhausted()
         }
     };
 }
@@ -100,5 +110,9 @@ impl<S: PacketSource + ?Sized> PacketSource for Box<S> {
 
     fn is_at_hand(&self) -> bool {
         (**self).is_at_hand()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        (**self).is_exhausted()
     }
 }

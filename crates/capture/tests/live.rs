@@ -8,11 +8,23 @@ mod support;
 use std::collections::{HashMap, HashSet};
 use std::net::UdpSocket;
 
-use flowgauge_capture::live::{LiveConfig, LiveSource};
+use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_wire::{LinkType, PacketFlags, Place};
 use support::lab::Lab;
 use support::{Frame, collect, collect_all, udp_frames, whole_frame};
+
+/// How many packets came before the error.
+fn until_error(source: &mut impl PacketSource) -> (usize, Error) {
+    let mut got = 0;
+    loop {
+        match source.next_batch() {
+            Ok(Some(batch)) => got += batch.len(),
+            Ok(None) => panic!("ended without an error"),
+            Err(error) => return (got, error),
+        }
+    }
+}
 
 #[test]
 fn what_arrives_is_what_was_sent() {
@@ -236,6 +248,119 @@ fn fanout_keeps_flows_and_fragments_together() {
 }
 
 #[test]
+fn several_interfaces_are_merged_by_time() {
+    let Some(lab) = Lab::new(1500) else { return };
+    // One is idle: the others do not wait for it for ever.
+    let configs = ["fg0", "fg1", "lo"].map(LiveConfig::new);
+    let mut sources = lab.run(|| MergedSource::open_group(&configs, 1).unwrap());
+    let source = &mut sources[0];
+    let frames = udp_frames(3_000, 600);
+    let (there, back) = (lab.sender("fg0"), lab.sender("fg1"));
+    let mut got = Vec::new();
+    for portion in frames.chunks(1_000) {
+        // Each is seen on both: as sent, and as received. Long runs, and short ones.
+        support::send(&there, &portion[..500]);
+        for frames in portion[500..].chunks(2) {
+            support::send(&there, &frames[..1]);
+            support::send(&back, &frames[1..]);
+        }
+        got.extend(collect(source, 2 * portion.len()));
+    }
+    assert_eq!(got.len(), 6_000);
+    assert!(got.is_sorted_by_key(|packet| packet.descriptor.time));
+    let names: Vec<_> = source
+        .interfaces()
+        .iter()
+        .map(|one| one.name.clone())
+        .collect();
+    let expected = ["fg0", "fg1", "lo"].map(|name| Some(name.to_owned()));
+    assert_eq!(names, expected);
+    let mut seen: HashMap<(u16, bool), Vec<Vec<u8>>> = HashMap::new();
+    for packet in &got {
+        let outgoing = packet.descriptor.flags.contains(PacketFlags::OUTGOING);
+        let of = seen
+            .entry((packet.descriptor.interface, outgoing))
+            .or_default();
+        of.push(whole_frame(packet));
+    }
+    let sent = |is_back: bool| -> Vec<Vec<u8>> {
+        let places = frames.iter().enumerate();
+        let is_back_at = |place: usize| place % 1_000 >= 500 && place % 2 == 1;
+        let wanted = places.filter(|(place, _)| is_back_at(*place) == is_back);
+        wanted.map(|(_, frame)| frame.bytes.clone()).collect()
+    };
+    for (number, outgoing, is_back) in [
+        (0, true, false),
+        (1, false, false),
+        (1, true, true),
+        (0, false, true),
+    ] {
+        assert!(
+            seen[&(number, outgoing)] == sent(is_back),
+            "interface {number}"
+        );
+    }
+    let ledger = source.ledger();
+    assert!(ledger.is_balanced());
+    assert_eq!((ledger.received, ledger.delivered), (6_000, 6_000));
+
+    // Nothing left: a tick, and the end when stopped, with what came before.
+    assert!(source.next_batch().unwrap().unwrap().now.is_some());
+    support::send(&there, &frames[..10]);
+    source.stop_handle().stop();
+    let mut last = 0;
+    while let Some(batch) = source.next_batch().unwrap() {
+        last += batch.len();
+    }
+    assert_eq!(last, 20);
+    assert_eq!(source.ledger().delivered, 6_020);
+}
+
+#[test]
+fn a_flow_is_on_one_source_whichever_interface_it_is_seen_on() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let configs = ["fg0", "fg1"].map(LiveConfig::new);
+    let mut sources = lab.run(|| MergedSource::open_group(&configs, 3).unwrap());
+    let flows = 0..300_u16;
+    let there: Vec<_> = flows
+        .clone()
+        .map(|flow| support::ip_frame(flow, false, flow % 3 == 0, false))
+        .collect();
+    let back: Vec<_> = flows
+        .map(|flow| support::ip_frame(flow, true, flow % 3 == 0, false))
+        .collect();
+    support::send(&lab.sender("fg0"), &there);
+    support::send(&lab.sender("fg1"), &back);
+    let mut member_of: HashMap<Vec<u8>, (usize, usize)> = HashMap::new();
+    for (member, source) in sources.iter_mut().enumerate() {
+        for packet in collect_all(source) {
+            let flow = support::flow_id(&whole_frame(&packet));
+            let (first, packets) = member_of.entry(flow).or_insert((member, 0));
+            assert_eq!(*first, member);
+            *packets += 1;
+        }
+    }
+    assert_eq!(member_of.len(), 300);
+    assert!(member_of.values().all(|(_, packets)| *packets == 4));
+    let used: HashSet<_> = member_of.values().map(|(member, _)| member).collect();
+    assert_eq!(used.len(), 3);
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_all_with_what_they_have() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let configs = ["lo", "fg1"].map(LiveConfig::new);
+    let mut sources = lab.run(|| MergedSource::open_group(&configs, 1).unwrap());
+    let frames = udp_frames(50, 100);
+    support::send(&lab.sender("fg0"), &frames);
+    lab.ip("link del fg0");
+    let (got, error) = until_error(&mut sources[0]);
+    assert_eq!(got, 50);
+    assert!(error.to_string().contains("fg1"), "{error}");
+    assert!(sources[0].next_batch().unwrap().is_none());
+}
+
+#[test]
 fn loopback_is_seen_once() {
     let Some(lab) = Lab::new(1500) else { return };
     for (name, members) in [("lo", 1), ("any", 1), ("lo", 3), ("any", 2)] {
@@ -302,14 +427,7 @@ fn an_interface_that_goes_away_ends_the_capture_with_an_error() {
     let mut source = lab.run(|| LiveSource::open(&LiveConfig::new("fg1")).unwrap());
     support::send(&lab.sender("fg0"), &udp_frames(7, 100));
     lab.ip("link del fg0");
-    let mut got = 0;
-    let error = loop {
-        match source.next_batch() {
-            Ok(Some(batch)) => got += batch.len(),
-            Ok(None) => panic!("ended without an error"),
-            Err(error) => break error,
-        }
-    };
+    let (got, error) = until_error(&mut source);
     assert_eq!(got, 7);
     assert!(error.to_string().contains("fg1"), "{error}");
     assert!(source.next_batch().unwrap().is_none());

@@ -17,7 +17,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Handles SIGINT and SIGTERM (stop, drain and print; a second one quits at once), SIGHUP (as SIGTERM,
+    /// Handles SIGINT and SIGTERM (stop, drain and print; a second one quits at once), SIGHUP (stop, too,
     /// but under nohup) and SIGUSR1 (print statistics).
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub(crate) fn notes(findings: &Findings, names_addresses: bool) -> Vec<String> {
     if !others.is_empty() && !names_addresses {
         let packets: u64 = others.iter().map(|sender| sender.packets).sum();
         notes.push(format!(
-            "{} with wrong or uncomputed checksums taken as they are (offloading to a network card, or a \
+            "{} taken in spite of wrong or uncomputed checksums (offloading to a network card, or a \
              rewritten address)",
             count(packets, "packet").were()
         ));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
-use flowgauge_capture::live::{LiveConfig, LiveSource};
+use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen};
 use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::privileges;
@@ -144,7 +144,7 @@ pub(crate) fn refuse_overwriting(options: &InputOptions, output: &Path) -> Resul
     Ok(())
 }
 
-/// Opens each interface once per worker. The filter runs in the kernel, except where a policy is forced: then it sees
+/// A source for each worker, of all interfaces. The filter runs in the kernel, except where a policy is forced: then it sees
 /// what the policy leaves, as otherwise it would tell which address became which.
 fn open_interfaces(
     selection: &Selection,
@@ -161,8 +161,7 @@ fn open_interfaces(
         let rings = workers.saturating_mul(selection.interfaces.len());
         check_rings(kib.saturating_mul(1024), rings as u64, machine_memory())?;
     }
-    let mut sources: Vec<Source> = Vec::new();
-    for interface in &selection.interfaces {
+    let configs = selection.interfaces.iter().map(|interface| {
         let mut config = LiveConfig::new(interface);
         if forced.is_none() {
             config.filter.clone_from(&selection.filter);
@@ -174,23 +173,34 @@ fn open_interfaces(
         if let Some(kib) = options.buffer_size {
             config.buffer_bytes = kib.saturating_mul(1024);
         }
-        let group = LiveSource::open_group(&config, workers);
-        for source in group.map_err(|error| Failure::opening(&error))? {
-            let source = source.stopped_by(control.stop_handle());
-            let mut source = Box::new(source) as Source;
-            if let Some(forced) = forced {
-                source = forced.within(source)?;
-                source = filtered(source, &selection.filter)
-                    .map_err(|error| Failure::opening(&error))?;
-            }
-            let source = deduplicated(source, options);
-            sources.push(match &left {
-                Some(left) => Box::new(Limit::shared(source, Arc::clone(left))),
-                None => source,
-            });
+        config
+    });
+    let configs: Vec<LiveConfig> = configs.collect();
+    let stop = || control.stop_handle();
+    let opened: Vec<Source> = if let [config] = configs.as_slice() {
+        let group = LiveSource::open_group(config, workers);
+        let group = group.map_err(|error| Failure::opening(&error))?;
+        let group = group.into_iter().map(|source| source.stopped_by(stop()));
+        group.map(|source| Box::new(source) as Source).collect()
+    } else {
+        let group = MergedSource::open_group(&configs, workers);
+        let group = group.map_err(|error| Failure::opening(&error))?;
+        let group = group.into_iter().map(|source| source.stopped_by(stop()));
+        group.map(|source| Box::new(source) as Source).collect()
+    };
+    let sources = opened.into_iter().map(|mut source| {
+        if let Some(forced) = forced {
+            source = forced.within(source)?;
+            source =
+                filtered(source, &selection.filter).map_err(|error| Failure::opening(&error))?;
         }
-    }
-    Ok(sources)
+        let source = deduplicated(source, options);
+        Ok(match &left {
+            Some(left) => Box::new(Limit::shared(source, Arc::clone(left))) as Source,
+            None => source,
+        })
+    });
+    sources.collect()
 }
 
 fn open_files(
@@ -297,12 +307,6 @@ impl Selection {
             ));
         }
         let interfaces = interfaces(&options.interface)?;
-        if options.dedup.is_some() && interfaces.len() > 1 {
-            return Err(Failure::usage(
-                "--dedup finds copies on one interface, and several are given",
-                "-i any captures on all at once, and finds copies on different ones",
-            ));
-        }
         Ok(Selection {
             files: expand(&names)?,
             interfaces,

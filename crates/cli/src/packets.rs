@@ -29,8 +29,8 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
     let mut opened = input::open(&options.input, &control)?;
     if opened.sources.len() > 1 {
         return Err(Failure::usage(
-            "packets are printed of one interface with one worker",
-            "use -i any for all interfaces",
+            "packets are printed by one worker",
+            "leave --workers out",
         ));
     }
     let mut printer = Printer::open(options)?;

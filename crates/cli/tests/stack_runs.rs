@@ -310,8 +310,9 @@ fn report_is_the_same_as_a_stack_and_on_several_cores() {
         let shown = run(&[&command, options, &["--show-stack"]].concat());
         fs::write(folder.join("shown.stack"), &shown).expect("room");
         for workers in ["1", "3"] {
-            // Of several cores the curve over time is not exact, but always the same.
-            let expected = run(&[&command, options, &["--workers", workers]].concat());
+            // What is shown beside the report says how many workers there were.
+            let of_workers = run(&[&command, options, &["--workers", workers]].concat());
+            assert_eq!(of_workers, expected);
             let stack = ["stack", "run", "-q", "-f", "shown.stack", "-r", &trace];
             assert_eq!(
                 run(&[&stack[..], &["--workers", workers]].concat()),

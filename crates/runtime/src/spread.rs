@@ -6,6 +6,10 @@
 //! flow table; only they are the same where the outer ones differ between the directions (Teredo,
 //! 6to4, asymmetric routes).
 //!
+//! Requests to groups and to all, and their replies from whoever knows, are between different addresses:
+//! where it is [asked for](Spread::with_groups) what is of such [ports](OF_GROUPS) is together on one shard.
+//! What two hosts say to each other is then on two.
+//!
 //! A tunnel's datagram in fragments goes where its first fragment says: its later ones follow it. Those
 //! that come before it are sent by their outer addresses, and then the first follows them.
 
@@ -32,6 +36,10 @@ const LOOKED_AT: usize = 512;
 /// Shares of the packets that each shard gets, but for the [first](Spread::with_first).
 const SHARES: u64 = 16;
 
+/// Ports of UDP to which requests go that hosts answer from other addresses than the request was for:
+/// to all, or to a group. DHCP, NetBIOS names, DHCPv6, SSDP, multicast DNS and LLMNR.
+const OF_GROUPS: [u16; 8] = [67, 68, 137, 546, 547, 1900, 5353, 5355];
+
 /// Finds the shard of each packet.
 pub(crate) struct Spread {
     /// Of all shards together.
@@ -40,7 +48,10 @@ pub(crate) struct Spread {
     missing: u64,
     key: u64,
     decoder: Decoder,
-    tunnel_ports: Box<[u64; 1024]>,
+    /// A bit for each port of UDP that is to be looked at: tunnels, and those of groups.
+    special_ports: Box<[u64; 1024]>,
+    /// Whether those of groups are together.
+    groups: bool,
     decoded: DecodedBatch,
     fragments: Fragments,
     datagram: Vec<u8>,
@@ -49,7 +60,8 @@ pub(crate) struct Spread {
 impl Spread {
     /// Over so many shards, by a hash with this key; tunnels are those of `options`.
     pub(crate) fn new(shards: usize, key: u64, options: DecodeOptions) -> Spread {
-        let mut tunnel_ports = Box::new([0u64; 1024]);
+        let mut special_ports = Box::new([0u64; 1024]);
+        let mark = |port: u16| special_ports[usize::from(port >> 6)] |= 1 << (port & 63);
         if options.decapsulate {
             let lists = [
                 &options.vxlan_ports,
@@ -58,16 +70,15 @@ impl Spread {
                 &options.teredo_ports,
                 &options.ayiya_ports,
             ];
-            for &port in lists.into_iter().flatten() {
-                tunnel_ports[usize::from(port >> 6)] |= 1 << (port & 63);
-            }
+            lists.into_iter().flatten().copied().for_each(mark);
         }
         Spread {
             shares: shards.max(1) as u64 * SHARES,
             missing: 0,
             key,
             decoder: Decoder::new(options),
-            tunnel_ports,
+            special_ports,
+            groups: false,
             decoded: DecodedBatch::new(),
             fragments: Fragments::default(),
             datagram: Vec::new(),
@@ -81,6 +92,15 @@ impl Spread {
         let missing = SHARES.saturating_sub(if is_alone { SHARES } else { shares });
         self.shares = self.shares + self.missing - missing;
         self.missing = missing;
+        self
+    }
+
+    /// Sends all that is of ports of groups to one shard.
+    pub(crate) fn with_groups(mut self) -> Spread {
+        for port in OF_GROUPS {
+            self.special_ports[usize::from(port >> 6)] |= 1 << (port & 63);
+        }
+        self.groups = true;
         self
     }
 
@@ -118,13 +138,13 @@ impl Spread {
             return Some(hash);
         }
         let ports = bytes.get(ports..ports + 4)?;
-        let tunnel = self.is_tunnel(u16::from_be_bytes([ports[0], ports[1]]))
-            || self.is_tunnel(u16::from_be_bytes([ports[2], ports[3]]));
-        (protocol == UDP && !tunnel).then_some(hash)
+        let is_special = self.is_special(u16::from_be_bytes([ports[0], ports[1]]))
+            || self.is_special(u16::from_be_bytes([ports[2], ports[3]]));
+        (protocol == UDP && !is_special).then_some(hash)
     }
 
-    fn is_tunnel(&self, port: u16) -> bool {
-        self.tunnel_ports[usize::from(port >> 6)] >> (port & 63) & 1 != 0
+    fn is_special(&self, port: u16) -> bool {
+        self.special_ports[usize::from(port >> 6)] >> (port & 63) & 1 != 0
     }
 
     /// The same for both directions.
@@ -163,12 +183,23 @@ impl Spread {
             }
             return self.shard(self.hash(fold(&address), 0));
         }
-        let default = self.shard(self.hash_of(&decoded));
+        let ports = [decoded.key.low_port, decoded.key.high_port];
         let protocol = decoded.key.protocol;
-        if !decoded.flags.contains(DecodeFlags::FRAGMENT) || !CARRIERS.contains(&protocol) {
+        let is_fragment = decoded.flags.contains(DecodeFlags::FRAGMENT);
+        let is_of_groups = || ports.iter().any(|port| OF_GROUPS.contains(port));
+        if self.groups && protocol == UDP && !is_fragment && is_of_groups() {
+            return self.shard_of_groups();
+        }
+        let default = self.shard(self.hash_of(&decoded));
+        if !is_fragment || !CARRIERS.contains(&protocol) {
             return default;
         }
         self.fragment(&decoded, bytes, default)
+    }
+
+    /// That of all ports of groups.
+    fn shard_of_groups(&self) -> usize {
+        self.shard(self.hash(0, 0))
     }
 
     fn hash_of(&self, decoded: &Decoded) -> u64 {
@@ -201,6 +232,9 @@ impl Spread {
         }
         let shard = match self.fragments.get(&datagram) {
             Some(known) if !known.by_first => known.shard,
+            _ if self.groups && is_of_group(bytes, info.protocol, info.data_offset as usize) => {
+                self.shard_of_groups()
+            }
             _ => self.carried(decoded, bytes, start).unwrap_or(default),
         };
         self.fragments.put(datagram, shard, true);
@@ -236,6 +270,15 @@ impl Spread {
         let inner = *self.decoded.packets.first()?;
         inner.has_ip().then(|| self.shard(self.hash_of(&inner)))
     }
+}
+
+/// Whether a datagram that begins with this fragment is of a [port of groups](OF_GROUPS).
+fn is_of_group(bytes: &[u8], protocol: u8, data: usize) -> bool {
+    let ports = bytes.get(data..).and_then(|data| data.first_chunk::<4>());
+    ports.is_some_and(|&[a, b, c, d]| {
+        let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+        protocol == UDP && ports.iter().any(|port| OF_GROUPS.contains(port))
+    })
 }
 
 /// An IPv6 address as a number.
@@ -299,5 +342,71 @@ mod tests {
         assert_eq!(counts(&of(2).with_first(0), 2), [0, 26_000]);
         assert_eq!(counts(&of(3).with_first(6), 3)[0], 26_000 * 6 / 38);
         assert_eq!(counts(&of(1).with_first(0), 1), [26_000]);
+    }
+
+    /// A datagram over IPv4, or a fragment of one.
+    fn udp(addresses: [[u8; 4]; 2], ports: [u16; 2], vlan: bool, fragment: u16) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        if vlan {
+            frame.extend([0x81, 0, 0, 7]);
+        }
+        frame.extend(IPV4);
+        let first = [0x45, 0, 0, 52, 0, 9];
+        frame.extend(first);
+        frame.extend(fragment.to_be_bytes());
+        frame.extend([64, UDP, 0, 0]);
+        frame.extend(addresses.concat());
+        if fragment & 0x1fff == 0 {
+            frame.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+        } else {
+            frame.extend([0; 4]);
+        }
+        frame.extend([0, 32, 0, 0]);
+        frame.resize(frame.len() + 24, 0);
+        frame
+    }
+
+    fn place(spread: &mut Spread, bytes: &[u8]) -> usize {
+        let packet = PacketDescriptor {
+            captured_len: bytes.len() as u32,
+            wire_len: bytes.len() as u32,
+            link: LinkType::ETHERNET,
+            ..PacketDescriptor::default()
+        };
+        spread.shard_of(&packet, bytes)
+    }
+
+    #[test]
+    fn requests_to_groups_and_their_replies_are_on_one_shard() {
+        let (client, server, all) = ([0; 4], [10, 0, 0, 1], [255; 4]);
+        let (asking, group) = ([10, 0, 0, 9], [224, 0, 0, 251]);
+        let packets = [
+            udp([client, all], [68, 67], false, 0),
+            udp([server, [10, 0, 0, 7]], [67, 68], false, 0),
+            udp([asking, group], [5353, 5353], true, 0),
+            udp([server, asking], [5353, 5353], false, 0),
+            // Of a fragmented one the ports are in the first fragment only.
+            udp([server, group], [5353, 5353], false, 0x2000),
+            udp([server, group], [5353, 5353], false, 4),
+        ];
+        for shards in 2..9 {
+            let mut spread = Spread::new(shards, 0, DecodeOptions::default()).with_groups();
+            let places = packets.iter().map(|bytes| place(&mut spread, bytes));
+            let places: Vec<usize> = places.collect();
+            assert!(places.iter().all(|&place| place == places[0]), "{places:?}");
+        }
+        // Others are where their addresses say, as these are where nobody asks.
+        let mut spread = Spread::new(8, 0, DecodeOptions::default());
+        let places: Vec<usize> = packets[..4]
+            .iter()
+            .map(|bytes| place(&mut spread, bytes))
+            .collect();
+        assert!(places.iter().any(|&place| place != places[0]), "{places:?}");
+        let mut spread = spread.with_groups();
+        let places: std::collections::HashSet<usize> = (0..64)
+            .map(|host| udp([[10, 0, 0, host], server], [4000, 53], false, 0))
+            .map(|bytes| place(&mut spread, &bytes))
+            .collect();
+        assert_eq!(places.len(), 8);
     }
 }

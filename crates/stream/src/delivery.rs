@@ -83,9 +83,16 @@ impl<H: Handler> Receiver for Delivery<'_, H> {
         self.deliver_of(bytes, self.complete);
     }
 
-    fn gap(&mut self, bytes: u64, _cause: GapCause) {
-        self.complete = Nanos::ZERO;
+    fn gap(&mut self, bytes: u64, cause: GapCause) {
+        // What a packet was cut by did not come later than the packet.
+        if cause != GapCause::Cut {
+            self.complete = Nanos::ZERO;
+        }
         self.progress.pending_gap += bytes;
+    }
+
+    fn begun(&mut self) {
+        self.complete = Nanos::ZERO;
     }
 }
 

@@ -177,7 +177,8 @@ pub struct Chunk<'a> {
     pub gap_before: u64,
     /// Capture time of the packet that made it deliverable.
     pub time: Nanos,
-    /// When its bytes were there: the same, but of bytes behind a hole that was given up when they were captured.
+    /// When its bytes were there: the same, but of bytes behind a hole that was given up, or before which a
+    /// stream's beginning was waited for, when the first of them were captured.
     pub captured: Nanos,
 }
 

@@ -1,12 +1,47 @@
 //! Segments that are not simply next, and what waits for them.
 
 use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
-use flowgauge_reassembly::{Half, Reassembler, Segment};
+use flowgauge_reassembly::{Half, HalfFlags, Reassembler, ReassemblyStatistics, Segment};
 use flowgauge_wire::{Decoded, Nanos, TcpFlags};
 
 use crate::delivery::Delivery;
 use crate::handler::{Handler, Remark, StreamFlow};
 use crate::streams::{Pass, Streams, after, sides, stream_id};
+
+/// How things stood before a segment.
+struct Before {
+    statistics: ReassemblyStatistics,
+    /// Bytes of it before those that the stream had got to.
+    passed: u64,
+    /// The direction had got to its FIN.
+    is_closed: bool,
+}
+
+impl Before {
+    /// What there is to say of the segment. (What was counted with it can be of segments that waited.)
+    fn remark(&self, now: &ReassemblyStatistics, segment: &Segment<'_>) -> Remark {
+        let before = &self.statistics;
+        let len = u64::from(segment.len);
+        let implausible = now.implausible != before.implausible;
+        let again = now.old_bytes + now.overlap_bytes;
+        let again = again - before.old_bytes - before.overlap_bytes;
+        let closed = now.after_fin_bytes - before.after_fin_bytes;
+        Remark {
+            time: segment.time,
+            repeated: match implausible {
+                true => 0,
+                false => again.max(self.passed).min(len),
+            },
+            conflicting: (now.conflict_bytes - before.conflict_bytes).min(len),
+            // Behind its FIN a direction takes nothing, not what came before it, either.
+            after_fin: match self.is_closed {
+                true => closed.saturating_sub(self.passed),
+                false => closed.min(len),
+            },
+            implausible,
+        }
+    }
+}
 
 /// Directions relieved per batch while memory is tight.
 const RELIEFS: usize = 1024;
@@ -37,11 +72,8 @@ impl Streams {
         }
         self.reassembler
             .set_ceiling(handler.waiting_ceiling(Some(id)));
-        let before = self.reassembler.statistics();
-        let passed = match H::REMARKS {
-            true => self.passed_before(id, &segment),
-            false => 0,
-        };
+        let conflicts = self.reassembler.conflicts();
+        let before = H::REMARKS.then(|| self.before(id, &segment));
         self.work_on(
             id,
             time,
@@ -51,43 +83,36 @@ impl Streams {
                 reassembler.segment(id, half, peer, &segment, out);
             },
         );
-        let now = self.reassembler.statistics();
-        if now.conflicts != before.conflicts {
+        if self.reassembler.conflicts() != conflicts {
             handler.stream_conflict(id);
         }
-        if H::REMARKS {
-            let closed = now.after_fin_bytes - before.after_fin_bytes;
-            let again = now.old_bytes + now.overlap_bytes;
-            let remark = Remark {
-                time,
-                repeated: (again - before.old_bytes - before.overlap_bytes).max(passed),
-                conflicting: now.conflict_bytes - before.conflict_bytes,
-                // Behind its FIN a direction takes nothing, not what came before it, either.
-                after_fin: closed.saturating_sub(passed),
-                implausible: now.implausible != before.implausible,
-            };
-            let nothing = Remark {
-                time,
-                ..Remark::default()
-            };
-            if remark != nothing
-                && let Some(connection) = self.connections.get(flow.id)
-            {
-                let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
-                let side = &connection[packet.direction.index()];
-                handler.stream_remark(&side.progress.stream(id, tracked), &remark);
-            }
+        if let Some(before) = before
+            && let remark = before.remark(&self.reassembler.statistics(), &segment)
+            && remark
+                != (Remark {
+                    time,
+                    ..Remark::default()
+                })
+            && let Some(connection) = self.connections.get(flow.id)
+        {
+            let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
+            let side = &connection[packet.direction.index()];
+            handler.stream_remark(&side.progress.stream(id, tracked), &remark);
         }
     }
 
-    /// How many bytes of a segment are before those that the stream has got to.
-    fn passed_before(&self, id: u32, segment: &Segment<'_>) -> u64 {
+    /// How things stand before a segment.
+    fn before(&self, id: u32, segment: &Segment<'_>) -> Before {
         let connection = self.connections.get(FlowId(id / 2));
         let half = connection.map(|connection| &connection[id as usize & 1].half);
         let ahead = half.and_then(|half| half.distance_to(segment.seq));
-        match ahead {
-            Some(ahead) if ahead < 0 => u64::from(ahead.unsigned_abs().min(segment.len)),
-            _ => 0,
+        Before {
+            statistics: self.reassembler.statistics(),
+            passed: match ahead {
+                Some(ahead) if ahead < 0 => u64::from(ahead.unsigned_abs().min(segment.len)),
+                _ => 0,
+            },
+            is_closed: half.is_some_and(|half| half.flags().contains(HalfFlags::CLOSED)),
         }
     }
 
@@ -102,13 +127,20 @@ impl Streams {
         handler: &mut H,
     ) {
         self.acknowledged(pass, packet, flow, handler);
-        if packet.payload_len != 0 {
-            return self.segment(pass, packet, flow, packet.seq, handler);
-        }
-        if let Some(connection) = self.connections.get_mut(flow.id) {
-            connection[packet.direction.index()]
-                .half
-                .note_sent(packet.seq);
+        let Some(connection) = self.connections.get_mut(flow.id) else {
+            return;
+        };
+        let (side, len) = (
+            &mut connection[packet.direction.index()],
+            packet.payload_len,
+        );
+        if len == 0 {
+            side.half.note_sent(packet.seq);
+        } else if packet.payload_captured == len && side.half.take_in_order(packet.seq, len) {
+            Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
+                .deliver(pass.decoded.payload(pass.batch, packet));
+        } else {
+            self.segment(pass, packet, flow, packet.seq, handler);
         }
     }
 

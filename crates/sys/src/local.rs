@@ -276,7 +276,7 @@ impl Connection {
     /// # Errors
     /// The system's; a signal is none.
     pub fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
-        wait_any(&[self.as_fd()], limit).map(|ready| ready.contains(&true))
+        wait_for(self.as_fd(), limit)
     }
 }
 
@@ -310,6 +310,16 @@ pub fn wait_any(files: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result
         .iter()
         .map(|file| !file.revents().is_empty())
         .collect())
+}
+
+/// Waits until `file` can be read from, or `limit` is over, and says whether it can be.
+///
+/// # Errors
+/// The system's; a signal ends the wait early.
+pub fn wait_for(file: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<bool> {
+    let mut polled = [PollFd::new(&file, PollFlags::IN)];
+    poll(&mut polled, limit)?;
+    Ok(!polled[0].revents().is_empty())
 }
 
 fn ready(file: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {

@@ -201,7 +201,7 @@ mod tests {
     fn the_end_of_a_process_is_seen() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let watched = watch(child.id()).unwrap();
-        let ready = |limit| crate::local::wait_any(&[watched.as_fd()], limit).unwrap() == [true];
+        let ready = |limit| crate::local::wait_for(watched.as_fd(), limit).unwrap();
         assert!(!ready(Some(Duration::ZERO)));
         drop(child.stdin.take());
         assert!(ready(Some(Duration::from_secs(60))));

@@ -34,10 +34,22 @@ pub(crate) fn built() -> PathBuf {
     folder
 }
 
-/// A folder of this test's own, empty.
+/// A folder of this test's own, empty. It stays until tests run again: programs in it may be looked at.
 pub(crate) fn scratch(name: &str) -> PathBuf {
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    static SWEPT: OnceLock<()> = OnceLock::new();
+    let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    SWEPT.get_or_init(|| {
+        let entries = fs::read_dir(all).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            let of = name.to_str().and_then(|name| name.rsplit_once('-'));
+            let process = of.and_then(|(_, process)| process.parse::<u32>().ok());
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    });
+    let folder = all.join(format!("{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder for the test");
     folder

@@ -173,6 +173,11 @@ impl Input {
         self.memory.clone()
     }
 
+    /// Whether no buffer is left to go on in until one comes back.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.pool.as_ref().is_some_and(MemoryPool::is_exhausted)
+    }
+
     /// Reads until the window holds at least `need` bytes, or the input ends. Returns whether it
     /// does. The buffer grows with the bytes that really arrive, not with `need`, so a length
     /// field that lies costs no memory.

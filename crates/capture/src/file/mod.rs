@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::file::erf::Erf;
 use crate::file::input::{Input, READ_BYTES};
 use crate::file::pcapng::PcapNg;
-use crate::file::pipe::{Pipe, open_file};
+use crate::file::pipe::Pipe;
 use crate::file::snoop::Snoop;
 use crate::file::source::{BatchReader, FileSource};
 use crate::source::PacketSource;
@@ -61,26 +61,25 @@ pub fn open_reader(
 }
 
 pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, Error> {
-    if path == Path::new("-") {
-        let opened =
-            Pipe::standard_input().and_then(|pipe| Ok((pipe.file().metadata()?.is_file(), pipe)));
-        let (is_file, pipe) = opened.map_err(|source| cannot_open(path, source))?;
-        open_input(Input::new(Box::new(pipe), path, buffer).at_hand(is_file))
+    let is_standard = path == Path::new("-");
+    let opened = if is_standard {
+        pipe::standard_input()
     } else {
-        let opened = open_file(path).and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, file) = opened.map_err(|source| cannot_open(path, source))?;
-        if metadata.is_dir() {
-            return Err(refused(path, "it is a directory"));
-        }
-        // A smaller buffer is one of many, or for a short look.
-        open_input(if !metadata.is_file() {
-            Input::new(Box::new(Pipe::from(file)), path, buffer)
-        } else if buffer < READ_BYTES {
-            Input::new(Box::new(file), path, buffer).at_hand(true)
-        } else {
-            Input::of_file(file, path, buffer)
-        })
+        pipe::open_file(path)
+    };
+    let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
+    let (metadata, file) = opened.map_err(|source| cannot_open(path, source))?;
+    if metadata.is_dir() {
+        return Err(refused(path, "it is a directory"));
     }
+    open_input(if !metadata.is_file() {
+        Input::new(Box::new(Pipe::from(file)), path, buffer)
+    } else if is_standard || buffer < READ_BYTES {
+        // Standard input goes on from where it stands; a smaller buffer is one of many, or for a short look.
+        Input::new(Box::new(file), path, buffer).at_hand(true)
+    } else {
+        Input::of_file(file, path, buffer)
+    })
 }
 
 /// Finds out the format and hands the input to it, decompressing on the way.

@@ -1,6 +1,7 @@
 //! Several capture files as one source, merged by time.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use flowgauge_wire::{Batch, Ledger, Nanos};
@@ -131,8 +132,15 @@ impl MultiSource {
             } else {
                 buffer.max(LEAST_BYTES)
             };
+            let source = match open_with(path, bytes) {
+                // The run is to end: what the others have is read.
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::Interrupted => {
+                    continue;
+                }
+                opened => opened?,
+            };
             let active = Active {
-                source: open_with(path, bytes)?,
+                source,
                 rank,
                 at: 0,
                 interfaces: Vec::new(),
@@ -333,5 +341,10 @@ impl PacketSource for MultiSource {
     fn is_at_hand(&self) -> bool {
         let mut active = self.active.iter();
         active.all(|active| active.source.is_at_hand())
+    }
+
+    fn is_exhausted(&self) -> bool {
+        let mut active = self.active.iter();
+        active.any(|active| active.source.is_exhausted())
     }
 }

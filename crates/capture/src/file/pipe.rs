@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use flowgauge_sys::ending::is_ending;
-use flowgauge_sys::local::{open_unblocked, wait_any};
+use flowgauge_sys::local::{open_unblocked, wait_for};
 
 /// How long nobody looks whether the process is to end.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -16,25 +16,18 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// What is no regular file. It ends when the process is to end, too, however long it is silent.
 pub(crate) struct Pipe(File);
 
-impl Pipe {
-    /// Standard input.
-    ///
-    /// # Errors
-    /// The system's, when it is closed.
-    pub(crate) fn standard_input() -> io::Result<Pipe> {
-        let own = io::stdin().as_fd().try_clone_to_owned()?;
-        Ok(Pipe(own.into()))
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.0
-    }
-}
-
 impl From<File> for Pipe {
     fn from(file: File) -> Pipe {
         Pipe(file)
     }
+}
+
+/// Standard input, read anew from where it stands.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn standard_input() -> io::Result<File> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }
 
 /// Opens a file; one with a name that is a pipe without waiting for who writes into it.
@@ -52,7 +45,7 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 impl Read for Pipe {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         while !is_ending() {
-            if !wait_any(&[self.0.as_fd()], Some(PATIENCE))?.contains(&true) {
+            if !wait_for(self.0.as_fd(), Some(PATIENCE))? {
                 continue;
             }
             match self.0.read(bytes) {

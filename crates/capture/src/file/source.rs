@@ -273,6 +273,10 @@ impl<F: Format> PacketSource for FileSource<F> {
     fn is_at_hand(&self) -> bool {
         self.input.is_at_hand()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.input.is_exhausted()
+    }
 }
 
 /// Sum of the packets' lengths on the wire.

@@ -10,6 +10,7 @@
 mod assembler;
 mod fanout;
 mod kernel_filter;
+mod merged;
 mod source;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub use flowgauge_sys::interfaces::NetworkInterface;
 use flowgauge_sys::packet::{RingOptions, hardware};
 use flowgauge_wire::LinkType;
 
+pub use merged::MergedSource;
 pub use source::LiveSource;
 
 use crate::error::Error;

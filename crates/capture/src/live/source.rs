@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flowgauge_sys::interfaces::{self, NetworkInterface};
@@ -103,8 +104,17 @@ impl LiveSource {
     /// # Errors
     /// As [`LiveSource::open`].
     pub fn open_group(config: &LiveConfig, count: usize) -> Result<Vec<LiveSource>, Error> {
+        LiveSource::open_group_with(config, count, fanout_key())
+    }
+
+    /// The same; groups of one `key` and as many sources have a flow at the same place.
+    pub(super) fn open_group_with(
+        config: &LiveConfig,
+        count: usize,
+        key: u32,
+    ) -> Result<Vec<LiveSource>, Error> {
         let stop = StopHandle::default();
-        let program = fanout::symmetric_hash(RandomState::new().build_hasher().finish() as u32);
+        let program = fanout::symmetric_hash(key);
         let mut group = None;
         let mut sources = Vec::with_capacity(count);
         for member in 0..count.max(1) {
@@ -260,8 +270,53 @@ impl LiveSource {
         interface_error(&self.name, what, error)
     }
 
-    /// Looks for packets, waits for them at most a tick, and says whether there are some.
-    fn fill(&mut self) -> Result<bool, Error> {
+    /// Packets that were loaded last, in [`LiveSource::memory`].
+    pub(super) fn loaded(&self) -> &[PacketDescriptor] {
+        &self.packets
+    }
+
+    pub(super) fn memory(&self) -> &[u8] {
+        self.ring.memory()
+    }
+
+    /// Some of the loaded packets as a batch, from the interface of this number.
+    pub(super) fn lent(&mut self, places: Range<usize>, interface: u16) -> Batch<'_> {
+        let packets = self.packets.get_mut(places).unwrap_or_default();
+        for packet in &mut *packets {
+            packet.interface = interface;
+        }
+        Batch::new(self.ring.memory(), packets)
+    }
+
+    /// Loads what is there, without waiting for more while it goes on; what was loaded before is gone.
+    ///
+    /// # Errors
+    /// As [`PacketSource::next_batch`].
+    pub(super) fn load(&mut self) -> Result<bool, Error> {
+        self.fill(0)
+    }
+
+    /// Ends it when what is in the ring has been taken.
+    pub(super) fn end(&mut self) {
+        if matches!(self.state, State::Running) {
+            self.drain(None);
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    pub(super) fn ring(&self) -> &RingSocket {
+        &self.ring
+    }
+
+    pub(super) fn tick_ms(&self) -> u32 {
+        self.tick_ms
+    }
+
+    /// Looks for packets, waits for them so many milliseconds at most, and says whether there are some.
+    fn fill(&mut self, wait_ms: u32) -> Result<bool, Error> {
         loop {
             if matches!(self.state, State::Running) && self.stop.is_stopped() {
                 self.drain(None);
@@ -272,7 +327,7 @@ impl LiveSource {
             }
             match &mut self.state {
                 State::Ended => return Ok(false),
-                State::Running => match self.ring.wait(self.tick_ms) {
+                State::Running => match self.ring.wait(wait_ms) {
                     Ok(Wakeup::Ready) => {}
                     Ok(Wakeup::Idle) => return Ok(false),
                     Ok(Wakeup::Error) => match self.ring.take_error() {
@@ -376,7 +431,7 @@ impl PacketSource for LiveSource {
             }));
         }
         let known = self.interfaces.known.len();
-        let filled = self.fill()?;
+        let filled = self.fill(self.tick_ms)?;
         if !filled && matches!(self.state, State::Ended) {
             return Ok(None);
         }
@@ -544,7 +599,12 @@ fn describe(packet: &RingPacket, interfaces: &mut Interfaces) -> PacketDescripto
     }
 }
 
-fn now() -> Nanos {
+/// What makes the division of packets between sockets unpredictable.
+pub(super) fn fanout_key() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
+}
+
+pub(super) fn now() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Nanos(since.map_or(0, |since| since.as_nanos() as u64))
 }
@@ -582,7 +642,7 @@ fn cannot_open(config: &LiveConfig, error: &io::Error) -> Error {
     failed
 }
 
-fn interface_error(name: &str, what: &str, error: &io::Error) -> Error {
+pub(super) fn interface_error(name: &str, what: &str, error: &io::Error) -> Error {
     const ENODEV: i32 = 19;
     const ENXIO: i32 = 6;
     const ENETDOWN: i32 = 100;

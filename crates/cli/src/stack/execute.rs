@@ -59,10 +59,8 @@ impl Running {
         }
         let control = Control::install_for(program.stacks.iter().any(writes_logs))?;
         super::agent::end_with_agent(&control);
-        // Each worker has a ring of its own of each interface.
-        let rings = input.interface.len().max(1);
         let options = RunnerOptions {
-            workers: rings * input.workers.map_or(1, usize::from),
+            workers: input.workers.map_or(1, usize::from),
             ..RunnerOptions::default()
         };
         let mut runner = Runner::new(program, &options).map_err(|error| Failure::Usage {
@@ -408,18 +406,10 @@ fn open(
     // Of files there is one reader, however many threads share what it reads; of an interface too where a
     // stack cannot be divided.
     let mut input = input.clone();
-    let fans_out = runner.can_fan_out();
-    if input.interface.is_empty() || !fans_out {
+    if input.interface.is_empty() || !runner.can_fan_out() {
         input.workers = None;
     }
-    let opened = input::open(&input, control)?;
-    if opened.sources.len() > 1 && !fans_out {
-        return Err(Failure::usage(
-            "a stack that cannot be divided takes packets of one source",
-            "use -i any for all interfaces",
-        ));
-    }
-    Ok(Some(opened))
+    input::open(&input, control).map(Some)
 }
 
 /// Whether a stack writes logs that are rotated from outside.

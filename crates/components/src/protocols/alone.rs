@@ -18,7 +18,7 @@ pub(super) const INFO: ComponentInfo = ComponentInfo {
         "requests with and without a reply",
         "transactions",
     )),
-    parallel: Parallel::ByFlow,
+    parallel: Parallel::ByFlowAndGroup,
     ..crate::OF_PACKETS
 };
 

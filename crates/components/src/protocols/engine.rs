@@ -61,7 +61,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::OTHER_IDLE,
     ],
     result: Some(ResultInfo::number("records given on", "records")),
-    parallel: Parallel::ByFlow,
+    parallel: Parallel::ByFlowAndGroup,
     decodes: true,
     make,
     ..crate::OF_PACKETS

@@ -81,7 +81,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "a flow that goes on counts as another one every so often",
         ),
     ],
-    parallel: Parallel::ByFlow,
+    parallel: Parallel::ByFlowAndGroup,
     decodes: true,
     effects: true,
     make,

@@ -156,7 +156,7 @@ fn without_the_clients_packets_nothing_can_be_opened() {
     assert_eq!(read(&all[1..]), ["server 1301", "Handshake None"]);
 }
 
-/// Each datagram, cut at every place or missing: what the others say is found.
+/// Wherever a datagram of the server is cut the client's hello is found; a missing one costs no hello but its own.
 #[test]
 fn a_datagram_that_is_cut_or_missing_costs_no_other() {
     let datagrams = connection(1, ID);

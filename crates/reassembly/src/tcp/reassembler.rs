@@ -68,6 +68,9 @@ pub trait Receiver {
 
     /// That many bytes are missing here. Never 0.
     fn gap(&mut self, bytes: u64, cause: GapCause);
+
+    /// What comes is taken for the stream's beginning, as nothing before it came in time.
+    fn begun(&mut self) {}
 }
 
 /// Holds what came too early, for all streams of a shard.
@@ -576,6 +579,8 @@ impl Reassembler {
                 return;
             }
             self.report_gap(missing as u64, cause, out);
+        } else {
+            out.begun();
         }
         half.next_seq = seq;
         half.flags.insert(HalfFlags::SYNCED);

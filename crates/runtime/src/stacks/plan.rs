@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowgauge_stack::{ComponentKind, Graph, NodeId, SettingError, Stack, Stage};
+use flowgauge_stack::{ComponentKind, Graph, Inner, NodeId, SettingError, Stack, Stage};
 use flowgauge_wire::HashSeed;
 
 use super::part::{Common, Next, Part};
@@ -114,4 +114,14 @@ pub(super) fn part(
     };
     let graph = Graph::part(leader.of, from, until, HashSeed::FIXED, next)?;
     Ok(Some(Part::new(stacks, graph, common)))
+}
+
+/// Whether what is of ports of groups is to be on one worker. (Keys of demultiplexers can be two hosts, which would
+/// then be on two workers.)
+pub(super) fn wants_groups(stacks: &[Stack]) -> bool {
+    let is_keyed = |stack: &Stack| {
+        let mut nodes = stack.iter();
+        nodes.any(|(_, node)| matches!(node.inner, Inner::PerKey(_)))
+    };
+    stacks.iter().any(Stack::is_by_group) && !stacks.iter().any(is_keyed)
 }

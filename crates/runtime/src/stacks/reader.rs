@@ -186,6 +186,11 @@ impl Reader {
         }
     }
 
+    /// What is of ports of groups goes to one worker.
+    pub(super) fn keep_groups(&mut self) {
+        self.spread = self.spread.take().map(Spread::with_groups);
+    }
+
     /// Lets `work` have the next batch, where it is; `None` at the end of the input.
     pub(super) fn lent<S: PacketSource + ?Sized>(
         &mut self,

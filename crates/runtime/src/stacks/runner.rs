@@ -16,7 +16,7 @@ use super::crossing::{Crossing, Ends, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
 use super::lane::{Behind, Lane, SharedGroup, run_behind, run_behind_any, run_lane, run_source};
 use super::part::{Common, Count, Next, Part, StackFailure};
-use super::plan::{First, groups, part};
+use super::plan::{First, groups, part, wants_groups};
 use super::reader::{Reader, SharedBatch};
 use super::snapshot::{Snapshot, StackState};
 use crate::queue::{Bell, Receiver, Sender, queue};
@@ -234,6 +234,9 @@ impl Runner {
             is_timed,
             intervals,
         );
+        if wants_groups(&stacks) {
+            runner.reader.keep_groups();
+        }
         runner.stacks = stacks;
         Ok(runner)
     }
@@ -587,7 +590,9 @@ impl Runner {
                 inline.packets(packets, pieces);
             });
         }
-        while !self.behind.is_empty() && (self.behind.len() >= self.ahead() || !self.is_hungry()) {
+        while !self.behind.is_empty()
+            && (self.behind.len() >= self.ahead() || !self.is_hungry() || source.is_exhausted())
+        {
             self.catch_up(1);
         }
         let ends_group = self.lanes.is_empty() || self.group.len() + 1 >= self.together;

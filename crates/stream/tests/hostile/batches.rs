@@ -164,10 +164,13 @@ impl Handler for Records {
             offset,
             gap_before,
             bytes,
-            captured: _,
+            captured,
         } = chunk;
         let bytes = summary(bytes);
-        text.push_str(&format!(" [{} {offset} {gap_before} {bytes}]", time.0));
+        text.push_str(&format!(
+            " [{} {} {offset} {gap_before} {bytes}]",
+            time.0, captured.0
+        ));
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {

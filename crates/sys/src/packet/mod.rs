@@ -4,7 +4,7 @@ mod raw;
 mod ring;
 mod transmit;
 
-pub use ring::{RingOptions, RingPacket, RingSocket, Statistics, Wakeup};
+pub use ring::{RingOptions, RingPacket, RingSocket, Statistics, Wakeup, wait_any};
 pub use transmit::TransmitSocket;
 
 /// `sll_hatype` values (ARP hardware types) that matter for capturing.

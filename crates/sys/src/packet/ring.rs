@@ -284,28 +284,26 @@ impl RingSocket {
     /// # Errors
     /// The system's; a signal is not an error.
     pub fn wait(&self, timeout_ms: u32) -> io::Result<Wakeup> {
-        let mut poll = libc::pollfd {
-            fd: self.socket.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
-        // SAFETY: one pollfd, which outlives the call.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, timeout) };
-        if ready < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::Interrupted => Ok(Wakeup::Idle),
-                _ => Err(error),
-            };
+        let mut polled = [self.polled()];
+        if !poll(&mut polled, timeout_ms)? {
+            return Ok(Wakeup::Idle);
         }
-        Ok(match poll.revents {
+        let [polled] = polled;
+        Ok(match polled.revents {
             0 => Wakeup::Idle,
             events if events & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0 => {
                 Wakeup::Error
             }
             _ => Wakeup::Ready,
         })
+    }
+
+    fn polled(&self) -> libc::pollfd {
+        libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }
     }
 
     /// Takes the socket's pending error, such as `ENETDOWN`.
@@ -408,6 +406,30 @@ impl RingSocket {
                 .add(self.block * self.block_bytes + block::STATUS);
             AtomicU32::from_ptr(word.cast())
         }
+    }
+}
+
+/// Waits until one of `sockets` may have packets or has an error, for at most `timeout_ms`.
+///
+/// # Errors
+/// The system's; a signal is not an error.
+pub fn wait_any(sockets: &[&RingSocket], timeout_ms: u32) -> io::Result<()> {
+    let mut polled: Vec<libc::pollfd> = sockets.iter().map(|socket| socket.polled()).collect();
+    poll(&mut polled, timeout_ms).map(|_| ())
+}
+
+/// Whether the wait came to its end; otherwise a signal came.
+fn poll(polled: &mut [libc::pollfd], timeout_ms: u32) -> io::Result<bool> {
+    let timeout = i32::try_from(timeout_ms).unwrap_or(i32::MAX);
+    // SAFETY: so many pollfds, which outlive the call.
+    let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) };
+    if ready >= 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(false),
+        _ => Err(error),
     }
 }
 

@@ -1,0 +1,299 @@
+//! Several interfaces as one source, in the order of time.
+//!
+//! A tap has a port for each direction, and a bond spreads a connection over its ports: what one
+//! connection says is complete, and in order, only over all of them. A ring shows a packet when its block is full or
+//! retired, so that of an interface which shows nothing something earlier can still come: what the others have waits
+//! for that, for [`HOLD`] at most.
+
+use std::time::Instant;
+
+use flowgauge_sys::packet::{RingSocket, wait_any};
+use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, Nanos, PacketDescriptor};
+
+use super::source::{fanout_key, interface_error, now};
+use super::{ANY, LiveConfig, LiveSource, StopHandle};
+use crate::error::Error;
+use crate::source::{Interface, PacketSource};
+
+/// Milliseconds until a block that is not full is retired: with several rings the others wait for it.
+const RETIRE_MS: u32 = 4;
+/// How long after its time stamp a packet is shown at the latest: its block is retired by the second turn of the timer that
+/// finds it, which ticks every 4 ms at least, and the rest is for a machine that is late.
+const HOLD: Nanos = Nanos(4 * RETIRE_MS as u64 * 1_000_000);
+/// So many packets of one interface in a row are lent from its ring; of shorter runs batches are made by copying.
+const LENT: usize = 64;
+/// Bytes of a batch that is copied, at most, unless it is of one packet.
+const COPIED: usize = 1 << 20;
+
+/// Packets from several interfaces, merged by time.
+///
+/// Equal times keep the order of the interfaces. An interface that fails ends the capture on all of them: what was captured
+/// is delivered first.
+#[derive(Debug)]
+pub struct MergedSource {
+    members: Vec<Member>,
+    interfaces: Vec<Interface>,
+    /// What short runs are copied to.
+    memory: Vec<u8>,
+    packets: Vec<PacketDescriptor>,
+    tick_ms: u32,
+    stop: StopHandle,
+    error: Option<Error>,
+}
+
+#[derive(Debug)]
+struct Member {
+    source: LiveSource,
+    /// Its next packet in what it has loaded.
+    at: usize,
+    /// When it was found to have nothing.
+    empty_since: Nanos,
+}
+
+impl Member {
+    fn loaded(&self) -> &[PacketDescriptor] {
+        self.source.loaded().get(self.at..).unwrap_or(&[])
+    }
+
+    fn head(&self) -> Option<Nanos> {
+        self.loaded().first().map(|packet| packet.time)
+    }
+
+    /// Before this time nothing more comes of it, as far as a packet of that `time` has to wait for it: one with
+    /// a time that is yet to come (the clock was set back) does not.
+    fn bound(&self, time: Nanos) -> Nanos {
+        match self.head() {
+            Some(head) => head,
+            None if self.source.is_over() || time > self.empty_since => Nanos(u64::MAX),
+            None => Nanos(self.empty_since.0.saturating_sub(HOLD.0)),
+        }
+    }
+
+    /// Loads more where all that was loaded is gone.
+    fn load(&mut self) -> Result<(), Error> {
+        if self.head().is_none() && !self.source.is_over() {
+            self.at = 0;
+            // Before it is looked at: what comes meanwhile is later.
+            self.empty_since = now();
+            self.source.load()?;
+        }
+        Ok(())
+    }
+}
+
+impl MergedSource {
+    /// Starts capturing on all these interfaces with `count` sources that share the packets, each flow on one of them
+    /// whichever interface its packets come from (see [`LiveSource::open_group`]). They have one stop handle.
+    ///
+    /// # Errors
+    /// As [`LiveSource::open`]; [`ANY`] cannot be one of several.
+    pub fn open_group(configs: &[LiveConfig], count: usize) -> Result<Vec<MergedSource>, Error> {
+        let stop = StopHandle::default();
+        let key = fanout_key();
+        let mut groups = Vec::with_capacity(configs.len());
+        for config in configs {
+            if config.interface == ANY {
+                return Err(Error::Interface {
+                    name: ANY.to_owned(),
+                    reason: "it stands for all interfaces, and others are given".to_owned(),
+                    hint: "give it alone".to_owned(),
+                });
+            }
+            let config = LiveConfig {
+                retire_ms: config.retire_ms.min(RETIRE_MS),
+                ..config.clone()
+            };
+            let group = LiveSource::open_group_with(&config, count, key)?;
+            groups.push(group.into_iter());
+        }
+        let merged = (0..count.max(1)).map(|_| {
+            let sources = groups.iter_mut().filter_map(Iterator::next);
+            MergedSource::new(sources.collect(), stop.clone())
+        });
+        Ok(merged.collect())
+    }
+
+    fn new(sources: Vec<LiveSource>, stop: StopHandle) -> MergedSource {
+        let interfaces = sources.iter().flat_map(PacketSource::interfaces);
+        MergedSource {
+            interfaces: interfaces.cloned().collect(),
+            tick_ms: sources.iter().map(LiveSource::tick_ms).min().unwrap_or(100),
+            members: sources
+                .into_iter()
+                .map(|source| Member {
+                    source,
+                    at: 0,
+                    empty_since: Nanos::ZERO,
+                })
+                .collect(),
+            memory: Vec::new(),
+            packets: Vec::with_capacity(BATCH_SIZE),
+            stop: StopHandle::default(),
+            error: None,
+        }
+        .stopped_by(stop)
+    }
+
+    /// This source, stopped by `handle` instead of its own.
+    #[must_use]
+    pub fn stopped_by(mut self, handle: StopHandle) -> MergedSource {
+        let members = self.members.into_iter().map(|member| Member {
+            source: member.source.stopped_by(handle.clone()),
+            ..member
+        });
+        self.members = members.collect();
+        self.stop = handle;
+        self
+    }
+
+    /// Stops this source from elsewhere.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
+    }
+
+    /// Loads what there is. The first interface that fails ends the others, too, when they have given what they have.
+    fn load(&mut self) {
+        for member in &mut self.members {
+            if let Err(error) = member.load() {
+                self.error.get_or_insert(error);
+            }
+        }
+        if self.error.is_some() {
+            for member in &mut self.members {
+                member.source.end();
+            }
+        }
+    }
+
+    /// Whose turn it is, and how many of its packets in a row come before those of the others; `None` while that
+    /// is not known.
+    fn turn(&self) -> Option<(usize, usize)> {
+        let heads = self.members.iter().enumerate();
+        let heads = heads.filter_map(|(index, one)| Some((one.head()?, index)));
+        let (time, index) = heads.min()?;
+        let others = self.members.iter().enumerate();
+        let bound = others
+            .filter(|(other, _)| *other != index)
+            // Of equal times the first interface's comes first.
+            .map(|(other, member)| (member.bound(time), other))
+            .min();
+        let loaded = self.members.get(index)?.loaded();
+        let run = match bound {
+            None => loaded.len(),
+            Some(bound) => loaded
+                .iter()
+                .take_while(|packet| (packet.time, index) < bound)
+                .count(),
+        };
+        (run > 0).then_some((index, run))
+    }
+
+    /// Copies runs, for as long as it is known whose turn it is.
+    fn gather(&mut self) {
+        self.memory.clear();
+        while self.packets.len() < BATCH_SIZE {
+            let Some((index, run)) = self.turn() else {
+                return;
+            };
+            let Some(member) = self.members.get_mut(index) else {
+                return;
+            };
+            let (memory, loaded) = (member.source.memory(), member.loaded());
+            let mut taken = 0;
+            for packet in loaded.iter().take(run.min(BATCH_SIZE - self.packets.len())) {
+                let start = packet.offset as usize;
+                let bytes = memory
+                    .get(start..start + packet.captured_len as usize)
+                    .unwrap_or_default();
+                if self.memory.len() + bytes.len() > COPIED && !self.packets.is_empty() {
+                    break;
+                }
+                self.packets.push(PacketDescriptor {
+                    offset: self.memory.len() as u32,
+                    captured_len: bytes.len() as u32,
+                    interface: index as u16,
+                    ..*packet
+                });
+                self.memory.extend_from_slice(bytes);
+                taken += 1;
+            }
+            member.at += taken;
+            if taken == 0 {
+                return;
+            }
+            if member.head().is_none() {
+                self.load();
+            }
+        }
+    }
+
+    /// Waits for what is missing to know what comes next.
+    fn wait(&self) -> Result<(), Error> {
+        let empty = self.members.iter().filter(|one| one.head().is_none());
+        let empty: Vec<&RingSocket> = empty
+            .filter(|one| !one.source.is_over())
+            .map(|one| one.source.ring())
+            .collect();
+        // Where others have something nobody waits longer than is known to be enough.
+        let has_some = self.members.iter().any(|one| one.head().is_some());
+        let limit = if has_some { RETIRE_MS } else { self.tick_ms };
+        wait_any(&empty, limit).map_err(|error| {
+            let name = self.interfaces.first().and_then(|one| one.name.as_deref());
+            interface_error(name.unwrap_or(ANY), "cannot wait for packets", &error)
+        })
+    }
+}
+
+impl PacketSource for MergedSource {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        self.packets.clear();
+        let began = Instant::now();
+        loop {
+            self.load();
+            if let Some((index, run)) = self.turn() {
+                if run >= LENT {
+                    let member = &mut self.members[index];
+                    let first = member.at;
+                    member.at += run;
+                    return Ok(Some(member.source.lent(first..member.at, index as u16)));
+                }
+                self.gather();
+                return Ok(Some(Batch::new(&self.memory, &self.packets)));
+            }
+            if self.members.iter().all(|member| member.source.is_over()) {
+                return self.error.take().map_or(Ok(None), Err);
+            }
+            let is_idle = self.members.iter().all(|member| member.head().is_none());
+            if is_idle && began.elapsed().as_millis() >= u128::from(self.tick_ms) {
+                return Ok(Some(Batch {
+                    now: Some(now()),
+                    ..Batch::new(&[], &[])
+                }));
+            }
+            self.wait()?;
+        }
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        let mut ledger = Ledger::default();
+        for member in &mut self.members {
+            let mut own = member.source.ledger();
+            // What is loaded and not given yet is not there.
+            let waiting = member.loaded();
+            let bytes: u64 = waiting
+                .iter()
+                .map(|packet| u64::from(packet.wire_len))
+                .sum();
+            let count = waiting.len() as u64;
+            own.received -= count;
+            own.delivered -= count;
+            own.delivered_bytes -= bytes;
+            ledger.merge(&own);
+        }
+        ledger
+    }
+}
