@@ -8,6 +8,7 @@ pub mod deduplicate;
 pub mod error;
 pub mod file;
 pub mod filter;
+mod gathered;
 pub mod generate;
 pub mod limit;
 pub mod live;

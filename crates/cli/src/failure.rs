@@ -1,6 +1,7 @@
 //! Errors as users see them, and exit codes.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use flowgauge_record::{AggregateError, OutputError, RecordWriter};
@@ -59,6 +60,12 @@ impl Failure {
     /// A source, sink or filter that could not be opened.
     pub(crate) fn opening(error: &flowgauge_capture::Error) -> Failure {
         let hint = match error {
+            // A signal came first.
+            flowgauge_capture::Error::Io { source, .. }
+                if source.kind() == ErrorKind::Interrupted =>
+            {
+                return Failure::running(error);
+            }
             // Its header is not even whole.
             flowgauge_capture::Error::Damaged { .. } => Some(
                 "nothing of it could be read; the capturing program was probably stopped before \

@@ -4,12 +4,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use flowgauge_wire::{Batch, Ledger, Nanos};
+use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
 use crate::error::Error;
 use crate::file::input::READ_BYTES;
 use crate::file::source::wire_bytes;
 use crate::file::{AnyFile, open_with};
+use crate::gathered::{Gathered, LENT};
 use crate::memory::SharedMemory;
 use crate::source::{Interface, PacketSource};
 
@@ -65,8 +66,8 @@ pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
     Ok(paths)
 }
 
-/// Several files merged by time. Packets are not copied: each batch is a run of one file's packets
-/// that are not later than the other files' next ones. Equal times keep the order of the files.
+/// Several files merged by time. Equal times keep the order of the files. A batch is a run of one file's packets
+/// that are not later than the other files' next ones, where it lies; short runs are copied to one batch.
 ///
 /// Files are opened when their first packet is due, so a year of rotated captures needs one file
 /// handle and one buffer. A file that turns out damaged does not stop the others: its error comes
@@ -76,8 +77,9 @@ pub struct MultiSource {
     active: Vec<Active>,
     /// Files not yet due, by time of their first packet, the last one first.
     waiting: Vec<Waiting>,
-    /// Which of `active` gave the last batch, and up to where.
+    /// Which of `active` gave the last batch, and up to where; `None` where it was gathered.
     given: Option<(usize, usize)>,
+    gathered: Gathered,
     interfaces: Vec<Interface>,
     errors: Vec<Error>,
     /// Notes of files that are done.
@@ -118,6 +120,7 @@ impl MultiSource {
             active: Vec::new(),
             waiting: Vec::new(),
             given: None,
+            gathered: Gathered::default(),
             interfaces: Vec::new(),
             errors: Vec::new(),
             notes: Vec::new(),
@@ -230,6 +233,33 @@ impl MultiSource {
         }
     }
 
+    /// Copies runs to a batch, until it is full or something is to be done first.
+    fn gather(&mut self) {
+        self.gathered.begin();
+        let known = self.interfaces.len();
+        while !self.gathered.is_full() && self.interfaces.len() == known {
+            let Some((index, until)) = self.turn() else {
+                return;
+            };
+            let Some(active) = self.active.get_mut(index) else {
+                return;
+            };
+            let loaded = active.source.loaded();
+            let run = loaded.packets.get(active.at..until).unwrap_or_default();
+            if run.len() >= LENT {
+                return;
+            }
+            let taken = self.gathered.take(loaded.memory, run, None);
+            if taken < run.len() {
+                active.at += taken;
+                return;
+            }
+            self.given = Some((index, until));
+            self.advance();
+            self.activate();
+        }
+    }
+
     /// The file whose turn it is, and up to where in its batch.
     fn turn(&self) -> Option<(usize, usize)> {
         let heads = self.active.iter().enumerate();
@@ -262,6 +292,13 @@ impl MultiSource {
         };
         Some((index, active.at + run))
     }
+}
+
+/// Counts packets that are given on.
+fn count(ledger: &mut Ledger, packets: &[PacketDescriptor]) {
+    ledger.received += packets.len() as u64;
+    ledger.delivered += packets.len() as u64;
+    ledger.delivered_bytes += wire_bytes(packets);
 }
 
 /// Gives a source's new interfaces numbers here.
@@ -308,15 +345,19 @@ impl PacketSource for MultiSource {
                 Err(self.errors.remove(0))
             };
         };
+        let at = self.active.get(index).map_or(until, |active| active.at);
+        if until - at < LENT && self.active.len() > 1 {
+            self.gather();
+            count(&mut self.ledger, self.gathered.packets());
+            return Ok(Some(self.gathered.batch()));
+        }
         self.given = Some((index, until));
         let Some(active) = self.active.get(index) else {
             return Ok(None);
         };
         let loaded = active.source.loaded();
-        let packets = loaded.packets.get(active.at..until).unwrap_or(&[]);
-        self.ledger.received += packets.len() as u64;
-        self.ledger.delivered += packets.len() as u64;
-        self.ledger.delivered_bytes += wire_bytes(packets);
+        let packets = loaded.packets.get(at..until).unwrap_or(&[]);
+        count(&mut self.ledger, packets);
         Ok(Some(Batch::new(loaded.memory, packets)))
     }
 
@@ -334,7 +375,9 @@ impl PacketSource for MultiSource {
     }
 
     fn share(&mut self) -> Option<SharedMemory> {
-        let (index, _) = self.given?;
+        let Some((index, _)) = self.given else {
+            return Some(self.gathered.share());
+        };
         self.active.get_mut(index)?.source.share()
     }
 
@@ -345,6 +388,6 @@ impl PacketSource for MultiSource {
 
     fn is_exhausted(&self) -> bool {
         let mut active = self.active.iter();
-        active.any(|active| active.source.is_exhausted())
+        self.gathered.is_exhausted() || active.any(|active| active.source.is_exhausted())
     }
 }

@@ -8,11 +8,12 @@
 use std::time::Instant;
 
 use flowgauge_sys::packet::{RingSocket, wait_any};
-use flowgauge_wire::{BATCH_SIZE, Batch, Ledger, Nanos, PacketDescriptor};
+use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
 use super::source::{fanout_key, interface_error, now};
 use super::{ANY, LiveConfig, LiveSource, StopHandle};
 use crate::error::Error;
+use crate::gathered::{Gathered, LENT};
 use crate::source::{Interface, PacketSource};
 
 /// Milliseconds until a block that is not full is retired: with several rings the others wait for it.
@@ -20,11 +21,6 @@ const RETIRE_MS: u32 = 4;
 /// How long after its time stamp a packet is shown at the latest: its block is retired by the second turn of the timer that
 /// finds it, which ticks every 4 ms at least, and the rest is for a machine that is late.
 const HOLD: Nanos = Nanos(4 * RETIRE_MS as u64 * 1_000_000);
-/// So many packets of one interface in a row are lent from its ring; of shorter runs batches are made by copying.
-const LENT: usize = 64;
-/// Bytes of a batch that is copied, at most, unless it is of one packet.
-const COPIED: usize = 1 << 20;
-
 /// Packets from several interfaces, merged by time.
 ///
 /// Equal times keep the order of the interfaces. An interface that fails ends the capture on all of them: what was captured
@@ -33,9 +29,8 @@ const COPIED: usize = 1 << 20;
 pub struct MergedSource {
     members: Vec<Member>,
     interfaces: Vec<Interface>,
-    /// What short runs are copied to.
-    memory: Vec<u8>,
-    packets: Vec<PacketDescriptor>,
+    /// Of short runs.
+    gathered: Gathered,
     tick_ms: u32,
     stop: StopHandle,
     error: Option<Error>,
@@ -126,8 +121,7 @@ impl MergedSource {
                     empty_since: Nanos::ZERO,
                 })
                 .collect(),
-            memory: Vec::new(),
-            packets: Vec::with_capacity(BATCH_SIZE),
+            gathered: Gathered::default(),
             stop: StopHandle::default(),
             error: None,
         }
@@ -190,35 +184,19 @@ impl MergedSource {
 
     /// Copies runs, for as long as it is known whose turn it is.
     fn gather(&mut self) {
-        self.memory.clear();
-        while self.packets.len() < BATCH_SIZE {
-            let Some((index, run)) = self.turn() else {
-                return;
-            };
+        self.gathered.begin();
+        while let (Some((index, run)), false) = (self.turn(), self.gathered.is_full()) {
             let Some(member) = self.members.get_mut(index) else {
                 return;
             };
-            let (memory, loaded) = (member.source.memory(), member.loaded());
-            let mut taken = 0;
-            for packet in loaded.iter().take(run.min(BATCH_SIZE - self.packets.len())) {
-                let start = packet.offset as usize;
-                let bytes = memory
-                    .get(start..start + packet.captured_len as usize)
-                    .unwrap_or_default();
-                if self.memory.len() + bytes.len() > COPIED && !self.packets.is_empty() {
-                    break;
-                }
-                self.packets.push(PacketDescriptor {
-                    offset: self.memory.len() as u32,
-                    captured_len: bytes.len() as u32,
-                    interface: index as u16,
-                    ..*packet
-                });
-                self.memory.extend_from_slice(bytes);
-                taken += 1;
+            let memory = member.source.memory();
+            let packets = member.loaded().get(..run).unwrap_or_default();
+            if run >= LENT {
+                return;
             }
+            let taken = self.gathered.take(memory, packets, Some(index as u16));
             member.at += taken;
-            if taken == 0 {
+            if taken < run {
                 return;
             }
             if member.head().is_none() {
@@ -246,7 +224,6 @@ impl MergedSource {
 
 impl PacketSource for MergedSource {
     fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
-        self.packets.clear();
         let began = Instant::now();
         loop {
             self.load();
@@ -258,7 +235,7 @@ impl PacketSource for MergedSource {
                     return Ok(Some(member.source.lent(first..member.at, index as u16)));
                 }
                 self.gather();
-                return Ok(Some(Batch::new(&self.memory, &self.packets)));
+                return Ok(Some(self.gathered.batch()));
             }
             if self.members.iter().all(|member| member.source.is_over()) {
                 return self.error.take().map_or(Ok(None), Err);

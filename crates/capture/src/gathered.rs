@@ -1,0 +1,101 @@
+//! Packets of several sources in one memory.
+//!
+//! What is merged by time comes in runs, and the runs of two directions of a connection are short. A batch for each would cost
+//! more than its packets: those of short runs are copied to one place.
+
+use flowgauge_wire::{BATCH_SIZE, Batch, PacketDescriptor};
+
+use crate::memory::{MemoryPool, SharedMemory};
+
+/// So many packets in a row are lent where they are.
+pub(crate) const LENT: usize = 64;
+/// Bytes of a batch, unless it is of one packet: what is copied stays in a second-level cache.
+const BYTES: usize = 1 << 19;
+/// Memories there are at most once they are handed on.
+const MOST_SHARED: usize = 64;
+
+/// A batch of copies.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    memory: SharedMemory,
+    used: usize,
+    packets: Vec<PacketDescriptor>,
+    pool: Option<MemoryPool>,
+}
+
+impl Gathered {
+    /// Begins a batch.
+    pub(crate) fn begin(&mut self) {
+        self.packets.clear();
+        self.used = 0;
+        if self.memory.exclusive().is_none() || self.memory.is_empty() {
+            self.memory = match &self.pool {
+                Some(pool) => pool.take(BYTES),
+                None => SharedMemory::new(vec![0; BYTES]),
+            };
+        }
+    }
+
+    /// Takes the first of these `packets` in `memory`, with other numbers of interfaces where `interface` is given.
+    /// Returns how many it took: all that there is room for.
+    pub(crate) fn take(
+        &mut self,
+        memory: &[u8],
+        packets: &[PacketDescriptor],
+        interface: Option<u16>,
+    ) -> usize {
+        let Some(to) = self.memory.exclusive() else {
+            return 0;
+        };
+        let mut taken = 0;
+        for packet in packets.iter().take(BATCH_SIZE - self.packets.len()) {
+            let start = packet.offset as usize;
+            let bytes = memory
+                .get(start..start + packet.captured_len as usize)
+                .unwrap_or_default();
+            if self.used + bytes.len() > to.len() {
+                if self.used > 0 {
+                    break;
+                }
+                to.resize(bytes.len(), 0);
+            }
+            if let Some(room) = to.get_mut(self.used..self.used + bytes.len()) {
+                room.copy_from_slice(bytes);
+            }
+            self.packets.push(PacketDescriptor {
+                offset: self.used as u32,
+                captured_len: bytes.len() as u32,
+                interface: interface.unwrap_or(packet.interface),
+                ..*packet
+            });
+            self.used += bytes.len();
+            taken += 1;
+        }
+        taken
+    }
+
+    /// What was taken.
+    pub(crate) fn packets(&self) -> &[PacketDescriptor] {
+        &self.packets
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.packets.len() >= BATCH_SIZE
+    }
+
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.memory, &self.packets)
+    }
+
+    /// See [`PacketSource::share`](crate::PacketSource::share).
+    pub(crate) fn share(&mut self) -> SharedMemory {
+        self.pool
+            .get_or_insert_with(|| MemoryPool::new(MOST_SHARED));
+        self.memory.clone()
+    }
+
+    /// See [`PacketSource::is_exhausted`](crate::PacketSource::is_exhausted).
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.pool.as_ref().is_some_and(MemoryPool::is_exhausted)
+    }
+}
