@@ -193,6 +193,13 @@ impl Component for Flows {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        Some(Box::new(self.tracked.account()))
+        Some(Box::new(Account {
+            notes: self
+                .state
+                .iter()
+                .flat_map(protocols::State::notes)
+                .collect(),
+            ..self.tracked.account()
+        }))
     }
 }

@@ -3,18 +3,9 @@
 mod support;
 
 use flowgauge_capture::generate::{Config, Detail, Preset, generate};
-use support::{Run, answer, ipv4, ipv6, program, tcp, udp};
+use support::{Run, answer, ipv4, ipv6, program, segment, udp};
 
 const SECOND: u64 = 1_000_000_000;
-
-/// A segment of a connection from 192.0.2.1:`from` to 198.51.100.7:`to`, or of the answers.
-fn segment(from: u16, to: u16, position: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
-    let mut segment = tcp(from, to);
-    segment[4..8].copy_from_slice(&(1000 + position).to_be_bytes());
-    segment[13] = flags;
-    segment.extend_from_slice(payload);
-    ipv4(6, 1, 0, false, &segment)
-}
 
 const ACK: u8 = 0x10;
 const SYN: u8 = 0x02;

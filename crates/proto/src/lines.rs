@@ -16,6 +16,11 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// Bytes of memory that it keeps beside itself.
+    pub(crate) fn held(&self) -> usize {
+        self.kept.capacity()
+    }
+
     /// Takes bytes up to the end of a line. Returns how many, and whether a line ended:
     /// [`Lines::line`] then has it, until [`Lines::clear`].
     pub(crate) fn step(&mut self, bytes: &[u8]) -> (usize, bool) {
@@ -120,6 +125,12 @@ pub(crate) fn look_reply(bytes: &[u8]) -> Look {
 }
 
 impl Replies {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| open.1.capacity());
+        self.lines.held() + open
+    }
+
     /// Whether what comes is no reply at all.
     pub const fn is_foreign(&self) -> bool {
         self.is_foreign

@@ -37,6 +37,8 @@ fields! {
     flow_memory Unsigned Bytes "" 0 "memory of the flow table now";
     segment_memory Unsigned Bytes "MEMORY" 2 "memory in which segments wait now";
     fragment_memory Unsigned Bytes "" 0 "the most memory in which fragments waited";
+    conversation_memory Unsigned Bytes "" 0 "memory now of what conversations keep until it is complete";
+    given_up Unsigned None "" 0 "requests and conversations given up so far for want of memory";
     records Unsigned None "RECORDS" 2 "records of transactions, flows and anomalies so far";
     anomalies Unsigned None "ANOMALIES" 2 "anomalies so far, those without a record of their own counted";
 }
@@ -74,6 +76,8 @@ pub struct CountersRow {
     pub flow_memory: u64,
     pub segment_memory: u64,
     pub fragment_memory: u64,
+    pub conversation_memory: u64,
+    pub given_up: u64,
     pub records: u64,
     pub anomalies: u64,
 }
@@ -110,6 +114,8 @@ impl Record for CountersRow {
             (&COUNTERS.flow_memory, self.flow_memory),
             (&COUNTERS.segment_memory, self.segment_memory),
             (&COUNTERS.fragment_memory, self.fragment_memory),
+            (&COUNTERS.conversation_memory, self.conversation_memory),
+            (&COUNTERS.given_up, self.given_up),
             (&COUNTERS.records, self.records),
             (&COUNTERS.anomalies, self.anomalies),
         ] {

@@ -37,6 +37,7 @@ fields! {
     latency Duration Seconds "LATENCY" 2 "from the request, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the request came again before the reply";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
 }
 
 /// A message of DHCP. Its buffers can be used again ([`DhcpMessage::clear`]).
@@ -156,7 +157,10 @@ impl Record for Exchange<'_, DhcpMessage> {
         }
         number_or_null(visitor, &DHCP.request_bytes, request.map(|it| it.bytes));
         number_or_null(visitor, &DHCP.reply_bytes, reply.map(|it| it.bytes));
-        self.visit_state([&DHCP.latency, &DHCP.state, &DHCP.repeats], visitor);
+        self.visit_state(
+            [&DHCP.latency, &DHCP.state, &DHCP.repeats, &DHCP.limit],
+            visitor,
+        );
     }
 }
 

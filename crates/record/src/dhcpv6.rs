@@ -39,6 +39,7 @@ fields! {
     latency Duration Seconds "LATENCY" 2 "from the request, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the request came again before the reply";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
 }
 
 /// A message. Its buffers can be used again ([`Dhcpv6Message::clear`]).
@@ -165,7 +166,15 @@ impl Record for Exchange<'_, Dhcpv6Message> {
         }
         number_or_null(visitor, &DHCPV6.request_bytes, request.map(|it| it.bytes));
         number_or_null(visitor, &DHCPV6.reply_bytes, reply.map(|it| it.bytes));
-        self.visit_state([&DHCPV6.latency, &DHCPV6.state, &DHCPV6.repeats], visitor);
+        self.visit_state(
+            [
+                &DHCPV6.latency,
+                &DHCPV6.state,
+                &DHCPV6.repeats,
+                &DHCPV6.limit,
+            ],
+            visitor,
+        );
     }
 }
 

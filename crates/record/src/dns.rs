@@ -44,6 +44,7 @@ fields! {
     latency Duration Seconds "LATENCY" 1 "from the query, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the query came again before the reply";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
     odd Text None "ODD" 4 "why a message could not be read to its end, or null";
 }
 
@@ -184,7 +185,10 @@ impl Record for Exchange<'_, DnsMessage> {
         number_or_null(visitor, &DNS.additional_count, counts.map(|it| it[3]));
         number_or_null(visitor, &DNS.request_bytes, request.map(|it| it.bytes));
         number_or_null(visitor, &DNS.reply_bytes, reply.map(|it| it.bytes));
-        self.visit_state([&DNS.latency, &DNS.state, &DNS.repeats], visitor);
+        self.visit_state(
+            [&DNS.latency, &DNS.state, &DNS.repeats, &DNS.limit],
+            visitor,
+        );
         let odd = both().map(|it| it.odd).find(|odd| !odd.is_empty());
         filled_or_null(visitor, &DNS.odd, odd.unwrap_or_default());
     }
@@ -241,6 +245,7 @@ mod tests {
             request: Some((Nanos::from_secs(1), &request)),
             reply: Some((Nanos(1_500_000_000), &reply)),
             repeats: 1,
+            limit: None,
         };
         let json = |exchange: &Exchange<'_, DnsMessage>| {
             let mut text = Vec::new();
@@ -257,7 +262,7 @@ mod tests {
              \"answers\":[\"b.example\",\"192.0.2.1\"],\"answer_types\":[\"A\",\"A\"],\"ttls\":[60,30],\
              \"questions\":1,\"answer_count\":2,\"authority_count\":0,\"additional_count\":1,\
              \"request_bytes\":40,\"reply_bytes\":90,\"latency\":0.500000000,\"state\":\"matched\",\
-             \"repeats\":1,\"odd\":null}\n"
+             \"repeats\":1,\"limit\":null,\"odd\":null}\n"
         );
         exchange.reply = None;
         let text = json(&exchange);

@@ -2,8 +2,9 @@
 
 use flowgauge_wire::Nanos;
 
-use crate::parties::Parties;
+use crate::parties::{Parties, text_or_null};
 use crate::schema::{Field, FieldVisitor};
+
 use crate::text::protocol_name;
 
 /// A request and its reply, or one of them alone, each with the time of its last byte. A record, for
@@ -20,6 +21,8 @@ pub struct Exchange<'a, M> {
     pub reply: Option<(Nanos, &'a M)>,
     /// How often the request came again before the reply.
     pub repeats: u64,
+    /// The bound that took its reply from the request.
+    pub limit: Option<&'static str>,
 }
 
 impl<'a, M> Exchange<'a, M> {
@@ -36,13 +39,13 @@ impl<'a, M> Exchange<'a, M> {
         visitor.symbol(proto, protocol_name(self.protocol).as_bytes());
     }
 
-    /// Hands on latency, state and repeats.
+    /// Hands on latency, state, repeats and limit.
     pub(crate) fn visit_state<V: FieldVisitor>(
         &self,
-        fields: [&'static Field; 3],
+        fields: [&'static Field; 4],
         visitor: &mut V,
     ) {
-        let [latency, state, repeats] = fields;
+        let [latency, state, repeats, limit] = fields;
         match (self.request, self.reply) {
             (Some((asked, _)), Some((answered, _))) => {
                 visitor.duration(latency, Nanos(answered.0.saturating_sub(asked.0)));
@@ -51,6 +54,7 @@ impl<'a, M> Exchange<'a, M> {
         }
         visitor.symbol(state, self.state().as_bytes());
         visitor.unsigned(repeats, self.repeats);
+        text_or_null(visitor, limit, self.limit);
     }
 
     /// When it began.

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use flowgauge_wire::{Address, Nanos};
 
 use crate::any::KnownRecord;
+use crate::held::Held;
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 use crate::text::lossy;
 
@@ -70,7 +71,7 @@ fields! {
     missing_bytes Unsigned Bytes "" 0 "bytes of the bodies that were not captured";
     retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection up to the ends of both messages; null where that is not counted";
     odd Text None "ODD" 4 "what two programs could read differently, or null";
-    limit Text None "" 0 "requests: more messages waited for their partners than are kept (256), so that this one has none; or null";
+    limit Text None "" 0 "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; or null";
 }
 
 /// A piece of a message's text; absent by default.
@@ -139,6 +140,13 @@ pub struct HttpMessage {
     pub handshake: [Option<Nanos>; 2],
     /// Bytes of its direction that were sent again, so far, where that is counted.
     pub retransmitted: Option<u64>,
+}
+
+impl Held for HttpMessage {
+    #[inline]
+    fn held(&self) -> usize {
+        self.text.held()
+    }
 }
 
 impl HttpMessage {

@@ -29,6 +29,7 @@ fields! {
     latency Duration Seconds "LATENCY" 1 "from the query, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the query came again before the reply";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
     odd Text None "ODD" 4 "malformed: a message is cut, or its length is not that of the datagram";
 }
 
@@ -102,7 +103,10 @@ impl Record for Exchange<'_, IcpMessage> {
         );
         number_or_null(visitor, &ICP.request_bytes, request.map(|it| it.bytes));
         number_or_null(visitor, &ICP.reply_bytes, reply.map(|it| it.bytes));
-        self.visit_state([&ICP.latency, &ICP.state, &ICP.repeats], visitor);
+        self.visit_state(
+            [&ICP.latency, &ICP.state, &ICP.repeats, &ICP.limit],
+            visitor,
+        );
         let is_odd = [request, reply].iter().flatten().any(|it| it.is_odd);
         text_or_null(visitor, &ICP.odd, is_odd.then_some("malformed"));
     }

@@ -31,6 +31,7 @@ fields! {
     latency Duration Seconds "LATENCY" 1 "from the request, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the request came again before the reply";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
 }
 
 /// A message of NTP.
@@ -99,7 +100,10 @@ impl Record for Exchange<'_, NtpMessage> {
                 None => visitor.null(field),
             }
         }
-        self.visit_state([&NTP.latency, &NTP.state, &NTP.repeats], visitor);
+        self.visit_state(
+            [&NTP.latency, &NTP.state, &NTP.repeats, &NTP.limit],
+            visitor,
+        );
     }
 }
 

@@ -32,6 +32,7 @@ fields! {
     latency Duration Seconds "LATENCY" 1 "from the call, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the call came again before the reply";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
 }
 
 /// A call or a reply. Its buffers can be used again ([`RpcMessage::clear`]).
@@ -117,7 +118,10 @@ impl Record for Exchange<'_, RpcMessage> {
         let both = [request, reply];
         let missing = both.iter().flatten().map(|it| it.missing).sum();
         visitor.unsigned(&RPC.missing_bytes, missing);
-        self.visit_state([&RPC.latency, &RPC.state, &RPC.repeats], visitor);
+        self.visit_state(
+            [&RPC.latency, &RPC.state, &RPC.repeats, &RPC.limit],
+            visitor,
+        );
     }
 }
 

@@ -41,6 +41,7 @@ fields! {
     duration Duration Seconds "" 0 "from the first command to the last reply";
     state Text None "STATE" 3 "sent, refused, reset, cut, tls or no_mail: how the transaction ended";
     close Text None "" 0 "how the connection ended, where the transaction ended with it: fin, rst, timeout";
+    limit Text None "" 0 "commands: more waited for their replies than are kept (256); memory: there was none left; or null";
 }
 
 /// A mail, or what came of one; or a connection without any.
@@ -94,6 +95,8 @@ pub struct SmtpRow {
     pub state: &'static str,
     /// How the connection ended.
     pub close: Option<&'static str>,
+    /// The bound that took its last reply from it.
+    pub limit: Option<&'static str>,
 }
 
 impl Record for SmtpRow {
@@ -123,6 +126,7 @@ impl Record for SmtpRow {
         visitor.duration(&SMTP.duration, Nanos(duration));
         visitor.symbol(&SMTP.state, self.state.as_bytes());
         text_or_null(visitor, &SMTP.close, self.close);
+        text_or_null(visitor, &SMTP.limit, self.limit);
     }
 }
 

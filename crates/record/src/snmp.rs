@@ -33,6 +33,7 @@ fields! {
     latency Duration Seconds "LATENCY" 1 "from the request, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the request came again before the reply";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
 }
 
 /// A message of SNMP. Its buffers can be used again ([`SnmpMessage::clear`]).
@@ -128,7 +129,10 @@ impl Record for Exchange<'_, SnmpMessage> {
         );
         number_or_null(visitor, &SNMP.request_bytes, request.map(|it| it.bytes));
         number_or_null(visitor, &SNMP.reply_bytes, reply.map(|it| it.bytes));
-        self.visit_state([&SNMP.latency, &SNMP.state, &SNMP.repeats], visitor);
+        self.visit_state(
+            [&SNMP.latency, &SNMP.state, &SNMP.repeats, &SNMP.limit],
+            visitor,
+        );
     }
 }
 

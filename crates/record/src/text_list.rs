@@ -1,5 +1,6 @@
 //! Texts one behind the other in one buffer, which can be used again.
 
+use crate::held::Held;
 use crate::schema::{Field, FieldVisitor};
 
 /// A list of texts.
@@ -8,6 +9,12 @@ pub struct TextList {
     text: String,
     /// Where each ends.
     ends: Vec<usize>,
+}
+
+impl Held for TextList {
+    fn held(&self) -> usize {
+        self.text.held() + self.ends.held()
+    }
 }
 
 impl TextList {

@@ -1,13 +1,16 @@
 //! A protocol as a component of its own, for connections that a stack has taken apart.
 
-use std::collections::HashMap;
+use core::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Packets, Parallel, PerKey,
-    ResultInfo, ResultValue, SettingError, StreamChunk,
+    Account, Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Output, Packets, Parallel, PerKey, ResultInfo, ResultValue, SettingError, Settings,
+    StreamChunk,
 };
 use flowgauge_wire::{Decoded, FlowKey, Nanos};
 
+use super::room::{ByAge, GivenUp, Room};
 use super::table::{Piece, Table, Talks};
 use super::{Connection, Conversation, Give};
 
@@ -18,6 +21,7 @@ pub(super) const INFO: ComponentInfo = ComponentInfo {
         "requests with and without a reply",
         "transactions",
     )),
+    options: &[MEMORY],
     parallel: Parallel::ByFlowAndGroup,
     ..crate::OF_PACKETS
 };
@@ -33,9 +37,20 @@ const IDLE: Nanos = Nanos(60_000_000_000);
 /// UDP flows at most; a datagram of one more is left out.
 const MOST: usize = 1 << 20;
 
+const MEMORY: OptionInfo = OptionInfo::new(
+    "memory",
+    OptionKind::Size,
+    "a bound for what is kept of conversations until it is complete",
+)
+.or("256M");
+
 /// One that takes chunks of connections (within `tcpcnxdemux`, behind `tcpreseq`), or datagrams.
-pub(super) fn make<C: Conversation>() -> Result<Box<dyn Component>, SettingError> {
+pub(super) fn make<C: Conversation>(
+    settings: &Settings,
+) -> Result<Box<dyn Component>, SettingError> {
+    let memory = settings.size("memory").unwrap_or(u64::MAX);
     Ok(Box::new(Alone {
+        room: Room::new(memory / settings.copies() as u64),
         table: Table::<C>::boxed(),
         connections: PerKey::default(),
         flows: HashMap::new(),
@@ -52,6 +67,7 @@ struct Alone {
     /// When idle ones were looked for last.
     swept: Nanos,
     records: u64,
+    room: Room,
 }
 
 #[derive(Default)]
@@ -84,12 +100,15 @@ impl Alone {
                 true => (stream.source, stream.destination),
                 false => (stream.destination, stream.source),
             };
-            table.open(Connection {
-                initiator,
-                responder,
-                version: stream.version,
-                ..Connection::default()
-            })
+            table.open(
+                Connection {
+                    initiator,
+                    responder,
+                    version: stream.version,
+                    ..Connection::default()
+                },
+                chunk.key,
+            )
         });
         open.begun[side] = true;
         if let Some(connection) = table.connection(number) {
@@ -104,10 +123,13 @@ impl Alone {
             from_initiator: stream.from_initiator,
             time: chunk.time,
         };
-        let mut give = Give::alone(out, chunk.key, &mut self.records);
+        let mut give = Give::alone(out, chunk.key, &mut self.records, &mut self.room);
         match chunk.end {
             Some(end) => table.end(number, &piece, end, &mut give),
             None => table.data(number, &piece, &mut give),
+        }
+        if self.room.is_short() {
+            self.make_room(out);
         }
     }
 
@@ -129,13 +151,16 @@ impl Alone {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(_) if is_full => return,
             std::collections::hash_map::Entry::Vacant(entry) => entry.insert(Flow {
-                number: self.table.open(Connection {
-                    initiator: packet.source(),
-                    responder: packet.destination(),
-                    version: packet.key.version,
-                    is_udp: true,
-                    ..Connection::default()
-                }),
+                number: self.table.open(
+                    Connection {
+                        initiator: packet.source(),
+                        responder: packet.destination(),
+                        version: packet.key.version,
+                        is_udp: true,
+                        ..Connection::default()
+                    },
+                    key,
+                ),
                 last: packet.time,
                 direction,
             }),
@@ -147,8 +172,41 @@ impl Alone {
             from_initiator: direction == flow.direction,
             time: packet.time,
         };
-        let mut give = Give::alone(out, key, &mut self.records);
+        let mut give = Give::alone(out, key, &mut self.records, &mut self.room);
         self.table.data(flow.number, &piece, &mut give);
+        if self.room.is_short() {
+            self.make_room(out);
+        }
+    }
+
+    /// Conversations keep more than they may: the oldest requests go on alone, and conversations in which none
+    /// waits are given up, those first that were idle longest.
+    #[cold]
+    fn make_room(&mut self, out: &mut dyn Outlet) {
+        let mut ages = ByAge::new();
+        let table = &mut self.table;
+        table.ages(&mut |number, age| ages.push(Reverse((age, 0, number))));
+        let mut over = HashSet::new();
+        while self.room.is_shrinking()
+            && let Some(Reverse((_, _, number))) = ages.pop()
+        {
+            let mut give = Give::alone(out, table.owner(number), &mut self.records, &mut self.room);
+            give.limit = Some("memory");
+            match table.give_up(number, &mut give) {
+                GivenUp::Request(age) => {
+                    self.room.requests += 1;
+                    ages.push(Reverse((age, 0, number)));
+                }
+                GivenUp::Conversation(key) => {
+                    self.room.conversations += 1;
+                    let open = self.connections.of(key);
+                    open.number = open.number.filter(|&it| it != number);
+                    over.insert(number);
+                }
+                GivenUp::Nothing => {}
+            }
+        }
+        self.flows.retain(|_, flow| !over.contains(&flow.number));
     }
 
     /// Ends the UDP flows for which `is_over` says so, those first that were silent longest.
@@ -161,7 +219,7 @@ impl Alone {
         over.sort_unstable();
         for (_, number, key, endpoints) in over {
             self.flows.remove(&(key, endpoints));
-            let mut give = Give::alone(out, key, &mut self.records);
+            let mut give = Give::alone(out, key, &mut self.records, &mut self.room);
             self.table.close(number, &mut give);
         }
     }
@@ -189,7 +247,7 @@ impl Component for Alone {
         if let Some(open) = self.connections.take(key)
             && let Some(number) = open.number
         {
-            let mut give = Give::alone(out, key, &mut self.records);
+            let mut give = Give::alone(out, key, &mut self.records, &mut self.room);
             self.table.close(number, &mut give);
         }
         if !self.flows.is_empty() {
@@ -216,6 +274,14 @@ impl Component for Alone {
 
     fn result(&self) -> Option<ResultValue> {
         Some(ResultValue::Sum(self.records))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let notes = self.room.note();
+        Some(Box::new(Account {
+            notes: vec![notes?],
+            ..Account::default()
+        }))
     }
 
     fn reset(&mut self) {

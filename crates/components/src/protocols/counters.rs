@@ -8,6 +8,7 @@ use flowgauge_stream::Shard;
 use flowgauge_wire::{Nanos, Place};
 
 use super::anomalies::Way;
+use super::room::Room;
 
 pub(super) const INTERVAL: OptionInfo = OptionInfo::new(
     "stats_interval",
@@ -42,7 +43,14 @@ impl Counters {
     }
 
     /// Gives one if it is time.
-    pub(super) fn look(&mut self, shard: &Shard, anomalies: u64, is_end: bool, way: &mut Way<'_>) {
+    pub(super) fn look(
+        &mut self,
+        shard: &Shard,
+        room: &Room,
+        anomalies: u64,
+        is_end: bool,
+        way: &mut Way<'_>,
+    ) {
         let now = shard.tracker().clock();
         let begin = match self.begin {
             Some(begin) => begin,
@@ -86,6 +94,8 @@ impl Counters {
             flow_memory: shard.tracker().memory_bytes() as u64,
             segment_memory: shard.waiting_bytes(),
             fragment_memory: counters.defragment.memory_high,
+            conversation_memory: room.held,
+            given_up: room.requests + room.conversations,
             records: *way.records,
             anomalies,
             ..self.last

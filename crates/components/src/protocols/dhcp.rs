@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A reply belongs to the request with its number and hardware address, whoever sent it: offers to \
            discoveries, the others to requests. Takes datagrams.",
     fields: |_| Some(DHCP_SCHEMA),
-    make: |_| alone::make::<Talk>(),
+    make: alone::make::<Talk>,
     ..alone::INFO
 };
 
@@ -61,6 +61,11 @@ impl Conversation for Talk {
             fits && it.xid == message.xid && it.mac == message.mac
         });
         give(at, request, message, pool, out);
+    }
+
+    /// Requests wait with those of other conversations.
+    fn held(&self) -> usize {
+        0
     }
 
     fn close(&mut self, common: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {

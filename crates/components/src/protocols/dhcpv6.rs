@@ -30,7 +30,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A reply belongs to the request with its number, client and relay, whoever sent it: advertisements to \
            solicitations, the others to any. What relays wrapped is unwrapped. Takes datagrams.",
     fields: |_| Some(DHCPV6_SCHEMA),
-    make: |_| alone::make::<Talk>(),
+    make: alone::make::<Talk>,
     ..alone::INFO
 };
 
@@ -69,6 +69,11 @@ impl Conversation for Talk {
                 && it.relay == message.relay
         });
         give(at, request, message, pool, out);
+    }
+
+    /// Requests wait with those of other conversations.
+    fn held(&self) -> usize {
+        0
     }
 
     fn close(&mut self, common: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {

@@ -7,6 +7,7 @@ use flowgauge_proto::dns::{
     Edns, Frame, Framer, Message, Name, Part, Question, Record, Section, kind, look, look_stream,
     write_class, write_netbios_opcode, write_opcode, write_rcode, write_type,
 };
+use flowgauge_record::Held;
 use flowgauge_record::dns::{DNS_SCHEMA, DnsMessage};
 use flowgauge_record::parties::Parties;
 use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
@@ -41,7 +42,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         "queries with and without a reply",
         "transactions",
     )),
-    make: |_| alone::make::<Talk>(),
+    make: alone::make::<Talk>,
     ..alone::INFO
 };
 
@@ -88,7 +89,7 @@ pub(super) struct Talk {
 /// A zone transfer: its reply is many messages (RFC 5936, section 2.2).
 struct Transfer {
     request: Request<DnsMessage>,
-    reply: DnsMessage,
+    reply: Box<DnsMessage>,
     time: Nanos,
     /// Records of the zone's authority so far: the second ends it.
     authorities: u32,
@@ -116,6 +117,19 @@ impl Conversation for Talk {
         let mut framer = core::mem::take(&mut self.framers[at.side()]);
         framer.finish(|frame| self.frame(common, at, frame, give));
         self.framers[at.side()] = framer;
+    }
+
+    fn held(&self) -> usize {
+        let framers = self.framers.iter().map(Framer::held).sum::<usize>();
+        self.requests.held() + framers + self.transfer.as_ref().map_or(0, |it| it.held())
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.requests.oldest()
+    }
+
+    fn give_up(&mut self, common: &mut Common, at: &At<'_>, give: &mut Give<'_>) {
+        self.requests.give_up(at, &mut common.pool, give);
     }
 
     fn close(&mut self, common: &mut Common, at: &At<'_>, give: &mut Give<'_>) {
@@ -208,6 +222,10 @@ impl Talk {
 }
 
 impl Transfer {
+    fn held(&self) -> usize {
+        size_of::<Self>() + self.request.message.held() + self.reply.held()
+    }
+
     fn add(&mut self, message: &DnsMessage, authorities: u32) {
         let reply = &mut self.reply;
         for (count, more) in reply.counts.iter_mut().zip(message.counts) {

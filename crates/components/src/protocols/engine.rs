@@ -1,5 +1,7 @@
 //! `transactions`: the transactions of all known protocols, found in packets.
 
+use core::cmp::Reverse;
+
 use flowgauge_flow::FlowRecord;
 use flowgauge_record::FlowRow;
 use flowgauge_record::event::{EventSchemas, Spoken};
@@ -15,6 +17,7 @@ use super::classify::Classifier;
 use super::counters::{self, Counters};
 use super::detect::{self, BEGINNING, Found};
 use super::learned::Learned;
+use super::room::{ByAge, GivenUp, Room};
 use super::table::{Piece, Talks};
 use super::{ALL, Among, Connection, Give, ProtocolInfo, Seen, named};
 use crate::engine::{self, Step, Tracked};
@@ -118,6 +121,8 @@ pub(crate) struct State {
     community_id_seed: u16,
     pub(super) records: u64,
     files: Option<Files>,
+    /// Memory for what conversations keep.
+    pub(super) room: Room,
 }
 
 /// What is known of a connection.
@@ -154,7 +159,8 @@ enum Stage {
 pub(crate) const NEEDS: Needs = Needs {
     streams: true,
     per_flow: size_of::<Slot>() as u64,
-    results: false,
+    // What conversations keep.
+    results: true,
 };
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
@@ -167,6 +173,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         state: State {
             files: Files::of(settings)?,
             anomalies: settings.flag("anomalies").then(Box::default),
+            room: Room::of(settings, memory, NEEDS),
             ..State::new(settings, wanted(settings)?, settings.flag("flows"), true)?
         },
         counters: Counters::of(settings),
@@ -206,6 +213,9 @@ struct Watched {
 struct Kept {
     pieces: Vec<KeptPiece>,
     bytes: Vec<u8>,
+    /// Of which connection.
+    owner: u32,
+    is_open: bool,
 }
 
 struct KeptPiece {
@@ -237,6 +247,19 @@ impl Kept {
         mine.flat_map(|piece| piece.bytes).copied().collect()
     }
 
+    /// Bytes of memory that it keeps beside itself.
+    fn held(&self) -> u64 {
+        (self.pieces.capacity() * size_of::<KeptPiece>() + self.bytes.capacity()) as u64
+    }
+
+    /// When something was said last.
+    fn last(&self) -> Nanos {
+        self.pieces
+            .last()
+            .map(|piece| piece.time)
+            .unwrap_or_default()
+    }
+
     fn keep(&mut self, piece: &Piece<'_>) {
         self.pieces.push(KeptPiece {
             from_initiator: piece.from_initiator,
@@ -249,19 +272,26 @@ impl Kept {
 }
 
 impl Watched {
-    fn open(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
+    fn open(&mut self, owner: u32) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
             self.all.push(Kept::default());
             self.all.len() as u32 - 1
-        })
+        });
+        if let Some(kept) = self.all.get_mut(number as usize) {
+            kept.owner = owner;
+            kept.is_open = true;
+        }
+        number
     }
 
-    fn close(&mut self, number: u32) {
-        if let Some(kept) = self.all.get_mut(number as usize) {
-            kept.pieces.clear();
-            kept.bytes.clear();
+    /// Returns how many bytes it kept.
+    fn close(&mut self, number: u32) -> u64 {
+        let kept = self.all.get_mut(number as usize);
+        let kept = kept.map(core::mem::take).unwrap_or_default();
+        if kept.is_open {
             self.free.push(number);
         }
+        kept.held()
     }
 }
 
@@ -275,6 +305,19 @@ impl State {
         gives_events: bool,
     ) -> Result<State, SettingError> {
         State::new(settings, ALL.to_vec(), true, gives_events)
+    }
+
+    /// The same where others keep as much in what is for results.
+    pub(crate) fn beside_others(mut self) -> State {
+        self.room.halve();
+        self
+    }
+
+    /// What a user should know.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = self.files.as_ref().map_or_else(Vec::new, Files::notes);
+        notes.extend(self.room.note());
+        notes
     }
 
     fn new(
@@ -301,6 +344,7 @@ impl State {
             community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
             records: 0,
             files: None,
+            room: Room::of(settings, settings.size("memory"), NEEDS),
         })
     }
 
@@ -384,20 +428,22 @@ impl State {
                 if !is_udp {
                     connection.retransmitted = Some(slot.repeated.map(u64::from));
                 }
-                self.begin(&mut slot, place, connection, out);
+                self.begin(&mut slot, place, connection, stream.id / 2, out);
             }
             Found::More => {
                 if slot.stage != Stage::Watched {
                     slot.stage = Stage::Watched;
-                    slot.number = self.watched.open();
+                    slot.number = self.watched.open(stream.id / 2);
                 }
                 if let Some(kept) = self.watched.all.get_mut(slot.number as usize) {
+                    self.room.held -= kept.held();
                     kept.keep(piece);
+                    self.room.held += kept.held();
                 }
             }
             Found::Nothing => {
                 if slot.stage == Stage::Watched {
-                    self.watched.close(slot.number);
+                    self.room.held -= self.watched.close(slot.number);
                 }
                 slot.stage = match slot.tries < TRIES {
                     true => Stage::Unknown,
@@ -410,38 +456,115 @@ impl State {
     }
 
     /// A conversation begins with what was kept of it.
-    fn begin(&mut self, slot: &mut Slot, place: u8, connection: Connection, out: &mut dyn Outlet) {
-        let index = usize::from(place);
-        let (Some(table), Some(protocol)) = (self.tables.get_mut(index), self.protocols.get(index))
-        else {
+    fn begin(
+        &mut self,
+        slot: &mut Slot,
+        place: u8,
+        connection: Connection,
+        owner: u32,
+        out: &mut dyn Outlet,
+    ) {
+        let Some(table) = self.tables.get_mut(usize::from(place)) else {
             return;
         };
-        let number = table.open(connection);
+        let number = table.open(connection, owner);
         if slot.stage == Stage::Watched {
-            let mut give = Give {
-                out,
-                key: 0,
-                records: &mut self.records,
-                flow_id: None,
-                among: Some(Among {
-                    learned: &mut self.learned,
-                    schemas: &mut self.schemas,
-                    protocol: protocol.name,
-                    classifier: self.classifier.as_mut(),
-                    is_silent: !self.gives_events,
-                    anomalies: self.anomalies.as_deref_mut(),
-                }),
-                files: self.files.as_mut(),
-            };
-            if let Some(kept) = self.watched.all.get(slot.number as usize) {
-                for piece in kept.pieces() {
-                    table.data(number, &piece, &mut give);
+            let kept = self.watched.all.get_mut(slot.number as usize);
+            let said = kept.map(core::mem::take).unwrap_or_default();
+            self.room.held -= said.held();
+            self.watched.free.push(slot.number);
+            self.with(usize::from(place), out, |table, give| {
+                for piece in said.pieces() {
+                    table.data(number, &piece, give);
                 }
-            }
-            self.watched.close(slot.number);
+            });
         }
         slot.stage = Stage::Known(place);
         slot.number = number;
+    }
+
+    /// Does something in the table of the protocol at this place.
+    fn with<T: Default>(
+        &mut self,
+        place: usize,
+        out: &mut dyn Outlet,
+        work: impl FnOnce(&mut dyn Talks, &mut Give<'_>) -> T,
+    ) -> T {
+        let (Some(table), Some(protocol)) = (self.tables.get_mut(place), self.protocols.get(place))
+        else {
+            return T::default();
+        };
+        let mut give = Give {
+            out,
+            key: 0,
+            records: &mut self.records,
+            held: &mut self.room.held,
+            flow_id: None,
+            among: Some(Among {
+                learned: &mut self.learned,
+                schemas: &mut self.schemas,
+                protocol: protocol.name,
+                classifier: self.classifier.as_mut(),
+                is_silent: !self.gives_events,
+                anomalies: self.anomalies.as_deref_mut(),
+            }),
+            files: self.files.as_mut(),
+            limit: None,
+        };
+        work(&mut **table, &mut give)
+    }
+
+    /// Conversations keep more than they may: the oldest requests go on alone, and conversations in which none
+    /// waits are given up, those first that were idle longest.
+    #[cold]
+    fn make_room(&mut self, out: &mut dyn Outlet) {
+        let mut ages = ByAge::new();
+        for (place, table) in self.tables.iter().enumerate() {
+            table.ages(&mut |number, age| ages.push(Reverse((age, place, number))));
+        }
+        let watched = self.tables.len();
+        for (number, kept) in self
+            .watched
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| it.is_open)
+        {
+            ages.push(Reverse((kept.last(), watched, number as u32)));
+        }
+        while self.room.is_shrinking()
+            && let Some(Reverse((_, place, number))) = ages.pop()
+        {
+            let given_up = match self
+                .watched
+                .all
+                .get(number as usize)
+                .filter(|_| place == watched)
+            {
+                Some(kept) => {
+                    let owner = kept.owner;
+                    self.room.held -= self.watched.close(number);
+                    GivenUp::Conversation(owner)
+                }
+                None => self.with(place, out, |table, give| {
+                    give.limit = Some("memory");
+                    table.give_up(number, give)
+                }),
+            };
+            match given_up {
+                GivenUp::Request(age) => {
+                    self.room.requests += 1;
+                    ages.push(Reverse((age, place, number)));
+                }
+                GivenUp::Conversation(owner) => {
+                    self.room.conversations += 1;
+                    // What it says next is looked at as if it were the first.
+                    let slot = self.slot(owner);
+                    (slot.stage, slot.tries) = (Stage::Unknown, 0);
+                }
+                GivenUp::Nothing => {}
+            }
+        }
     }
 }
 
@@ -477,31 +600,12 @@ pub(crate) struct Leading<'a> {
 }
 
 impl Leading<'_> {
+    #[inline]
     fn with(&mut self, slot: Slot, work: impl FnOnce(&mut dyn Talks, u32, &mut Give<'_>)) {
-        let Stage::Known(place) = slot.stage else {
-            return;
-        };
-        let state = &mut *self.state;
-        let place = usize::from(place);
-        if let (Some(table), Some(protocol)) =
-            (state.tables.get_mut(place), state.protocols.get(place))
-        {
-            let mut give = Give {
-                out: self.out,
-                key: 0,
-                records: &mut state.records,
-                flow_id: None,
-                among: Some(Among {
-                    learned: &mut state.learned,
-                    schemas: &mut state.schemas,
-                    protocol: protocol.name,
-                    classifier: state.classifier.as_mut(),
-                    is_silent: !state.gives_events,
-                    anomalies: state.anomalies.as_deref_mut(),
-                }),
-                files: state.files.as_mut(),
-            };
-            work(&mut **table, slot.number, &mut give);
+        if let Stage::Known(place) = slot.stage {
+            (self.state).with(usize::from(place), self.out, |table, give| {
+                work(table, slot.number, give);
+            });
         }
     }
 
@@ -562,6 +666,9 @@ impl Handler for Leading<'_> {
             Stage::Unknown | Stage::Watched => slot = self.state.look(stream, &piece, self.out),
         }
         self.with(slot, |table, number, give| table.data(number, &piece, give));
+        if self.state.room.is_short() {
+            self.state.make_room(self.out);
+        }
     }
 
     fn stream_remark(&mut self, stream: &Stream<'_>, remark: &Remark) {
@@ -595,7 +702,9 @@ impl Handler for Leading<'_> {
         }
         let slot = core::mem::take(slot);
         match slot.stage {
-            Stage::Watched => self.state.watched.close(slot.number),
+            Stage::Watched => {
+                self.state.room.held -= self.state.watched.close(slot.number);
+            }
             _ => self.with(slot, |table, number, give| table.close(number, give)),
         }
     }
@@ -633,7 +742,7 @@ impl Transactions {
                 schemas: &mut state.schemas,
                 records: &mut state.records,
             };
-            counters.look(tracked.shard(), anomalies, is_end, &mut way);
+            counters.look(tracked.shard(), &state.room, anomalies, is_end, &mut way);
         }
     }
 }
@@ -668,9 +777,7 @@ impl Component for Transactions {
 
     fn account(&self) -> Option<Box<Account>> {
         let mut account = self.tracked.account();
-        if let Some(files) = &self.state.files {
-            account.notes = files.notes();
-        }
+        account.notes = self.state.notes();
         Some(Box::new(account))
     }
 }

@@ -7,6 +7,7 @@ use flowgauge_proto::Look;
 use flowgauge_proto::ftp::{
     CommandEvents, Commands, Endpoint, Replies, Reply, ReplyEvents, look_client, look_server,
 };
+use flowgauge_record::Held;
 use flowgauge_record::file::FileRow;
 use flowgauge_record::ftp::{FTP_SCHEMA, FtpDataRow, FtpRow};
 use flowgauge_record::origin::Origin;
@@ -46,7 +47,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         "commands with and without a reply",
         "transactions",
     )),
-    make: |_| alone::make::<FtpTalk>(),
+    make: alone::make::<FtpTalk>,
     ..alone::OF_CHUNKS
 };
 
@@ -114,6 +115,21 @@ fn agreed(reply: &Reply<'_>) -> Option<Endpoint> {
 }
 
 impl Control {
+    /// Bytes of memory that it keeps beside itself.
+    fn held(&self) -> usize {
+        let rows = self.waiting.iter().map(FtpRow::held).sum::<usize>();
+        rows + self.waiting.capacity() * size_of::<FtpRow>() + self.user.held()
+    }
+
+    /// The oldest command waits no more.
+    fn skip(&mut self, limit: Option<&'static str>) {
+        if let Some(mut row) = self.waiting.pop_front() {
+            row.limit = limit;
+            self.skipped += 1;
+            self.done.push(row);
+        }
+    }
+
     fn row(&mut self, time: Nanos) -> FtpRow {
         let mut origin = self.origin.unwrap_or_default();
         origin.time = time;
@@ -168,12 +184,8 @@ impl CommandEvents for Said<'_> {
             row.is_passive = Some(false);
             row.data = control.endpoint(endpoint);
         }
-        if control.waiting.len() >= WAITING
-            && let Some(mut row) = control.waiting.pop_front()
-        {
-            row.limit = Some("commands");
-            control.skipped += 1;
-            control.done.push(row);
+        if control.waiting.len() >= WAITING {
+            control.skip(Some("commands"));
         }
         control.waiting.push_back(row);
     }
@@ -340,12 +352,31 @@ impl Conversation for FtpTalk {
         }
     }
 
+    fn held(&self) -> usize {
+        let tls = self
+            .tls
+            .as_ref()
+            .map_or(0, |tls| size_of::<TlsTalk>() + tls.held());
+        self.commands.held() + self.replies.held() + self.control.held() + tls
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.control.waiting.front().map(|row| row.origin.time)
+    }
+
+    fn give_up(&mut self, (): &mut (), at: &At<'_>, give: &mut Give<'_>) {
+        self.control.skip(give.limit);
+        self.give(at.time, give);
+    }
+
     fn close(&mut self, (): &mut (), at: &At<'_>, give: &mut Give<'_>) {
         if let Some(tls) = &mut self.tls {
             tls.close(&mut (), at, give);
         }
-        let waiting = core::mem::take(&mut self.control.waiting);
-        self.control.done.extend(waiting);
+        for mut row in self.control.waiting.drain(..) {
+            row.limit = row.limit.or(give.limit);
+            self.control.done.push(row);
+        }
         self.give(at.time, give);
     }
 }
@@ -424,6 +455,12 @@ impl Conversation for DataTalk {
         if let Some(file) = &mut self.files[at.side()] {
             file.1.is_whole = end == StreamEnd::Fin;
         }
+    }
+
+    fn held(&self) -> usize {
+        let files = self.files.iter().flatten();
+        let files = files.map(|file| size_of::<(Body, FileRow)>() + file.1.held());
+        files.sum::<usize>() + self.row.held()
     }
 
     fn close(&mut self, (): &mut (), at: &At<'_>, give: &mut Give<'_>) {

@@ -5,6 +5,7 @@ use flowgauge_proto::icp::{Message, look};
 use flowgauge_record::icp::{ICP_SCHEMA, IcpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo};
+use flowgauge_wire::Nanos;
 
 use super::matching::{Pool, Requests, Reusable, give, is_group};
 use super::table::Table;
@@ -32,7 +33,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         "queries with and without a reply",
         "transactions",
     )),
-    make: |_| alone::make::<Talk>(),
+    make: alone::make::<Talk>,
     ..alone::INFO
 };
 
@@ -93,6 +94,18 @@ impl Conversation for Talk {
             to_groups.find_any(|parties, it| fits(it) && parties.client == at.destination())
         });
         give(at, request, message, pool, out);
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.0.oldest()
+    }
+
+    fn give_up(&mut self, common: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
+        self.0.give_up(at, &mut common.pool, out);
     }
 
     fn close(&mut self, common: &mut Common, at: &At<'_>, out: &mut Give<'_>) {

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use flowgauge_record::KnownRecord;
 use flowgauge_record::exchange::Exchange;
 use flowgauge_record::parties::Parties;
+use flowgauge_record::{Held, KnownRecord};
 use flowgauge_wire::{Address, Nanos};
 
 use super::{At, Give};
@@ -13,18 +13,24 @@ use super::{At, Give};
 const WAITING: usize = 256;
 /// How long a request waits, on the clock of the capture. A reply behind that is one without a request.
 const PATIENCE: Nanos = Nanos(60_000_000_000);
+/// Bytes of the messages that wait in a conversation; with more the oldest goes on alone, too.
+const WAITING_BYTES: usize = 1 << 20;
 /// Messages kept for use by others.
 const POOL: usize = 256;
+/// Bytes of one that is kept.
+const POOL_BYTES: usize = 4 << 10;
 
 /// A message with buffers that can be used again.
-pub(super) trait Reusable: Default {
+pub(super) trait Reusable: Default + Held {
     /// Forgets all but the buffers.
     fn clear(&mut self);
 }
 
 /// Messages that were used, for the next ones.
 #[derive(Debug)]
-pub(super) struct Pool<M>(Vec<M>);
+// They move from place to place, and are large.
+#[allow(clippy::vec_box)]
+pub(super) struct Pool<M>(Vec<Box<M>>);
 
 impl<M> Default for Pool<M> {
     fn default() -> Self {
@@ -33,12 +39,12 @@ impl<M> Default for Pool<M> {
 }
 
 impl<M: Reusable> Pool<M> {
-    pub(super) fn take(&mut self) -> M {
+    pub(super) fn take(&mut self) -> Box<M> {
         self.0.pop().unwrap_or_default()
     }
 
-    pub(super) fn give_back(&mut self, mut message: M) {
-        if self.0.len() < POOL {
+    pub(super) fn give_back(&mut self, mut message: Box<M>) {
+        if self.0.len() < POOL && message.held() <= POOL_BYTES {
             message.clear();
             self.0.push(message);
         }
@@ -94,8 +100,10 @@ impl Way {
         request: Option<(Nanos, &'a M)>,
         reply: Option<(Nanos, &'a M)>,
         repeats: u64,
+        limit: Option<&'static str>,
     ) -> Exchange<'a, M> {
         Exchange {
+            limit,
             parties: self.parties,
             protocol: self.protocol,
             request,
@@ -111,7 +119,9 @@ pub(super) struct Request<M> {
     way: Way,
     time: Nanos,
     repeats: u64,
-    pub(super) message: M,
+    /// Bytes that it keeps.
+    held: usize,
+    pub(super) message: Box<M>,
 }
 
 impl<M> Request<M> {
@@ -123,7 +133,11 @@ impl<M> Request<M> {
 
 /// Those of a conversation, in the order in which they came.
 #[derive(Debug)]
-pub(super) struct Requests<M>(VecDeque<Request<M>>);
+pub(super) struct Requests<M> {
+    waiting: VecDeque<Request<M>>,
+    /// Bytes that their messages keep.
+    held: usize,
+}
 
 /// What all conversations of a core share where replies come in flows of their own.
 pub(super) struct Shared<M> {
@@ -145,7 +159,10 @@ where
 
 impl<M> Default for Requests<M> {
     fn default() -> Self {
-        Requests(VecDeque::new())
+        Requests {
+            waiting: VecDeque::new(),
+            held: 0,
+        }
     }
 }
 
@@ -157,33 +174,51 @@ where
     pub(super) fn request(
         &mut self,
         at: &At<'_>,
-        message: M,
+        message: Box<M>,
         is_same: impl Fn(&M, &M) -> bool,
         pool: &mut Pool<M>,
         give: &mut Give<'_>,
     ) {
         let way = Way::of(at, true);
-        let again = self.0.iter_mut().rev();
+        let again = self.waiting.iter_mut().rev();
         let mut again = again.filter(|it| it.way.parties == way.parties);
         if let Some(again) = again.find(|it| is_same(&it.message, &message)) {
             again.repeats += 1;
             return pool.give_back(message);
         }
-        if self.0.len() >= WAITING {
-            self.give_at(0, at.time, pool, give);
+        if self.waiting.len() >= WAITING || self.held >= WAITING_BYTES {
+            self.give_at(0, at.time, Some("requests"), pool, give);
         }
-        self.0.push_back(Request {
+        let held = message.held();
+        self.held += held;
+        self.waiting.push_back(Request {
             way,
             time: at.time,
             repeats: 0,
+            held,
             message,
         });
+    }
+
+    /// Bytes of memory that they keep.
+    pub(super) fn held(&self) -> usize {
+        self.held + self.waiting.capacity() * size_of::<Request<M>>()
+    }
+
+    /// When the oldest came.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        self.waiting.front().map(|it| it.time)
+    }
+
+    /// Gives on the oldest alone.
+    pub(super) fn give_up(&mut self, at: &At<'_>, pool: &mut Pool<M>, give: &mut Give<'_>) {
+        self.give_at(0, at.time, None, pool, give);
     }
 
     /// Whether a request waits for a reply sent at `at`.
     pub(super) fn has(&self, at: &At<'_>, fits: impl Fn(&M) -> bool) -> bool {
         let parties = Way::of(at, false).parties;
-        let mut all = self.0.iter();
+        let mut all = self.waiting.iter();
         all.any(|it| it.way.parties == parties && fits(&it.message))
     }
 
@@ -200,16 +235,22 @@ where
     }
 
     fn take(&mut self, fits: impl Fn(&Request<M>) -> bool) -> Option<Request<M>> {
-        let place = self.0.iter().position(fits)?;
-        self.0.remove(place)
+        let place = self.waiting.iter().position(fits)?;
+        self.remove(place)
+    }
+
+    fn remove(&mut self, place: usize) -> Option<Request<M>> {
+        let request = self.waiting.remove(place)?;
+        self.held -= request.held;
+        Some(request)
     }
 
     /// Gives on alone those that have waited too long.
     pub(super) fn expire(&mut self, now: Nanos, pool: &mut Pool<M>, give: &mut Give<'_>) {
-        while let Some(first) = self.0.front()
+        while let Some(first) = self.waiting.front()
             && now.0.saturating_sub(first.time.0) > PATIENCE.0
         {
-            self.give_at(0, now, pool, give);
+            self.give_at(0, now, None, pool, give);
         }
     }
 
@@ -217,9 +258,9 @@ where
     pub(super) fn close_of(&mut self, at: &At<'_>, pool: &mut Pool<M>, give: &mut Give<'_>) {
         let ways = [Way::of(at, true).parties, Way::of(at, false).parties];
         let mut place = 0;
-        while let Some(request) = self.0.get(place) {
+        while let Some(request) = self.waiting.get(place) {
             if ways.contains(&request.way.parties) {
-                self.give_at(place, at.time, pool, give);
+                self.give_at(place, at.time, None, pool, give);
             } else {
                 place += 1;
             }
@@ -228,15 +269,23 @@ where
 
     /// Gives on alone all that wait.
     pub(super) fn close(&mut self, now: Nanos, pool: &mut Pool<M>, give: &mut Give<'_>) {
-        while !self.0.is_empty() {
-            self.give_at(0, now, pool, give);
+        while !self.waiting.is_empty() {
+            self.give_at(0, now, None, pool, give);
         }
     }
 
-    fn give_at(&mut self, place: usize, now: Nanos, pool: &mut Pool<M>, give: &mut Give<'_>) {
-        if let Some(request) = self.0.remove(place) {
-            let asked = Some((request.time, &request.message));
-            let exchange = request.way.exchange(asked, None, request.repeats);
+    fn give_at(
+        &mut self,
+        place: usize,
+        now: Nanos,
+        limit: Option<&'static str>,
+        pool: &mut Pool<M>,
+        give: &mut Give<'_>,
+    ) {
+        if let Some(request) = self.remove(place) {
+            let asked = Some((request.time, &*request.message));
+            let limit = give.limit.or(limit);
+            let exchange = request.way.exchange(asked, None, request.repeats, limit);
             request.way.give(now, &exchange, give);
             pool.give_back(request.message);
         }
@@ -247,22 +296,22 @@ where
 pub(super) fn give<M: Reusable>(
     at: &At<'_>,
     request: Option<Request<M>>,
-    reply: M,
+    reply: Box<M>,
     pool: &mut Pool<M>,
     give: &mut Give<'_>,
 ) where
     for<'a> Exchange<'a, M>: KnownRecord,
 {
-    let answered = Some((at.time, &reply));
+    let answered = Some((at.time, &*reply));
     match request {
         Some(request) => {
             let mut way = request.way;
             // Where a group was asked, the one that answered.
             way.parties.server = at.source();
-            let asked = Some((request.time, &request.message));
+            let asked = Some((request.time, &*request.message));
             way.give(
                 at.time,
-                &way.exchange(asked, answered, request.repeats),
+                &way.exchange(asked, answered, request.repeats, None),
                 give,
             );
             pool.give_back(request.message);
@@ -270,7 +319,7 @@ pub(super) fn give<M: Reusable>(
         None => {
             // To a group: from its sender to all.
             let way = Way::of(at, is_group(at.destination().0));
-            way.give(at.time, &way.exchange(None, answered, 0), give);
+            way.give(at.time, &way.exchange(None, answered, 0, None), give);
         }
     }
     pool.give_back(reply);
@@ -279,14 +328,14 @@ pub(super) fn give<M: Reusable>(
 /// Gives on alone a message that nobody answers.
 pub(super) fn give_request<M: Reusable>(
     at: &At<'_>,
-    message: M,
+    message: Box<M>,
     pool: &mut Pool<M>,
     give: &mut Give<'_>,
 ) where
     for<'a> Exchange<'a, M>: KnownRecord,
 {
     let way = Way::of(at, true);
-    let asked = Some((at.time, &message));
-    way.give(at.time, &way.exchange(asked, None, 0), give);
+    let asked = Some((at.time, &*message));
+    way.give(at.time, &way.exchange(asked, None, 0, None), give);
     pool.give_back(message);
 }

@@ -30,6 +30,7 @@ mod ndpi;
 mod ndpi;
 pub(crate) mod ntp;
 pub(crate) mod quic;
+mod room;
 pub(crate) mod rpc;
 mod signatures;
 pub(crate) mod smtp;
@@ -54,6 +55,7 @@ use classify::Classifier;
 pub(crate) use engine::INFO as TRANSACTIONS;
 pub(crate) use engine::{APPLICATIONS, Leading, NDPI, NEEDS, State};
 use learned::{Learned, Note};
+use room::Room;
 use table::Talks;
 
 use crate::files::Files;
@@ -253,6 +255,22 @@ pub(crate) trait Conversation: Default + Send + 'static {
     /// Both are: what waits for its partner goes on alone. The direction in `at` means nothing.
     fn close(&mut self, _common: &mut Self::Common, _at: &At<'_>, _give: &mut Give<'_>) {}
 
+    /// Bytes of memory that it keeps beside itself. Asked for with each piece of data.
+    fn held(&self) -> usize;
+
+    /// When the oldest of what waits for its partner came.
+    fn oldest(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// That goes on alone, for [`Give::limit`].
+    fn give_up(&mut self, _common: &mut Self::Common, _at: &At<'_>, _give: &mut Give<'_>) {}
+
+    /// All that is kept goes on as it is, though the connection is not over, for [`Give::limit`].
+    fn abandon(&mut self, common: &mut Self::Common, at: &At<'_>, give: &mut Give<'_>) {
+        self.close(common, at, give);
+    }
+
     /// Forgets all; buffers may stay.
     fn clear(&mut self) {
         *self = Self::default();
@@ -264,10 +282,14 @@ pub(crate) struct Give<'a> {
     out: &'a mut dyn Outlet,
     key: u32,
     records: &'a mut u64,
+    /// Bytes that conversations keep.
+    held: &'a mut u64,
     flow_id: Option<u64>,
     among: Option<Among<'a>>,
     /// What is done with files, if anything.
     files: Option<&'a mut Files>,
+    /// Why what waits goes on alone.
+    limit: Option<&'static str>,
 }
 
 /// What conversations of several protocols have in common.
@@ -285,14 +307,21 @@ struct Among<'a> {
 
 impl<'a> Give<'a> {
     /// Of a protocol that is a component of its own.
-    fn alone(out: &'a mut dyn Outlet, key: u32, records: &'a mut u64) -> Give<'a> {
+    fn alone(
+        out: &'a mut dyn Outlet,
+        key: u32,
+        records: &'a mut u64,
+        room: &'a mut Room,
+    ) -> Give<'a> {
         Give {
             out,
             key,
             records,
+            held: &mut room.held,
             flow_id: None,
             among: None,
             files: None,
+            limit: None,
         }
     }
 

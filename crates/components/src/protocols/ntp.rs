@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A reply belongs to the request whose time it repeats. Control messages and broadcasts stand \
            alone. Takes datagrams.",
     fields: |_| Some(NTP_SCHEMA),
-    make: |_| alone::make::<Talk>(),
+    make: alone::make::<Talk>,
     ..alone::INFO
 };
 
@@ -44,11 +44,11 @@ impl Conversation for Talk {
         let Some(parsed) = Message::read(bytes) else {
             return;
         };
-        let message = NtpMessage {
+        let message = Box::new(NtpMessage {
             version: parsed.version,
             mode: parsed.mode_name(),
             clock: parsed.clock.map(read_clock),
-        };
+        });
         self.0.expire(at.time, pool, out);
         let is_request = match parsed.mode {
             // Either side of two that follow each other asks; one that repeats the other's time answers.
@@ -65,6 +65,18 @@ impl Conversation for Talk {
                 give(at, request, message, pool, out);
             }
         }
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.0.oldest()
+    }
+
+    fn give_up(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
+        self.0.give_up(at, pool, out);
     }
 
     fn close(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {

@@ -2,6 +2,7 @@
 
 use flowgauge_proto::quic::{Events, Kind, Packet, Parser, look};
 use flowgauge_proto::tls::{self, Carrier, ClientHello, ServerHello, hexadecimal};
+use flowgauge_record::Held;
 use flowgauge_record::quic::{QUIC_SCHEMA, QuicRow};
 use flowgauge_stack::{ComponentInfo, ResultInfo};
 
@@ -24,7 +25,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            Takes datagrams.",
     fields: |_| Some(QUIC_SCHEMA),
     result: Some(ResultInfo::number("connections found", "transactions")),
-    make: |_| alone::make::<QuicTalk>(),
+    make: alone::make::<QuicTalk>,
     ..alone::INFO
 };
 
@@ -76,6 +77,12 @@ impl Conversation for QuicTalk {
         if tls.has_client && tls.has_server || parser.is_done() {
             self.give(give);
         }
+    }
+
+    fn held(&self) -> usize {
+        self.open.as_ref().map_or(0, |open| {
+            size_of::<Open>() + open.parser.held() + open.handshake.held() + open.row.held()
+        })
     }
 
     fn close(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {

@@ -12,6 +12,7 @@ use flowgauge_record::rpc::{RPC_SCHEMA, RpcMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_record::text::protocol_name;
 use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
+use flowgauge_wire::Nanos;
 
 use super::matching::{Pool, Requests, Reusable, give};
 use super::table::Table;
@@ -41,7 +42,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         "calls with and without a reply",
         "transactions",
     )),
-    make: |_| alone::make::<Talk>(),
+    make: alone::make::<Talk>,
     ..alone::INFO
 };
 
@@ -84,6 +85,18 @@ impl Conversation for Talk {
         let mut framer = core::mem::take(&mut self.framers[at.side()]);
         framer.finish(|frame| self.frame(pool, at, frame, out));
         self.framers[at.side()] = framer;
+    }
+
+    fn held(&self) -> usize {
+        self.requests.held() + self.framers.iter().map(Framer::held).sum::<usize>()
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.requests.oldest()
+    }
+
+    fn give_up(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
+        self.requests.give_up(at, pool, out);
     }
 
     fn close(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use flowgauge_proto::smtp::{
     CommandEvents, Commands, Replies, Reply, ReplyEvents, look_client, look_server,
 };
+use flowgauge_record::Held;
 use flowgauge_record::origin::Origin;
 use flowgauge_record::smtp::{SMTP_SCHEMA, SmtpRow};
 use flowgauge_record::text::lossy;
@@ -31,7 +32,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            tcpreseq.",
     fields: |_| Some(SMTP_SCHEMA),
     result: Some(ResultInfo::number("mails found", "transactions")),
-    make: |_| alone::make::<SmtpTalk>(),
+    make: alone::make::<SmtpTalk>,
     ..alone::OF_CHUNKS
 };
 
@@ -253,11 +254,27 @@ impl ReplyEvents for Said<'_> {
 }
 
 impl Mail {
+    /// Bytes of memory that it keeps beside itself.
+    fn held(&self) -> usize {
+        let sent = self.sent.iter().map(|(_, row)| row.held()).sum::<usize>();
+        self.row.held()
+            + sent
+            + self.sent.capacity() * size_of::<(u64, SmtpRow)>()
+            + self.waiting.capacity() * size_of::<(Kind, u64)>()
+            + self.done.capacity() * size_of::<SmtpRow>()
+            + self.head.capacity()
+            + self.helo.held()
+            + self.auth.held()
+    }
+
     fn wait(&mut self, kind: Kind) {
         if self.waiting.len() >= WAITING {
             let dropped = self.waiting.pop_front();
             self.skipped += 1;
             if let Some((Kind::Message, number)) = dropped {
+                if let Some(row) = self.row_of(number) {
+                    row.limit = Some("commands");
+                }
                 self.answered(number, "cut");
             }
         }
@@ -325,10 +342,11 @@ impl Mail {
     }
 
     /// The connection is over.
-    fn close(&mut self, close: Option<&'static str>) {
+    fn close(&mut self, close: Option<&'static str>, limit: Option<&'static str>) {
         while let Some((_, mut row)) = self.sent.pop_front() {
             let state = if row.errors > 0 { "refused" } else { "cut" };
             row.close = close;
+            row.limit = limit;
             self.complete(row, state);
         }
         if self.row.sender.is_some() || self.depth == 0 && self.has_begun {
@@ -338,6 +356,7 @@ impl Mail {
                 None => "no_mail",
             };
             self.row.close = close;
+            self.row.limit = limit;
             self.finish(state);
         }
     }
@@ -450,12 +469,32 @@ impl Conversation for SmtpTalk {
         }
     }
 
+    fn held(&self) -> usize {
+        let tls = self
+            .tls
+            .as_ref()
+            .map_or(0, |tls| size_of::<TlsTalk>() + tls.held());
+        self.commands.held() + self.replies.held() + self.mail.held() + tls
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.mail.sent.front().map(|(_, row)| row.origin.time)
+    }
+
+    fn give_up(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {
+        if let Some((_, mut row)) = self.mail.sent.pop_front() {
+            row.limit = give.limit;
+            self.mail.complete(row, "cut");
+        }
+        self.give(give);
+    }
+
     fn close(&mut self, (): &mut (), at: &At<'_>, give: &mut Give<'_>) {
         if let Some(tls) = &mut self.tls {
             tls.close(&mut (), at, give);
         }
         let close = self.mail.row.close;
-        self.mail.close(close);
+        self.mail.close(close, give.limit);
         self.give(give);
     }
 }

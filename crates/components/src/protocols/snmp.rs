@@ -6,6 +6,7 @@ use flowgauge_proto::snmp::{Message, look, write_oid};
 use flowgauge_record::snmp::{SNMP_SCHEMA, SnmpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo};
+use flowgauge_wire::Nanos;
 
 use super::matching::{Pool, Requests, Reusable, give, give_request};
 use super::table::Table;
@@ -32,7 +33,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         "requests with and without a reply, and traps",
         "transactions",
     )),
-    make: |_| alone::make::<Talk>(),
+    make: alone::make::<Talk>,
     ..alone::INFO
 };
 
@@ -67,6 +68,18 @@ impl Conversation for Talk {
         }
         let request = self.0.find(at, |it| it.id == message.id);
         give(at, request, message, pool, out);
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.0.oldest()
+    }
+
+    fn give_up(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {
+        self.0.give_up(at, pool, out);
     }
 
     fn close(&mut self, pool: &mut Self::Common, at: &At<'_>, out: &mut Give<'_>) {

@@ -1,6 +1,7 @@
 //! SSH: who both sides are, and what they agree on before they encrypt.
 
 use flowgauge_proto::ssh::{Events, Offer, Parser, agreed, key_fingerprint, look};
+use flowgauge_record::Held;
 use flowgauge_record::ssh::{SSH_SCHEMA, SshRow};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
@@ -23,7 +24,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A record of each connection, with HASSH of both sides. Stands within tcpcnxdemux, behind tcpreseq.",
     fields: |_| Some(SSH_SCHEMA),
     result: Some(ResultInfo::number("connections found", "transactions")),
-    make: |_| alone::make::<SshTalk>(),
+    make: alone::make::<SshTalk>,
     ..alone::OF_CHUNKS
 };
 
@@ -48,6 +49,16 @@ struct Open {
 /// What a side offers: for exchange, key, cipher, code, compression to the server.
 #[derive(Debug)]
 struct Kept([Vec<u8>; 5]);
+
+impl Open {
+    fn held(&self) -> usize {
+        let lists = self.offers.iter().flatten().flat_map(|it| &it.0);
+        size_of::<Self>()
+            + self.row.held()
+            + self.sides.iter().map(Parser::held).sum::<usize>()
+            + lists.map(Vec::capacity).sum::<usize>()
+    }
+}
 
 struct Said<'a> {
     row: &'a mut SshRow,
@@ -177,6 +188,10 @@ impl Conversation for SshTalk {
         if self.ends == 2 || end == StreamEnd::Rst {
             self.give(Some(end.name()), give);
         }
+    }
+
+    fn held(&self) -> usize {
+        self.open.as_ref().map_or(0, |open| open.held())
     }
 
     fn close(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {

@@ -106,6 +106,8 @@ impl<C: Conversation> Tester<C> {
                 anomalies: None,
             }),
             files: None,
+            limit: None,
+            held: &mut 0,
         };
         work(&mut self.conversation, &mut self.common, &at, &mut give);
     }

@@ -4,6 +4,7 @@ use flowgauge_proto::Look;
 use flowgauge_proto::tls::{
     self, Carrier, Certificate, ClientHello, Events, ServerHello, content, message,
 };
+use flowgauge_record::Held;
 use flowgauge_record::origin::Origin;
 use flowgauge_record::parties::Parties;
 use flowgauge_record::text::lossy;
@@ -60,7 +61,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         "handshakes and certificates found",
         "records",
     )),
-    make: |_| alone::make::<TlsTalk>(),
+    make: alone::make::<TlsTalk>,
     ..alone::INFO
 };
 
@@ -113,6 +114,10 @@ impl TlsTalk {
         if self.is_done() {
             // The rest is encrypted.
             self.sides = Default::default();
+            if let Some(handshake) = &mut self.handshake {
+                handshake.row = TlsRow::default();
+                handshake.session = Vec::new();
+            }
         }
     }
 }
@@ -145,6 +150,22 @@ impl Conversation for TlsTalk {
         {
             handshake.end(Some(end.name()), give);
         }
+    }
+
+    fn held(&self) -> usize {
+        if self.is_done() {
+            return size_of::<TlsHandshake>();
+        }
+        let handshake = self.handshake.as_ref();
+        let handshake = handshake.map_or(0, |it| size_of::<TlsHandshake>() + it.held());
+        let sides = match &self.sides {
+            Sides::Streams(sides) => sides.iter().map(tls::Parser::held).sum::<usize>(),
+            Sides::Datagrams(sides) => {
+                let each = sides.iter().map(tls::DatagramParser::held);
+                size_of_val(&**sides) + each.sum::<usize>()
+            }
+        };
+        sides + handshake
     }
 
     fn close(&mut self, (): &mut (), _: &At<'_>, give: &mut Give<'_>) {
@@ -204,6 +225,11 @@ impl TlsHandshake {
             certificates: [0; 2],
             is_given: false,
         }
+    }
+
+    /// Bytes of memory that it keeps beside itself.
+    pub(super) fn held(&self) -> usize {
+        self.session.capacity() + self.row.held()
     }
 
     /// Takes what a parser of one side finds.

@@ -141,10 +141,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     })?;
     let number = shared.copies.fetch_add(1, Ordering::Relaxed);
     let memory = settings.size("memory");
-    let memory = memory.map(|all| Shares::of_results(all, needs) / settings.copies() as u64);
+    let mut memory = memory.map(|all| Shares::of_results(all, needs) / settings.copies() as u64);
     let (state, said) = match looks_into {
         true => {
-            let state = protocols::State::classifying(settings, true)?;
+            let state = protocols::State::classifying(settings, true)?.beside_others();
+            // Conversations have the other half.
+            memory = memory.map(|bytes| bytes / 2);
             let said = Said::with_memory(memory.map(|bytes| bytes / 4));
             (Some(state), Some(Box::new(said)))
         }
@@ -331,6 +333,11 @@ impl Component for Report {
         let shared = Arc::clone(&self.shared);
         Some(Box::new(Account {
             last: self.is_last.then(|| LastWord(shared)),
+            notes: self
+                .state
+                .iter()
+                .flat_map(protocols::State::notes)
+                .collect(),
             ..self.tracked.account()
         }))
     }

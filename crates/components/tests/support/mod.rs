@@ -253,6 +253,15 @@ pub fn tcp(from: u16, to: u16) -> Vec<u8> {
     segment
 }
 
+/// A segment of a connection from 192.0.2.1:`from` to 198.51.100.7:`to`, or of the answers.
+pub fn segment(from: u16, to: u16, position: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut segment = tcp(from, to);
+    segment[4..8].copy_from_slice(&(1000 + position).to_be_bytes());
+    segment[13] = flags;
+    segment.extend_from_slice(payload);
+    ipv4(6, 1, 0, false, &segment)
+}
+
 /// The records that a stack in front of an `output` gives for a trace.
 pub fn records_of(text: &str, trace: &[u8]) -> Vec<serde_json::Value> {
     let folder = tempfile::tempdir().expect("a folder");

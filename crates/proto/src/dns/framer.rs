@@ -41,6 +41,11 @@ fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 impl Framer {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        self.kept.capacity()
+    }
+
     /// Whether the next message is looked for.
     pub const fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)

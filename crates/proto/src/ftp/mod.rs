@@ -24,6 +24,11 @@ pub struct Commands {
 }
 
 impl Commands {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        self.lines.held()
+    }
+
     /// The next bytes of the stream.
     pub fn data<E: CommandEvents>(&mut self, bytes: &[u8], events: &mut E) {
         self.lines.resume(|| {

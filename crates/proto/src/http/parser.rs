@@ -244,6 +244,12 @@ enum Found {
 }
 
 impl Parser {
+    /// Bytes of memory that it keeps beside itself.
+    #[inline]
+    pub fn held(&self) -> usize {
+        self.kept.capacity()
+    }
+
     /// Whether nothing can be read any more, until a piece of data begins like a message.
     pub const fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)

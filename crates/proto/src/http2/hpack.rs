@@ -58,6 +58,15 @@ pub(super) struct Read {
 }
 
 impl Table {
+    /// Bytes of memory that it keeps beside itself.
+    pub(super) fn held(&self) -> usize {
+        // An entry's size is that of its texts and 32 bytes (RFC 7541, section 4.1).
+        self.size
+            + self.entries.capacity() * size_of::<(Bytes, Bytes)>()
+            + self.name.capacity()
+            + self.value.capacity()
+    }
+
     /// Blocks were lost: what they added is not known.
     pub(super) fn lose(&mut self) {
         self.entries.clear();

@@ -213,6 +213,11 @@ pub fn is_server(bytes: &[u8]) -> bool {
 }
 
 impl Parser {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        self.payload.capacity() + self.block.bytes.capacity() + self.table.held()
+    }
+
     /// Of a client, behind the head that HTTP/1 sees in its preface.
     pub fn client() -> Parser {
         Parser::default()

@@ -16,6 +16,11 @@ pub(super) struct Crypto {
 }
 
 impl Crypto {
+    /// Bytes of memory that it keeps beside itself.
+    pub(super) fn held(&self) -> usize {
+        self.bytes + self.waiting.capacity() * size_of::<(u64, Vec<u8>)>()
+    }
+
     /// A piece; gives what is in order now to `take`. False: too much waits, it is left out.
     pub(super) fn piece(&mut self, place: u64, bytes: &[u8], take: &mut dyn FnMut(&[u8])) -> bool {
         if place > self.next {

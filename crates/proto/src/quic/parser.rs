@@ -81,6 +81,17 @@ pub fn look(bytes: &[u8]) -> Look {
 }
 
 impl Parser {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        let known = self
+            .keys
+            .as_ref()
+            .map_or(0, |known| size_of::<Known>() + known.id.capacity());
+        let crypto = self.crypto.iter().map(Crypto::held).sum::<usize>();
+        let handshakes = self.handshakes.iter().map(Handshake::held).sum::<usize>();
+        known + crypto + handshakes + self.scratch.capacity()
+    }
+
     /// Whether there is nothing more to find: both hellos were read, or nothing can be opened.
     pub fn is_done(&self) -> bool {
         self.failures >= MAX_FAILURES

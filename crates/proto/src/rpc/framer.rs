@@ -59,6 +59,11 @@ fn is_beginning(bytes: &[u8]) -> bool {
 }
 
 impl Framer {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        self.head.capacity()
+    }
+
     /// Whether the next record is looked for.
     pub const fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)

@@ -106,6 +106,11 @@ pub fn look_server(bytes: &[u8]) -> Look {
 }
 
 impl Commands {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        self.lines.held()
+    }
+
     /// Whether what comes are no commands.
     pub const fn is_foreign(&self) -> bool {
         self.is_foreign

@@ -64,6 +64,11 @@ pub fn look(bytes: &[u8]) -> Look {
 }
 
 impl Parser {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        self.kept.capacity()
+    }
+
     /// Whether nothing more will be found.
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Over)

@@ -105,6 +105,16 @@ pub fn is_stun(bytes: &[u8]) -> bool {
 }
 
 impl DatagramParser {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        let pieces = self.open.iter().flat_map(|open| &open.pieces);
+        self.done.capacity() * size_of::<(u16, u8)>()
+            + self.open.capacity() * size_of::<Open>()
+            + pieces
+                .map(|(_, bytes)| size_of::<(usize, Vec<u8>)>() + bytes.capacity())
+                .sum::<usize>()
+    }
+
     /// The next datagram. Those of other protocols in the same flow (RFC 7983) are passed over.
     pub fn datagram<E: Events>(&mut self, bytes: &[u8], events: &mut E) {
         let mut rest = Cursor(bytes);

@@ -49,6 +49,11 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
+    /// Bytes of memory that it keeps beside itself.
+    pub(crate) fn held(&self) -> usize {
+        self.kept.capacity()
+    }
+
     /// Where the next message begins is not known any more.
     pub(crate) fn lose(&mut self) {
         self.kept = Vec::new();

@@ -152,6 +152,11 @@ fn read_head(head: [u8; 5]) -> Option<(u8, usize)> {
 }
 
 impl Parser {
+    /// Bytes of memory that it keeps beside itself.
+    pub fn held(&self) -> usize {
+        self.kept.capacity() + self.handshake.held()
+    }
+
     /// Whether nothing can be read any more, until a piece of data begins like a record.
     pub const fn is_lost(&self) -> bool {
         matches!(self.state, State::Lost)

@@ -1,6 +1,7 @@
 //! Bodies of messages as files.
 
 use flowgauge_proto::http::Head;
+use flowgauge_record::Held;
 use flowgauge_record::file::FileRow;
 use flowgauge_record::http::HttpMessage;
 
@@ -20,6 +21,12 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl HttpFile {
+    /// Bytes of memory that it keeps.
+    #[cold]
+    pub(super) fn held(&self) -> usize {
+        size_of::<Self>() + self.row.held()
+    }
+
     /// One that a head of HTTP/1 announces.
     #[cold]
     pub(super) fn announced(head: &Head<'_>) -> Box<HttpFile> {

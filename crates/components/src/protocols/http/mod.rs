@@ -7,6 +7,7 @@ mod second;
 use flowgauge_proto::Look;
 use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start, look};
 use flowgauge_proto::http2;
+use flowgauge_record::Held;
 use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HTTP_SCHEMA, HttpMessage, HttpRow};
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel, PerKey, RecordItem,
@@ -42,6 +43,8 @@ fn recognise(seen: &Seen<'_>) -> Look {
 const WAITING: usize = 256;
 /// Messages kept for use by others.
 const POOL: usize = 1024;
+/// Bytes of one that is kept.
+const POOL_BYTES: usize = 4 << 10;
 
 pub(crate) static SCAN: ComponentInfo = ComponentInfo {
     name: "httpscan",
@@ -84,7 +87,8 @@ pub(crate) static BOTH: ComponentInfo = ComponentInfo {
     fields: |_| Some(HTTP_SCHEMA),
     result: Some(ResultInfo::number("transactions found", "transactions")),
     parallel: Parallel::ByFlow,
-    make: |_| alone::make::<Talk>(),
+    options: alone::INFO.options,
+    make: alone::make::<Talk>,
     ..crate::OF_PACKETS
 };
 
@@ -100,7 +104,7 @@ impl Pool {
     }
 
     fn give_back(&mut self, mut message: Box<HttpMessage>) {
-        if self.0.len() < POOL {
+        if self.0.len() < POOL && message.held() <= POOL_BYTES {
             message.clear();
             self.0.push(message);
         }
@@ -305,9 +309,18 @@ enum Part<'a> {
     Gap(u64),
     Data(&'a [u8]),
     End(StreamEnd),
+    /// Nothing is looked at any more.
+    GivenUp,
 }
 
 impl Side {
+    /// Bytes of memory that it keeps beside itself.
+    #[inline]
+    fn held(&self) -> usize {
+        let file = self.file.as_ref().map_or(0, |file| file.held());
+        self.parser.held() + self.message.held() + file
+    }
+
     fn part(&mut self, at: &At<'_>, part: &Part<'_>, taker: &mut impl Taker) {
         if self.is_foreign {
             return;
@@ -331,6 +344,7 @@ impl Side {
             }
             Part::Data(bytes) => self.parser.data(bytes, &mut builder),
             Part::End(end) => self.parser.finish(end == StreamEnd::Fin, &mut builder),
+            Part::GivenUp => self.parser.finish(false, &mut builder),
         }
         // What begins like no message, without a hole before it, is none.
         self.is_foreign = self.depth == 0 && self.parser.is_lost() && !self.is_after_loss;
@@ -492,12 +506,13 @@ impl Component for Match {
 
     fn close(&mut self, key: u32, out: &mut dyn Outlet) {
         if let Some(mut pairs) = self.pairs.take(key) {
-            pairs.close(&mut Matched {
+            let give = &mut Matched {
                 out,
                 key,
                 matched: &mut self.matched,
                 pool: &mut self.pool,
-            });
+            };
+            pairs.close(give, None);
         }
     }
 
@@ -670,10 +685,37 @@ impl Conversation for Talk {
         self.part(pool, at, &Part::End(end), give);
     }
 
+    fn held(&self) -> usize {
+        let [responder, initiator] = &self.sides;
+        let second = self.second.as_ref().map_or(0, |it| it.held());
+        self.pairs.held() + responder.held() + initiator.held() + second
+    }
+
+    fn oldest(&self) -> Option<Nanos> {
+        self.pairs.oldest()
+    }
+
+    fn give_up(&mut self, pool: &mut Pool, _: &At<'_>, give: &mut Give<'_>) {
+        let limit = give.limit.unwrap_or_default();
+        self.pairs.crowded(&mut Paired { pool, give }, limit);
+    }
+
+    fn abandon(&mut self, pool: &mut Pool, at: &At<'_>, give: &mut Give<'_>) {
+        for from_initiator in [true, false] {
+            let at = At {
+                from_initiator,
+                ..*at
+            };
+            self.part(pool, &at, &Part::GivenUp, give);
+        }
+        self.close(pool, at, give);
+    }
+
     fn close(&mut self, pool: &mut Pool, at: &At<'_>, give: &mut Give<'_>) {
         if let Some(second) = &mut self.second {
             second.close(pool, at, give);
         }
-        self.pairs.close(&mut Paired { pool, give });
+        let limit = give.limit;
+        self.pairs.close(&mut Paired { pool, give }, limit);
     }
 }

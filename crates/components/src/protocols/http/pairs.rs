@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use flowgauge_record::Held;
 use flowgauge_record::http::{HttpMessage, HttpRow};
 use flowgauge_wire::Nanos;
 
@@ -16,6 +17,8 @@ pub(super) struct Pairs {
     given: [Given; 2],
     /// The end of the last response.
     last_end: Nanos,
+    /// Bytes that the messages keep.
+    held: usize,
     /// Something was lost, and since then no request has waited for the response before.
     is_unsure: bool,
 }
@@ -26,6 +29,8 @@ struct Given {
     count: u64,
     /// When the youngest of them began.
     last: Nanos,
+    /// The bound for which.
+    limit: Option<&'static str>,
 }
 
 /// Index of what becomes of requests in [`Pairs::given`], and of responses.
@@ -39,6 +44,7 @@ impl Pairs {
         if !message.is_request && message.status / 100 == 1 && message.status != 101 {
             return give.give_back(message);
         }
+        self.held += message.held();
         if message.is_request {
             self.requests.push_back(message);
         } else {
@@ -46,7 +52,24 @@ impl Pairs {
         }
         self.settle(give);
         while self.requests.len() + self.responses.len() > WAITING {
-            self.crowded(give);
+            self.crowded(give, "requests");
+        }
+    }
+
+    /// Bytes of memory that those keep that wait.
+    #[inline]
+    pub(super) fn held(&self) -> usize {
+        let places = self.requests.capacity() + self.responses.capacity();
+        self.held + places * size_of::<Box<HttpMessage>>()
+    }
+
+    /// When the oldest of those that wait began.
+    pub(super) fn oldest(&self) -> Option<Nanos> {
+        let begin = |it: Option<&Box<HttpMessage>>| it.map(|it| it.begin);
+        let (request, response) = (begin(self.requests.front()), begin(self.responses.front()));
+        match (request, response) {
+            (Some(request), Some(response)) => Some(request.min(response)),
+            (one, other) => one.or(other),
         }
     }
 
@@ -76,7 +99,8 @@ impl Pairs {
                     given.count = 0;
                 } else {
                     given.count -= 1;
-                    self.give_request(give, Some("requests"));
+                    let limit = given.limit;
+                    self.give_request(give, limit);
                     continue;
                 }
             }
@@ -95,7 +119,8 @@ impl Pairs {
                 } else {
                     self.given[REQUESTS].count -= 1;
                 }
-                self.give_response(give, Some("requests"));
+                let limit = self.given[REQUESTS].limit;
+                self.give_response(give, limit);
                 continue;
             }
             let Some(request) = self.requests.front() else {
@@ -122,8 +147,22 @@ impl Pairs {
         }
     }
 
+    /// The oldest request, which waits no more.
+    fn request(&mut self) -> Option<Box<HttpMessage>> {
+        let request = self.requests.pop_front();
+        self.held -= request.held();
+        request
+    }
+
+    /// The oldest response, which waits no more.
+    fn response(&mut self) -> Option<Box<HttpMessage>> {
+        let response = self.responses.pop_front();
+        self.held -= response.held();
+        response
+    }
+
     fn give_pair(&mut self, give: &mut impl Row) {
-        let (request, mut response) = (self.requests.pop_front(), self.responses.pop_front());
+        let (request, mut response) = (self.request(), self.response());
         if let (Some(request), Some(response)) = (&request, &mut response) {
             self.last_end = response.end;
             if request.get(request.method) == Some(b"HEAD") && response.body_bytes == 0 {
@@ -137,7 +176,7 @@ impl Pairs {
 
     /// The oldest request goes on alone.
     fn give_request(&mut self, give: &mut impl Row, limit: Option<&'static str>) {
-        let mut request = self.requests.pop_front();
+        let mut request = self.request();
         if let Some(request) = &mut request {
             request.limit = limit;
             request.is_whole &= !self.is_unsure;
@@ -146,7 +185,7 @@ impl Pairs {
     }
 
     fn give_response(&mut self, give: &mut impl Row, limit: Option<&'static str>) {
-        let mut response = self.responses.pop_front();
+        let mut response = self.response();
         if let Some(response) = &mut response {
             response.limit = limit;
             self.last_end = response.end;
@@ -163,8 +202,8 @@ impl Pairs {
         }
     }
 
-    /// Too many wait: the oldest goes on alone. What it waits for is not another's partner then.
-    fn crowded(&mut self, give: &mut impl Row) {
+    /// Too many wait, or keep too much: the oldest goes on alone. What it waits for is not another's partner then.
+    pub(super) fn crowded(&mut self, give: &mut impl Row, limit: &'static str) {
         let is_request = self.is_request_oldest();
         let oldest = match is_request {
             true => self.requests.front(),
@@ -175,18 +214,20 @@ impl Pairs {
             let given = &mut self.given[place];
             given.count += 1;
             given.last = given.last.max(oldest.begin);
+            given.limit = Some(limit);
         }
         match is_request {
-            true => self.give_request(give, Some("requests")),
-            false => self.give_response(give, Some("requests")),
+            true => self.give_request(give, Some(limit)),
+            false => self.give_response(give, Some(limit)),
         }
     }
 
-    pub(super) fn close(&mut self, give: &mut impl Row) {
+    /// All go on alone.
+    pub(super) fn close(&mut self, give: &mut impl Row, limit: Option<&'static str>) {
         while !self.requests.is_empty() || !self.responses.is_empty() {
             match self.is_request_oldest() {
-                true => self.give_request(give, None),
-                false => self.give_response(give, None),
+                true => self.give_request(give, limit),
+                false => self.give_response(give, limit),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use flowgauge_proto::http::{Oddities, Oddity};
 use flowgauge_proto::http2::{BlockEnd, Events, Parser};
+use flowgauge_record::Held;
 use flowgauge_record::http::HttpMessage;
 use flowgauge_stack::StreamEnd;
 use flowgauge_wire::Nanos;
@@ -70,6 +71,16 @@ impl Second {
             is_upgrade: false,
             close: None,
         }
+    }
+
+    /// Bytes of memory that it keeps.
+    pub(super) fn held(&self) -> usize {
+        let parsers = self.parsers.iter().flatten().map(Parser::held);
+        let halves = self.streams.iter().flat_map(|open| &open.halves);
+        let halves = halves
+            .map(|half| half.message.held() + half.file.as_ref().map_or(0, |file| file.held()));
+        let streams = self.streams.capacity() * size_of::<Open>();
+        size_of::<Self>() + parsers.sum::<usize>() + streams + halves.sum::<usize>()
     }
 
     /// Whether a side speaks it already.
@@ -152,6 +163,7 @@ impl Second {
             for half in &mut open.halves {
                 if let Some(message) = half.message.as_mut().filter(|_| !half.is_over) {
                     message.close = self.close;
+                    message.limit = give.limit;
                 }
             }
             open.give(pool, at, give);
