@@ -1,5 +1,6 @@
-//! `aggregate`: records grouped by fields, others of their fields summed.
+//! `aggregate`: records grouped by fields, others of their fields summed, or their means and extremes taken.
 
+use flowgauge_record::aggregate::Measure;
 use flowgauge_record::any::AsRecord;
 use flowgauge_record::schema::{
     Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit,
@@ -16,10 +17,11 @@ use crate::record_fields::read_names;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "aggregate",
-    summary: "groups records by fields and sums others: heavy hitters",
+    summary: "groups records by fields and sums others, or takes their means: heavy hitters",
     help: "A key is a field; an address may have a prefix length (src_ip/24). A sum is a field, or a \
            name both of whose halves exist: bytes is src_bytes + dst_bytes. Groups come out largest \
-           first, at the end or every interval; the field interval says when that began.",
+           first, at the end or every interval; the field interval says when that began. Fields of mean, min and max \
+           are called as mean_latency; values that are null do not count, and without one it is null.",
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Record),
     fields: |settings| {
@@ -34,6 +36,21 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             OptionKind::Text,
             "fields to add up; groups are in the order of the first one, else of their number of \
              records",
+        ),
+        OptionInfo::new(
+            "mean",
+            OptionKind::Text,
+            "fields of which the mean is taken",
+        ),
+        OptionInfo::new(
+            "min",
+            OptionKind::Text,
+            "fields of which the least value is taken",
+        ),
+        OptionInfo::new(
+            "max",
+            OptionKind::Text,
+            "fields of which the largest value is taken",
         ),
         OptionInfo::new(
             "top",
@@ -69,6 +86,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 struct Aggregate {
     keys: Vec<String>,
     sums: Vec<String>,
+    measures: Vec<(Measure, Vec<String>)>,
     count: &'static str,
     within: Vec<String>,
     top: Option<usize>,
@@ -104,7 +122,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         // What they have is known before any comes.
         aggregate.spec(schema).map_err(|error| {
             let option = match &error {
-                AggregateError::UnknownSum { .. } => "sum",
+                AggregateError::UnknownSum { measure, .. } => measure.name(),
                 AggregateError::UnknownKey { name, .. } if aggregate.within.contains(name) => {
                     "within"
                 }
@@ -119,12 +137,19 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 impl Aggregate {
     fn read(settings: &Settings) -> Result<Aggregate, SettingError> {
         let is_of_flows = settings.input() == Some(Port::Items(ItemType::Flow));
+        let mut measures = Vec::new();
+        for measure in [Measure::Mean, Measure::Min, Measure::Max] {
+            if settings.text(measure.name()).is_some() {
+                measures.push((measure, read_names(settings, measure.name())?));
+            }
+        }
         Ok(Aggregate {
             keys: read_names(settings, "by")?,
             sums: match settings.text("sum") {
                 Some(_) => read_names(settings, "sum")?,
                 None => Vec::new(),
             },
+            measures,
             count: if is_of_flows { "flows" } else { "records" },
             within: match settings.text("within") {
                 Some(_) => read_names(settings, "within")?,
@@ -140,7 +165,10 @@ impl Aggregate {
     }
 
     fn spec(&self, schema: Schema) -> Result<AggregateSpec, AggregateError> {
-        let spec = AggregateSpec::new(schema, &self.keys, &self.sums, self.count)?;
+        let mut spec = AggregateSpec::new(schema, &self.keys, &self.sums, self.count)?;
+        for (measure, names) in &self.measures {
+            spec = spec.measured(*measure, names)?;
+        }
         Ok(spec.within(&self.within)?.with_memory(self.memory))
     }
 

@@ -68,6 +68,7 @@ struct Partial {
     /// Of the first byte, and of the last.
     first: Nanos,
     last: Nanos,
+    captured: Nanos,
 }
 
 struct Given {
@@ -93,6 +94,7 @@ impl Given {
                 offset: partial.offset,
                 gap_before: partial.gap_before,
                 time: partial.last,
+                captured: partial.captured,
                 end: None,
             };
             self.give(&chunk, out);
@@ -146,6 +148,7 @@ impl Given {
             let (bytes, others) = rest.split_at(room.min(rest.len()));
             partial.bytes.extend_from_slice(bytes);
             partial.last = chunk.time;
+            partial.captured = chunk.captured;
             partial.stream = *chunk.stream;
             rest = others;
             offset += bytes.len() as u64;

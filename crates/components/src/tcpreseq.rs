@@ -125,6 +125,7 @@ impl Give<'_> {
             offset: chunk.offset,
             gap_before: chunk.gap_before,
             time: chunk.time,
+            captured: chunk.captured,
             end,
         }]));
     }

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
-use support::records_of as run;
+use support::{answer, records, records_of as run, segment};
 
 const TOGETHER: &str = "tcpscan tcpcnxdemux { timeout = 1h } < tcpreseq http >";
 /// The paper's figure 5 but for anonymize.
@@ -99,5 +99,50 @@ fn one_direction_alone_has_its_messages() {
             alone * 10 >= all * 9 && alone <= all,
             "{filter}: {alone} of {all}"
         );
+    }
+}
+
+/// Responses behind a hole come when it is given up, and are for the requests that were asked before they were captured.
+#[test]
+fn responses_behind_a_hole_are_not_younger_requests_responses() {
+    const SECOND: u64 = 1_000_000_000;
+    const SYN: u8 = 0x02;
+    const ACK: u8 = 0x10;
+    let mut packets = vec![
+        (SECOND, segment(1024, 80, 0, SYN, b"")),
+        (SECOND, answer(segment(80, 1024, 0, SYN | ACK, b""))),
+    ];
+    let (mut asked, mut answered) = (1, 1);
+    for number in 0..20 {
+        let request = format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let response = format!("HTTP/1.1 200 R{number}\r\nContent-Length: 0\r\n\r\n");
+        let time = SECOND * (2 * number + 2);
+        packets.push((time, segment(1024, 80, asked, ACK, request.as_bytes())));
+        let response_packet = segment(80, 1024, answered, ACK, response.as_bytes());
+        if number != 3 {
+            packets.push((time + SECOND, answer(response_packet)));
+        }
+        asked += request.len() as u32;
+        answered += response.len() as u32;
+    }
+    for stack in [TOGETHER, APART] {
+        let stack = stack.replace("tcpreseq", "tcpreseq { checksums = ignore }");
+        let rows = records(&stack, &packets);
+        // What waited in one piece has the time of its first byte: later ones can be without a request, but none is another's.
+        let matched: Vec<_> = rows
+            .iter()
+            .filter(|row| row["state"] == "matched")
+            .collect();
+        let reasons: Vec<_> = matched
+            .iter()
+            .filter_map(|row| row["reason"].as_str())
+            .collect();
+        assert_eq!(reasons[..4], ["R0", "R1", "R2", "R4"], "{stack}: {rows:#?}");
+        for row in matched {
+            let (uri, reason) = (row["uri"].as_str(), row["reason"].as_str());
+            let number = |text: Option<&str>| text.map(|text| text[1..].to_owned());
+            assert_eq!(number(uri), number(reason), "{stack}: {row}");
+            assert_eq!(row["latency"], 1.0, "{row}");
+        }
     }
 }

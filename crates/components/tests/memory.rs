@@ -8,25 +8,11 @@ use std::collections::BTreeSet;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
 use serde_json::Value;
-use support::{Run, answer, ipv4, records_of, segment, udp};
+use support::{answer, ipv4, records, records_of, segment, udp};
 
 const SECOND: u64 = 1_000_000_000;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
-
-/// The records of a stack for raw IP packets at these times.
-fn records(stack: &str, packets: &[(u64, Vec<u8>)]) -> Vec<Value> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.json");
-    let mut run = Run::new(&format!("[stack] {stack} output {{ {} }}", path.display()));
-    packets.chunks(100).for_each(|batch| run.at(batch));
-    run.finish();
-    let text = std::fs::read_to_string(&path).expect("records");
-    let lines = text.lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect("an object"))
-        .collect()
-}
 
 /// A number of the records of counters: the most it was, and what it was at the end.
 fn counter(records: &[Value], name: &str) -> (u64, u64) {

@@ -1,7 +1,7 @@
 //! For the fuzzer: each parser on any bytes, in any pieces, with any holes. Nothing is to panic, and
 //! what is said is to hold together.
 
-use crate::{dhcp, dns, ftp, http, http2, icp, ntp, quic, rpc, smtp, snmp, ssh, tls};
+use crate::{dhcp, dns, ftp, http, http2, icp, mime, ntp, quic, rpc, smtp, snmp, ssh, tls};
 
 /// Pieces of bytes: each has a byte before it, of which the lower six bits say how long it is, and the
 /// highest that bytes are missing before it, as many as the next byte says.
@@ -312,6 +312,53 @@ pub fn mail_and_files(bytes: &[u8]) {
         replies.data(piece, &mut spoken);
     });
     assert!(spoken.0 <= all);
+}
+
+/// What a parser of mails says: parts follow each other.
+#[derive(Default)]
+struct Parts {
+    is_open: bool,
+    bytes: u64,
+}
+
+impl mime::Events for Parts {
+    fn begin(&mut self, part: mime::Part) {
+        assert!(!self.is_open);
+        assert!(part.name.is_none_or(|name| !name.is_empty()));
+        self.is_open = true;
+    }
+
+    fn data(&mut self, bytes: &[u8]) {
+        assert!(self.is_open && !bytes.is_empty());
+        self.bytes += bytes.len() as u64;
+    }
+
+    fn missing(&mut self, _: u64) {
+        assert!(self.is_open);
+    }
+
+    fn end(&mut self, _: bool) {
+        assert!(self.is_open);
+        self.is_open = false;
+    }
+}
+
+/// Parts of mails.
+pub fn mime(bytes: &[u8]) {
+    let Some((first, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let mut parser = mime::Parser::new(first & 1 != 0);
+    let mut parts = Parts::default();
+    let mut all = 0;
+    pieces(bytes, |missing, piece| {
+        all += piece.len() as u64;
+        parser.gap(missing, &mut parts);
+        parser.data(piece, &mut parts);
+        assert!(parser.held() < 256 << 10);
+    });
+    parser.finish(first & 2 != 0, &mut parts);
+    assert!(!parts.is_open && parts.bytes <= all);
 }
 
 /// ICP messages.

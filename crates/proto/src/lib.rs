@@ -13,6 +13,7 @@
 //! - [`http2`]: HTTP/2 in clear text (RFC 9113, RFC 7541).
 //! - [`quic`]: Initial packets of QUIC, opened.
 //! - [`ftp`]: control connections of FTP.
+//! - [`mime`]: parts of mails, without their transfer codings (RFC 2045).
 //! - [`smtp`]: commands, messages and replies of SMTP.
 //! - [`ssh`]: identification and algorithms of SSH, HASSH.
 //! - [`icp`]: the Internet Cache Protocol (RFC 2186).
@@ -33,6 +34,7 @@ pub mod http;
 pub mod http2;
 pub mod icp;
 mod lines;
+pub mod mime;
 pub mod ntp;
 pub mod quic;
 pub mod rpc;

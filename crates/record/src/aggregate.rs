@@ -1,14 +1,21 @@
-//! Grouping records by any of their fields and summing others: `--by dst_port --sum bytes`.
+//! Grouping records by any of their fields and summing others: `--by dst_port --sum bytes`. Beside sums there are means,
+//! and the least and the largest value ([`Measure`]).
 //!
 //! A key is a field of the schema; an address may carry a prefix length (`src_ip/24`). A sum is a
 //! field with whole numbers or a duration, or a name both of whose halves exist: `bytes` is
 //! `src_bytes + dst_bytes`. The memory for groups is bounded: when the bound is reached, the smaller
 //! half goes, and what went is counted.
 
+mod collect;
+mod measure;
+
 use std::collections::HashMap;
 use std::fmt;
 
 use flowgauge_wire::{Address, Nanos};
+
+use collect::Collector;
+pub use measure::Measure;
 
 use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
 
@@ -26,8 +33,10 @@ pub enum AggregateError {
         /// What could have been.
         known: Vec<&'static str>,
     },
-    /// A sum names no field that can be summed.
+    /// A sum, or another measure, names no field with amounts.
     UnknownSum {
+        /// What was to be made of it.
+        measure: Measure,
         /// What was given.
         name: String,
         /// What could have been.
@@ -49,7 +58,14 @@ impl fmt::Display for AggregateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AggregateError::UnknownKey { name, .. } => write!(f, "no field \"{name}\" to group by"),
-            AggregateError::UnknownSum { name, .. } => write!(f, "no field \"{name}\" to sum"),
+            AggregateError::UnknownSum {
+                measure: Measure::Sum,
+                name,
+                ..
+            } => write!(f, "no field \"{name}\" to sum"),
+            AggregateError::UnknownSum { measure, name, .. } => {
+                write!(f, "no field \"{name}\" that has a {}", measure.name())
+            }
             AggregateError::BadPrefix { key } => {
                 write!(
                     f,
@@ -106,6 +122,7 @@ struct Key {
 
 #[derive(Clone, Debug)]
 struct Sum {
+    measure: Measure,
     field: &'static Field,
     of: Vec<&'static str>,
 }
@@ -146,7 +163,7 @@ impl AggregateSpec {
                 continue;
             }
             order.get_or_insert(Order::Sum(parsed.len()));
-            parsed.push(Sum::parse(schema, name)?);
+            parsed.push(Sum::parse(schema, Measure::Sum, name)?);
         }
         Ok(AggregateSpec {
             schema,
@@ -157,6 +174,26 @@ impl AggregateSpec {
             within: Vec::new(),
             memory_bytes: DEFAULT_MEMORY,
         })
+    }
+
+    /// Something else than sums is wanted of these fields, too.
+    ///
+    /// # Errors
+    /// When a name is not one of the schema's, or given twice.
+    pub fn measured(
+        mut self,
+        measure: Measure,
+        names: &[String],
+    ) -> Result<AggregateSpec, AggregateError> {
+        if let Some(name) = first_repeated(names) {
+            return Err(AggregateError::Repeated {
+                name: name.to_owned(),
+            });
+        }
+        for name in names {
+            self.sums.push(Sum::parse(self.schema, measure, name)?);
+        }
+        Ok(self)
     }
 
     /// The largest groups are wanted for each value of these keys.
@@ -232,24 +269,29 @@ impl Key {
 }
 
 impl Sum {
-    fn parse(schema: Schema, name: &str) -> Result<Sum, AggregateError> {
+    fn new(measure: Measure, name: &str, amount: &Field, of: Vec<&'static str>) -> Sum {
+        let name = measure.field_name(name);
+        let kind = measure.kind(amount.kind);
+        Sum {
+            measure,
+            field: leaked_field(&name, kind, amount.unit, &name, 2),
+            of,
+        }
+    }
+
+    fn parse(schema: Schema, measure: Measure, name: &str) -> Result<Sum, AggregateError> {
         let summable = |wanted: &str| {
             let mut amounts = schema.iter().filter(|field| field.is_amount());
             amounts.find(|field| field.name == wanted)
         };
         if let Some(field) = summable(name) {
-            return Ok(Sum {
-                field: leaked_field(field.name, field.kind, field.unit, field.name, 2),
-                of: vec![field.name],
-            });
+            return Ok(Sum::new(measure, name, field, vec![field.name]));
         }
         if let Some((source, destination)) = halves(schema, name)
             && source.is_amount()
         {
-            return Ok(Sum {
-                field: leaked_field(name, source.kind, source.unit, name, 2),
-                of: vec![source.name, destination.name],
-            });
+            let both = vec![source.name, destination.name];
+            return Ok(Sum::new(measure, name, source, both));
         }
         let mut known: Vec<&'static str> = Vec::new();
         for field in schema.iter() {
@@ -261,6 +303,7 @@ impl Sum {
             }
         }
         Err(AggregateError::UnknownSum {
+            measure,
             name: name.to_owned(),
             known,
         })
@@ -312,7 +355,8 @@ pub struct Aggregator {
     actions: Vec<Action>,
     groups: HashMap<Box<[u8]>, Group>,
     key: Vec<u8>,
-    amounts: Vec<u64>,
+    /// Of the record at hand, by place in the specification's.
+    amounts: Vec<Option<u64>>,
     /// Bytes of memory that the groups take.
     bytes: u64,
     pruned: u64,
@@ -327,7 +371,41 @@ struct Action {
 #[derive(Clone, Debug)]
 struct Group {
     records: u64,
-    sums: Box<[u64]>,
+    /// Those of the first sum, or other measure, first.
+    cells: Box<[u64]>,
+}
+
+impl Group {
+    /// The numbers of each sum or other measure.
+    fn measures<'a>(
+        cells: &'a [u64],
+        sums: &'a [Sum],
+    ) -> impl Iterator<Item = (&'a Sum, &'a [u64])> {
+        let mut rest = cells;
+        sums.iter().map(move |sum| {
+            let (cells, behind) = rest.split_at(sum.measure.cells().min(rest.len()));
+            rest = behind;
+            (sum, cells)
+        })
+    }
+
+    /// Adds a record with these amounts, or another group's numbers.
+    fn add(&mut self, sums: &[Sum], mut more: impl FnMut(usize, usize) -> [u64; 2]) {
+        let (mut rest, mut first) = (&mut *self.cells, 0);
+        for (place, sum) in sums.iter().enumerate() {
+            let length = sum.measure.cells();
+            let Some((cells, behind)) = rest.split_at_mut_checked(length) else {
+                return;
+            };
+            let [value, count] = more(place, first);
+            match length {
+                1 => sum.measure.add(cells, &[value]),
+                _ => sum.measure.add(cells, &[value, count]),
+            }
+            rest = behind;
+            first += length;
+        }
+    }
 }
 
 /// Bytes of memory of a group: the key, the sums, and their places in a table that may be half
@@ -357,7 +435,7 @@ impl Aggregator {
             })
             .collect();
         Aggregator {
-            amounts: vec![0; spec.sums.len()],
+            amounts: vec![None; spec.sums.len()],
             spec,
             actions,
             groups: HashMap::new(),
@@ -370,23 +448,26 @@ impl Aggregator {
     /// Counts one record.
     pub fn add<R: Record>(&mut self, record: &R) {
         self.key.clear();
-        self.amounts.fill(0);
+        self.amounts.fill(None);
         record.visit(&mut Collector {
             actions: self.actions.iter(),
             key: &mut self.key,
             amounts: &mut self.amounts,
         });
+        let (sums, amounts) = (&self.spec.sums, &self.amounts);
+        let amount = |place: usize, _| {
+            let amount = amounts.get(place).copied().flatten();
+            [amount.unwrap_or(0), u64::from(amount.is_some())]
+        };
         if let Some(group) = self.groups.get_mut(self.key.as_slice()) {
             group.records += 1;
-            for (sum, amount) in group.sums.iter_mut().zip(&self.amounts) {
-                *sum = sum.saturating_add(*amount);
-            }
-            return;
+            return group.add(sums, amount);
         }
-        let group = Group {
+        let mut group = Group {
             records: 1,
-            sums: self.amounts.as_slice().into(),
+            cells: vec![0; sums.iter().map(|sum| sum.measure.cells()).sum()].into(),
         };
+        group.add(sums, amount);
         self.insert(self.key.as_slice().into(), group);
     }
 
@@ -412,9 +493,8 @@ impl Aggregator {
             match self.groups.get_mut(&key) {
                 Some(mine) => {
                     mine.records += group.records;
-                    for (sum, amount) in mine.sums.iter_mut().zip(&group.sums) {
-                        *sum = sum.saturating_add(*amount);
-                    }
+                    let cell = |place| group.cells.get(place).copied().unwrap_or(0);
+                    mine.add(&self.spec.sums, |_, first| [cell(first), cell(first + 1)]);
                 }
                 None => self.insert(key, group),
             }
@@ -479,7 +559,7 @@ impl Aggregator {
 
     /// Adds a group that is not there yet.
     fn insert(&mut self, key: Box<[u8]>, group: Group) {
-        let cost = cost(&key, group.sums.len());
+        let cost = cost(&key, group.cells.len());
         while self.bytes + cost > self.spec.memory_bytes && self.groups.len() > 1 {
             self.prune();
         }
@@ -508,7 +588,7 @@ impl Aggregator {
                     };
                 to_drop -= usize::from(goes);
                 if goes {
-                    *bytes -= cost(key, group.sums.len());
+                    *bytes -= cost(key, group.cells.len());
                 }
                 !goes
             });
@@ -521,7 +601,7 @@ impl Aggregator {
 fn weigh(order: Order, group: &Group) -> u64 {
     match order {
         Order::Count => group.records,
-        Order::Sum(slot) => group.sums.get(slot).copied().unwrap_or(0),
+        Order::Sum(slot) => group.cells.get(slot).copied().unwrap_or(0),
     }
 }
 
@@ -540,140 +620,7 @@ mod tag {
     pub(super) const TEXTS: u8 = 10;
 }
 
-/// Gathers a record's key and amounts. A key is a sequence of `slot, tag, length (u16), bytes`.
-struct Collector<'a> {
-    actions: core::slice::Iter<'a, Action>,
-    key: &'a mut Vec<u8>,
-    amounts: &'a mut Vec<u64>,
-}
-
-impl<'a> Collector<'a> {
-    #[inline]
-    fn value(&mut self, tag: u8, bytes: &[u8], amount: u64) {
-        let Some(action) = self.actions.next() else {
-            return;
-        };
-        self.apply(action, tag, bytes, amount);
-    }
-
-    #[inline]
-    fn apply(&mut self, action: &Action, tag: u8, bytes: &[u8], amount: u64) {
-        for &(slot, _) in &action.keys {
-            self.push(slot, tag, bytes);
-        }
-        for &slot in &action.sums {
-            if let Some(sum) = self.amounts.get_mut(slot) {
-                *sum = sum.saturating_add(amount);
-            }
-        }
-    }
-
-    fn push(&mut self, slot: u8, tag: u8, bytes: &[u8]) {
-        let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
-        let [low, high] = (bytes.len() as u16).to_le_bytes();
-        self.key.extend_from_slice(&[slot, tag, low, high]);
-        self.key.extend_from_slice(bytes);
-    }
-}
-
-impl FieldVisitor for Collector<'_> {
-    fn null(&mut self, _field: &'static Field) {
-        self.value(tag::NULL, &[], 0);
-    }
-    fn unsigned(&mut self, _field: &'static Field, value: u64) {
-        self.value(tag::UNSIGNED, &value.to_be_bytes(), value);
-    }
-    fn float(&mut self, _field: &'static Field, value: f64) {
-        self.value(tag::FLOAT, &value.to_be_bytes(), 0);
-    }
-    fn text(&mut self, _field: &'static Field, value: &str) {
-        self.value(tag::TEXT, value.as_bytes(), 0);
-    }
-    fn symbol(&mut self, _field: &'static Field, value: &[u8]) {
-        self.value(tag::TEXT, value, 0);
-    }
-    fn hex(&mut self, _field: &'static Field, value: u64) {
-        self.value(tag::HEX, &value.to_be_bytes(), 0);
-    }
-    fn address(&mut self, _field: &'static Field, value: Address, version: u8) {
-        let Some(action) = self.actions.next() else {
-            return;
-        };
-        for &(slot, prefix) in &action.keys {
-            let mut bytes = [0; 18];
-            bytes[0] = version;
-            match prefix {
-                None => {
-                    bytes[1..17].copy_from_slice(&value.0);
-                    self.push(slot, tag::ADDRESS, &bytes[..17]);
-                }
-                Some(bits) => {
-                    let bits = if version == 4 { bits.min(32) } else { bits };
-                    let kept = if version == 4 { 96 + bits } else { bits };
-                    bytes[1..17].copy_from_slice(&masked(value, kept).0);
-                    bytes[17] = bits;
-                    self.push(slot, tag::PREFIX, &bytes);
-                }
-            }
-        }
-    }
-    fn time(&mut self, _field: &'static Field, value: Nanos) {
-        self.value(tag::TIME, &value.0.to_be_bytes(), 0);
-    }
-    fn duration(&mut self, _field: &'static Field, value: Nanos) {
-        self.value(tag::DURATION, &value.0.to_be_bytes(), value.0);
-    }
-    fn list<N: Copy + Into<u64>>(&mut self, _field: &'static Field, values: &[N]) {
-        let Some(action) = self.actions.next() else {
-            return;
-        };
-        for &(slot, _) in &action.keys {
-            let mut bytes = [0; 16];
-            let mut len = 0;
-            for (place, &value) in bytes.chunks_exact_mut(4).zip(values) {
-                let value: u64 = value.into();
-                place.copy_from_slice(&(value as u32).to_be_bytes());
-                len += 4;
-            }
-            self.push(slot, tag::LIST, &bytes[..len]);
-        }
-    }
-    fn texts<S: AsRef<str>>(&mut self, _field: &'static Field, values: &[S]) {
-        let mut bytes = Vec::new();
-        for value in values {
-            let text = value.as_ref().as_bytes();
-            let text = &text[..text.len().min(usize::from(u16::MAX))];
-            bytes.extend_from_slice(&(text.len() as u16).to_be_bytes());
-            bytes.extend_from_slice(text);
-        }
-        self.value(tag::TEXTS, &bytes, 0);
-    }
-    fn object<R: Record>(&mut self, _field: &'static Field, value: Option<&R>) {
-        let Some(action) = self.actions.next() else {
-            return;
-        };
-        if action.keys.is_empty() {
-            return;
-        }
-        let mut text = Vec::new();
-        if let Some(value) = value {
-            crate::json::JsonEncoder::default().object(value, &mut text);
-        }
-        let tag = if value.is_some() {
-            tag::TEXT
-        } else {
-            tag::NULL
-        };
-        self.apply(action, tag, &text, 0);
-    }
-}
-
-fn masked(address: Address, bits: u8) -> Address {
-    let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-    Address((u128::from_be_bytes(address.0) & mask).to_be_bytes())
-}
-
-/// One group: its keys, the number of its records and its sums.
+/// One group: its keys, the number of its records, its sums and other measures.
 #[derive(Clone, Copy, Debug)]
 pub struct AggregateRow<'a> {
     spec: &'a AggregateSpec,
@@ -690,12 +637,8 @@ impl Record for AggregateRow<'_> {
             }
         }
         visitor.unsigned(self.spec.count, self.group.records);
-        for (sum, &total) in self.spec.sums.iter().zip(&self.group.sums) {
-            if sum.field.kind == FieldKind::Duration {
-                visitor.duration(sum.field, Nanos(total));
-            } else {
-                visitor.unsigned(sum.field, total);
-            }
+        for (sum, cells) in Group::measures(&self.group.cells, &self.spec.sums) {
+            sum.measure.visit(sum.field, cells, visitor);
         }
     }
 }

@@ -18,7 +18,7 @@ fields! {
     dst_ip Address None "SERVER" 1 "to whom";
     dst_port Unsigned None "PORT" 2 "port there";
     proto Text None "" 0 "tcp";
-    source Text None "SOURCE" 2 "what carried it: http, ftp_data";
+    source Text None "SOURCE" 2 "what carried it: http, ftp_data, smtp";
     depth Unsigned None "" 0 "number of the message that carried it, in its direction of the connection";
     sent_by Text None "SENT BY" 3 "src or dst: which of the two sent it";
     duration Duration Seconds "" 0 "from its first byte to its last";

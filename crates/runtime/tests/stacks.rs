@@ -133,6 +133,7 @@ impl Component for PerConnection {
                 stream: &StreamInfo::default(),
                 end: None,
                 time: Nanos(u64::from(port)),
+                captured: Nanos(u64::from(port)),
             }]));
         }
     }
@@ -246,6 +247,7 @@ impl Component for Numbers {
             stream: &StreamInfo::default(),
             end: None,
             time: Nanos(self.0),
+            captured: Nanos(self.0),
         }]));
         Received::Until(Nanos(self.0))
     }

@@ -332,6 +332,8 @@ pub struct StreamChunk<'a> {
     pub gap_before: u64,
     /// Capture time of the packet that completed it.
     pub time: Nanos,
+    /// When its bytes were there: the same, but of bytes behind a hole that was given up when they were captured.
+    pub captured: Nanos,
     /// The stream is over: how it ended. Each stream that began has one such chunk.
     pub end: Option<StreamEnd>,
 }

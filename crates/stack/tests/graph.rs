@@ -170,6 +170,7 @@ impl Component for Join {
                 offset: 0,
                 gap_before: 0,
                 time: Nanos(0),
+                captured: Nanos(0),
                 end: None,
             }]));
         }
@@ -217,6 +218,7 @@ impl Component for Source {
             offset: self.0,
             gap_before: 0,
             time: Nanos(self.0),
+            captured: Nanos(self.0),
             end: None,
         };
         match self.0 {

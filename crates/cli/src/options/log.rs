@@ -30,7 +30,7 @@ pub(crate) struct LogOptions {
     /// Write a record of counters every so many seconds of the capture, and at the end (default: none)
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) stats_interval: Option<Nanos>,
-    /// Write a record of each file that is transferred (bodies of HTTP, data of FTP), too
+    /// Write a record of each file that is transferred (bodies of HTTP, data of FTP, parts of mails), too
     #[arg(long, help_heading = "Files")]
     pub(crate) files: bool,
     /// Digests in those records: md5, sha1, sha256, with commas between

@@ -42,7 +42,7 @@ const MOST_OPEN: usize = 128;
 pub(crate) const FILES: OptionInfo = OptionInfo::new(
     "files",
     OptionKind::Flag,
-    "give a record of each file that is transferred (bodies of HTTP, data connections of FTP), too",
+    "give a record of each file that is transferred (bodies of HTTP, data connections of FTP, parts of mails), too",
 )
 .or("no");
 /// Digests.

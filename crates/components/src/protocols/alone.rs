@@ -121,7 +121,11 @@ impl Alone {
             bytes: chunk.bytes,
             gap_before: chunk.gap_before,
             from_initiator: stream.from_initiator,
-            time: chunk.time,
+            // Of the end there is no packet, always.
+            time: match chunk.end {
+                Some(_) => chunk.time,
+                None => chunk.captured,
+            },
         };
         let mut give = Give::alone(out, chunk.key, &mut self.records, &mut self.room);
         match chunk.end {

@@ -106,6 +106,96 @@ fn pipelined_mails() {
     );
 }
 
+/// Replies behind a hole have the times at which they were captured, and come when it is given up: they are for no
+/// younger commands, and not for those whose replies were lost.
+#[test]
+fn replies_behind_a_loss_are_for_their_own_mails() {
+    let mail = |number: u64| {
+        let client = [
+            format!("MAIL FROM:<{number}@example>\r\n"),
+            "RCPT TO:<b@example>\r\n".to_owned(),
+            "DATA\r\n".to_owned(),
+            format!("Subject: {number}\r\n\r\ntext\r\n.\r\n"),
+        ];
+        let server = [
+            format!("250 sender {number}\r\n"),
+            format!("250 receiver {number}\r\n"),
+            format!("354 go on {number}\r\n"),
+            format!("{} taken {number}\r\n", 250 + 300 * (number % 2)),
+        ];
+        client.into_iter().zip(server)
+    };
+    let turns: Vec<(String, String)> = (0..4).flat_map(mail).collect();
+    // Which reply is lost, and when the hole is given up.
+    for lost in 1..turns.len() - 1 {
+        for late in [1, 3, 20] {
+            let mut tester = Tester::<SmtpTalk>::tcp(CLIENT, 5000, SERVER, 25).opened();
+            tester.say(false, 0, b"220 mail.example ESMTP\r\n");
+            let (mut held, mut is_told) = (Vec::new(), false);
+            for (turn, (asked, answered)) in turns.iter().enumerate() {
+                let second = 2 * turn as u64 + 2;
+                tester.say(true, second, asked.as_bytes());
+                if turn == lost {
+                    continue;
+                }
+                held.push((second + 1, answered));
+                if turn < lost || turn >= lost + late || turn + 1 == turns.len() {
+                    if turn > lost && !core::mem::replace(&mut is_told, true) {
+                        tester.miss(false, held[0].0, turns[lost].1.len() as u64);
+                    }
+                    for (second, answered) in held.drain(..) {
+                        tester.say(false, second, answered.as_bytes());
+                    }
+                }
+            }
+            tester.close();
+            let rows = tester.rows(&["mailfrom", "subject", "last_reply", "state"]);
+            assert_eq!(rows.len(), 4, "{lost} {late}: {rows:#?}");
+            for (number, row) in rows.iter().enumerate() {
+                // Which replies of a mail came.
+                let is_last_lost = lost == 4 * number + 3;
+                let (code, state) = if number % 2 == 0 {
+                    (250, "sent")
+                } else {
+                    (550, "refused")
+                };
+                let said = format!("\"{number}@example\" \"{number}\" ");
+                let said = match is_last_lost {
+                    true => format!("{said}\"354 go on {number}\" \"cut\""),
+                    false => format!("{said}\"{code} taken {number}\" \"{state}\""),
+                };
+                assert_eq!(*row, said, "{lost} {late}: {rows:#?}");
+            }
+        }
+    }
+}
+
+/// The same of commands that are sent together: a reply of 354 is for DATA.
+#[test]
+fn replies_to_pipelined_commands_behind_a_loss() {
+    let mut tester = Tester::<SmtpTalk>::tcp(CLIENT, 5000, SERVER, 25).opened();
+    tester.say(false, 0, b"220 mail.example ESMTP\r\n");
+    tester.say(
+        true,
+        1,
+        b"MAIL FROM:<a@example>\r\nRCPT TO:<b@example>\r\nDATA\r\n",
+    );
+    tester.miss(false, 2, 8);
+    tester.say(false, 2, b"250 receiver\r\n354 go on\r\n");
+    tester.say(true, 3, b"Subject: one\r\n\r\ntext\r\n.\r\n");
+    tester.say(false, 4, b"250 taken\r\n");
+    tester.say(true, 5, b"MAIL FROM:<c@example>\r\n");
+    tester.say(false, 6, b"250 ok\r\n");
+    tester.close();
+    assert_eq!(
+        tester.rows(&["mailfrom", "last_reply", "state"]),
+        [
+            r#""a@example" "250 taken" "sent""#,
+            r#""c@example" "250 ok" "cut""#
+        ]
+    );
+}
+
 #[test]
 fn files() {
     let said = dialogue(&[

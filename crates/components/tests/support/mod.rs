@@ -274,3 +274,17 @@ pub fn records_of(text: &str, trace: &[u8]) -> Vec<serde_json::Value> {
         .map(|line| serde_json::from_str(line).expect("an object"))
         .collect()
 }
+
+/// The records of a stack for raw IP packets at these times.
+pub fn records(stack: &str, packets: &[(u64, Vec<u8>)]) -> Vec<serde_json::Value> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.json");
+    let mut run = Run::new(&format!("[stack] {stack} output {{ {} }}", path.display()));
+    packets.chunks(100).for_each(|batch| run.at(batch));
+    run.finish();
+    let text = std::fs::read_to_string(&path).expect("records");
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("an object"))
+        .collect()
+}

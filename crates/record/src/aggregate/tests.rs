@@ -186,3 +186,42 @@ fn each_value_has_its_largest_groups_together() {
             .is_err()
     );
 }
+
+#[test]
+fn means_and_extremes_are_the_same_however_records_are_divided() {
+    let names = |list: &[&str]| -> Vec<String> { list.iter().map(|it| (*it).to_owned()).collect() };
+    let spec = spec(&["dst_port"], &["bytes"]).unwrap();
+    let measured = [Measure::Mean, Measure::Min, Measure::Max];
+    let spec = measured.into_iter().try_fold(spec, |spec, measure| {
+        spec.measured(measure, &names(&["bytes", "missing_bytes"]))
+    });
+    let spec = spec.unwrap();
+    let amounts = [7, 0, 9, 7 << 40, 3, 2, 7];
+    let rows = amounts.map(|bytes| row([192, 0, 2, 1], 80, bytes));
+    let mut all = Aggregator::new(spec.clone());
+    rows.iter().for_each(|row| all.add(row));
+    let whole = lines(&all, None);
+    for wanted in [
+        "\"bytes\":7696581394460,",
+        "\"mean_bytes\":1099511627780",
+        "\"mean_missing_bytes\":1",
+        "\"min_bytes\":0,",
+        "\"max_bytes\":7696581394432,",
+    ] {
+        assert!(whole[0].contains(wanted), "{wanted} in {whole:?}");
+    }
+    for cut in 0..=rows.len() {
+        let (first, second) = rows.split_at(cut);
+        let mut parts = [first, second].map(|rows| {
+            let mut part = Aggregator::new(spec.clone());
+            rows.iter().for_each(|row| part.add(row));
+            part
+        });
+        let [one, other] = &mut parts;
+        one.merge(core::mem::replace(other, Aggregator::new(spec.clone())));
+        assert_eq!(lines(one, None), whole, "{cut}");
+    }
+    let unknown = spec.clone().measured(Measure::Mean, &names(&["state"]));
+    let error = unknown.unwrap_err();
+    assert_eq!(error.to_string(), "no field \"state\" that has a mean");
+}

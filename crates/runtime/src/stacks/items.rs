@@ -71,6 +71,7 @@ struct KeptChunk {
     offset: u64,
     gap_before: u64,
     time: Nanos,
+    captured: Nanos,
     end: Option<StreamEnd>,
 }
 
@@ -196,6 +197,7 @@ impl Message {
                         offset: chunk.offset,
                         gap_before: chunk.gap_before,
                         time: chunk.time,
+                        captured: chunk.captured,
                         end: chunk.end,
                     });
                 }
@@ -340,6 +342,7 @@ impl Message {
                 offset: kept.offset,
                 gap_before: kept.gap_before,
                 time: kept.time,
+                captured: kept.captured,
                 end: kept.end,
             };
             (place, chunk)
@@ -498,6 +501,7 @@ mod tests {
             offset: 1,
             gap_before: 0,
             time: Nanos(time),
+            captured: Nanos(time),
         };
         let mut copy = Message::begun();
         for _ in 0..2 {

@@ -8,7 +8,8 @@ use flowgauge_wire::{Address, LinkType, Nanos, PacketDescriptor, PacketFlags};
 use super::announced::Announced;
 use super::bytes::{Bytes, unzigzag};
 use super::{
-    HAS_ESTABLISHED, HAS_FLAGS, HAS_ORIGIN, HAS_SYN, HAS_VLAN, HAS_WIRE_LEN, Kind, MOST_DEPTH,
+    HAS_ESTABLISHED, HAS_FLAGS, HAS_ORIGIN, HAS_SYN, HAS_VLAN, HAS_WIRE_LEN, IS_EARLY, Kind,
+    MOST_DEPTH,
 };
 
 /// Reads a payload, some items at a time.
@@ -28,6 +29,7 @@ pub(crate) struct ChunkPlace {
     pub(crate) time: Nanos,
     pub(crate) offset: u64,
     pub(crate) gap_before: u64,
+    pub(crate) captured: Nanos,
     pub(crate) start: usize,
     pub(crate) len: usize,
     pub(crate) end: Option<StreamEnd>,
@@ -50,6 +52,7 @@ impl ChunkPlace {
             offset: self.offset,
             gap_before: self.gap_before,
             time: self.time,
+            captured: self.captured,
             end: self.end,
         })
     }
@@ -146,7 +149,12 @@ impl Decoder {
         if stream >= self.streams.len() {
             return None;
         }
-        let end = match bytes.byte()? {
+        let bits = bytes.byte()?;
+        let early = match bits & IS_EARLY {
+            0 => 0,
+            _ => bytes.number()?,
+        };
+        let end = match bits & !IS_EARLY {
             0 => None,
             1 => Some(StreamEnd::Fin),
             2 => Some(StreamEnd::Rst),
@@ -162,6 +170,7 @@ impl Decoder {
         self.at = bytes.at;
         Some(ChunkPlace {
             time,
+            captured: Nanos(time.0.checked_sub(early)?),
             offset,
             gap_before,
             start,

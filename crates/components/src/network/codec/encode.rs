@@ -10,7 +10,7 @@ use flowgauge_wire::{Address, LinkType, Nanos, PacketDescriptor, PacketFlags};
 use super::announced::{kind_code, unit_code};
 use super::bytes::{number, text, zigzag};
 use super::{
-    FIELD, HAS_ESTABLISHED, HAS_FLAGS, HAS_ORIGIN, HAS_SYN, HAS_VLAN, HAS_WIRE_LEN, Kind,
+    FIELD, HAS_ESTABLISHED, HAS_FLAGS, HAS_ORIGIN, HAS_SYN, HAS_VLAN, HAS_WIRE_LEN, IS_EARLY, Kind,
     MOST_CHUNK, ORIGIN, SCHEMA,
 };
 
@@ -131,7 +131,12 @@ impl Encoder {
             self.begin(Kind::Chunks, chunk.time);
             self.stream(chunk.stream);
             let end = chunk.end.filter(|_| rest.is_empty());
-            self.payload.push(end.map_or(0, end_code));
+            let early = chunk.time.0.saturating_sub(chunk.captured.0);
+            let bit = if early > 0 { IS_EARLY } else { 0 };
+            self.payload.push(bit | end.map_or(0, end_code));
+            if early > 0 {
+                number(&mut self.payload, early);
+            }
             number(&mut self.payload, offset);
             number(&mut self.payload, gap);
             text(&mut self.payload, bytes);

@@ -70,6 +70,9 @@ const HAS_VLAN: u8 = 8;
 const HAS_SYN: u8 = 2;
 const HAS_ESTABLISHED: u8 = 4;
 
+/// Chunks: the bytes were there before the chunk's time, by so much.
+const IS_EARLY: u8 = 0x80;
+
 /// Announcements.
 const ORIGIN: u8 = 1;
 const FIELD: u8 = 2;
@@ -284,6 +287,7 @@ mod tests {
                     offset: *offset,
                     gap_before: *gap_before,
                     time: Nanos(*time),
+                    captured: Nanos(*time - (*time).min(*offset % 3)),
                     end: ends[*which],
                 });
             }
@@ -294,6 +298,7 @@ mod tests {
                 let chunk = found.chunk(&payload, decoder.streams()).unwrap();
                 let bytes = if *which == 3 { &[][..] } else { bytes };
                 prop_assert_eq!((chunk.bytes, chunk.time), (bytes, Nanos(*time)));
+                prop_assert_eq!(chunk.captured.0, *time - (*time).min(*offset % 3));
                 prop_assert_eq!((chunk.offset, chunk.gap_before), (*offset, *gap_before));
                 prop_assert_eq!((chunk.stream, chunk.end), (&streams[which % 3], ends[*which]));
             }

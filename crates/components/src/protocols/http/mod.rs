@@ -432,7 +432,10 @@ fn scan(side: &mut Side, chunk: &StreamChunk<'_>, taker: &mut ToOutlet<'_>) {
     let at = At {
         connection: &connection,
         from_initiator: stream.from_initiator,
-        time: chunk.time,
+        time: match chunk.end {
+            Some(_) => chunk.time,
+            None => chunk.captured,
+        },
     };
     if chunk.gap_before > 0 {
         side.part(&at, &Part::Gap(chunk.gap_before), taker);

@@ -1,5 +1,7 @@
 //! SMTP: mails, from the first command to the last reply; what follows STARTTLS is TLS.
 
+mod parts;
+
 use std::collections::VecDeque;
 
 use flowgauge_proto::smtp::{
@@ -12,9 +14,12 @@ use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
+use parts::{File, Parts};
+
 use super::table::Table;
 use super::tls::{TlsTalk, origin};
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
+use crate::files::Files;
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "smtp",
@@ -46,7 +51,7 @@ const MAX_LIST: usize = 100;
 const MAX_TEXT: usize = 1 << 10;
 
 /// A connection of SMTP.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SmtpTalk {
     commands: Commands,
     replies: Replies,
@@ -55,9 +60,11 @@ pub(crate) struct SmtpTalk {
 }
 
 /// What commands and replies come to.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Mail {
     origin: Option<Origin>,
+    /// Number of the flow.
+    flow: u64,
     /// The initiator is the server: it was taken for who opened the connection.
     is_exchanged: bool,
     /// The mail that commands are of, and its number in the connection.
@@ -67,18 +74,37 @@ struct Mail {
     has_begun: bool,
     /// Mails that are whole and wait for a reply: a client may go on with the next (PIPELINING, RFC 2920).
     sent: VecDeque<(u64, SmtpRow)>,
-    /// Commands without a reply, with the numbers of their mails.
-    waiting: VecDeque<(Kind, u64)>,
+    /// Commands without a reply.
+    waiting: VecDeque<Command>,
     /// Commands that wait no more, whose replies are still to come.
     skipped: u64,
+    /// When the client said something last.
+    said: Nanos,
+    /// Something was lost, and since then some command has waited.
+    has_lost: bool,
     head: Vec<u8>,
     is_head_over: bool,
+    /// The message comes with DATA, in which dots are doubled.
+    is_stuffed: bool,
+    /// Its parts, where files are wanted.
+    parts: Option<Box<Parts>>,
+    /// Parts that are over.
+    files: Vec<File>,
     helo: Option<String>,
     auth: Option<String>,
     depth: u32,
     is_tls: bool,
     /// Rows that are complete.
     done: Vec<SmtpRow>,
+}
+
+/// A command that waits for its reply.
+#[derive(Clone, Copy, Debug)]
+struct Command {
+    kind: Kind,
+    /// Of its mail.
+    number: u64,
+    time: Nanos,
 }
 
 /// What a reply is for.
@@ -132,12 +158,18 @@ fn addresses(value: &str) -> Vec<String> {
 struct Said<'a> {
     mail: &'a mut Mail,
     time: Nanos,
+    /// What is done with files, if anything.
+    files: Option<&'a mut Files>,
 }
 
 impl CommandEvents for Said<'_> {
     fn command(&mut self, verb: &[u8], argument: &[u8]) {
-        let mail = &mut *self.mail;
         let verb = verb.to_ascii_uppercase();
+        if verb != b"BDAT" {
+            self.end_parts(false);
+        }
+        let mail = &mut *self.mail;
+        mail.is_stuffed = verb != b"BDAT";
         if verb == b"MAIL" && mail.row.sender.is_some() {
             mail.finish("reset");
         }
@@ -171,12 +203,15 @@ impl CommandEvents for Said<'_> {
             b"STARTTLS" => Kind::StartTls,
             _ => Kind::Other,
         };
-        mail.wait(kind);
+        mail.wait(kind, self.time);
     }
 
     fn content(&mut self, bytes: &[u8]) {
+        self.mail.begin(self.time);
+        if let Some(files) = self.files.as_deref_mut() {
+            self.mail.parts().data(bytes, self.time, files);
+        }
         let mail = &mut *self.mail;
-        mail.begin(self.time);
         *mail.row.message_bytes.get_or_insert(0) += bytes.len() as u64;
         if mail.is_head_over {
             return;
@@ -194,10 +229,12 @@ impl CommandEvents for Said<'_> {
         if !is_last {
             return;
         }
+        self.end_parts(true);
+        let mail = &mut *self.mail;
         // Of BDAT the command waits already.
         match mail.waiting.back_mut() {
-            Some((kind, _)) if *kind == Kind::Other => *kind = Kind::Message,
-            _ => mail.wait(Kind::Message),
+            Some(command) if command.kind == Kind::Other => command.kind = Kind::Message,
+            _ => mail.wait(Kind::Message, self.time),
         }
         mail.read_head();
         let row = mail.take();
@@ -205,36 +242,57 @@ impl CommandEvents for Said<'_> {
     }
 
     fn lost(&mut self, content: u64) {
+        self.mail.has_lost = true;
         self.mail.begin(self.time);
         let row = &mut self.mail.row;
         row.missing_bytes += content;
         if content > 0 {
             *row.message_bytes.get_or_insert(0) += content;
+            if let Some(files) = self.files.as_deref_mut() {
+                self.mail.parts().gap(content, self.time, files);
+            }
         }
     }
 }
 
-impl ReplyEvents for Said<'_> {
-    fn reply(&mut self, reply: &Reply<'_>) {
+impl Said<'_> {
+    /// The message is over, and its parts with it.
+    fn end_parts(&mut self, is_whole: bool) {
+        if let Some(mut parts) = self.mail.parts.take()
+            && let Some(files) = self.files.as_deref_mut()
+        {
+            parts.finish(is_whole, self.time, files);
+            self.mail.files.extend(parts.done());
+        }
+    }
+
+    /// A reply is complete. Returns what it is for.
+    fn reply(&mut self, reply: &Reply<'_>) -> Option<Kind> {
         let mail = &mut *self.mail;
         let (kind, number) = match mail.skipped.checked_sub(1) {
             Some(left) => {
                 mail.skipped = left;
                 (Some(Kind::Other), None)
             }
-            None => mail.waiting.pop_front().unzip(),
+            None => {
+                let command = mail.answers(reply.code, self.time);
+                (command.map(|it| it.kind), command.map(|it| it.number))
+            }
         };
         let code = reply.code;
         if kind.is_none() && !mail.has_begun && mail.sent.is_empty() {
             // The greeting.
-            return;
+            return kind;
         }
         let number = number.or_else(|| Some(mail.sent.front()?.0));
         let number = number.unwrap_or(mail.number);
-        let Some(row) = mail.row_of(number) else {
-            return;
+        let time = self.time;
+        // What is older than the mail is for a command before it, which was not captured.
+        let row = mail.row_of(number).filter(|row| row.origin.time <= time);
+        let Some(row) = row else {
+            return kind;
         };
-        row.end = self.time;
+        row.end = time;
         row.errors += u32::from(code >= 400);
         row.last_reply = Some(format!("{code} {}", text(reply.last)).trim_end().to_owned());
         let is_current = number == mail.number;
@@ -250,35 +308,88 @@ impl ReplyEvents for Said<'_> {
             }
             _ => {}
         }
+        kind
     }
 }
 
 impl Mail {
+    /// The parts of the message under way.
+    fn parts(&mut self) -> &mut Parts {
+        let mut origin = self.origin.unwrap_or_default();
+        if self.is_exchanged {
+            origin.parties = origin.parties.exchanged();
+        }
+        let (flow, mail, is_stuffed) = (self.flow, self.number + 1, self.is_stuffed);
+        self.parts
+            .get_or_insert_with(|| Parts::new(origin, flow, mail, is_stuffed))
+    }
+
     /// Bytes of memory that it keeps beside itself.
     fn held(&self) -> usize {
         let sent = self.sent.iter().map(|(_, row)| row.held()).sum::<usize>();
         self.row.held()
             + sent
             + self.sent.capacity() * size_of::<(u64, SmtpRow)>()
-            + self.waiting.capacity() * size_of::<(Kind, u64)>()
+            + self.waiting.capacity() * size_of::<Command>()
             + self.done.capacity() * size_of::<SmtpRow>()
             + self.head.capacity()
+            + self.parts.as_ref().map_or(0, |parts| parts.held())
             + self.helo.held()
             + self.auth.held()
     }
 
-    fn wait(&mut self, kind: Kind) {
+    fn wait(&mut self, kind: Kind, time: Nanos) {
         if self.waiting.len() >= WAITING {
             let dropped = self.waiting.pop_front();
             self.skipped += 1;
-            if let Some((Kind::Message, number)) = dropped {
+            if let Some(Command {
+                kind: Kind::Message,
+                number,
+                ..
+            }) = dropped
+            {
                 if let Some(row) = self.row_of(number) {
                     row.limit = Some("commands");
                 }
                 self.answered(number, "cut");
             }
         }
-        self.waiting.push_back((kind, self.number));
+        self.waiting.push_back(Command {
+            kind,
+            number: self.number,
+            time,
+        });
+    }
+
+    /// The command that a reply is for which was captured then: the oldest, and never a younger one than the reply.
+    /// Behind a loss those are passed over that were sent before the newest that can be its own, as a client mostly
+    /// waits before it goes on; those that were sent together with that (PIPELINING) are not.
+    fn answers(&mut self, code: u16, time: Nanos) -> Option<Command> {
+        let older = self.waiting.iter().take_while(|it| it.time <= time);
+        let Some(Command { time: newest, .. }) = older.clone().last().copied() else {
+            // Those that wait are younger: the reply's own was not captured, or later.
+            self.has_lost |= !self.waiting.is_empty();
+            return None;
+        };
+        let mut passed = 0;
+        if self.has_lost {
+            let begins_message = |it: &Command| it.kind == Kind::Data;
+            passed = match code {
+                354 => older.clone().position(begins_message),
+                _ => None,
+            }
+            .unwrap_or_else(|| older.take_while(|it| it.time < newest).count());
+        }
+        for _ in 0..passed {
+            if let Some(command) = self.waiting.pop_front()
+                && command.kind == Kind::Message
+            {
+                self.answered(command.number, "cut");
+            }
+        }
+        let command = self.waiting.pop_front();
+        self.has_lost &= !self.waiting.is_empty();
+        command
     }
 
     /// A mail that is not complete.
@@ -391,6 +502,12 @@ impl Mail {
 
 impl SmtpTalk {
     fn give(&mut self, give: &mut Give<'_>) {
+        if let Some(parts) = &mut self.mail.parts {
+            self.mail.files.extend(parts.done());
+        }
+        for file in self.mail.files.drain(..) {
+            file.close(give);
+        }
         for row in self.mail.done.drain(..) {
             give.record(row.origin.time, &row);
         }
@@ -406,6 +523,7 @@ impl Conversation for SmtpTalk {
         }
         if self.mail.origin.is_none() {
             self.mail.origin = Some(origin(at));
+            self.mail.flow = at.connection.flow_id.unwrap_or_default();
             let is_reply = bytes.first().is_some_and(u8::is_ascii_digit);
             // Who opened it is known by its SYN.
             let is_known = at.connection.handshake[0].is_some();
@@ -415,20 +533,26 @@ impl Conversation for SmtpTalk {
         let mut said = Said {
             mail: &mut self.mail,
             time: at.time,
+            files: give.files.as_deref_mut(),
         };
         if is_client {
+            said.mail.said = said.mail.said.max(at.time);
             self.commands.data(bytes, &mut said);
         } else {
-            let asked = (said.mail.waiting.front().copied()).filter(|_| said.mail.skipped == 0);
-            let asked = asked.map(|(kind, _)| kind);
-            let mut seen = Last::default();
+            let mut seen = First::default();
             self.replies.data(bytes, &mut Both(&mut said, &mut seen));
-            match (asked, seen.code) {
+            // Behind a hole that was given up replies come when the client has gone on: what it says now, they do not tell.
+            let is_late = said.mail.said > at.time;
+            match (seen.kind, seen.code) {
+                _ if is_late => {}
                 (Some(Kind::Data), Some(code)) if code >= 400 => self.commands.refused(),
                 (Some(Kind::Auth), Some(334)) => {
                     self.commands.asks();
-                    let number = said.mail.number;
-                    said.mail.waiting.push_front((Kind::Auth, number));
+                    said.mail.waiting.push_front(Command {
+                        kind: Kind::Auth,
+                        number: said.mail.number,
+                        time: at.time,
+                    });
                 }
                 (_, Some(code)) if code != 354 => self.commands.taken(&mut said),
                 (_, Some(_)) if self.commands.awaited() => {
@@ -453,10 +577,13 @@ impl Conversation for SmtpTalk {
         let mut said = Said {
             mail: &mut self.mail,
             time: at.time,
+            files: give.files.as_deref_mut(),
         };
         match is_client {
             true => self.commands.gap(bytes, &mut said),
-            false => self.replies.gap(bytes, &mut said),
+            false => self
+                .replies
+                .gap(bytes, &mut Both(&mut said, &mut First::default())),
         }
     }
 
@@ -493,27 +620,37 @@ impl Conversation for SmtpTalk {
         if let Some(tls) = &mut self.tls {
             tls.close(&mut (), at, give);
         }
+        let mut said = Said {
+            mail: &mut self.mail,
+            time: at.time,
+            files: give.files.as_deref_mut(),
+        };
+        said.end_parts(false);
         let close = self.mail.row.close;
         self.mail.close(close, give.limit);
         self.give(give);
     }
 }
 
-/// The code of the first reply in a piece.
+/// The first reply in a piece: its code, and what it is for.
 #[derive(Default)]
-struct Last {
+struct First {
     code: Option<u16>,
+    kind: Option<Kind>,
 }
 
-struct Both<'a, 'b>(&'a mut Said<'b>, &'a mut Last);
+struct Both<'a, 'b>(&'a mut Said<'b>, &'a mut First);
 
 impl ReplyEvents for Both<'_, '_> {
     fn reply(&mut self, reply: &Reply<'_>) {
-        self.1.code.get_or_insert(reply.code);
-        self.0.reply(reply);
+        let kind = self.0.reply(reply);
+        if self.1.code.is_none() {
+            self.1.code = Some(reply.code);
+            self.1.kind = kind;
+        }
     }
 
     fn lost(&mut self) {
-        ReplyEvents::lost(self.0);
+        self.0.mail.has_lost = true;
     }
 }

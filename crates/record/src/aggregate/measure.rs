@@ -1,0 +1,94 @@
+//! What is made of the amounts of a group.
+
+use flowgauge_wire::Nanos;
+
+use crate::schema::{Field, FieldKind, FieldVisitor};
+
+/// What becomes of the values of a field in a group. Values that are null do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Their sum.
+    Sum,
+    /// Their mean: its sum and number are kept as whole numbers, so that it does not depend on who counted what.
+    Mean,
+    /// The least of them.
+    Min,
+    /// The largest of them.
+    Max,
+}
+
+impl Measure {
+    /// Its name, which is also an option's and stands before that of the field (but for sums).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Measure::Sum => "sum",
+            Measure::Mean => "mean",
+            Measure::Min => "min",
+            Measure::Max => "max",
+        }
+    }
+
+    /// What the field is called that has it.
+    pub(super) fn field_name(self, field: &str) -> String {
+        match self {
+            Measure::Sum => field.to_owned(),
+            _ => format!("{}_{field}", self.name()),
+        }
+    }
+
+    /// Of what kind it is.
+    pub(super) const fn kind(self, kind: FieldKind) -> FieldKind {
+        match (self, kind) {
+            (Measure::Mean, FieldKind::Unsigned) => FieldKind::Float,
+            _ => kind,
+        }
+    }
+
+    /// Numbers that are kept for it: the value, and but for sums how many there were.
+    pub(super) const fn cells(self) -> usize {
+        match self {
+            Measure::Sum => 1,
+            _ => 2,
+        }
+    }
+
+    /// Adds what others came to, or one value.
+    pub(super) fn add(self, cells: &mut [u64], more: &[u64]) {
+        match (cells, more) {
+            ([sum], [more, ..]) => *sum = sum.saturating_add(*more),
+            ([value, count], [more, number]) if *number > 0 => {
+                *value = match self {
+                    Measure::Min if *count > 0 => (*value).min(*more),
+                    Measure::Max => (*value).max(*more),
+                    Measure::Min => *more,
+                    Measure::Sum | Measure::Mean => value.saturating_add(*more),
+                };
+                *count += number;
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands it on.
+    pub(super) fn visit<V: FieldVisitor>(
+        self,
+        field: &'static Field,
+        cells: &[u64],
+        visitor: &mut V,
+    ) {
+        let (value, count) = match *cells {
+            [sum] => (sum, 1),
+            [value, count] => (value, count),
+            _ => (0, 0),
+        };
+        match (self, field.kind) {
+            _ if count == 0 => visitor.null(field),
+            (Measure::Mean, FieldKind::Duration) => {
+                visitor.duration(field, Nanos(value.saturating_add(count / 2) / count));
+            }
+            (Measure::Mean, _) => visitor.float(field, value as f64 / count as f64),
+            (_, FieldKind::Duration) => visitor.duration(field, Nanos(value)),
+            _ => visitor.unsigned(field, value),
+        }
+    }
+}
