@@ -205,6 +205,7 @@ impl quic::Events for Hellos {}
 pub fn quic(bytes: &[u8]) {
     quic::look(bytes);
     let mut parser = quic::Parser::default();
+    parser.datagram(true, bytes, &mut Hellos);
     let mut is_initiator = true;
     pieces(bytes, |_, piece| {
         is_initiator = !is_initiator;
