@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flowgauge_flow::{FlowId, FlowTracker, Follower, PacketFlow, PacketFlowFlags};
+use flowgauge_flow::{PacketFlow, PacketFlowFlags};
 use flowgauge_sys::checksum::{Kernel, Work, with_fastest};
 use flowgauge_wire::{
     Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, FoldedState, PacketFlags,
@@ -306,11 +306,21 @@ impl Checksums {
         }
     }
 
-    /// A packet's flow is known.
-    #[inline(always)]
-    pub(crate) fn follow(&mut self, packet: &Decoded, flow: PacketFlow) {
-        if flow.flags.contains(PacketFlowFlags::FIRST_RIGHT) {
-            self.note_good(packet);
+    /// The flows of a batch's packets are known.
+    pub(crate) fn follow(&mut self, packets: &[Decoded], flows: &[PacketFlow]) {
+        const SHIFT: u32 = PacketFlowFlags::FIRST_RIGHT.0.trailing_zeros();
+        for (packets, flows) in packets.chunks(64).zip(flows.chunks(64)) {
+            let first =
+                |(at, flow): (usize, &PacketFlow)| u64::from(flow.flags.0 >> SHIFT & 1) << at;
+            let mut firsts = flows
+                .iter()
+                .enumerate()
+                .map(first)
+                .fold(0, |bits, bit| bits | bit);
+            while let Some(packet) = packets.get(firsts.trailing_zeros() as usize) {
+                self.note_good(packet);
+                firsts &= firsts - 1;
+            }
         }
     }
 
@@ -357,17 +367,6 @@ impl Checksums {
         } else if !full {
             self.damaged.insert(sender, frames);
         }
-    }
-}
-
-/// Without streams.
-impl Follower for Checksums {
-    #[inline(always)]
-    fn fetch(&mut self, _: &Decoded, _: FlowId) {}
-
-    #[inline(always)]
-    fn packet(&mut self, _: &FlowTracker, packet: &Decoded, flow: PacketFlow) {
-        self.follow(packet, flow);
     }
 }
 

@@ -33,7 +33,9 @@ pub(crate) struct KnownPairs {
     /// Secret.
     key: [u64; 4],
     recent: Box<[u64; RECENT]>,
-    waiting: Vec<u64>,
+    waiting: [u64; WAITING],
+    /// How many wait.
+    queued: usize,
     young: Table,
     old: Table,
     /// The most pairs in a table.
@@ -50,7 +52,8 @@ impl KnownPairs {
         KnownPairs {
             key: [0, 1, 2, 3].map(|number: u64| FoldedState::default().hash_one(number)),
             recent: Box::new([0; RECENT]),
-            waiting: Vec::with_capacity(WAITING),
+            waiting: [0; WAITING],
+            queued: 0,
             young: Table::default(),
             old: Table::default(),
             limit: (max_flows as usize / 2).clamp(FEWEST, MOST),
@@ -68,41 +71,38 @@ impl KnownPairs {
     }
 
     /// The packet's checksum is right.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn note(&mut self, packet: &Decoded) {
         let print = self.print(packet);
         let recent = &mut self.recent[place(print)];
-        if covers(*recent, print) {
-            return;
-        }
-        if is_pair(*recent, print) {
-            *recent |= print;
-            return;
-        }
-        let before = core::mem::replace(recent, print);
-        if before != 0 {
-            self.keep(before);
-        }
+        let before = *recent;
+        let same = is_pair(before, print);
+        *recent = print | if same { before } else { 0 };
+        self.keep(before, !same & (before != 0));
     }
 
-    /// A pair goes to the large table.
-    fn keep(&mut self, print: u64) {
-        if self.waiting.len() >= WAITING {
+    /// A pair goes to the large table if it `leaves` its place. There is no branch on that: it is
+    /// anybody's guess.
+    #[inline]
+    fn keep(&mut self, print: u64, leaves: bool) {
+        self.waiting[self.queued] = print;
+        self.queued += usize::from(leaves);
+        self.young.fetch(if leaves { print } else { 0 });
+        if self.queued == WAITING {
             self.settle();
         }
-        self.young.fetch(print);
-        self.waiting.push(print);
     }
 
     /// Gives those that wait their places.
+    #[inline(never)]
     fn settle(&mut self) {
-        for index in 0..self.waiting.len() {
+        for index in 0..self.queued {
             if self.young.len >= self.limit {
                 self.old = core::mem::take(&mut self.young);
             }
             self.young.insert(self.waiting[index], self.limit);
         }
-        self.waiting.clear();
+        self.queued = 0;
     }
 
     /// A number that nobody can choose to be another pair's, but for the last bits, which say who of
@@ -282,7 +282,7 @@ mod tests {
         for place in 0..RECENT {
             let print = core::mem::take(&mut known.recent[place]);
             if print != 0 {
-                known.keep(print);
+                known.keep(print, true);
             }
         }
         assert!(known.knows(&back) && known.knows(&good));

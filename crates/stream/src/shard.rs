@@ -253,7 +253,6 @@ impl Shard {
         if H::STREAMS {
             let mut follower = FollowStreams {
                 streams: &mut self.streams,
-                checksums: &mut self.checksums,
                 batch,
                 decoded,
                 handler,
@@ -262,9 +261,9 @@ impl Shard {
             self.tracker
                 .process_with(packets, tunnels, &mut self.refs, &mut follower);
         } else {
-            self.tracker
-                .process_with(packets, tunnels, &mut self.refs, &mut self.checksums);
+            self.tracker.process(packets, tunnels, &mut self.refs);
         }
+        self.checksums.follow(packets, &self.refs);
     }
 
     /// Packets between which the capture clock enters no tick.

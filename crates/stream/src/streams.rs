@@ -5,7 +5,6 @@ use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{OverlapPolicy, Reassembler, ReassemblyConfig};
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, TcpFlags};
 
-use crate::checksums::Checksums;
 use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
 use crate::delivery::{Delivered, Delivery};
 use crate::handler::{Handler, StreamFlow, StreamStatus};
@@ -38,7 +37,6 @@ pub(crate) struct Pass<'a> {
 /// Takes a batch's packets to their streams as soon as the flow table is done with each.
 pub(crate) struct FollowStreams<'a, H> {
     pub(crate) streams: &'a mut Streams,
-    pub(crate) checksums: &'a mut Checksums,
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) decoded: &'a DecodedBatch,
     pub(crate) handler: &'a mut H,
@@ -52,15 +50,13 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
         self.handler
             .prefetch(stream_id(guess, direction), packet.payload_len != 0);
         self.streams.connections.prefetch(guess, direction);
-        // What begins or ends one direction looks at the other, too.
-        if packet.begins_or_ends() {
-            self.streams.connections.prefetch(guess, 1 - direction);
-        }
+        // What begins or ends one direction looks at the other, too. (No branch: nobody could guess it.)
+        let other = direction ^ usize::from(packet.begins_or_ends());
+        self.streams.connections.prefetch(guess, other);
     }
 
     #[inline(always)]
     fn packet(&mut self, tracker: &FlowTracker, packet: &Decoded, flow: PacketFlow) {
-        self.checksums.follow(packet, flow);
         let pass = Pass {
             batch: self.batch,
             decoded: self.decoded,
