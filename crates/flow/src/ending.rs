@@ -267,8 +267,19 @@ impl FlowTracker {
         if self.wheels[class].is_due(look_at, self.tick) {
             self.end(id, EndReason::Idle);
         } else {
-            self.wheels[class].remove(&mut self.links, id);
-            self.wheels[class].insert(&mut self.links, id, look_at.min(self.tick));
+            self.hang_again(class, id, look_at.min(self.tick));
+        }
+    }
+
+    /// Hangs a flow of the wheel of `class` into the bucket of `tick`, and where it hangs among attempts
+    /// without being one any more, into that of its protocol.
+    fn hang_again(&mut self, class: usize, id: u32, tick: u32) {
+        self.wheels[class].remove(&mut self.links, id);
+        let flow = self.flows.at(id);
+        flow.settle();
+        match Class::of(flow) as usize {
+            same if same == class => self.wheels[class].insert(&mut self.links, id, tick),
+            other => self.wheels[other].insert_old(&mut self.links, id, tick),
         }
     }
 
@@ -296,18 +307,19 @@ impl FlowTracker {
     fn longest_idle(&mut self, classes: &[Class]) -> Option<u32> {
         let mut longest: Option<(u32, u32)> = None;
         for &class in classes {
-            let wheel = &mut self.wheels[class as usize];
+            let class = class as usize;
             // Flows seen since they were last looked at move to where they belong.
-            while let Some((id, tick)) = wheel.oldest() {
-                let last_tick = self.flows.at(id).hot.last_tick;
-                if last_tick <= tick {
+            while let Some((id, tick)) = self.wheels[class].oldest() {
+                let flow = self.flows.at(id);
+                let last_tick = flow.hot.last_tick;
+                flow.settle();
+                if last_tick <= tick && Class::of(flow) as usize == class {
                     if longest.is_none_or(|(_, longest)| last_tick < longest) {
                         longest = Some((id, last_tick));
                     }
                     break;
                 }
-                wheel.remove(&mut self.links, id);
-                wheel.insert(&mut self.links, id, last_tick);
+                self.hang_again(class, id, last_tick);
             }
         }
         longest.map(|(id, _)| id)

@@ -344,6 +344,19 @@ impl Flow {
         self.hot.seen[0] & tcp::seen::CONFIRMED != 0
     }
 
+    /// It is more than an attempt from now on. It hangs among attempts until it is looked at next.
+    #[inline(always)]
+    pub(crate) fn confirm(&mut self) {
+        self.hot.seen[0] |= tcp::seen::CONFIRMED;
+    }
+
+    /// It is about to be hung, or hangs, where it belongs: among attempts only if it is one.
+    pub(crate) fn settle(&mut self) {
+        if self.is_confirmed() {
+            self.hot.tcp.settle();
+        }
+    }
+
     /// Whether its idle timeout is not its protocol's.
     #[inline(always)]
     pub(crate) fn has_own_timeout(&self) -> bool {

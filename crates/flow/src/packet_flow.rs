@@ -77,12 +77,6 @@ impl PacketFlowFlags {
     /// ([`DecodeFlags::RIGHT_CHECKSUM`](flowgauge_wire::DecodeFlags::RIGHT_CHECKSUM)).
     pub const FIRST_RIGHT: PacketFlowFlags = PacketFlowFlags(64);
 
-    /// The flow is more than an attempt from now on. (For the tracker alone.)
-    pub(crate) const CONFIRMS: PacketFlowFlags = PacketFlowFlags(1 << 15);
-    /// What makes the tracker look at the flow's timeout.
-    pub(crate) const MOVES: PacketFlowFlags =
-        PacketFlowFlags(PacketFlowFlags::CONFIRMS.0 | PacketFlowFlags::CLOSES.0);
-
     /// Whether all bits of `other` are set.
     #[inline]
     pub const fn contains(self, other: PacketFlowFlags) -> bool {

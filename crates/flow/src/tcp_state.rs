@@ -22,7 +22,8 @@ impl Endpoint {
 }
 
 /// Both sides' states and the ones before, three bits each. The four bits left have nothing to do with
-/// TCP: two say whether a right checksum of a side was seen, whatever the protocol.
+/// TCP, whatever the protocol: two say whether a right checksum of a side was seen, one whether the flow
+/// no longer hangs among attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpState(pub(crate) u16);
 
@@ -36,6 +37,8 @@ impl TcpState {
     pub(crate) const CURRENT: u16 = 7 | 7 << 6;
     /// A right checksum of side 0 was seen; of side 1 the next bit.
     const RIGHT: u32 = 12;
+    const SETTLED: u16 = 1 << 14;
+    const OTHERS: u16 = 15 << TcpState::RIGHT;
 
     /// Only a SYN of this side was seen.
     #[inline(always)]
@@ -48,7 +51,7 @@ impl TcpState {
     pub(crate) const fn answer(&mut self, initiator: usize) {
         let from = (Endpoint::ESTABLISHED.0 | Endpoint::SYN_SENT.0 << 3) << (6 * initiator);
         let states = from | Endpoint::ESTABLISHED.0 << (6 * (1 - initiator));
-        self.0 = self.0 & 3 << TcpState::RIGHT | states;
+        self.0 = self.0 & TcpState::OTHERS | states;
     }
 
     /// A packet of this side has (1) a right checksum, or none that is known to be right (0). Returns
@@ -59,6 +62,17 @@ impl TcpState {
         let first = right & !(self.0 >> shift);
         self.0 |= first << shift;
         first
+    }
+
+    /// Whether the flow hangs where its protocol's do.
+    #[inline(always)]
+    pub(crate) const fn is_settled(self) -> bool {
+        self.0 & TcpState::SETTLED != 0
+    }
+
+    /// The flow hangs where its protocol's do from now on.
+    pub(crate) const fn settle(&mut self) {
+        self.0 |= TcpState::SETTLED;
     }
 
     /// An established side closes.

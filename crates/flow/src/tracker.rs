@@ -87,7 +87,8 @@ pub(crate) enum Class {
     Udp = 1,
     Other = 2,
     Closed = 3,
-    /// Of the same timeouts as the first three, but not [confirmed](Flow::is_confirmed).
+    /// Of the same timeouts as the first three, but not [confirmed](Flow::is_confirmed) when they were
+    /// looked at last.
     TcpAttempt = 4,
     UdpAttempt = 5,
     OtherAttempt = 6,
@@ -110,9 +111,10 @@ impl Class {
         Class::Own,
     ];
 
+    /// In whose wheel the flow hangs.
     #[inline(always)]
     pub(crate) fn of(flow: &Flow) -> Class {
-        let is_attempt = !flow.is_confirmed();
+        let is_attempt = !flow.hot.tcp.is_settled();
         match flow.hot.key.protocol {
             tcp::PROTOCOL if flow.hot.flags.has(FlowFlags::CLOSED) => Class::Closed,
             _ if flow.has_own_timeout() => Class::Own,
@@ -428,8 +430,8 @@ impl FlowTracker {
         }
         let mut flags = flow.goes_on(packet, self.tick, &self.quiet)?;
         flags.insert(flow.note_right(packet));
-        if flags.0 & PacketFlowFlags::MOVES.0 != 0 {
-            return Some(self.moves(id, flags));
+        if flags.contains(PacketFlowFlags::CLOSES) {
+            self.linger(id.0);
         }
         Some(PacketFlow { id, flags })
     }
@@ -449,41 +451,15 @@ impl FlowTracker {
         }
     }
 
-    /// A flow that went as it should changes its class: it is confirmed, or closed.
+    /// A flow that has just closed goes to the class of those.
     #[inline(never)]
-    fn moves(&mut self, id: FlowId, flags: PacketFlowFlags) -> PacketFlow {
-        let tick = self.tick;
-        let flow = self.flows.at(id.0);
-        let (from, to) = if flags.contains(PacketFlowFlags::CONFIRMS) {
-            flow.hot.seen[0] |= tcp::seen::CONFIRMED;
-            (Class::TcpAttempt, Class::Tcp)
-        } else {
-            (Class::Tcp, Class::Closed)
-        };
-        let (from, to) = match (flow.has_own_timeout(), to) {
-            (true, Class::Closed) => (Class::Own, to),
-            (true, _) => (Class::Own, Class::Own),
-            (false, _) => (from, to),
-        };
-        self.wheels[from as usize].remove(&mut self.links, id.0);
-        self.wheels[to as usize].insert(&mut self.links, id.0, tick);
-        PacketFlow {
-            id,
-            flags: PacketFlowFlags(flags.0 & !PacketFlowFlags::CONFIRMS.0),
-        }
-    }
-
-    /// The flow is more than an attempt.
-    fn confirm(&mut self, id: u32) {
+    fn linger(&mut self, id: u32) {
         let flow = self.flows.at(id);
-        let before = Class::of(flow);
-        flow.hot.seen[0] |= tcp::seen::CONFIRMED;
-        let after = Class::of(flow);
-        if before != after {
-            let last_tick = flow.hot.last_tick;
-            self.wheels[before as usize].remove(&mut self.links, id);
-            self.wheels[after as usize].insert(&mut self.links, id, last_tick);
-        }
+        flow.hot.flags.clear(FlowFlags::CLOSED);
+        let class = Class::of(flow);
+        flow.hot.flags.set(FlowFlags::CLOSED);
+        self.wheels[class as usize].remove(&mut self.links, id);
+        self.wheels[Class::Closed as usize].insert(&mut self.links, id, self.tick);
     }
 
     /// A SYN that opens a connection.
@@ -547,15 +523,11 @@ impl FlowTracker {
         }
         let closes = !was_closed && flow.hot.flags.has(FlowFlags::CLOSED);
         if closes {
-            flow.hot.flags.clear(FlowFlags::CLOSED);
-            let class = Class::of(flow);
-            flow.hot.flags.set(FlowFlags::CLOSED);
-            self.wheels[class as usize].remove(&mut self.links, id);
-            self.wheels[Class::Closed as usize].insert(&mut self.links, id, self.tick);
+            self.linger(id);
         }
         let is_attempt = packet.tcp_flags.intersects(TcpFlags(2 | 4));
         if !flags.contains(PacketFlowFlags::NEW) && !is_attempt && !damaged {
-            self.confirm(id);
+            self.flows.at(id).confirm();
         }
         PacketFlow {
             id: FlowId(id),

@@ -151,15 +151,15 @@ impl Flow {
         }
     }
 
-    /// A packet of a protocol without connections, whose flow has had more than one already.
+    /// A further packet of a protocol without connections.
     #[inline(always)]
     fn has_more(&mut self, packet: &Decoded, side: usize, tick: u32) -> Option<PacketFlowFlags> {
         let usual = packet.flags.0 & LOOKED_AT == DecodeFlags::TRANSPORT.0
-            && self.hot.flags.has(FlowFlags::LIVE)
-            && self.is_confirmed();
+            && self.hot.flags.has(FlowFlags::LIVE);
         if !usual {
             return None;
         }
+        self.confirm();
         self.hot.last_tick = tick;
         self.count(packet, side);
         if packet.key.protocol == UDP {
@@ -200,8 +200,9 @@ impl Flow {
             _ => seen::DATA,
         };
         let mut result = self.is_initiator(side);
+        self.confirm();
         if self.hot.seen[side] & bit == 0 || self.hot.flags.has(FlowFlags::SYN_TIME) {
-            result |= self.first(packet, side);
+            self.first(packet, side);
         }
         if self.hot.tcp.is_closed() {
             result |= PacketFlowFlags::AFTER_CLOSE.0;
@@ -211,7 +212,7 @@ impl Flow {
 
     /// What the first segments do besides: a letter of the history, the handshake.
     #[inline(always)]
-    fn first(&mut self, packet: &Decoded, side: usize) -> u16 {
+    fn first(&mut self, packet: &Decoded, side: usize) {
         let (bit, letter) = match packet.payload_len {
             0 => (seen::ACK, Letter::Ack),
             _ => (seen::DATA, Letter::Data),
@@ -221,10 +222,6 @@ impl Flow {
         }
         if self.hot.flags.has(FlowFlags::SYN_TIME) && side == self.initiator() {
             tcp::complete_handshake(self, packet, side);
-        }
-        match self.is_confirmed() || self.hot.flags.has(FlowFlags::CLOSED) {
-            true => 0,
-            false => PacketFlowFlags::CONFIRMS.0,
         }
     }
 
