@@ -1,5 +1,7 @@
 //! Internet checksums (RFC 1071) of transports.
 
+use core::hint::select_unpredictable;
+
 use crate::decoded::{DecodeFlags, Decoded};
 use flowgauge_sys::checksum::{Dispatched, Kernel, is_right, sum};
 
@@ -88,15 +90,16 @@ fn verify_usual<const HEADER: usize, const ADDRESSES: usize>(
     }
     let end = packet.payload_offset as usize + packet.payload_len as usize;
     let summed = bytes.get(start - ADDRESSES..end)?;
-    let length = summed.len().checked_sub(ADDRESSES)? as u32;
     let protocol = packet.key.protocol;
+    let transport = summed.get(ADDRESSES..)?;
+    let length = transport.len() as u32;
     // Of UDP not without a checksum, or with a length of its own. Which of the two it is, is not worth a
     // branch: it changes from packet to packet.
-    let &[_, _, _, _, high, low, a, b] = summed.get(ADDRESSES..)?.first_chunk()?;
+    let &[_, _, _, _, high, low, a, b] = transport.first_chunk()?;
     let is_usual_udp = (protocol == 17)
         & (u16::from_ne_bytes([a, b]) != 0)
         & (u32::from(u16::from_be_bytes([high, low])) == length);
-    if !((protocol == 6) | is_usual_udp) {
+    if !select_unpredictable(protocol == 6, true, is_usual_udp) {
         return None;
     }
     let pseudo = u64::from(length.to_be()) + u64::from(u16::from(protocol).to_be());

@@ -117,45 +117,78 @@ fn ipv4(
     if head[0] != 0x45 || fragment & 0x3fff != 0 || total < 20 || end > wire {
         return false;
     }
-    let Some(transport) = Transport::read(ports, protocol, rest, total - 20) else {
-        return false;
-    };
-    let word = |at: usize| {
-        let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
-        u64::from(u32::from_ne_bytes(bytes))
-    };
-    let checksum = word(0) + word(4) + word(8) + word(12) + word(16);
-    let source = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
-    let destination = u32::from_be_bytes([head[16], head[17], head[18], head[19]]);
-    let from = u64::from(source) << 16 | u64::from(transport.source_port);
-    let to = u64::from(destination) << 16 | u64::from(transport.destination_port);
-    let forward = from <= to;
-    let (low, high) = if forward { (from, to) } else { (to, from) };
-    let key = FlowKey {
-        low: Address::v4(((low >> 16) as u32).to_be_bytes()),
-        high: Address::v4(((high >> 16) as u32).to_be_bytes()),
-        low_port: low as u16,
-        high_port: high as u16,
-        protocol,
-        version: 4,
-        reserved: 0,
-        context: 0,
-    };
-    let mut flags = frame_flags(frame.bytes.len(), wire, end);
-    if !is_right(checksum) {
-        flags |= DecodeFlags::BAD_IP_CHECKSUM.0;
-    }
-    let place = Place {
-        ip_offset: at,
-        ip_len: total,
-        transport_offset: at + 20,
-        ttl: head[8],
-        flags,
-        forward,
+    let room = total - 20;
+    let datagram = Ipv4 {
+        head,
+        at,
+        total,
         vlan,
     };
-    write(slot, frame, key, &transport, &place);
+    // Each to the end on its own: where both ways meet, all that they read would go through the stack.
+    match protocol {
+        TCP => match Transport::tcp(rest, room) {
+            Some(transport) => datagram.write(slot, frame, &transport),
+            None => return false,
+        },
+        UDP => match Transport::udp(ports, rest, room) {
+            Some(transport) => datagram.write(slot, frame, &transport),
+            None => return false,
+        },
+        _ => return false,
+    }
     true
+}
+
+/// An IPv4 header without options, and where it is.
+struct Ipv4<'a> {
+    head: &'a [u8; 20],
+    at: usize,
+    total: usize,
+    vlan: Option<u16>,
+}
+
+impl Ipv4<'_> {
+    #[inline(always)]
+    fn write(&self, slot: &mut Decoded, frame: Frame<'_>, transport: &Transport) {
+        let head = self.head;
+        let word = |at: usize| {
+            let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            u64::from(u32::from_ne_bytes(bytes))
+        };
+        let checksum = word(0) + word(4) + word(8) + word(12) + word(16);
+        let source = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+        let destination = u32::from_be_bytes([head[16], head[17], head[18], head[19]]);
+        let from = u64::from(source) << 16 | u64::from(transport.source_port);
+        let to = u64::from(destination) << 16 | u64::from(transport.destination_port);
+        let forward = from <= to;
+        let (low, high) = if forward { (from, to) } else { (to, from) };
+        let key = FlowKey {
+            low: Address::v4(((low >> 16) as u32).to_be_bytes()),
+            high: Address::v4(((high >> 16) as u32).to_be_bytes()),
+            low_port: low as u16,
+            high_port: high as u16,
+            protocol: transport.protocol,
+            version: 4,
+            reserved: 0,
+            context: 0,
+        };
+        let end = self.at + self.total;
+        let wire = frame.descriptor.wire_len as usize;
+        let mut flags = frame_flags(frame.bytes.len(), wire, end);
+        if !is_right(checksum) {
+            flags |= DecodeFlags::BAD_IP_CHECKSUM.0;
+        }
+        let place = Place {
+            ip_offset: self.at,
+            ip_len: self.total,
+            transport_offset: self.at + 20,
+            ttl: head[8],
+            flags,
+            forward,
+            vlan: self.vlan,
+        };
+        write(slot, frame, key, transport, &place);
+    }
 }
 
 #[inline(always)]
@@ -222,6 +255,7 @@ fn frame_flags(captured: usize, wire: usize, end: usize) -> u16 {
 
 /// What the transport header says.
 struct Transport {
+    protocol: u8,
     source_port: u16,
     destination_port: u16,
     seq: u32,
@@ -236,26 +270,35 @@ impl Transport {
     /// Reads TCP or UDP in `room` bytes of datagram; `None` when anything is unusual.
     #[inline(always)]
     fn read(ports: &PortFilter, protocol: u8, bytes: &[u8], room: usize) -> Option<Transport> {
-        if protocol == TCP {
-            let header = bytes.first_chunk::<20>()?;
-            let header_len = usize::from(header[12] >> 4) * 4;
-            if header_len < 20 || header_len > room {
-                return None;
-            }
-            return Some(Transport {
-                source_port: u16::from_be_bytes([header[0], header[1]]),
-                destination_port: u16::from_be_bytes([header[2], header[3]]),
-                seq: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
-                ack: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
-                window: u16::from_be_bytes([header[14], header[15]]),
-                tcp_flags: header[13],
-                header_len,
-                payload_len: room - header_len,
-            });
+        match protocol {
+            TCP => Transport::tcp(bytes, room),
+            UDP => Transport::udp(ports, bytes, room),
+            _ => None,
         }
-        if protocol != UDP {
+    }
+
+    #[inline(always)]
+    fn tcp(bytes: &[u8], room: usize) -> Option<Transport> {
+        let header = bytes.first_chunk::<20>()?;
+        let header_len = usize::from(header[12] >> 4) * 4;
+        if header_len < 20 || header_len > room {
             return None;
         }
+        Some(Transport {
+            protocol: TCP,
+            source_port: u16::from_be_bytes([header[0], header[1]]),
+            destination_port: u16::from_be_bytes([header[2], header[3]]),
+            seq: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+            ack: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
+            window: u16::from_be_bytes([header[14], header[15]]),
+            tcp_flags: header[13],
+            header_len,
+            payload_len: room - header_len,
+        })
+    }
+
+    #[inline(always)]
+    fn udp(ports: &PortFilter, bytes: &[u8], room: usize) -> Option<Transport> {
         let header = bytes.first_chunk::<8>()?;
         let source_port = u16::from_be_bytes([header[0], header[1]]);
         let destination_port = u16::from_be_bytes([header[2], header[3]]);
@@ -268,6 +311,7 @@ impl Transport {
             return None;
         }
         Some(Transport {
+            protocol: UDP,
             source_port,
             destination_port,
             seq: 0,
