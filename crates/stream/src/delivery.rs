@@ -65,9 +65,7 @@ impl<'a, H: Handler> Delivery<'a, H> {
             time: self.time,
             captured,
         };
-        progress.bytes += bytes.len() as u64;
-        self.total.bytes += bytes.len() as u64;
-        self.total.chunks += 1;
+        progress.count(bytes, self.total);
         self.handler
             .stream_data(&progress.stream(self.id, self.flow), &chunk);
     }
@@ -101,6 +99,14 @@ impl Progress {
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.bytes + self.missing_bytes + self.pending_gap
+    }
+
+    /// Bytes were delivered.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, bytes: &[u8], total: &mut Delivered) {
+        self.bytes += bytes.len() as u64;
+        total.bytes += bytes.len() as u64;
+        total.chunks += 1;
     }
 
     /// Bytes follow the hole before them, if there is one: returns its size.

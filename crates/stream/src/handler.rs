@@ -272,6 +272,17 @@ pub struct Remark {
     pub implausible: bool,
 }
 
+/// What a handler did with a packet that goes on where its direction has got to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing: it has to know more of the stream. [`Handler::next_packet_of`] follows.
+    Unseen,
+    /// It has seen it: [`Handler::stream_data`] follows, where there is payload.
+    Seen,
+    /// It has taken its payload, too.
+    Taken,
+}
+
 /// What becomes of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
@@ -328,6 +339,10 @@ pub trait Handler {
     #[inline(always)]
     fn prefetch(&mut self, _stream: u32, _has_payload: bool) {}
 
+    /// Whether the packet that [`Handler::prefetch`] was just called for begins or ends its direction.
+    #[inline(always)]
+    fn prefetch_control(&mut self, _is_control: bool) {}
+
     /// The next packet of the batch is up: its events follow. Called for all packets where
     /// [`Handler::PACKETS`] says that they are wanted.
     #[inline(always)]
@@ -347,10 +362,22 @@ pub trait Handler {
         false
     }
 
-    /// A packet that goes on at `offset`, where its direction has got to, instead of
+    /// A packet of stream `id` that goes on at `offset`, where its direction has got to, instead of
     /// [`Handler::stream_packet`]; the captured frame and payload as there.
     #[inline(always)]
     fn next_packet(
+        &mut self,
+        _id: u32,
+        _packet: &Decoded,
+        _offset: u64,
+        _frame: &[u8],
+        _payload: &[u8],
+    ) -> Next {
+        Next::Seen
+    }
+
+    /// The packet that [`Handler::next_packet`] was just called for.
+    fn next_packet_of(
         &mut self,
         _stream: &Stream<'_>,
         _packet: &Decoded,

@@ -53,7 +53,8 @@ pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
 pub use findings::Findings;
 pub use handler::{
-    Admit, Chunk, Handler, Remark, Request, Stream, StreamIdentity, StreamPacket, StreamStatus,
+    Admit, Chunk, Handler, Next, Remark, Request, Stream, StreamIdentity, StreamPacket,
+    StreamStatus,
 };
 pub use sequencer::{Numbered, Sequencer};
 pub use shard::Shard;

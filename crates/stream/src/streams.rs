@@ -7,7 +7,7 @@ use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, TcpFlags
 
 use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
 use crate::delivery::{Delivered, Delivery};
-use crate::handler::{Handler, StreamFlow, StreamStatus};
+use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -51,8 +51,10 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
             .prefetch(stream_id(guess, direction), packet.payload_len != 0);
         self.streams.connections.prefetch(guess, direction);
         // What begins or ends one direction looks at the other, too. (No branch: nobody could guess it.)
-        let other = direction ^ usize::from(packet.begins_or_ends());
+        let is_control = packet.begins_or_ends();
+        let other = direction ^ usize::from(is_control);
         self.streams.connections.prefetch(guess, other);
+        self.handler.prefetch_control(is_control);
     }
 
     #[inline(always)]
@@ -165,8 +167,10 @@ impl Streams {
             && (side.half).goes_on(packet.seq, len, packet.ack, packet.window, OPEN)
         {
             if SHOW && handler.follows() {
-                let payload = side.show(pass, packet, flow, handler);
-                if len != 0 {
+                let (payload, is_taken) = side.show(pass, packet, flow, handler);
+                if is_taken {
+                    side.progress.count(payload, &mut self.delivered);
+                } else if len != 0 {
                     Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
                         .deliver(payload);
                 }
@@ -273,8 +277,12 @@ impl Streams {
             && packet.payload_len != 0
             && packet.payload_captured == packet.payload_len;
         if is_plain {
-            if SHOW && handler.follows() {
-                side.show(pass, packet, flow, handler);
+            if SHOW
+                && handler.follows()
+                && let (payload, true) = side.show(pass, packet, flow, handler)
+            {
+                side.progress.count(payload, &mut self.delivered);
+                return true;
             }
             Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
                 .deliver(pass.decoded.payload(pass.batch, packet));
@@ -347,7 +355,8 @@ pub(crate) fn sides(connection: &mut Connection, direction: usize) -> (&mut Side
 }
 
 impl Side {
-    /// Shows the handler the next packet of this direction.
+    /// Shows the handler the next packet of this direction. Returns its payload, and whether the handler
+    /// has taken that, too.
     #[inline(always)]
     fn show<'a, H: Handler>(
         &self,
@@ -355,13 +364,17 @@ impl Side {
         packet: &Decoded,
         flow: PacketFlow,
         handler: &mut H,
-    ) -> &'a [u8] {
+    ) -> (&'a [u8], bool) {
         let id = stream_id(flow.id, packet.direction.index());
-        let stream = (self.progress).stream(id, StreamFlow::Tracked(pass.tracker, flow.id));
         let frame = pass.decoded.bytes(pass.batch, packet);
-        let payload = pass.decoded.payload(pass.batch, packet);
-        handler.next_packet(&stream, packet, self.progress.position(), frame, payload);
-        payload
+        let payload = packet.payload_of(frame);
+        let position = self.progress.position();
+        let next = handler.next_packet(id, packet, position, frame, payload);
+        if next == Next::Unseen {
+            let stream = (self.progress).stream(id, StreamFlow::Tracked(pass.tracker, flow.id));
+            handler.next_packet_of(&stream, packet, position, frame, payload);
+        }
+        (payload, next == Next::Taken)
     }
 }
 

@@ -63,11 +63,20 @@ unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
-/// Memory of a [`Blocks`], filled from its beginning.
+/// Memory of a [`Blocks`], filled from its beginning, and from its end with what is kept beside that:
+///
+/// ```text
+///  |bytes ...... -->|     room     |<-- third piece|second piece|first piece|
+///  0               len          capacity - stacked                   capacity
+/// ```
 pub struct Block {
     memory: NonNull<u8>,
     capacity: u32,
     len: u32,
+    /// Bytes at its end.
+    stacked: u32,
+    /// What its owner counts of them.
+    pieces: u32,
     /// `None` of an empty block without memory.
     region: Option<Arc<Region>>,
 }
@@ -133,6 +142,7 @@ impl Blocks {
             // In its place: a length written just before the block is moved would hold it up.
             if let Some(block) = kept.last_mut() {
                 block.len = 0;
+                block.unstack();
             }
         }
     }
@@ -158,6 +168,8 @@ impl Blocks {
             memory: unsafe { self.region.base.add(offset) },
             capacity: capacity as u32,
             len: 0,
+            stacked: 0,
+            pieces: 0,
             region: Some(Arc::clone(&self.region)),
         })
     }
@@ -308,6 +320,8 @@ impl Block {
         memory: NonNull::dangling(),
         capacity: 0,
         len: 0,
+        stacked: 0,
+        pieces: 0,
         region: None,
     };
 
@@ -343,10 +357,16 @@ impl Block {
         unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.len as usize) }
     }
 
+    /// Bytes that can still be written.
+    #[inline(always)]
+    pub const fn room(&self) -> usize {
+        (self.capacity - self.stacked - self.len) as usize
+    }
+
     /// Appends as much of `bytes` as there is room for, and tells how much.
     #[inline(always)]
     pub fn extend(&mut self, bytes: &[u8]) -> usize {
-        let len = bytes.len().min((self.capacity - self.len) as usize);
+        let len = bytes.len().min(self.room());
         // SAFETY: `len` bytes from the end of what was written lie within the block, which nobody
         // else can reach, so that they do not overlap `bytes` either.
         unsafe {
@@ -360,29 +380,73 @@ impl Block {
         len
     }
 
-    /// Appends so many bytes, or nothing where there is no room for all of them.
-    #[inline(always)]
-    pub fn push<const N: usize>(&mut self, bytes: &[u8; N]) {
-        if (self.capacity - self.len) as usize >= N {
-            // SAFETY: as `extend`.
-            unsafe {
-                let end = self.memory.as_ptr().add(self.len as usize);
-                core::ptr::copy_nonoverlapping(bytes.as_ptr(), end, N);
-            }
-            self.len += N as u32;
-        }
-    }
-
     /// Appends zeros up to `len` bytes, or as far as there is room.
     pub fn zero_up_to(&mut self, len: usize) {
-        let more = len
-            .min(self.capacity as usize)
-            .saturating_sub(self.len as usize);
+        let more = len.saturating_sub(self.len as usize).min(self.room());
         // SAFETY: as `extend`.
         unsafe {
             core::ptr::write_bytes(self.memory.as_ptr().add(self.len as usize), 0, more);
         }
         self.len += more as u32;
+    }
+
+    /// Puts `bytes` and `last` before what is at the block's end, or nothing where there is no room for
+    /// both.
+    #[inline(always)]
+    pub fn stack<const N: usize>(&mut self, bytes: &[u8], last: &[u8; N]) {
+        let len = bytes.len() + N;
+        if len <= self.room() {
+            self.stacked += len as u32;
+            // SAFETY: as `extend`: these bytes begin at or behind the end of what was written, and end
+            // where what stood at the block's end begins.
+            unsafe {
+                let at = self.memory.as_ptr().add(self.stack_at());
+                core::ptr::copy_nonoverlapping(last.as_ptr(), at.add(bytes.len()), N);
+                core::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+            }
+        }
+    }
+
+    /// What was put at the block's end, the last first.
+    #[inline(always)]
+    pub const fn stacked(&self) -> &[u8] {
+        // SAFETY: the last `stacked` bytes of the block were written, and the block is borrowed.
+        unsafe {
+            let begin = self.memory.as_ptr().cast_const().add(self.stack_at());
+            core::slice::from_raw_parts(begin, self.stacked as usize)
+        }
+    }
+
+    /// The owner's count of what is at the block's end.
+    #[inline(always)]
+    pub const fn pieces(&self) -> u32 {
+        self.pieces
+    }
+
+    /// Sets the count.
+    #[inline(always)]
+    pub const fn set_pieces(&mut self, pieces: u32) {
+        self.pieces = pieces;
+    }
+
+    /// Takes away what is at the block's end.
+    #[inline(always)]
+    pub const fn unstack(&mut self) {
+        self.stacked = 0;
+        self.pieces = 0;
+    }
+
+    const fn stack_at(&self) -> usize {
+        (self.capacity - self.stacked) as usize
+    }
+
+    /// Address of the byte that the next piece is put before, for prefetching.
+    #[inline(always)]
+    pub const fn stack_end(&self) -> *const u8 {
+        self.memory
+            .as_ptr()
+            .cast_const()
+            .wrapping_add(self.stack_at())
     }
 
     /// Address of the byte that would be written next, for prefetching.
@@ -446,14 +510,42 @@ mod tests {
         assert!(block.is_empty());
         assert_eq!(block.extend(b"abc"), 3);
         block.zero_up_to(5);
-        block.push(&[0; 1020]);
-        assert_eq!(block.len(), 5);
         block.as_mut_slice()[4] = b'z';
         assert_eq!(block.as_slice(), b"abc\0z");
         assert_eq!(block.extend(&[7; 2000]), 1019);
         assert_eq!(block.len(), 1024);
         assert!(Block::EMPTY.as_slice().is_empty());
         assert_eq!(Block::default().extend(b"x"), 0);
+    }
+
+    #[test]
+    fn blocks_are_filled_from_both_ends() {
+        let mut blocks = Blocks::new(1 << 21);
+        let mut block = blocks.get(256).unwrap();
+        block.stack(b"fir", b"st");
+        block.extend(b"abc");
+        block.stack(b"second", b"");
+        block.set_pieces(2);
+        assert_eq!(block.stacked(), b"secondfirst");
+        assert_eq!((block.room(), block.len(), block.pieces()), (242, 3, 2));
+        block.stack(&[0; 240], b"abc");
+        assert_eq!(block.stacked().len(), 11);
+        assert_eq!(block.extend(&[1; 300]), 242);
+        block.zero_up_to(256);
+        assert_eq!((block.room(), block.len()), (0, 245));
+        assert_eq!(block.stacked(), b"secondfirst");
+        block.unstack();
+        assert_eq!((block.room(), block.pieces()), (11, 0));
+        block.zero_up_to(usize::MAX);
+        block.stack(b"x", b"");
+        assert!(block.stacked().is_empty() && block.len() == 256);
+        assert!(Block::EMPTY.stacked().is_empty());
+        block.unstack();
+        blocks.put(block);
+        let mut block = blocks.get(256).unwrap();
+        block.stack(b"x", b"");
+        blocks.put(block);
+        assert!(blocks.get(256).unwrap().stacked().is_empty());
     }
 
     #[test]

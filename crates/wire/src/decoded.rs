@@ -70,6 +70,15 @@ impl Decoded {
         self.tcp_flags.intersects(CONTROL)
     }
 
+    /// The captured part of the transport payload, in the bytes that the offsets refer to.
+    #[inline]
+    pub fn payload_of<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
+        let start = self.payload_offset as usize;
+        frame
+            .get(start..start + self.payload_captured as usize)
+            .unwrap_or(&[])
+    }
+
     /// Source address and port of this packet.
     #[inline]
     pub fn source(&self) -> (Address, u16) {
@@ -331,10 +340,7 @@ impl DecodedBatch {
     /// The captured part of `packet`'s transport payload.
     #[inline]
     pub fn payload<'a>(&'a self, batch: &Batch<'a>, packet: &Decoded) -> &'a [u8] {
-        let start = packet.payload_offset as usize;
-        self.bytes(batch, packet)
-            .get(start..start + packet.payload_captured as usize)
-            .unwrap_or(&[])
+        packet.payload_of(self.bytes(batch, packet))
     }
 
     /// The innermost tunnel around `packet`.

@@ -4,16 +4,21 @@
 //! ([`sharing`](super::sharing)): bytes are copied once for all of them. What is full goes out
 //! ([`deliver`](super::deliver)).
 
+use flowgauge_sys::blocks::Block;
 use flowgauge_wire::Nanos;
 
 use super::buffers::Buffers;
 use super::chunk::{ChunkFlags, Content};
 use super::core::Core;
 use super::events::Events;
+use super::packets::move_packets;
 use super::record::{Parameters, Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::Context;
 use crate::handler::Chunk;
+
+/// What the packets of a stream that goes on without payload take at first.
+const PACKET_BYTES: usize = 1024;
 
 /// Bytes of a stream, in order.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +122,7 @@ impl Core {
             run.gap_before = run.offset - end;
             return Some(run);
         }
+        let segment = run.bytes;
         let taken = self.fill(chunk, &run, wanted);
         run = run.after(taken);
         let (is_full, end) = match self.pending.get(chunk) {
@@ -124,7 +130,7 @@ impl Core {
             None => return None,
         };
         if is_full || end == stop {
-            self.send_pending(events, context, leader, ChunkFlags(0));
+            self.send_filled(events, context, leader, ChunkFlags(0), segment);
         } else if taken == 0 {
             let stance = self.stance(leader);
             if !self.grow(events, context, leader, wanted) && self.stance(leader) == stance {
@@ -239,7 +245,8 @@ impl Core {
         let buffer = &mut pending.content.bytes;
         let (len, more) = (buffer.len(), new.bytes.len());
         let fits = len > pending.repeated as usize
-            && len + more < (pending.target as usize).min(buffer.capacity() + 1)
+            && more <= buffer.room()
+            && len + more < pending.target as usize
             && pending.start + len as u64 == new.offset
             && new.offset + (more as u64) < limit;
         if fits {
@@ -259,9 +266,8 @@ impl Core {
         let buffer = &mut pending.content.bytes;
         let room = (pending.target as usize)
             .max(1)
-            .min(buffer.capacity())
             .saturating_sub(buffer.len());
-        let len = wanted.min(room);
+        let len = wanted.min(room).min(buffer.room());
         let is_first = buffer.len() == pending.repeated as usize;
         buffer.extend(&run.bytes[..len]);
         pending.segments += u32::from(len != 0 && len == run.bytes.len());
@@ -272,7 +278,8 @@ impl Core {
         len
     }
 
-    /// Moves a chunk to a larger buffer, for `more` bytes; false when there is no memory.
+    /// Makes room in a chunk for `more` bytes, as far as they belong into it; false when there is no
+    /// memory.
     #[cold]
     pub(super) fn grow<E: Events + ?Sized>(
         &mut self,
@@ -291,23 +298,165 @@ impl Core {
         if len >= target {
             return false;
         }
-        let size = Buffers::size((len + more).min(target), target);
+        let need = Need {
+            bytes: more.min(target - len),
+            packet: 0,
+            goes_on: false,
+        };
+        self.make_room(events, context, leader, chunk, need)
+    }
+
+    /// Gives a chunk what it needs; false when there is no memory, or another chunk by then.
+    pub(super) fn make_room<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        chunk: u32,
+        need: Need,
+    ) -> bool {
         let stance = self.stance(leader);
-        let Some(mut buffer) = self.memory(events, context, size, leader.record) else {
-            return false;
-        };
-        let is_same = self.stance(leader) == stance;
-        let Some(pending) = self.pending.get_mut(chunk).filter(|_| is_same) else {
-            self.buffers.put(buffer);
-            return false;
-        };
-        buffer.extend(pending.content.bytes.as_slice());
-        let grown = buffer.capacity() as u64;
-        let old = core::mem::replace(&mut pending.content.bytes, buffer);
-        self.partial += grown;
-        self.partial -= old.capacity() as u64;
-        self.buffers.put(old);
+        while let Some(step) = self.pending.get(chunk).and_then(|at| at.missing(need)) {
+            let Some(block) = self.memory(events, context, step.size(), leader.record) else {
+                return false;
+            };
+            if self.stance(leader) != stance {
+                self.buffers.put(block);
+                return false;
+            }
+            self.take_step(chunk, step, block);
+        }
         true
+    }
+
+    /// Moves what a chunk has to the memory that it needs.
+    pub(super) fn take_step(&mut self, chunk: u32, step: Step, block: Block) {
+        let Some(pending) = self.pending.get_mut(chunk) else {
+            return self.buffers.put(block);
+        };
+        self.partial += block.capacity() as u64;
+        match step {
+            Step::Bytes(_) => {
+                let old = pending.move_bytes(block);
+                self.give_back(old);
+            }
+            Step::Log(_) => {
+                let (old, emptied) = pending.move_log(block);
+                self.give_back(old);
+                self.give_back(emptied);
+            }
+        }
+    }
+
+    /// Takes back what was part of a chunk under way.
+    #[inline]
+    fn give_back(&mut self, block: Block) {
+        self.partial -= block.capacity() as u64;
+        self.buffers.put(block);
+    }
+}
+
+/// What there has to be room for in a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// Bytes behind those it has, up to its target.
+    pub(super) bytes: usize,
+    /// What a packet takes.
+    pub(super) packet: usize,
+    /// The stream has filled a chunk: it will likely fill this one.
+    pub(super) goes_on: bool,
+}
+
+/// Memory that a chunk needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// So much for its bytes, and its packets where they are behind them.
+    Bytes(usize),
+    /// So much for its packets alone.
+    Log(usize),
+}
+
+impl Step {
+    pub(super) const fn size(self) -> usize {
+        match self {
+            Step::Bytes(size) | Step::Log(size) => size,
+        }
+    }
+}
+
+impl Pending {
+    /// The next thing that is missing.
+    ///
+    /// Packets stand behind the bytes as long as there is room in a block that the bytes may fill: it
+    /// is in a block of their own that they do not cost anything. What the last bytes of a whole chunk
+    /// need, or many packets without payload, moves them to one of their own.
+    pub(super) fn missing(&self, need: Need) -> Option<Step> {
+        let (bytes, target) = (&self.content.bytes, self.target as usize);
+        let len = bytes.len() + need.bytes;
+        let whole = |len: usize| match (need.goes_on, need.bytes) {
+            (true, 0) => Buffers::size(len.max(PACKET_BYTES), target),
+            (true, _) => target.max(len),
+            (false, _) => Buffers::size(len, target),
+        };
+        if self.log.capacity() != 0 {
+            if need.bytes > bytes.room() {
+                return Some(Step::Bytes(whole(len)));
+            }
+            let size = self.log.stacked().len() + need.packet;
+            return (need.packet > self.log.room()).then_some(Step::Log(size));
+        }
+        if need.bytes + need.packet <= bytes.room() {
+            return None;
+        }
+        let stacked = bytes.stacked().len() + need.packet;
+        let size = whole(len + stacked);
+        let fits = size <= target && (len != 0 || size < target);
+        Some(match fits || stacked == 0 {
+            true => Step::Bytes(size),
+            false => Step::Log(stacked),
+        })
+    }
+
+    /// Where its packets are entered.
+    #[inline(always)]
+    pub(super) const fn log_mut(&mut self) -> &mut Block {
+        match self.log.capacity() {
+            0 => &mut self.content.bytes,
+            _ => &mut self.log,
+        }
+    }
+
+    /// The same of a chunk that has some.
+    #[inline(always)]
+    pub(super) const fn log_of_some(&mut self) -> &mut Block {
+        match self.content.bytes.pieces() {
+            0 => &mut self.log,
+            _ => &mut self.content.bytes,
+        }
+    }
+
+    /// Goes on in a larger block. Returns what it was in.
+    fn move_bytes(&mut self, block: Block) -> Block {
+        let mut old = core::mem::replace(&mut self.content.bytes, block);
+        if !old.is_empty() {
+            self.content.bytes.extend(old.as_slice());
+        }
+        move_packets(&mut old, &mut self.content.bytes);
+        old
+    }
+
+    /// Goes on with the packets in a block of their own. Returns what they were in, and what had nothing
+    /// else.
+    fn move_log(&mut self, block: Block) -> (Block, Block) {
+        let mut old = core::mem::replace(&mut self.log, block);
+        move_packets(&mut old, &mut self.log);
+        let bytes = &mut self.content.bytes;
+        move_packets(bytes, &mut self.log);
+        let emptied = match bytes.is_empty() {
+            true => core::mem::take(bytes),
+            false => Block::EMPTY,
+        };
+        (old, emptied)
     }
 }
 
@@ -338,12 +487,21 @@ impl<'a> Run<'a> {
 impl Pending {
     /// Whether it has bytes or packets that no chunk before had.
     pub(super) fn is_new(&self) -> bool {
-        self.content.bytes.len() > self.repeated as usize || self.packets.count != 0
+        self.content.bytes.len() > self.repeated as usize || self.packets() != 0
     }
 
     /// Bytes charged to the budget.
     pub(super) fn memory(&self) -> u64 {
-        (self.content.bytes.capacity() + self.packets.block.capacity()) as u64
+        (self.content.bytes.capacity() + self.log.capacity()) as u64
+    }
+
+    /// Packets it has.
+    #[inline(always)]
+    pub(super) fn packets(&self) -> u32 {
+        match self.content.bytes.pieces() {
+            0 => self.log.pieces(),
+            packets => packets,
+        }
     }
 
     pub(super) fn hole_flag(&self) -> ChunkFlags {

@@ -7,7 +7,7 @@ use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Budget, Nanos};
 
 use super::buffers::Buffers;
-use super::packets::{PacketLog, Packets};
+use super::packets::{self, Log, Packets};
 
 /// Bits of [`DataChunk::flags`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,6 +28,8 @@ impl ChunkFlags {
     pub const KEPT: ChunkFlags = ChunkFlags(32);
     /// One packet of a protocol other than TCP and UDP: nothing is reassembled.
     pub const PACKET: ChunkFlags = ChunkFlags(64);
+    /// Of a chunk under way, before it is sent: its last packet ends behind it, and is at hand then.
+    pub(super) const SPLIT: ChunkFlags = ChunkFlags(1 << 15);
 
     /// Whether all bits of `other` are set.
     #[inline(always)]
@@ -40,6 +42,11 @@ impl ChunkFlags {
     #[must_use]
     pub const fn with(self, other: ChunkFlags) -> ChunkFlags {
         ChunkFlags(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub(super) const fn without(self, other: ChunkFlags) -> ChunkFlags {
+        ChunkFlags(self.0 & !other.0)
     }
 }
 
@@ -164,43 +171,74 @@ impl Clone for Holes {
 #[derive(Debug)]
 pub(super) struct Storage {
     content: Content,
-    packets: PacketLog,
-    /// The bytes, where they did not stay in their block.
-    copy: Option<Vec<u8>>,
-    /// The packets, where they did not stay in theirs.
-    packets_copy: Option<Vec<u8>>,
+    /// Its packets, where they are not behind its bytes.
+    log: Block,
+    /// The payload of the last of them, where it ends behind the chunk.
+    rest: Vec<u8>,
+    /// The bytes and the packets, where they did not stay in their blocks.
+    copy: Option<Copy>,
     charged: u64,
     budget: Budget,
 }
 
+/// What was copied to memory of its own.
+#[derive(Debug)]
+struct Copy {
+    bytes: Vec<u8>,
+    packets: u32,
+    log: Vec<u8>,
+}
+
 impl Storage {
-    /// The charge of `content` and `packets` becomes that of the storage.
-    fn new(content: Content, packets: PacketLog, budget: Budget) -> Storage {
+    /// The charge of `content`, `log` and `rest` becomes that of the storage.
+    fn new(content: Content, log: Block, rest: &[u8], budget: Budget) -> Storage {
         Storage {
             charged: Buffers::cost(&content.bytes)
-                + Buffers::cost(&packets.block)
-                + content.holes_memory(),
+                + Buffers::cost(&log)
+                + content.holes_memory()
+                + rest.len() as u64,
             content,
-            packets,
+            log,
+            rest: rest.to_vec(),
             copy: None,
-            packets_copy: None,
             budget,
         }
     }
 
-    fn packets(&self) -> Packets<'_> {
-        let log = match &self.packets_copy {
-            Some(copy) => copy,
-            None => self.packets.block.as_slice(),
-        };
-        Packets::new(self.packets.count, log, self.bytes())
+    fn log(&self) -> Log<'_> {
+        match &self.copy {
+            Some(copy) => Log::Entered(copy.packets, &copy.log),
+            None => log_of(&self.content, &self.log),
+        }
     }
 
     fn bytes(&self) -> &[u8] {
         match &self.copy {
-            Some(copy) => copy,
+            Some(copy) => &copy.bytes,
             None => self.content.bytes.as_slice(),
         }
+    }
+
+    /// A block that is hardly filled makes room for others.
+    fn trim(&mut self) {
+        let bytes = &self.content.bytes;
+        let (len, capacity) = (bytes.len() + bytes.stacked().len(), bytes.capacity());
+        if len >= capacity / 2 {
+            return;
+        }
+        let Log::Entered(packets, log) = log_of(&self.content, &self.log) else {
+            return;
+        };
+        self.copy = Some(Copy {
+            bytes: bytes.as_slice().to_vec(),
+            packets,
+            log: log.to_vec(),
+        });
+        let log = core::mem::take(&mut self.log);
+        let less = (capacity - len) as u64 + (log.capacity() - log.stacked().len()) as u64;
+        self.content.bytes = Block::EMPTY;
+        self.budget.release(less);
+        self.charged -= less;
     }
 }
 
@@ -210,22 +248,34 @@ impl Drop for Storage {
     }
 }
 
+/// The packets of a chunk: behind its bytes, or in a block of their own where there was no room.
+#[inline(always)]
+pub(super) fn log_of<'a>(content: &'a Content, log: &'a Block) -> Log<'a> {
+    match log.pieces() {
+        0 => Log::of(&content.bytes),
+        _ => Log::of(log),
+    }
+}
+
 /// Where the bytes of a data event are.
 #[derive(Debug)]
 pub(super) enum Source<'a> {
     /// In the packet.
-    InPlace(&'a [u8], Option<&'a Holes>, Option<&'a PacketLog>),
-    /// In a buffer of the engine.
-    Buffer(Content, PacketLog),
+    InPlace(&'a [u8], Option<&'a Holes>, Log<'a>),
+    /// In a buffer of the engine; the payload of a packet that ends behind it.
+    Buffer(Content, Block, &'a [u8]),
     /// In a buffer that somebody took.
     Taken(Arc<Storage>),
 }
 
 impl Source<'_> {
+    /// Nothing.
+    pub(super) const NONE: Source<'static> = Source::InPlace(&[], None, Log::Entered(0, &[]));
+
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Source::InPlace(bytes, ..) => bytes,
-            Source::Buffer(content, _) => content.bytes.as_slice(),
+            Source::Buffer(content, ..) => content.bytes.as_slice(),
             Source::Taken(storage) => storage.bytes(),
         }
     }
@@ -233,7 +283,7 @@ impl Source<'_> {
     pub(super) fn holes(&self) -> &[Range<u32>] {
         match self {
             Source::InPlace(_, holes, _) => holes.map_or(&[], |holes| &holes.runs),
-            Source::Buffer(content, _) => content.holes(),
+            Source::Buffer(content, ..) => content.holes(),
             Source::Taken(storage) => storage.content.holes(),
         }
     }
@@ -244,14 +294,22 @@ impl Source<'_> {
     }
 
     #[inline]
-    pub(super) fn packets(&self) -> Packets<'_> {
-        let (log, bytes) = match self {
-            Source::InPlace(bytes, _, Some(log)) => (*log, *bytes),
-            Source::InPlace(_, _, None) => return Packets::default(),
-            Source::Buffer(content, log) => (log, content.bytes.as_slice()),
-            Source::Taken(storage) => return storage.packets(),
+    pub(super) fn log(&self) -> Log<'_> {
+        match self {
+            Source::InPlace(_, _, log) => *log,
+            Source::Buffer(content, log, _) => log_of(content, log),
+            Source::Taken(storage) => storage.log(),
+        }
+    }
+
+    #[inline]
+    fn packets(&self, start: u64) -> Packets<'_> {
+        let rest = match self {
+            Source::InPlace(..) => &[][..],
+            Source::Buffer(_, _, rest) => rest,
+            Source::Taken(storage) => &storage.rest,
         };
-        Packets::new(log.count, log.block.as_slice(), bytes)
+        self.log().packets(start, self.bytes(), rest)
     }
 }
 
@@ -321,12 +379,14 @@ impl DataChunk<'_> {
 
     /// The packets that brought it, in the order they were captured, duplicates and reordered ones
     /// included; none unless [`EngineConfig::need_packets`](super::EngineConfig::need_packets).
+    #[inline]
     pub fn packets(&self) -> Packets<'_> {
-        self.source.packets()
+        self.source.packets(self.info.offset)
     }
 
     /// Takes the chunk out of the call. Its memory stays charged to the budget until it is dropped;
-    /// the bytes are only copied where they are still in the packet.
+    /// bytes are only copied where they are still in the packet, as are those of a last packet that ends
+    /// behind the chunk.
     ///
     /// # Errors
     /// [`OutOfMemory`] when they are, and the budget has no room for the copy that the stream's
@@ -341,37 +401,45 @@ impl DataChunk<'_> {
     fn try_take(&mut self) -> Result<OwnedChunk, OutOfMemory> {
         let storage = match &mut self.source {
             Source::Taken(storage) => Arc::clone(storage),
-            Source::Buffer(content, packets) => {
-                let (content, packets) = (core::mem::take(content), core::mem::take(packets));
-                let mut storage = Storage::new(content, packets, self.budget.clone());
+            Source::Buffer(content, log, rest) => {
+                if !rest.is_empty() && !self.budget.charge(rest.len() as u64, self.ceiling) {
+                    return Err(OutOfMemory);
+                }
+                let (content, log) = (core::mem::take(content), core::mem::take(log));
+                let mut storage = Storage::new(content, log, rest, self.budget.clone());
                 storage.trim();
                 let storage = Arc::new(storage);
                 self.source = Source::Taken(Arc::clone(&storage));
                 storage
             }
-            Source::InPlace(bytes, holes, packets) => {
+            Source::InPlace(bytes, holes, log) => {
                 let bytes = &bytes[..bytes.len().min(self.len as usize)];
-                let (count, log) = match packets {
-                    Some(log) => (log.count, log.block.as_slice()),
-                    None => (0, &[][..]),
-                };
                 let mut content = Content {
                     bytes: Block::EMPTY,
                     holes: holes.map(|holes| Box::new(holes.clone())),
                 };
                 content.charge_holes();
-                let charged = Buffers::cost_of(bytes.len() + log.len()) + content.holes_memory();
+                let log_len = match log {
+                    Log::Entered(_, log) => log.len(),
+                    Log::One(packet) => packets::room_for(packet, false),
+                };
+                let charged = Buffers::cost_of(bytes.len() + log_len) + content.holes_memory();
                 if !self.budget.charge(charged, self.ceiling) {
                     return Err(OutOfMemory);
                 }
+                let log = match log {
+                    Log::Entered(_, log) => log.to_vec(),
+                    Log::One(packet) => packets::entered(packet),
+                };
                 Arc::new(Storage {
                     content,
-                    packets: PacketLog {
-                        count,
-                        ..PacketLog::default()
-                    },
-                    copy: Some(bytes.to_vec()),
-                    packets_copy: (count != 0).then(|| log.to_vec()),
+                    log: Block::EMPTY,
+                    rest: Vec::new(),
+                    copy: Some(Copy {
+                        bytes: bytes.to_vec(),
+                        packets: self.source.log().count(),
+                        log,
+                    }),
                     charged,
                     budget: self.budget.clone(),
                 })
@@ -382,21 +450,6 @@ impl DataChunk<'_> {
             len: self.len,
             info: self.info,
         })
-    }
-}
-
-impl Storage {
-    /// A block that is hardly filled makes room for others.
-    fn trim(&mut self) {
-        let (len, capacity) = (self.content.bytes.len(), self.content.bytes.capacity());
-        if len >= capacity / 2 {
-            return;
-        }
-        self.copy = Some(self.content.bytes.as_slice().to_vec());
-        self.content.bytes = Block::EMPTY;
-        let less = (capacity - len) as u64;
-        self.budget.release(less);
-        self.charged -= less;
     }
 }
 
@@ -464,6 +517,7 @@ impl OwnedChunk {
 
     /// The packets that brought it, see [`DataChunk::packets`].
     pub fn packets(&self) -> Packets<'_> {
-        self.storage.packets()
+        let storage = &*self.storage;
+        (storage.log()).packets(self.info.offset, storage.bytes(), &storage.rest)
     }
 }

@@ -8,6 +8,7 @@ use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, PacketDescriptor};
 
 use super::budget::Watermarks;
 use super::buffers::Buffers;
+use super::chunk::log_of;
 use super::config::{ApplicationConfig, ApplicationId, EngineConfig, MAX_APPLICATIONS};
 use super::events::Stopwatch;
 use super::offload::{NoOffload, Offload};
@@ -29,6 +30,12 @@ const NEXT: usize = 6;
 
 /// In [`Core::upcoming`]: the packet has no payload. (Numbers of streams are smaller.)
 const EMPTY: u32 = 1 << 31;
+/// ... and it begins or ends its direction. (Of streams with larger numbers other memory is fetched.)
+const CONTROL: u32 = 1 << 30;
+/// What most packets take at most in a log of packets.
+const HEADERS: usize = 96;
+/// Payload of a large segment.
+const SEGMENT: usize = 1460;
 
 /// State of an engine, apart from its shard.
 pub(super) struct Core {
@@ -519,6 +526,15 @@ impl Core {
         }
     }
 
+    /// Whether the packet that [`Core::fetch`] was just told of begins or ends its direction.
+    #[inline(always)]
+    pub(super) fn mark_control(&mut self, is_control: bool) {
+        if self.need_packets {
+            let last = self.fetched.wrapping_sub(1) % BATCH_SIZE;
+            self.upcoming[last] |= u32::from(is_control) * CONTROL;
+        }
+    }
+
     /// A packet that [`Core::fetch`] was told of is up: fetches what those after it need, first the
     /// chunk under way, then the place in it where bytes go.
     #[inline(always)]
@@ -542,13 +558,10 @@ impl Core {
     #[inline(always)]
     fn fetch_chunk(&self, at: usize) {
         let (pending, has_payload) = self.upcoming_chunk(at);
-        if let Some(pending) = pending {
-            if has_payload {
-                prefetch(pending);
-            }
-            if self.need_packets {
-                prefetch(&pending.packets);
-            }
+        if let Some(pending) = pending
+            && (has_payload || self.need_packets)
+        {
+            prefetch(pending);
         }
     }
 
@@ -558,14 +571,19 @@ impl Core {
         let Some(pending) = pending else {
             return;
         };
-        let fetch = |place: *const u8, lines: usize| {
-            (0..lines).for_each(|line| prefetch_address(place.wrapping_add(64 * line)));
-        };
+        let bytes = &pending.content.bytes;
         if has_payload {
-            fetch(pending.content.bytes.end(), 4);
+            (0..4).for_each(|line| prefetch_address(bytes.end().wrapping_add(64 * line)));
         }
         if self.need_packets {
-            fetch(pending.packets.block.end(), 3);
+            let end = bytes.stack_end();
+            for before in [1, 65, HEADERS] {
+                prefetch_address(end.wrapping_sub(before));
+            }
+            let is_last = self.upcoming[at] & CONTROL != 0;
+            if is_last || bytes.len() + SEGMENT > pending.target as usize {
+                log_of(&pending.content, &pending.log).fetch();
+            }
         }
     }
 
@@ -573,7 +591,7 @@ impl Core {
     #[inline(always)]
     fn upcoming_chunk(&self, at: usize) -> (Option<&Pending>, bool) {
         let upcoming = self.upcoming[at];
-        let record = self.records.get(upcoming & !EMPTY);
+        let record = self.records.get(upcoming & !(EMPTY | CONTROL));
         let chunk = record.map_or(NONE, |record| record.view.chunk);
         (self.pending.get(chunk), upcoming & EMPTY == 0)
     }

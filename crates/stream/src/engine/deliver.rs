@@ -3,12 +3,14 @@
 //! A chunk is sent to all who share it, in the order of their views. Any of them may change anything
 //! meanwhile; what it keeps or has repeated begins its next chunk.
 
+use flowgauge_sys::blocks::Block;
+
 use super::assemble::Run;
-use super::chunk::{ChunkFlags, ChunkInfo, Content, DataChunk, Source};
+use super::chunk::{ChunkFlags, ChunkInfo, Content, DataChunk, Source, log_of};
 use super::config::ApplicationId;
 use super::core::Core;
 use super::events::Events;
-use super::packets::PacketLog;
+use super::packets::{Log, NewPacket};
 use super::record::{Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::Counts;
@@ -38,10 +40,24 @@ impl Core {
             flags,
             time: run.time,
         };
-        let mut source = Source::InPlace(bytes, None, None);
+        let mut source = Source::InPlace(bytes, None, Log::default());
         let packets = u32::from(len != 0 && len == run.bytes.len());
         self.send(events, context, leader, &mut source, info, packets);
         self.go_on(leader, source, info);
+    }
+
+    /// Sends a packet without payload alone, to the one who wants the stream.
+    pub(super) fn send_packet<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        at: ViewAt,
+        packet: &NewPacket<'_>,
+        info: ChunkInfo,
+    ) {
+        let mut source = Source::InPlace(&[], None, Log::One(packet));
+        self.send(events, context, at, &mut source, info, 0);
+        self.go_on(at, source, info);
     }
 
     /// Sends the partial chunk of a view to all who share it.
@@ -52,6 +68,18 @@ impl Core {
         leader: ViewAt,
         flags: ChunkFlags,
     ) {
+        self.send_filled(events, context, leader, flags, &[]);
+    }
+
+    /// The same of a chunk that is full with the first bytes of `segment`.
+    pub(super) fn send_filled<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        flags: ChunkFlags,
+        segment: &[u8],
+    ) {
         let Some(pending) = self.take_pending(leader) else {
             return;
         };
@@ -59,15 +87,20 @@ impl Core {
             offset: pending.start,
             gap_before: pending.gap_before,
             repeated: pending.repeated,
-            flags: pending.flags.with(flags).with(pending.hole_flag()),
+            flags: (pending.flags.with(flags).with(pending.hole_flag())).without(ChunkFlags::SPLIT),
             time: pending.time,
         };
+        let rest = match pending.flags.contains(ChunkFlags::SPLIT) {
+            true => segment,
+            false => &[],
+        };
+        debug_assert!(!rest.is_empty() || !pending.flags.contains(ChunkFlags::SPLIT));
         if !pending.is_new() {
-            return self.recycle(pending.content, pending.packets);
+            return self.recycle(pending.content, pending.log);
         }
-        pending.packets.fetch();
+        log_of(&pending.content, &pending.log).fetch();
         let packets = pending.segments;
-        let mut source = Source::Buffer(pending.content, pending.packets);
+        let mut source = Source::Buffer(pending.content, pending.log, rest);
         self.statistics.flushed_early += u64::from(flags.contains(ChunkFlags::EARLY));
         self.send(events, context, leader, &mut source, info, packets);
         self.go_on(leader, source, info);
@@ -127,11 +160,11 @@ impl Core {
             };
             let (generation, segments) = (pending.generation, pending.segments);
             let content = core::mem::take(&mut pending.content);
-            let packets = core::mem::take(&mut pending.packets);
+            let log = core::mem::take(&mut pending.log);
             let mut source = Source::InPlace(
                 content.bytes.as_slice(),
                 content.holes.as_deref(),
-                Some(&packets),
+                log_of(&content, &log),
             );
             self.send_to(events, context, at, &mut source, info, segments);
             let is_mine = self.view(at).is_some_and(|view| view.chunk == chunk);
@@ -142,11 +175,11 @@ impl Core {
                         && (is_mine || pending.generation == generation) =>
                 {
                     pending.content = content;
-                    pending.packets = packets;
+                    pending.log = log;
                 }
                 _ => {
-                    self.partial -= (content.bytes.capacity() + packets.block.capacity()) as u64;
-                    self.recycle(content, packets);
+                    self.partial -= (content.bytes.capacity() + log.capacity()) as u64;
+                    self.recycle(content, log);
                 }
             }
         }
@@ -204,13 +237,13 @@ impl Core {
         if info.flags.contains(ChunkFlags::HOLE)
             && source.holes().first().is_none_or(|hole| hole.start >= len)
         {
-            info.flags = ChunkFlags(info.flags.0 & !ChunkFlags::HOLE.0);
+            info.flags = info.flags.without(ChunkFlags::HOLE);
         }
         if cut {
             info.flags = info.flags.with(ChunkFlags::CUTOFF);
         }
         if len > info.repeated
-            || source.packets().len() != 0
+            || source.log().count() != 0
             || info.flags.contains(ChunkFlags::PACKET)
         {
             view.chunks = view.chunks.wrapping_add(1);
@@ -222,7 +255,7 @@ impl Core {
             self.statistics.in_place += u64::from(matches!(source, Source::InPlace(..)));
             let began = self.stopwatch.as_mut().map(|stopwatch| stopwatch.now());
             let mut chunk = DataChunk {
-                source: core::mem::replace(source, Source::InPlace(&[], None, None)),
+                source: core::mem::replace(source, Source::NONE),
                 len,
                 info,
                 budget: self.lent.take().unwrap_or_else(|| self.budget.clone()),
@@ -299,18 +332,18 @@ impl Core {
                 self.repeat(this, &source, info);
             }
         }
-        if let Source::Buffer(content, packets) = source {
-            self.recycle(content, packets);
+        if let Source::Buffer(content, log, _) = source {
+            self.recycle(content, log);
         }
     }
 
     /// Takes the memory of a chunk back.
-    pub(super) fn recycle(&mut self, content: Content, packets: PacketLog) {
+    pub(super) fn recycle(&mut self, content: Content, log: Block) {
         if let Some(holes) = content.holes {
             self.budget.release(holes.charged);
         }
         self.buffers.put(content.bytes);
-        self.buffers.put(packets.block);
+        self.buffers.put(log);
     }
 
     /// The next chunk of a view begins with all of this one; if nobody else has it (`moves`) it goes on
@@ -329,8 +362,9 @@ impl Core {
         };
         let content = match source {
             // Kept again and again it is not copied again and again.
-            Source::Buffer(content, _) if moves => {
+            Source::Buffer(content, ..) if moves => {
                 let mut content = core::mem::take(content);
+                content.bytes.unstack();
                 if let Some(holes) = &mut content.holes {
                     holes.pieces.clear();
                 }
@@ -346,7 +380,7 @@ impl Core {
                     ..Content::default()
                 };
                 if !self.take_over_holes(&mut content, source.holes(), 0, at.record) {
-                    return self.recycle(content, PacketLog::default());
+                    return self.recycle(content, Block::EMPTY);
                 }
                 content
             }
@@ -393,7 +427,7 @@ impl Core {
             ..Content::default()
         };
         if !self.take_over_holes(&mut content, source.holes(), from as u32, leader.record) {
-            return self.recycle(content, PacketLog::default());
+            return self.recycle(content, Block::EMPTY);
         }
         self.open_chunk(
             leader,

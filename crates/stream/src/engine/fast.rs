@@ -276,10 +276,9 @@ impl Core {
     }
 
     fn has_room(&self, chunk: u32, more: usize) -> bool {
-        self.pending.get(chunk).is_some_and(|pending| {
-            let bytes = &pending.content.bytes;
-            bytes.len() + more <= bytes.capacity()
-        })
+        self.pending
+            .get(chunk)
+            .is_some_and(|pending| more <= pending.content.bytes.room())
     }
 
     /// Writes the first `wanted` bytes of the run to their place in a chunk that has room for them.

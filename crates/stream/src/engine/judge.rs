@@ -1,6 +1,7 @@
 //! The long way of a packet: one that has to be looked at before its payload is put in order.
 
 use flowgauge_flow::PacketFlowFlags;
+use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_wire::{Place, TcpFlags};
 
 use super::assemble::Run;
@@ -12,13 +13,13 @@ use super::core::Core;
 use super::events::Events;
 use super::fast::Origin;
 use super::noted::Note;
-use super::packets::{NewPacket, PacketLog};
+use super::packets::{Log, NewPacket};
 use super::pass::{CONTROL, FAST_OPEN, Hook, TCP, UDP};
 use super::record::{RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::{Context, StreamErrors};
-use crate::handler::{Admit, Stream, StreamPacket};
+use crate::handler::{Admit, Stream, StreamPacket, StreamStatus};
 
 /// How a segment is given to those in mode FAST.
 #[derive(Clone, Copy)]
@@ -79,8 +80,13 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             }
         }
         if core.need_packets && !flags.has(RecordFlags::DONE) {
-            let is_deliverable = packet.is_deliverable();
-            self.note_packet(stream, &NewPacket::of(packet), is_deliverable);
+            let new = NewPacket::of(packet);
+            let is_last = !has_payload
+                && stream.status == StreamStatus::Fin
+                && packet.halves[1].flags().contains(HalfFlags::CLOSED);
+            if !is_last || !self.show_packet(stream, &new) {
+                self.note_packet(stream, &new, packet.is_deliverable(), false);
+            }
         }
         let flags = self
             .core
@@ -106,18 +112,39 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         Admit::Take
     }
 
-    /// Enters a packet beside the chunks under way.
+    /// Sends a packet without payload at once, which is likely the last of its stream, where only one
+    /// application wants that and no chunk is under way. Returns whether it did.
+    fn show_packet(&mut self, stream: &Stream<'_>, packet: &NewPacket<'_>) -> bool {
+        let is_alone = (self.core.records.get(stream.id)).is_some_and(|record| {
+            record.flags.has(RecordFlags::SIMPLE) && record.view.chunk == NONE
+        });
+        if is_alone {
+            let info = ChunkInfo {
+                offset: stream.bytes + stream.missing_bytes,
+                flags: ChunkFlags::LAST,
+                time: packet.time,
+                ..ChunkInfo::default()
+            };
+            let first = ViewAt::first(stream.id);
+            (self.core).send_packet(self.events, Context::of(stream), first, packet, info);
+        }
+        is_alone
+    }
+
+    /// Enters a packet beside the chunks under way. `follows` says that its payload is put in order
+    /// before anything else happens.
     #[inline(never)]
     pub(super) fn note_packet(
         &mut self,
         stream: &Stream<'_>,
         packet: &NewPacket<'_>,
         is_deliverable: bool,
+        follows: bool,
     ) {
         let id = stream.id;
         let delivered = stream.bytes + stream.missing_bytes;
         let is_next = is_deliverable && packet.offset == delivered as i64;
-        if self.core.note_alone(id, packet, delivered, is_next) {
+        if (self.core).note_alone(id, packet, delivered, is_next, follows) {
             return;
         }
         let Some(record) = self.core.records.get(id) else {
@@ -175,19 +202,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             self.core.discard(id, counts);
             return Admit::Refuse(Place::Cutoff);
         }
-        let mut log = PacketLog::default();
-        if self.core.need_packets {
-            let new = NewPacket::of(packet);
-            let ceiling = self.core.ceiling_of(id);
-            let room = PacketLog::room_for(&new, true);
-            match self.core.buffers.get(room, ceiling) {
-                Some(block) => {
-                    log.block = block;
-                    log.push(&new, Some(0));
-                }
-                None => self.core.statistics.packets_lost += 1,
-            }
-        }
+        let new = NewPacket::of(packet);
+        let log = match self.core.need_packets {
+            true => Log::One(&new),
+            false => Log::default(),
+        };
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.core.next_view(this);
@@ -195,12 +214,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 continue;
             };
             if !view.flags.has(ViewFlags::OVER) {
-                let mut source = Source::InPlace(packet.payload, None, Some(&log));
+                let mut source = Source::InPlace(packet.payload, None, log);
                 self.core
                     .send_to(self.events, Context::of(stream), this, &mut source, info, 1);
             }
         }
-        self.core.buffers.put(log.block);
         Admit::Consumed
     }
 

@@ -2,22 +2,21 @@
 
 use flowgauge_sys::blocks::Block;
 
-use super::buffers::Buffers;
+use super::assemble::Need;
 use super::chunk::ChunkFlags;
 use super::core::Core;
 use super::events::Events;
-use super::packets::{NewPacket, PacketLog};
-use super::record::{Pending, RecordFlags, ViewAt};
+use super::packets::{NewPacket, enter, room_for};
+use super::record::{Pending, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::Context;
+use crate::handler::Next;
 
 /// Packets of one chunk at most.
 const PACKETS: u32 = 1024;
 /// ... of one without payload. They are an event of their own, while what was noted of them is still
 /// in the cache.
 const PACKETS_ALONE: u32 = 64;
-/// What the packets of a whole chunk of segments with payload take.
-const PACKET_BYTES: usize = 1024;
 
 /// A packet to be entered in the chunk under way of those who share the parameters of `leader`.
 #[derive(Clone, Copy)]
@@ -73,71 +72,76 @@ impl Core {
             && pending.end() == position
             && end <= pending.start + u64::from(pending.target)
             && end <= limit;
-        let bytes = &pending.content.bytes;
-        if is_inside && len > bytes.capacity() - bytes.len() {
+        let need = |is_inside| Need {
+            bytes: if is_inside { len } else { 0 },
+            packet: room_for(packet, is_inside),
+            goes_on: chunks != 0,
+        };
+        for _ in 0..2 {
             let stance = self.stance(leader);
-            is_inside = self.grow(events, context, leader, len);
+            let has_room = self.make_room(events, context, leader, chunk, need(is_inside));
             if self.stance(leader) != stance {
                 return None;
             }
-        }
-        let room = PacketLog::room_for(packet, is_inside);
-        if !self.pending.get(chunk)?.packets.has_room(room) {
-            let stance = self.stance(leader);
-            let has_room = self.grow_packets(events, note, chunk, room, chunks != 0);
-            if self.stance(leader) != stance {
-                return None;
-            }
-            if !has_room {
-                self.statistics.packets_lost += 1;
+            if has_room {
+                let pending = self.pending.get_mut(chunk)?;
+                let payload_at = is_inside.then_some(pending.content.bytes.len() as u32);
+                let start = pending.start;
+                enter(pending.log_mut(), packet, start, payload_at);
                 return Some(());
             }
+            is_inside = false;
         }
-        let pending = self.pending.get_mut(chunk)?;
-        let payload_at = is_inside.then_some(pending.content.bytes.len() as u32);
-        pending.packets.push(packet, payload_at);
+        self.statistics.packets_lost += 1;
         Some(())
     }
 
     /// Enters the next packet of a stream that only one application wants, whose first payload byte is
-    /// at `position`, in a chunk that has room for it and goes on with its payload. Returns whether it
-    /// is such a one.
+    /// at `position`, in a chunk that has room for it and goes on with its payload, and takes that, too,
+    /// unless it is the chunk's first or last.
     #[inline(always)]
-    pub(super) fn note_simply(&mut self, id: u32, packet: &NewPacket<'_>, position: u64) -> bool {
+    pub(super) fn note_simply(&mut self, id: u32, packet: &NewPacket<'_>, position: u64) -> Next {
         let Some(record) = self.records.get(id) else {
-            return false;
+            return Next::Unseen;
         };
         let (flags, limit) = (record.flags, record.view.limit);
         let Some(pending) = self.pending.get_mut(record.view.chunk) else {
-            return false;
+            return Next::Unseen;
         };
         let len = packet.payload.len();
-        let is_simple = flags.has(RecordFlags::SIMPLE);
-        if len == 0 && pending.packets.count < PACKETS_ALONE {
-            // The chunk's other line is not touched.
-            let fits = is_simple && pending.packets.has_room(PacketLog::room_for(packet, true));
-            if fits {
-                pending.packets.push(packet, Some(0));
-            }
-            return fits;
-        }
+        let start = pending.start;
         let bytes = &pending.content.bytes;
-        let at = bytes.len();
-        let fits = is_simple
-            && !pending.is_full_of_packets()
-            && pending.end() == position
-            && at + len <= bytes.capacity().min(pending.target as usize)
-            && position + (len as u64) <= limit
-            && pending.packets.has_room(PacketLog::room_for(packet, true));
-        if fits {
-            pending.packets.push(packet, Some(at as u32));
+        let (at, bytes_room) = (bytes.len(), bytes.room());
+        // (Only where packets do not stand behind the bytes the chunk's other line is touched.)
+        let (count, room) = match bytes.pieces() {
+            0 => (pending.log.pieces(), pending.log.room()),
+            count => (count, bytes_room.saturating_sub(len)),
+        };
+        let most = if at == 0 { PACKETS_ALONE } else { PACKETS };
+        let fits = flags.has(RecordFlags::SIMPLE)
+            && count.wrapping_sub(1) < most - 1
+            && room_for(packet, true) <= room
+            && (len == 0
+                || start + at as u64 == position
+                    && len <= bytes_room
+                    && at + len < pending.target as usize
+                    && position + (len as u64) < limit);
+        if !fits {
+            return Next::Unseen;
         }
-        fits
+        enter(pending.log_of_some(), packet, start, Some(at as u32));
+        if len == 0 || at <= pending.repeated as usize {
+            return Next::Seen;
+        }
+        pending.content.bytes.extend(packet.payload);
+        pending.segments += 1;
+        pending.time = packet.time;
+        Next::Taken
     }
 
     /// [`Core::note_packet`] of a stream that only one application wants, as long as there is memory
-    /// that nobody has to be sent for. Returns whether it did; where it did not, nothing of the packet
-    /// is noted.
+    /// that nobody has to be sent for. `follows` says that its payload is put in order before anything
+    /// else happens. Returns whether it did; where it did not, nothing of the packet is noted.
     #[inline(never)]
     pub(super) fn note_alone(
         &mut self,
@@ -145,6 +149,7 @@ impl Core {
         packet: &NewPacket<'_>,
         position: u64,
         is_next: bool,
+        follows: bool,
     ) -> bool {
         let Some(record) = self.records.get(id) else {
             return false;
@@ -152,6 +157,7 @@ impl Core {
         let view = &record.view;
         let (limit, goes_on) = (view.limit, view.chunks != 0);
         let (place, priority) = (view.parameters, view.priority);
+        let is_usual = !view.flags.has(ViewFlags::AHEAD);
         if !record.flags.has(RecordFlags::SIMPLE) {
             return false;
         }
@@ -168,54 +174,42 @@ impl Core {
             };
         }
         let ceiling = self.watermarks.ceiling(priority);
-        let Some(pending) = self.pending.get_mut(chunk) else {
+        let Some(pending) = self.pending.get(chunk) else {
             return false;
         };
         if pending.is_full_of_packets() {
             return false;
         }
         let len = packet.payload.len();
-        let target = pending.target as usize;
-        let bytes = &mut pending.content.bytes;
-        let (at, end) = (bytes.len(), pending.start + (bytes.len() + len) as u64);
-        let is_inside =
-            is_next && pending.start + at as u64 == position && at + len <= target && end <= limit;
-        if is_inside && len > bytes.capacity() - at {
-            if at >= target {
-                return false;
-            }
-            let size = Buffers::size(at + len, target);
-            let Some(mut buffer) = self.at_hand(size, ceiling) else {
-                return false;
-            };
-            let Some(pending) = self.pending.get_mut(chunk) else {
+        let (at, target) = (pending.content.bytes.len(), pending.target as usize);
+        let is_whole = is_next && pending.end() == position && position + len as u64 <= limit;
+        // The chunk is sent with its first bytes, when the packet is still there.
+        let splits = is_whole && follows && is_usual && at != 0 && at < target && at + len > target;
+        let is_inside = splits || is_whole && at + len <= target;
+        let need = Need {
+            bytes: if is_inside { len.min(target - at) } else { 0 },
+            packet: room_for(packet, is_inside),
+            goes_on,
+        };
+        while let Some(step) = self.pending.get(chunk).and_then(|at| at.missing(need)) {
+            let Some(block) = self.at_hand(step.size(), ceiling) else {
                 return false;
             };
-            buffer.extend(pending.content.bytes.as_slice());
-            self.partial += buffer.capacity() as u64;
-            let old = core::mem::replace(&mut pending.content.bytes, buffer);
-            self.give_back(old);
+            self.take_step(chunk, step, block);
         }
         let Some(pending) = self.pending.get_mut(chunk) else {
             return false;
         };
-        let room = PacketLog::room_for(packet, is_inside);
-        if !pending.packets.has_room(room) {
-            let size = PacketLog::size(pending.packets.block.len(), room, goes_on);
-            let Some(block) = self.at_hand(size, ceiling) else {
-                return false;
-            };
-            let Some(pending) = self.pending.get_mut(chunk) else {
-                return false;
-            };
-            self.partial += block.capacity() as u64;
-            let old = pending.packets.move_to(block);
-            self.give_back(old);
+        if splits {
+            pending.flags = pending.flags.with(ChunkFlags::SPLIT);
         }
-        let Some(pending) = self.pending.get_mut(chunk) else {
-            return false;
-        };
-        pending.packets.push(packet, is_inside.then_some(at as u32));
+        let start = pending.start;
+        enter(
+            pending.log_mut(),
+            packet,
+            start,
+            is_inside.then_some(at as u32),
+        );
         true
     }
 
@@ -226,13 +220,6 @@ impl Core {
             return None;
         }
         self.buffers.get(size, ceiling)
-    }
-
-    /// Takes back what was part of a chunk under way.
-    #[inline]
-    fn give_back(&mut self, block: Block) {
-        self.partial -= block.capacity() as u64;
-        self.buffers.put(block);
     }
 
     /// Begins a chunk with a packet; one that is under way is sent before.
@@ -251,54 +238,6 @@ impl Core {
         let pending = Pending::of_packet(note.packet, note.position, target);
         self.open_chunk(leader, pending);
         self.view(leader).map_or(NONE, |view| view.chunk)
-    }
-
-    /// Gives the packets of a chunk room for `more` bytes; false when there is no memory.
-    #[inline(never)]
-    fn grow_packets<E: Events + ?Sized>(
-        &mut self,
-        events: &mut E,
-        note: &Note<'_>,
-        chunk: u32,
-        more: usize,
-        goes_on: bool,
-    ) -> bool {
-        let Note {
-            context, leader, ..
-        } = *note;
-        let len = match self.pending.get(chunk) {
-            Some(pending) => pending.packets.block.len(),
-            None => return false,
-        };
-        let size = PacketLog::size(len, more, goes_on);
-        let stance = self.stance(leader);
-        let Some(block) = self.memory(events, context, size, leader.record) else {
-            return false;
-        };
-        // (Another chunk may be there by now.)
-        let is_same = self.stance(leader) == stance;
-        let Some(pending) = self.pending.get_mut(chunk).filter(|_| is_same) else {
-            self.buffers.put(block);
-            return false;
-        };
-        self.partial += block.capacity() as u64;
-        let old = pending.packets.move_to(block);
-        self.partial -= old.capacity() as u64;
-        self.buffers.put(old);
-        true
-    }
-}
-
-impl PacketLog {
-    /// The size of the memory for `more` bytes behind `len`, of a stream that has filled a chunk or not.
-    fn size(len: usize, more: usize, goes_on: bool) -> usize {
-        // As with bytes: a stream that has filled a chunk will likely fill the next. Short ones have
-        // two or three packets, or more than that.
-        let least = match goes_on || len != 0 {
-            true => PACKET_BYTES,
-            false => 0,
-        };
-        (len + more).max(least)
     }
 }
 
@@ -322,6 +261,6 @@ impl Pending {
         } else {
             PACKETS
         };
-        self.packets.count >= most
+        self.packets() >= most
     }
 }

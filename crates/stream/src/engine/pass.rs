@@ -16,7 +16,7 @@ use super::packets::NewPacket;
 use super::record::{Record, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamErrors, StreamRef};
-use crate::handler::{Admit, Chunk, Handler, Request, Stream, StreamPacket, StreamStatus};
+use crate::handler::{Admit, Chunk, Handler, Next, Request, Stream, StreamPacket, StreamStatus};
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
@@ -57,6 +57,11 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         if has_payload || self.core.need_packets {
             self.core.fetch(stream, has_payload);
         }
+    }
+
+    #[inline(always)]
+    fn prefetch_control(&mut self, is_control: bool) {
+        self.core.mark_control(is_control);
     }
 
     #[inline(always)]
@@ -148,6 +153,22 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     #[inline(always)]
     fn next_packet(
         &mut self,
+        id: u32,
+        packet: &Decoded,
+        offset: u64,
+        frame: &[u8],
+        payload: &[u8],
+    ) -> Next {
+        let new = NewPacket::new(packet, frame, payload, Some(offset as i64));
+        match self.core.has_timers() {
+            true => Next::Unseen,
+            false => self.core.note_simply(id, &new, offset),
+        }
+    }
+
+    #[inline(never)]
+    fn next_packet_of(
+        &mut self,
         stream: &Stream<'_>,
         packet: &Decoded,
         offset: u64,
@@ -155,13 +176,13 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         payload: &[u8],
     ) {
         let new = NewPacket::new(packet, frame, payload, Some(offset as i64));
-        if self.core.has_timers() {
+        let has_timers = self.core.has_timers();
+        if has_timers {
             let context = Context::of(stream);
             (self.core).flush_due(self.events, context, stream.id, packet.time);
         }
-        if !self.core.note_simply(stream.id, &new, offset) {
-            self.note_packet(stream, &new, true);
-        }
+        // (A timeout can be due once more in between.)
+        self.note_packet(stream, &new, true, !has_timers);
     }
 
     #[inline(always)]

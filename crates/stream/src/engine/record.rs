@@ -1,10 +1,10 @@
 //! What is kept per direction: a cache line, in memory parallel to the flow table.
 
+use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Nanos, Place};
 
 use super::chunk::{ChunkFlags, Content};
 use super::config::Mode;
-use super::packets::PacketLog;
 use super::slab::NONE;
 use super::statistics::Counts;
 use super::stream_ref::StreamErrors;
@@ -225,12 +225,12 @@ pub(super) struct Pending {
     /// First bytes that the chunk before had, too.
     pub(super) repeated: u32,
     pub(super) gap_before: u64,
-    /// Packets whose last bytes are among the new ones.
-    pub(super) segments: u32,
-    /// Where packets are wanted, too.
-    pub(super) packets: PacketLog,
+    /// Where packets are wanted, too, and there is no room for them behind the bytes.
+    pub(super) log: Block,
     /// Capture time of its first byte.
     pub(super) since: Nanos,
+    /// Packets whose last bytes are among the new ones.
+    pub(super) segments: u32,
     /// Whose it is; `NONE` when not in use.
     pub(super) stream: u32,
     /// Tells the chunks apart that had this place.
@@ -243,7 +243,7 @@ impl Default for Pending {
     fn default() -> Pending {
         Pending {
             content: Content::default(),
-            packets: PacketLog::default(),
+            log: Block::EMPTY,
             start: 0,
             gap_before: 0,
             segments: 0,

@@ -3,12 +3,13 @@
 //! Those of equal parameter sets and cutoffs do ([`Core::settle`]); the first of their views leads.
 //! Whoever changes anything goes its own way from there on, with a copy of what the chunk had.
 
+use flowgauge_sys::blocks::Block;
+
 use super::assemble::Run;
 use super::chunk::{ChunkFlags, Content};
 use super::config::{MAX_APPLICATIONS, Mode};
 use super::core::Core;
 use super::events::Events;
-use super::packets::PacketLog;
 use super::record::{Parameters, Pending, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::Counts;
@@ -183,7 +184,7 @@ impl Core {
         if !self.budget.charge(more, ceiling) {
             content.uncharge_holes(more);
             self.drop_chunk(at, lost);
-            return self.recycle(content, PacketLog::default());
+            return self.recycle(content, Block::EMPTY);
         }
         self.open_chunk(at, Pending { content, ..copy });
     }
@@ -197,7 +198,7 @@ impl Core {
         if chunk != NONE && !self.is_shared(at, chunk) {
             let pending = self.pending.remove(chunk);
             self.partial -= pending.memory();
-            self.recycle(pending.content, pending.packets);
+            self.recycle(pending.content, pending.log);
         }
     }
 

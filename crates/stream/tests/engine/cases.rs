@@ -2,7 +2,7 @@
 
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Counts, Cutoff, DataChunk, Engine, EngineConfig, Events,
-    Mode, StreamErrors, StreamRef, StreamStatistics,
+    Mode, Packets, StreamErrors, StreamRef, StreamStatistics,
 };
 use flowgauge_wire::{Batch, Nanos};
 
@@ -31,6 +31,9 @@ struct Seen {
     places: Vec<(u8, usize)>,
     /// Application 0 keeps all of its chunks.
     keeps: bool,
+    /// Payloads of the packets of chunks that are taken.
+    taken: Vec<Vec<Vec<u8>>>,
+    takes: bool,
 }
 
 impl Events for Seen {
@@ -39,17 +42,20 @@ impl Events for Seen {
             if self.keeps && of.0 == 0 {
                 stream.keep_chunk();
             }
+            let payloads = |packets: Packets<'_>| -> Vec<Vec<u8>> {
+                packets.map(|packet| packet.payload.to_vec()).collect()
+            };
             self.places.push((of.0, chunk.bytes().as_ptr().addr()));
             self.pieces.push(Piece {
                 application: of.0,
                 offset: chunk.offset(),
                 repeated: chunk.info().repeated,
                 bytes: chunk.bytes().to_vec(),
-                packets: chunk
-                    .packets()
-                    .map(|packet| packet.payload.to_vec())
-                    .collect(),
+                packets: payloads(chunk.packets()),
             });
+            if self.takes {
+                self.taken.push(payloads(chunk.take().unwrap().packets()));
+            }
         }
     }
 
@@ -110,6 +116,80 @@ fn process(
     assert_eq!(engine.budget().used(), 0);
     assert!(engine.ledger().is_balanced());
     seen
+}
+
+#[test]
+fn a_packet_across_two_chunks_is_one_of_the_first() {
+    let application = ApplicationConfig {
+        chunk_bytes: 1000,
+        ..ApplicationConfig::default()
+    };
+    let mut wire = Wire::default();
+    wire.handshake(Nanos::from_secs(1000), 1000);
+    for at in 0..10 {
+        wire.client(300 * at, 300 * at + 300, 0);
+    }
+    let seen = Seen {
+        takes: true,
+        ..Seen::default()
+    };
+    let seen = process(true, &[application], &wire, seen);
+    let chunks: Vec<Vec<u8>> = (seen.pieces.iter())
+        .map(|piece| piece.bytes.clone())
+        .collect();
+    assert_eq!(
+        chunks,
+        [bytes(0, 1000), bytes(1000, 2000), bytes(2000, 3000)]
+    );
+    let packets = |range: core::ops::Range<u64>| -> Vec<Vec<u8>> {
+        range.map(|at| bytes(300 * at, 300 * at + 300)).collect()
+    };
+    let expected = [packets(0..4), packets(4..7), packets(7..10)];
+    for (piece, expected) in seen.pieces.iter().zip(&expected) {
+        let with_payload = |payload: &&Vec<u8>| !payload.is_empty();
+        let payloads: Vec<_> = piece.packets.iter().filter(with_payload).collect();
+        assert_eq!(payloads, expected.iter().collect::<Vec<_>>());
+    }
+    let borrowed: Vec<_> = (seen.pieces.iter())
+        .map(|piece| piece.packets.clone())
+        .collect();
+    assert_eq!(seen.taken, borrowed);
+}
+
+#[test]
+fn packets_come_in_their_order_wherever_they_are_kept() {
+    for chunk_bytes in [100, 1000, 2000, 16_384] {
+        let application = ApplicationConfig {
+            chunk_bytes,
+            ..ApplicationConfig::default()
+        };
+        let mut wire = Wire::default();
+        wire.handshake(Nanos::from_secs(1000), 1000);
+        let mut sent = Vec::new();
+        let mut at = 0;
+        for round in 0..300 {
+            // A few hundred without payload between those that have some.
+            let len = if round % 100 < 70 { 0 } else { 7 * round % 90 };
+            wire.client(at, at + len, 0);
+            sent.push(bytes(at, at + len));
+            at += len;
+        }
+        let seen = Seen {
+            takes: true,
+            ..Seen::default()
+        };
+        let seen = process(true, &[application], &wire, seen);
+        let got: Vec<Vec<u8>> = (seen.pieces.iter())
+            .flat_map(|piece| piece.packets.clone())
+            .collect();
+        // Behind SYN and ACK of the handshake.
+        assert_eq!(got[2..], sent, "{chunk_bytes}");
+        assert_eq!(seen.taken.concat(), got);
+        let all: Vec<u8> = (seen.pieces.iter())
+            .flat_map(|piece| piece.bytes.clone())
+            .collect();
+        assert_eq!(all, bytes(0, at));
+    }
 }
 
 #[test]
