@@ -122,8 +122,8 @@ impl Files {
             slots: Vec::new(),
             free: Vec::new(),
             turn: 0,
-            decoding: 0,
-            writing: 0,
+            decoding: Vec::new(),
+            writing: Vec::new(),
             folder,
             failure: None,
             memory: memory.clone(),
@@ -154,7 +154,8 @@ impl Files {
 
     /// What became of files that bounds cut off, as lines.
     pub(crate) fn notes(&self) -> Vec<String> {
-        locked(&self.table).cut.notes()
+        let table = locked(&self.table);
+        table.cut.notes(table.memory.limit())
     }
 
     /// A file begins. `name` is what a file of its own would be called: letters, digits and hyphens.
@@ -207,8 +208,10 @@ struct Table {
     free: Vec<u32>,
     /// Counts what comes, for all of them.
     turn: u64,
-    decoding: usize,
-    writing: usize,
+    /// Those whose decoders are at work: no more than [`MOST_DECODED`].
+    decoding: Vec<u32>,
+    /// Those that are written: no more than [`MOST_OPEN`].
+    writing: Vec<u32>,
     folder: Option<Folder>,
     failure: Option<Failure>,
     memory: Budget,
@@ -224,7 +227,6 @@ struct Slot {
     turn: u64,
     /// Its decoder is at work, and has been charged so many bytes.
     charged: Option<u64>,
-    is_written: bool,
     /// What was written before it was cut off.
     kept: Option<Kept>,
     limit: Option<&'static str>,
@@ -239,7 +241,12 @@ struct Cut {
 }
 
 impl Cut {
-    fn notes(&self) -> Vec<String> {
+    /// `room`: bytes that decoders have.
+    fn notes(&self, room: u64) -> Vec<String> {
+        let size = |bytes: u64| match bytes >> 20 {
+            0 => format!("{}K", bytes >> 10),
+            whole => format!("{whole}M"),
+        };
         let all = [
             (
                 self.files,
@@ -255,7 +262,12 @@ impl Cut {
             ),
             (
                 self.memory,
-                "decoded for want of memory; hint: raise --memory".to_owned(),
+                format!(
+                    "decoded for want of memory: decoders have {} on each core; \
+                     hint: --memory with more than {} for each core gives them more",
+                    size(room),
+                    size(room.saturating_mul(SHARE))
+                ),
             ),
         ];
         let said = all.into_iter().filter(|&(count, _)| count > 0);
@@ -272,14 +284,16 @@ impl Table {
         let (mut store, mut limit) = (None, None);
         if let Some(folder) = &self.folder {
             limit = folder.full();
-            if limit.is_none() && self.writing >= MOST_OPEN {
-                self.end_idle(|slot| slot.is_written, Table::stop_writing);
+            if limit.is_none()
+                && self.writing.len() >= MOST_OPEN
+                && let Some(idle) = self.longest_idle(&self.writing)
+            {
+                self.stop_writing(idle);
             }
         }
         if let Some(folder) = &mut self.folder {
             store = folder.create(name, &mut self.failure);
         }
-        self.writing += usize::from(store.is_some());
         let is_written = store.is_some();
         let output = Output::new(wanted, store);
         self.turn += 1;
@@ -292,18 +306,18 @@ impl Table {
             missing: 0,
             turn: self.turn,
             charged: None,
-            is_written,
             kept: None,
             limit,
         });
-        if let Some(number) = self.free.pop()
-            && let Some(place) = self.slots.get_mut(number as usize)
-        {
-            *place = slot;
-            return number;
+        let number = self.free.pop().unwrap_or(self.slots.len() as u32);
+        match self.slots.get_mut(number as usize) {
+            Some(place) => *place = slot,
+            None => self.slots.push(slot),
         }
-        self.slots.push(slot);
-        self.slots.len() as u32 - 1
+        if is_written {
+            self.writing.push(number);
+        }
+        number
     }
 
     fn slot(&mut self, number: u32) -> Option<&mut Slot> {
@@ -325,61 +339,45 @@ impl Table {
             let bound = slot.encoded.saturating_mul(GROWTH);
             slot.decoder.data(bytes, bound.saturating_add(GROWTH_FREE));
         }
+        self.release_failed(number);
     }
 
     /// A decoder that will keep so many bytes is to begin.
     fn begin_decoding(&mut self, number: u32, bytes: u64) {
-        if self.decoding >= MOST_DECODED {
-            self.end_idle(
-                |slot| slot.charged.is_some(),
-                |table, idle| {
-                    table.stop_decoding(idle, "decoders");
-                    table.cut.decoders += 1;
-                },
-            );
+        if self.decoding.len() >= MOST_DECODED
+            && let Some(idle) = self.longest_idle(&self.decoding)
+        {
+            self.stop_decoding(idle, "decoders");
+            self.cut.decoders += 1;
         }
         // What could never be had is not what others end for.
         let is_possible = bytes <= self.memory.limit();
         while !self.memory.charge(bytes, u64::MAX) {
-            let ended = is_possible
-                && self.end_idle(
-                    |slot| slot.charged.is_some(),
-                    |table, idle| {
-                        table.stop_decoding(idle, "memory");
-                        table.cut.memory += 1;
-                    },
-                );
-            if !ended {
-                self.cut.memory += 1;
-                if let Some(slot) = self.slot(number) {
-                    slot.decoder.leave();
-                    slot.limit.get_or_insert("memory");
+            self.cut.memory += 1;
+            match self.longest_idle(&self.decoding).filter(|_| is_possible) {
+                Some(idle) => self.stop_decoding(idle, "memory"),
+                None => {
+                    if let Some(slot) = self.slot(number) {
+                        slot.decoder.leave();
+                        slot.limit.get_or_insert("memory");
+                    }
+                    return;
                 }
-                return;
             }
         }
-        self.decoding += 1;
+        self.decoding.push(number);
         if let Some(slot) = self.slot(number) {
             slot.charged = Some(bytes);
         }
     }
 
-    /// Ends the longest idle one of these. False: there is none.
-    fn end_idle(
-        &mut self,
-        is_one: impl Fn(&Slot) -> bool,
-        end: impl FnOnce(&mut Table, u32),
-    ) -> bool {
-        let slots = self.slots.iter().enumerate();
-        let slots = slots.filter_map(|(number, slot)| slot.as_ref().map(|slot| (number, slot)));
-        let idle = slots
-            .filter(|(_, slot)| is_one(slot))
-            .min_by_key(|(_, slot)| slot.turn)
-            .map(|(number, _)| number as u32);
-        if let Some(idle) = idle {
-            end(self, idle);
-        }
-        idle.is_some()
+    /// Which of these was idle longest.
+    fn longest_idle(&self, numbers: &[u32]) -> Option<u32> {
+        let turn = |number: &u32| {
+            let slot = self.slots.get(*number as usize)?.as_ref();
+            slot.map(|slot| slot.turn)
+        };
+        numbers.iter().copied().min_by_key(turn)
     }
 
     fn stop_decoding(&mut self, number: u32, why: &'static str) {
@@ -393,7 +391,15 @@ impl Table {
     fn release(&mut self, number: u32) {
         if let Some(bytes) = self.slot(number).and_then(|slot| slot.charged.take()) {
             self.memory.release(bytes);
-            self.decoding -= 1;
+            self.decoding.retain(|&other| other != number);
+        }
+    }
+
+    /// A decoder that has failed keeps no place and no memory.
+    fn release_failed(&mut self, number: u32) {
+        let slot = self.slot(number);
+        if slot.is_some_and(|slot| matches!(slot.decoder, Decoder::Failed(..))) {
+            self.release(number);
         }
     }
 
@@ -417,8 +423,7 @@ impl Table {
                 slot.limit.get_or_insert(cut);
             }
             slot.kept = Some(kept);
-            slot.is_written = false;
-            self.writing -= 1;
+            self.writing.retain(|&other| other != number);
         }
     }
 
@@ -427,6 +432,7 @@ impl Table {
             slot.missing += bytes;
             slot.decoder.gap(bytes);
         }
+        self.release_failed(number);
     }
 
     /// One that nobody asks for any more.
@@ -454,7 +460,7 @@ impl Table {
         row.limit = slot.limit;
         let mut kept = slot.kept;
         if let (Some(store), Some(folder)) = (output.store.take(), &mut self.folder) {
-            self.writing -= 1;
+            self.writing.retain(|&other| other != number);
             kept = Some(folder.close(store, &mut self.failure));
         }
         if let Some(kept) = kept {
@@ -462,7 +468,12 @@ impl Table {
             row.extracted = Some(kept.name);
             row.extracted_bytes = Some(kept.bytes);
         }
-        row.is_whole &= !matches!(row.limit, Some("files" | "decoders"));
+        // What was left as it came for want of memory is whole; what was decoded to somewhere is not.
+        row.is_whole &= match row.limit {
+            Some("files" | "decoders") => false,
+            Some("memory") => decoded != Some("failed"),
+            _ => true,
+        };
         if slot.missing == 0 && !matches!(decoded, Some("failed" | "bomb")) {
             let [md5, sha1, sha256] = output.digests.finish();
             row.md5 = md5;
@@ -490,7 +501,11 @@ mod tests {
     fn assert_over(files: &Files) {
         let table = locked(&files.table);
         assert_eq!(
-            (table.decoding, table.writing, table.memory.used()),
+            (
+                table.decoding.len(),
+                table.writing.len(),
+                table.memory.used()
+            ),
             (0, 0, 0)
         );
     }
@@ -498,7 +513,10 @@ mod tests {
     fn one(files: &mut Files, coding: Option<&[u8]>, bytes: &[u8], piece: usize) -> FileRow {
         let mut body = files.open("x", coding);
         bytes.chunks(piece).for_each(|piece| body.data(piece));
-        let mut row = FileRow::default();
+        let mut row = FileRow {
+            is_whole: true,
+            ..FileRow::default()
+        };
         files.close(body, &mut row);
         row
     }
@@ -619,7 +637,14 @@ mod tests {
             (row.decoded, row.bytes, row.limit),
             (None, 16, Some("memory"))
         );
-        assert_eq!(tight.notes().len(), 1);
+        assert!(row.is_whole);
+        assert_eq!(
+            tight.notes(),
+            [
+                "1 file was not decoded for want of memory: decoders have 1M on each core; \
+                 hint: --memory with more than 8M for each core gives them more"
+            ]
+        );
         assert_over(&tight);
         // Of two that do not fit together the one ends that was idle.
         let mut files = files_in(true, 6 << 20);
@@ -628,9 +653,41 @@ mod tests {
         let row = one(&mut files, Some(b"br"), &hello, 5);
         assert_eq!((row.decoded, row.limit), (Some("yes"), None));
         idle.data(&hello[5..]);
-        let mut row = FileRow::default();
+        let mut row = FileRow {
+            is_whole: true,
+            ..FileRow::default()
+        };
         files.close(idle, &mut row);
         assert_eq!((row.decoded, row.limit), (Some("failed"), Some("memory")));
+        assert!(!row.is_whole);
+        assert_over(&files);
+    }
+
+    #[test]
+    fn decoders_that_failed_do_not_stop_others() {
+        let mut files = files(true);
+        let mut sound = files.open("x", Some(b"gzip"));
+        let coded = gzip(b"all work");
+        sound.data(&coded[..9]);
+        let no_gzip: Vec<Body> = (0..2 * MOST_DECODED)
+            .map(|number| {
+                let mut body = files.open("x", Some(b"gzip"));
+                if number % 2 == 0 {
+                    body.data(b"GIF89a, which is no gzip");
+                } else {
+                    body.data(&coded[..4]);
+                    body.gap(1);
+                }
+                body
+            })
+            .collect();
+        assert_eq!(locked(&files.table).decoding.len(), 1);
+        sound.data(&coded[9..]);
+        let mut row = FileRow::default();
+        files.close(sound, &mut row);
+        assert_eq!((row.decoded, row.limit), (Some("yes"), None));
+        assert_eq!(files.notes(), [""; 0]);
+        drop(no_gzip);
         assert_over(&files);
     }
 

@@ -84,8 +84,8 @@ struct Control {
     skipped: u64,
     has_greeted: bool,
     is_damaged: bool,
-    /// Something was lost so far.
-    has_lost: bool,
+    /// Something was lost, and since then no command has waited alone for a reply.
+    is_unsure: bool,
     /// Replies were lost since the last one.
     is_reply_damaged: bool,
     is_tls: bool,
@@ -191,7 +191,7 @@ impl CommandEvents for Said<'_> {
     }
 
     fn lost(&mut self) {
-        self.control.has_lost = true;
+        self.control.is_unsure = true;
         self.control.is_damaged = true;
     }
 }
@@ -201,13 +201,17 @@ impl ReplyEvents for Said<'_> {
         let control = &mut *self.control;
         let is_greeting = !core::mem::replace(&mut control.has_greeted, true)
             && matches!(reply.code, 120 | 220 | 421);
+        if control.is_reply_damaged {
+            // How many of their replies were lost is not known.
+            control.skipped = 0;
+        }
         let is_skipped = control.skipped > 0 && !is_greeting;
         if is_skipped {
             // A preliminary one: another follows.
             control.skipped -= u64::from(reply.code / 100 != 1);
         }
         // Behind a loss the newest command that can be its own is, as a client mostly waits.
-        while control.has_lost
+        while control.is_unsure
             && !is_greeting
             && control
                 .waiting
@@ -223,6 +227,7 @@ impl ReplyEvents for Said<'_> {
         let Some(mut row) = control.waiting.pop_front_if(is_older) else {
             if !is_greeting {
                 let mut row = control.row(self.time);
+                row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
                 row.limit = is_skipped.then_some("commands");
                 row.code = Some(reply.code);
                 row.reply = Some(text(reply.last));
@@ -239,6 +244,11 @@ impl ReplyEvents for Said<'_> {
             return control.waiting.push_front(row);
         }
         row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
+        let next = control.waiting.front();
+        if !row.is_damaged && next.is_none_or(|next| next.origin.time > time) {
+            control.is_unsure = false;
+        }
+        row.is_damaged |= control.is_unsure;
         row.first_reply.get_or_insert(self.time);
         row.last_reply = Some(self.time);
         row.code = Some(reply.code);
@@ -265,7 +275,7 @@ impl ReplyEvents for Said<'_> {
     }
 
     fn lost(&mut self) {
-        self.control.has_lost = true;
+        self.control.is_unsure = true;
         self.control.is_reply_damaged = true;
     }
 }
@@ -539,6 +549,83 @@ mod tests {
             let row = format!(r#""f{it}" "f{it}" "matched" "{whole}" null"#);
             assert!(rows.contains(&row), "{row}: {rows:#?}");
         }
+    }
+
+    #[test]
+    fn pipelined_commands_long_after_a_hole_have_their_own_replies() {
+        for from_client in [true, false] {
+            let mut control = control();
+            control.say(true, 2, b"CWD a\r\n");
+            control.miss(from_client, 2, 8);
+            control.say(true, 4, b"CWD b\r\n");
+            control.say(false, 5, b"250 b\r\n");
+            for (at, name) in [(6, "c"), (8, "d")] {
+                control.say(true, at, format!("CWD {name}\r\n").as_bytes());
+                control.say(false, at + 1, format!("250 {name}\r\n").as_bytes());
+            }
+            control.say(true, 10, b"RETR e\r\n");
+            control.say(false, 11, b"150 e\r\n");
+            control.say(true, 12, b"DELE f\r\nDELE g\r\n");
+            control.say(false, 13, b"226 e\r\n250 f\r\n250 g\r\n");
+            control.close();
+            let rows = control.rows(&FIELDS);
+            for name in ["c", "d", "e", "f", "g"] {
+                let row = format!(r#""{name}" "{name}" "matched" "yes" null"#);
+                assert!(rows.contains(&row), "{row}: {rows:#?}");
+            }
+        }
+    }
+
+    /// Of pipelined ones it stays open which is whose, until the client waits.
+    #[test]
+    fn pairs_behind_a_loss_are_not_said_to_be_sure() {
+        let mut control = control();
+        control.say(true, 2, b"DELE a\r\nDELE b\r\nDELE c\r\nDELE d\r\n");
+        control.miss(false, 3, 7);
+        control.say(false, 4, b"250 b\r\n250 c\r\n250 d\r\n");
+        control.say(true, 5, b"DELE e\r\n");
+        control.say(false, 6, b"250 e\r\n");
+        control.close();
+        for row in control.rows(&FIELDS) {
+            let is_sure = row.contains("yes") && row.contains("matched");
+            assert_eq!(is_sure, row.starts_with(r#""e" "e""#), "{row}");
+        }
+    }
+
+    #[test]
+    fn replies_that_a_hole_took_are_not_waited_for() {
+        let mut control = control();
+        for it in 0..WAITING + 3 {
+            control.say(true, 2, format!("DELE f{it}\r\n").as_bytes());
+        }
+        control.miss(false, 3, 1000);
+        for (at, name) in [(4, "a"), (6, "b")] {
+            control.say(true, at, format!("DELE {name}\r\n").as_bytes());
+            control.say(false, at + 1, format!("250 {name}\r\n").as_bytes());
+        }
+        control.close();
+        let rows = control.rows(&FIELDS);
+        for (name, whole) in [("a", "no"), ("b", "yes")] {
+            let row = format!(r#""{name}" "{name}" "matched" "{whole}" null"#);
+            assert!(rows.contains(&row), "{row}: {rows:#?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_behind_a_hole_says_so_where_nothing_was_asked() {
+        let mut control = control();
+        control.miss(false, 2, 9);
+        control.say(false, 2, b"250 a\r\n");
+        control.say(true, 3, b"DELE b\r\n");
+        control.say(false, 4, b"250 b\r\n");
+        control.close();
+        assert_eq!(
+            control.rows(&FIELDS),
+            [
+                r#"null "a" "no_request" "no" null"#,
+                r#""b" "b" "matched" "yes" null"#
+            ]
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) struct Chunks {
     /// The size as it is written: the line's first bytes.
     digits: [u8; LINE],
     /// How many of them came before the bytes at hand; of the first line only.
-    before: u8,
+    before: u32,
     /// It is in the first line.
     is_first: bool,
 }
@@ -76,7 +76,7 @@ impl Chunks {
     pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
         let mut at = 0;
         if self.is_first {
-            self.before = self.seen.min(LINE as u32) as u8;
+            self.before = self.seen;
         }
         while let Some(&byte) = bytes.get(at) {
             match &mut self.place {
@@ -155,17 +155,18 @@ impl Chunks {
         self.is_first
     }
 
-    /// What came of the first line before the bytes at hand.
-    pub(super) fn before(&self) -> Line {
-        Line(self.digits, self.before)
+    /// What came of the first line before the bytes at hand, and how many bytes of it were not kept.
+    pub(super) fn before(&self) -> (Line, u64) {
+        let kept = self.before.min(LINE as u32);
+        (Line(self.digits, kept as u8), u64::from(self.before - kept))
     }
 
     /// Whether the line that has begun can be none with a size.
     fn is_hopeless(&self) -> bool {
         let kept = self.digits.get(..(self.seen as usize).min(LINE));
         let kept = kept.unwrap_or_default();
-        if memchr(b';', kept).is_some() {
-            return false;
+        if let Some(extension) = memchr(b';', kept) {
+            return size_in(&kept[..extension]).is_none();
         }
         let can_be = |byte: &u8| byte.is_ascii_hexdigit() || b" \t\r".contains(byte);
         self.seen as usize > LINE || !kept.iter().all(can_be)
@@ -182,8 +183,7 @@ impl Chunks {
             None if self.seen as usize > self.digits.len() => return None,
             None => line,
         };
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        read_number(trim(line), 16)
+        size_in(line)
     }
 
     /// Reads over a hole within a chunk's data; false if it is elsewhere or longer.
@@ -199,6 +199,12 @@ impl Chunks {
             _ => false,
         }
     }
+}
+
+/// The size in a line, without extensions.
+fn size_in(line: &[u8]) -> Option<u64> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    read_number(trim(line), 16)
 }
 
 #[cfg(test)]
@@ -247,6 +253,8 @@ mod tests {
             "000000000000000000000000005\r\nhello\r\n0\r\n\r\n",
             "5\r\nhelloX\r\n",
             "5 5\r\n",
+            "(()=>{var e;",
+            ";5\r\n",
         ] {
             for cut in 0..bad.len() {
                 assert_eq!(read(bad.as_bytes(), cut), None, "{bad:?} {cut}");

@@ -290,9 +290,11 @@ impl Parser {
                     Step::More => rest.len(),
                     Step::Bad if self.message.is_response && chunks.is_first() => {
                         self.message.oddities.set(Oddity::BadChunk);
-                        let line = chunks.before();
+                        let (line, lost) = chunks.before();
                         self.state = State::UntilEnd;
                         self.data(line.bytes(), events);
+                        // What looked like an extension is not kept.
+                        self.gap(lost, events);
                         0
                     }
                     Step::Data(data, taken) => {

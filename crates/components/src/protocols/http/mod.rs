@@ -149,8 +149,11 @@ trait Taker {
     /// A body is over.
     fn file(&mut self, _file: HttpFile) {}
 
-    /// HTTP/2 follows: a client said so, or a server agreed to it.
-    fn second(&mut self, _at: &At<'_>, _is_agreed: bool) {}
+    /// HTTP/2 follows: a client said so.
+    fn second(&mut self, _at: &At<'_>) {}
+
+    /// HTTP/2 follows: a server agreed to it, in a response that began then.
+    fn upgraded(&mut self, _at: &At<'_>, _begin: Nanos, _is_after_loss: bool) {}
 
     /// Bytes of what follows HTTP/1.
     fn behind(&mut self, _at: &At<'_>, _bytes: &[u8]) {}
@@ -197,7 +200,7 @@ impl<T: Taker> Events for Builder<'_, T> {
                 if method == b"PRI" && uri == b"*" && message.version == "other" {
                     // The preface of HTTP/2, which looks like a request.
                     message.has_head = false;
-                    self.taker.second(self.at, false);
+                    self.taker.second(self.at);
                     return Framing::Tunnel;
                 }
                 message.is_request = true;
@@ -208,7 +211,8 @@ impl<T: Taker> Events for Builder<'_, T> {
                 message.status = status;
                 message.reason = message.keep(Some(reason));
                 if status == 101 && is_second(head.header("upgrade")) {
-                    self.taker.second(self.at, true);
+                    self.taker
+                        .upgraded(self.at, message.begin, *self.is_after_loss);
                 }
                 let asked = self.taker.asked(message.begin, *self.is_after_loss);
                 framing = match asked.and_then(|it| it.get(it.method)) {
@@ -577,12 +581,18 @@ impl Taker for ToPairs<'_, '_> {
         file.close(self.give);
     }
 
-    fn second(&mut self, at: &At<'_>, is_agreed: bool) {
-        let client = at.side() ^ usize::from(is_agreed);
+    fn second(&mut self, at: &At<'_>) {
+        let client = at.side();
+        self.second
+            .get_or_insert_with(|| Box::new(Second::new(client)));
+    }
+
+    fn upgraded(&mut self, at: &At<'_>, begin: Nanos, is_after_loss: bool) {
+        let client = at.side() ^ 1;
         let second = self
             .second
             .get_or_insert_with(|| Box::new(Second::new(client)));
-        if is_agreed && let Some(request) = self.pairs.requests.front() {
+        if let Some(request) = self.pairs.asked(begin, is_after_loss) {
             let mut kept = self.pool.take();
             kept.assign(request);
             second.upgraded(kept);

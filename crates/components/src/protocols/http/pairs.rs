@@ -11,7 +11,7 @@ use super::WAITING;
 /// Finds the partners: a response is for the oldest request that has none, and never for one that is younger.
 #[derive(Default)]
 pub(super) struct Pairs {
-    pub(super) requests: VecDeque<Box<HttpMessage>>,
+    requests: VecDeque<Box<HttpMessage>>,
     responses: VecDeque<Box<HttpMessage>>,
     /// Requests that waited no more, whose responses are still to come; and the other way round.
     given: [Given; 2],
@@ -88,6 +88,7 @@ impl Pairs {
         (request.begin <= begin).then_some(request)
     }
 
+    /// Gives what is complete. Requests wait then, or responses, not both.
     fn settle(&mut self, give: &mut impl Row) {
         loop {
             if let Some(request) = self.requests.front()
@@ -193,42 +194,32 @@ impl Pairs {
         give.row(None, response);
     }
 
-    /// Whether of those that wait the oldest is a request.
-    fn is_request_oldest(&self) -> bool {
-        let begin = |it: Option<&Box<HttpMessage>>| it.map(|it| it.begin);
-        match (begin(self.requests.front()), begin(self.responses.front())) {
-            (Some(request), Some(response)) => request <= response,
-            (request, _) => request.is_some(),
-        }
-    }
-
-    /// Too many wait, or keep too much: the oldest goes on alone. What it waits for is not another's partner then.
+    /// Too many wait, or keep too much, of the sort that [`Pairs::settle`] has left: the oldest goes on alone. What it
+    /// waits for is not another's partner then.
     pub(super) fn crowded(&mut self, give: &mut impl Row, limit: &'static str) {
-        let is_request = self.is_request_oldest();
-        let oldest = match is_request {
-            true => self.requests.front(),
-            false => self.responses.front(),
+        let (oldest, place) = match self.requests.front() {
+            Some(request) => (Some(request), REQUESTS),
+            None => (self.responses.front(), RESPONSES),
         };
-        let place = if is_request { REQUESTS } else { RESPONSES };
         if let Some(oldest) = oldest {
             let given = &mut self.given[place];
             given.count += 1;
             given.last = given.last.max(oldest.begin);
             given.limit = Some(limit);
         }
-        match is_request {
-            true => self.give_request(give, Some(limit)),
-            false => self.give_response(give, Some(limit)),
+        match place {
+            REQUESTS => self.give_request(give, Some(limit)),
+            _ => self.give_response(give, Some(limit)),
         }
     }
 
     /// All go on alone.
     pub(super) fn close(&mut self, give: &mut impl Row, limit: Option<&'static str>) {
-        while !self.requests.is_empty() || !self.responses.is_empty() {
-            match self.is_request_oldest() {
-                true => self.give_request(give, limit),
-                false => self.give_response(give, limit),
-            }
+        while !self.requests.is_empty() {
+            self.give_request(give, limit);
+        }
+        while !self.responses.is_empty() {
+            self.give_response(give, limit);
         }
     }
 }

@@ -583,6 +583,31 @@ mod tests {
     }
 
     #[test]
+    fn the_upgraded_request_is_the_one_that_is_answered() {
+        let mut tester = Tester::<Talk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 80);
+        tester.say(true, 1, b"GET /lost HTTP/1.1\r\nHost: a\r\n\r\n");
+        tester.miss(false, 2, 100);
+        tester.say(
+            true,
+            3,
+            b"GET /up HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\n\r\n",
+        );
+        let mut server = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n".to_vec();
+        server.extend(frame(4, 0, 0, &[]));
+        server.extend(frame(1, 5, 1, &fields(&[(":status", "200")])));
+        tester.say(false, 4, &server);
+        tester.close();
+        assert_eq!(
+            tester.rows(&["uri", "status", "state", "whole"]),
+            [
+                r#""/lost" null "no_reply" "no""#,
+                r#""/up" 101 "matched" "no""#,
+                r#""/up" 200 "matched" "yes""#,
+            ]
+        );
+    }
+
+    #[test]
     fn an_upgrade_is_answered_on_the_first_stream() {
         let mut tester = Tester::<Talk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 80);
         tester.say(
