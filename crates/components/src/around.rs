@@ -21,8 +21,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "lets the packets of a flow through that come before and after one with a text",
     help: "The last packets of all flows are kept in `memory` bytes. When a packet contains the text, those \
            of its flow come out, both directions, then it, and then what follows of the flow. Texts are \
-           written as for `search`; with in = payload one may lie across segments of a connection that come in \
-           order: the packet that contains it is the one where it ends.",
+           written as for `search`; with in = payload one of up to 1025 bytes may lie across segments of a \
+           connection that come in order: the packet that contains it is the one where it ends.",
     options: &[
         OptionInfo::new("pattern", OptionKind::Text, "what to search for").required(),
         OptionInfo::new("before", PACKETS, "packets of the flow before it").or("100"),

@@ -14,6 +14,10 @@ const TCP: u8 = 6;
 /// Bytes kept of a direction at most.
 const LONGEST: usize = 1024;
 
+/// What lies further back was not sent before: it is another connection's, or what was taken for the latest
+/// was none of it. Windows of TCP are seldom larger.
+const WINDOW: usize = 16 << 20;
+
 /// The last bytes of directions, in two generations: when the recent one is full it becomes the older one,
 /// whose directions nobody asked for since then are forgotten.
 pub(super) struct Edges {
@@ -54,13 +58,19 @@ impl Edges {
     pub(super) fn take(&mut self, packet: &Decoded, payload: &[u8], texts: &AhoCorasick) -> bool {
         let is_segment =
             packet.key.protocol == TCP && !packet.flags.contains(DecodeFlags::FRAGMENT);
-        if self.length == 0 || payload.is_empty() || !is_segment {
+        if self.length == 0 || !is_segment {
+            return false;
+        }
+        let has_syn = packet.tcp_flags.contains(TcpFlags::SYN);
+        if has_syn {
+            self.forget(packet);
+        }
+        if payload.is_empty() {
             return false;
         }
         let mut joined = core::mem::take(&mut self.joined);
         let length = self.length;
-        let syn = u32::from(packet.tcp_flags.contains(TcpFlags::SYN));
-        let seq = packet.seq.wrapping_add(syn);
+        let seq = packet.seq.wrapping_add(u32::from(has_syn));
         let crosses = self.edge(packet, seq).take(
             seq,
             packet.payload_len,
@@ -72,10 +82,19 @@ impl Edges {
         crosses
     }
 
+    /// A packet's direction begins anew: another connection with the same addresses and ports.
+    fn forget(&mut self, packet: &Decoded) {
+        for edges in [&mut self.recent, &mut self.older] {
+            if let Ok(edge) = edges.find_entry(packet.hash, |edge| edge.is_of(packet)) {
+                edge.remove();
+            }
+        }
+    }
+
     /// That of a packet's direction; a new one begins at `seq`.
     fn edge(&mut self, packet: &Decoded, seq: u32) -> &mut Edge {
         let (hash, key, direction) = (packet.hash, packet.key, packet.direction);
-        let is_it = |edge: &Edge| edge.key == key && edge.direction == direction;
+        let is_it = |edge: &Edge| edge.is_of(packet);
         if self.recent.len() >= self.most {
             core::mem::swap(&mut self.recent, &mut self.older);
             self.recent.clear();
@@ -101,6 +120,10 @@ impl Edges {
 }
 
 impl Edge {
+    fn is_of(&self, packet: &Decoded) -> bool {
+        self.key == packet.key && self.direction == packet.direction
+    }
+
     /// Takes the captured payload of a segment of `carried` bytes; whether a text ends in it that began
     /// before.
     fn take(
@@ -112,8 +135,8 @@ impl Edge {
         texts: &AhoCorasick,
     ) -> bool {
         let new = match usize::try_from(self.next.wrapping_sub(seq) as i32) {
-            Ok(seen) => payload.get(seen..).unwrap_or_default(),
-            Err(_) => {
+            Ok(seen) if seen <= WINDOW => payload.get(seen..).unwrap_or_default(),
+            _ => {
                 // Something is missing between them.
                 self.bytes.clear();
                 payload
@@ -225,6 +248,34 @@ mod tests {
             ..packet(3, 3)
         };
         assert!(!other.take(&back, b"ret", &texts));
+    }
+
+    #[test]
+    fn another_connection_and_a_stray_segment_do_not_hide_what_follows() {
+        let texts = AhoCorasick::new(["secret"]).unwrap();
+        let take = |edges: &mut Edges, seq, bytes: &[u8]| {
+            edges.take(&packet(seq, bytes.len()), bytes, &texts)
+        };
+        let mut again = edges(6);
+        assert!(!take(&mut again, 1000, b"sec"));
+        let syn = Decoded {
+            tcp_flags: TcpFlags::SYN,
+            ..packet(499, 0)
+        };
+        assert!(!again.take(&syn, b"", &texts));
+        assert!(!take(&mut again, 500, b"sec"));
+        assert!(take(&mut again, 503, b"ret"));
+        // Its SYN was not captured.
+        let far = 5000_u32.wrapping_sub(WINDOW as u32 * 2);
+        let mut unseen = edges(6);
+        assert!(!take(&mut unseen, 5000, b"sec"));
+        assert!(!take(&mut unseen, far, b"sec"));
+        assert!(take(&mut unseen, far + 3, b"ret"));
+        let mut stray = edges(6);
+        assert!(!take(&mut stray, 0, b"sec"));
+        assert!(!take(&mut stray, 1 << 30, b"none of it"));
+        assert!(!take(&mut stray, 3, b"ret, sec"));
+        assert!(take(&mut stray, 11, b"ret"));
     }
 
     #[test]
