@@ -11,6 +11,7 @@ use flowgauge_wire::{
 
 use crate::buffers::Buffers;
 use crate::engine::{self, Chosen};
+use crate::headers::{self, ACK, Headers, PUSH};
 use crate::made::Made;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -61,9 +62,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 /// So that with its headers a packet is an IP datagram.
 const MAX_THRESHOLD: u64 = 65_000;
-
-/// IP and TCP headers of IPv6, the longer ones.
-const HEADERS: usize = 60;
 
 /// Bytes of pieces that are not full, of all streams, where nothing else is said.
 const MEMORY: u64 = 256 << 20;
@@ -129,7 +127,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             held: 0,
             earliest: None,
             made: Made::default(),
-            buffers: Buffers::new(threshold as usize + HEADERS),
+            buffers: Buffers::new(threshold as usize + headers::MOST),
             count: 0,
         },
         seed: HashSeed::FIXED,
@@ -224,30 +222,11 @@ impl Pieces {
 impl Piece {
     /// Writes the headers; lengths and checksums follow.
     fn begin(&mut self, stream: &Stream<'_>, offset: u64, time: Nanos, buffers: &mut Buffers) {
-        let of = stream.identity();
-        let mut bytes = [0; HEADERS];
-        let ((source, from), (destination, to)) = (of.source, of.destination);
-        // Acknowledges 1; PSH and ACK.
-        const BEHIND_SEQUENCE: [u8; 12] = [0, 0, 0, 1, 0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0];
-        let sequence = (offset as u32).wrapping_add(1).to_be_bytes();
-        let (from, to) = (from.to_be_bytes(), to.to_be_bytes());
-        let tcp: [&[u8]; 4] = [&from, &to, &sequence, &BEHIND_SEQUENCE];
-        let (v4, v6) = (
-            [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6, 0, 0],
-            [0x60, 0, 0, 0, 0, 0, 6, 64],
-        );
-        let ip: [&[u8]; 3] = match of.version {
-            4 => [&v4, &source.0[12..], &destination.0[12..]],
-            _ => [&v6, &source.0, &destination.0],
-        };
-        let mut length = 0;
-        for part in ip.into_iter().chain(tcp) {
-            bytes[length..length + part.len()].copy_from_slice(part);
-            length += part.len();
-        }
+        let positions = ((offset as u32).wrapping_add(1), 1);
+        let headers = Headers::new(&stream.identity(), positions, PUSH | ACK, 0);
         self.bytes.clear();
-        buffers.extend(&mut self.bytes, &bytes[..length]);
-        self.headers = length;
+        buffers.extend(&mut self.bytes, headers.bytes());
+        self.headers = headers.bytes().len();
         self.first = time;
     }
 

@@ -1,13 +1,15 @@
 //! Patterns from a stack's options and from files.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use flowgauge_matcher::{
     Engine, Pattern, PatternError, PatternSet, ReadOptions, read_patterns_with,
 };
 use flowgauge_stack::{Failure, SettingError, Settings};
+
+use crate::limited;
 
 /// Largest file of patterns that is read; a device that never ends is not.
 const LARGEST_FILE: u64 = 64 << 20;
@@ -131,21 +133,17 @@ fn text_of(path: &str) -> Result<(String, Vec<u8>), Failure> {
             hint: error.hint(),
         }
     };
-    let mut text = Vec::new();
     let (name, read) = if path == "-" {
-        let input = io::stdin().lock().take(LARGEST_FILE + 1);
-        ("standard input", { input }.read_to_end(&mut text))
+        let read = limited::read(io::stdin().lock(), LARGEST_FILE);
+        ("standard input", read)
     } else {
         let file = File::open(path).map_err(failed)?;
-        (path, file.take(LARGEST_FILE + 1).read_to_end(&mut text))
+        (path, limited::read(file, LARGEST_FILE))
     };
-    read.map_err(failed)?;
-    if text.len() as u64 > LARGEST_FILE {
-        return Err(Failure {
-            message: format!("{name} is larger than 64 MiB"),
-            hint: Some("a file of patterns has one in each line; is this a capture?".to_owned()),
-        });
-    }
+    let text = read.map_err(failed)?.ok_or_else(|| Failure {
+        message: format!("{name} is larger than 64 MiB"),
+        hint: Some("a file of patterns has one in each line; is this a capture?".to_owned()),
+    })?;
     Ok((name.to_owned(), text))
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
+
+use crate::limited;
 
 /// What is built in.
 const BUILT_IN: &str = include_str!("applications.tsv");
@@ -20,17 +21,14 @@ pub(crate) type Application = u16;
 /// A user's table.
 fn read(path: &Path) -> Result<String, String> {
     let name = path.display();
-    let mut text = String::new();
-    let file = File::open(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    let read = file.take(MOST_BYTES + 1).read_to_string(&mut text);
-    let read = read.map_err(|error| format!("cannot read {name}: {error}"))?;
-    if read as u64 > MOST_BYTES {
-        return Err(format!(
-            "{name} has more than {} MiB, which no table has",
-            MOST_BYTES >> 20
-        ));
-    }
-    Ok(text)
+    let read = File::open(path).and_then(|file| limited::read(file, MOST_BYTES));
+    let bytes = read
+        .map_err(|error| format!("cannot read {name}: {error}"))?
+        .ok_or_else(|| {
+            let most = MOST_BYTES >> 20;
+            format!("{name} has more than {most} MiB, which no table has")
+        })?;
+    String::from_utf8(bytes).map_err(|error| format!("cannot read {name}: {error}"))
 }
 
 /// A text as messages show it.
@@ -158,5 +156,8 @@ mod tests {
         let error = read("\nexa/mple.com X\n").unwrap_err();
         assert!(error.contains(":2: \"exa/mple.com\" is no name"), "{error}");
         assert!(Applications::read(Some("/nowhere/at/all")).is_err());
+        // Too large, wherever what is read of it ends.
+        let error = read(&"é".repeat(1 << 20)).unwrap_err();
+        assert!(error.contains("more than 1 MiB"), "{error}");
     }
 }

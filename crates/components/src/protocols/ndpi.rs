@@ -10,6 +10,8 @@ use flowgauge_stack::SettingError;
 use flowgauge_stream::{Chunk, Stream, StreamIdentity};
 use flowgauge_sys::ndpi::{Detector, Protocol};
 
+use crate::headers::{ACK, Headers, PUSH};
+
 /// Pieces of a flow that are looked at.
 const MOST_PIECES: u8 = 24;
 /// Bytes of a piece of a TCP stream; what is longer is cut into several.
@@ -21,10 +23,9 @@ const DATAGRAM: usize = 8_192;
 const MOST_OPEN: usize = 4_096;
 /// Flows of which the outcome is kept; a full table is emptied.
 const MOST_FLOWS: usize = 1 << 22;
-/// TCP's flags.
+
+/// TCP's flag that begins a connection.
 const SYN: u8 = 2;
-const ACK: u8 = 16;
-const PUSH: u8 = 8;
 
 /// The library, and the flows that it looks at.
 pub(super) struct Ndpi {
@@ -211,8 +212,7 @@ impl Ndpi {
     }
 }
 
-/// Makes a packet of what was sent, from its IP header on. Positions are those of TCP: of the first byte,
-/// and what is acknowledged. Checksums are left out.
+/// Makes a packet of what was sent, from its IP header on.
 fn frame(
     packet: &mut Vec<u8>,
     identity: &StreamIdentity,
@@ -221,34 +221,8 @@ fn frame(
     payload: &[u8],
 ) {
     packet.clear();
-    let is_udp = identity.protocol == 17;
-    let transport = if is_udp { 8 } else { 20 } + payload.len();
-    let addresses = [&identity.source.0.0, &identity.destination.0.0];
-    if identity.version == 4 {
-        packet.extend_from_slice(&[0x45, 0]);
-        packet.extend_from_slice(&(20 + transport as u16).to_be_bytes());
-        packet.extend_from_slice(&[0, 0, 0x40, 0, 64, identity.protocol, 0, 0]);
-        for address in addresses {
-            packet.extend_from_slice(&address[12..]);
-        }
-    } else {
-        packet.extend_from_slice(&[0x60, 0, 0, 0]);
-        packet.extend_from_slice(&(transport as u16).to_be_bytes());
-        packet.extend_from_slice(&[identity.protocol, 64]);
-        for address in addresses {
-            packet.extend_from_slice(address);
-        }
-    }
-    packet.extend_from_slice(&identity.source.1.to_be_bytes());
-    packet.extend_from_slice(&identity.destination.1.to_be_bytes());
-    if is_udp {
-        packet.extend_from_slice(&(transport as u16).to_be_bytes());
-        packet.extend_from_slice(&[0, 0]);
-    } else {
-        packet.extend_from_slice(&positions.0.to_be_bytes());
-        packet.extend_from_slice(&positions.1.to_be_bytes());
-        packet.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    }
+    let headers = Headers::new(identity, positions, flags, payload.len());
+    packet.extend_from_slice(headers.bytes());
     packet.extend_from_slice(payload);
 }
 

@@ -95,26 +95,39 @@ impl<K: Clone + Eq + Hash + Ord> Largest<K> {
         self.sums.len() as u64 + self.pruned
     }
 
-    #[cold]
     fn prune(&mut self) {
-        let mut bytes: Vec<u64> = self.sums.values().map(|sums| sums.bytes).collect();
-        let middle = bytes.len() / 2;
-        let (_, &mut median, _) = bytes.select_nth_unstable(middle);
-        let mut excess = middle;
         let before = self.sums.len();
-        for below in [true, false] {
-            self.sums.retain(|_, sums| {
-                let small = if below {
-                    sums.bytes < median
-                } else {
-                    sums.bytes == median
-                };
-                let goes = excess > 0 && small;
-                excess -= usize::from(goes);
-                !goes
-            });
-        }
+        drop_smaller_half(&mut self.sums, |sums| sums.bytes);
         self.pruned += (before - self.sums.len()) as u64;
+    }
+
+    /// Keys that are tracked at most.
+    #[cfg(test)]
+    pub(super) fn max_keys(&self) -> usize {
+        self.max_keys
+    }
+}
+
+/// Drops half of the entries, the smallest; of those of the same size as many as it takes.
+#[cold]
+pub(super) fn drop_smaller_half<K: Eq + Hash, V>(
+    entries: &mut HashMap<K, V>,
+    size: impl Fn(&V) -> u64,
+) {
+    let mut sizes: Vec<u64> = entries.values().map(&size).collect();
+    let mut excess = sizes.len() / 2;
+    if excess == 0 {
+        return;
+    }
+    let (_, &mut median, _) = sizes.select_nth_unstable(excess);
+    for below in [true, false] {
+        entries.retain(|_, entry| {
+            let size = size(entry);
+            let small = if below { size < median } else { size == median };
+            let goes = excess > 0 && small;
+            excess -= usize::from(goes);
+            !goes
+        });
     }
 }
 
