@@ -98,7 +98,7 @@ pub(crate) fn configuration(
     configuration_in(settings, settings.size("memory"), needs)
 }
 
-/// The same with this bound for memory.
+/// The same with this bound for memory: what is left of the option `memory`.
 pub(crate) fn configuration_in(
     settings: &Settings,
     memory: Option<u64>,
@@ -112,7 +112,8 @@ pub(crate) fn configuration_in(
     if let Some(bytes) = memory {
         let copies = settings.copies() as u64;
         let least = LEAST_MEMORY * copies;
-        if bytes < least {
+        // What is said is the option's, whatever others have of it.
+        if settings.size("memory").unwrap_or(bytes) < least {
             let message = format!("is less than {}K, 256K for each core", least >> 10);
             return Err(SettingError::of("memory", message));
         }

@@ -62,17 +62,7 @@ struct Flows {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let classifies = settings.flag("classify");
-    for (option, is_set) in [
-        ("applications", settings.text("applications").is_some()),
-        ("ndpi", settings.flag("ndpi")),
-    ] {
-        if is_set && !classifies {
-            return Err(SettingError::of(option, "is for classify = yes only")
-                .with_hint("say classify = yes, too"));
-        }
-    }
-    let (needs, state) = match classifies {
+    let (needs, state) = match protocols::classifies(settings, "classify")? {
         true => {
             let state = protocols::State::classifying(settings, false)?;
             (protocols::NEEDS, Some(state))

@@ -70,6 +70,12 @@ impl Intervals {
         is_first
     }
 
+    /// Begins in the interval of `now`, whatever was before.
+    pub(crate) fn restart(&mut self, now: Nanos) {
+        self.start = None;
+        self.begin(now);
+    }
+
     /// The length of one.
     pub(crate) fn length(&self) -> u64 {
         self.length

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
 use serde_json::Value;
-use support::{program, records_of as run};
+use support::{Run, ipv4, program, records_of as run, udp};
 
 /// Without what only one of two ways can know, in an order that does not matter.
 fn comparable(rows: &[Value]) -> Vec<String> {
@@ -85,6 +85,67 @@ fn protocols_that_are_not_known_are_refused() {
         "{message}"
     );
     assert!(message.contains("there are: "), "{message}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (options, expected) in [
+        ("ndpi = yes", "ndpi: is for flows = yes only"),
+        (
+            "applications = nowhere",
+            "applications: is for flows = yes only",
+        ),
+        ("stats_interval = 0", "stats_interval: is no time"),
+        ("decode = yes, memory = 255k", "memory: is less than 256K"),
+    ] {
+        let text = format!("[stack] transactions {{ {options} }} output");
+        let message = program(&text).expect_err(options);
+        assert!(message.contains(expected), "{message}");
+    }
+    // Decoders have a part of what is enough.
+    program("[stack] transactions { decode = yes, memory = 256k } output").expect("enough");
+}
+
+/// Counters of what came in the time of the capture, whatever the batches were.
+#[test]
+fn records_of_counters_do_not_depend_on_batches() {
+    const SECOND: u64 = 1_000_000_000;
+    let packets: Vec<(u64, Vec<u8>)> = (0..40)
+        .map(|number| {
+            let packet = ipv4(17, 1, 0, false, &udp(1000 + number as u16, 9, b"x"));
+            (103 * SECOND + number * SECOND / 2, packet)
+        })
+        .collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    for size in [1, 7, 40] {
+        let path = folder.path().join(format!("{size}.json"));
+        let stack = format!(
+            "[stack] transactions {{ stats_interval = 5s }} output {{ {} }}",
+            path.display()
+        );
+        let mut run = Run::new(&stack);
+        packets.chunks(size).for_each(|batch| run.at(batch));
+        run.finish();
+        drop(run);
+        let text = std::fs::read_to_string(&path).expect("it is written");
+        let rows: Vec<[f64; 4]> = text
+            .lines()
+            .map(|line| {
+                let row: Value = serde_json::from_str(line).expect("an object");
+                ["uptime", "interval", "packets", "new_packets"]
+                    .map(|name| row[name].as_f64().expect(line))
+            })
+            .collect();
+        // From 103 s on: at 105, 110, 115 and 120, and at the last packet.
+        let expected = [
+            [2.0, 2.0, 4.0, 4.0],
+            [7.0, 5.0, 14.0, 10.0],
+            [12.0, 5.0, 24.0, 10.0],
+            [17.0, 5.0, 34.0, 10.0],
+            [19.5, 2.5, 40.0, 6.0],
+        ];
+        assert_eq!(rows, expected, "in batches of {size}: {text}");
+    }
 }
 
 /// Each protocol as a component of its own, on captures of Zeek's tests.

@@ -19,6 +19,7 @@ fields! {
     new_bytes Unsigned Bytes "" 0 "bytes since then";
     malformed Unsigned Packets "MALFORMED" 2 "packets refused so far as their headers or checksums are wrong";
     memory_dropped Unsigned Packets "DROPPED" 1 "packets lost so far for want of memory";
+    new_memory_dropped Unsigned Packets "" 0 "of these, packets since the last of these records";
     bad_ip_checksum Unsigned Packets "" 0 "packets left out for a wrong checksum of the IP header";
     bad_checksum Unsigned Packets "" 0 "packets left out for another wrong checksum";
     live_flows Unsigned None "FLOWS" 1 "flows in the table now";
@@ -58,6 +59,7 @@ pub struct CountersRow {
     pub new_bytes: u64,
     pub malformed: u64,
     pub memory_dropped: u64,
+    pub new_memory_dropped: u64,
     pub bad_ip_checksum: u64,
     pub bad_checksum: u64,
     pub live_flows: u64,
@@ -96,6 +98,7 @@ impl Record for CountersRow {
             (&COUNTERS.new_bytes, self.new_bytes),
             (&COUNTERS.malformed, self.malformed),
             (&COUNTERS.memory_dropped, self.memory_dropped),
+            (&COUNTERS.new_memory_dropped, self.new_memory_dropped),
             (&COUNTERS.bad_ip_checksum, self.bad_ip_checksum),
             (&COUNTERS.bad_checksum, self.bad_checksum),
             (&COUNTERS.live_flows, self.live_flows),

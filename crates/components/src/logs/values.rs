@@ -24,7 +24,7 @@ names! {
     dst_payload_bytes dst_port duration end end_reason established event_type extracted
     extracted_bytes file_name flow_id flow_memory flows from gaps gid hassh hassh_server helo
     history host host_name issuer ja3 ja3s ja4 last_alert latency layer lease_time live_flows
-    mac machine mailfrom malformed md5 memory_dropped method mime_type missing_bytes new_bytes
+    mac machine mailfrom malformed md5 method mime_type missing_bytes new_bytes new_memory_dropped
     new_packets next_protocol not_after not_before oid outcome packets passive proto protocol
     qclass qtype query ra rcode rcptto rd reason referrer relay_addr reply reply_code
     reply_msg request request_body_bytes response_body_bytes response_version resumed

@@ -249,7 +249,7 @@ static STATS: Log = Log {
         column("mem", "count", Made(megabytes)),
         column("pkts_proc", "count", Field(Name::new_packets)),
         column("bytes_recv", "count", Field(Name::new_bytes)),
-        column("pkts_dropped", "count", Field(Name::memory_dropped)),
+        column("pkts_dropped", "count", Field(Name::new_memory_dropped)),
         column("reassem_tcp_size", "count", Field(Name::segment_memory)),
     ],
 };
@@ -438,5 +438,32 @@ impl Log {
             None => out.push(b'{'),
         }
         out.extend_from_slice(b"}\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_record::counters::CountersRow;
+    use flowgauge_record::event::EventSchemas;
+
+    use super::super::Looking;
+    use super::*;
+
+    /// As Zeek has it: what was dropped since the last of these lines.
+    #[test]
+    fn dropped_packets_are_those_of_the_interval() {
+        let row = CountersRow {
+            memory_dropped: 5,
+            new_memory_dropped: 2,
+            ..CountersRow::default()
+        };
+        let mut schemas = EventSchemas::default();
+        let event = schemas.event("statistics", None, &row);
+        let mut looking = Looking::default();
+        let values = looking.at(&event).unwrap();
+        let mut line = Vec::new();
+        STATS.object(&values, false, &mut TimeWriter::default(), &mut line);
+        let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(line["pkts_dropped"], 2);
     }
 }

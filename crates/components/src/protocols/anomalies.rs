@@ -72,14 +72,27 @@ const PLAIN: AnomalyRow<'static> = AnomalyRow {
 };
 
 impl Anomalies {
+    /// What is remembered of an anomaly of a flow.
+    fn key(&self, flow_id: u64, row: &AnomalyRow<'_>) -> (u64, u64) {
+        let name = self.told.hasher().hash_one((row.name, row.protocol));
+        (flow_id, name)
+    }
+
     /// Whether it is the first of its name in a flow.
     fn is_first(&mut self, flow_id: u64, row: &AnomalyRow<'_>) -> bool {
         self.number += 1;
         if self.told.len() >= REMEMBERED {
             self.told.clear();
         }
-        let name = self.told.hasher().hash_one((row.name, row.protocol));
-        self.told.insert((flow_id, name))
+        self.told.insert(self.key(flow_id, row))
+    }
+
+    /// Whether something of a flow was not captured, as far as that is remembered.
+    fn has_lost(&self, flow_id: u64) -> bool {
+        ["gap", "midstream"].into_iter().any(|name| {
+            self.told
+                .contains(&self.key(flow_id, &AnomalyRow { name, ..PLAIN }))
+        })
     }
 
     fn of(&mut self, flow_id: u64, row: &AnomalyRow<'_>, way: &mut Way<'_>) {
@@ -254,7 +267,10 @@ impl Anomalies {
         spot.clear();
         record.values(&mut spot);
         let [source, destination] = spot.ends;
+        // Where its request may have been here, the reply says nothing of who sent it.
         let is_unasked = spot.is_unasked
+            && !spot.is_limited
+            && !flow_id.is_some_and(|flow_id| self.has_lost(flow_id))
             && ASKED.contains(&kind)
             && source.1 != MDNS as u16
             && destination.1 != MDNS as u16;
@@ -377,6 +393,8 @@ struct Spot {
     ip_version: u8,
     is_tcp: bool,
     is_unasked: bool,
+    /// A bound of this program's left it without its partner.
+    is_limited: bool,
     odd: String,
 }
 
@@ -403,6 +421,7 @@ impl ValueVisitor for Spot {
             ("dst_port", ValueRef::Unsigned(port)) => self.ends[1].1 = port as u16,
             ("proto", ValueRef::Symbol(name)) => self.is_tcp = name == b"tcp",
             ("state", ValueRef::Symbol(state)) => self.is_unasked = state == b"no_request",
+            ("limit", ValueRef::Symbol(_) | ValueRef::Text(_)) => self.is_limited = true,
             ("odd", ValueRef::Text(odd)) => self.odd.push_str(odd),
             ("odd", ValueRef::Symbol(odd)) => {
                 self.odd.push_str(str::from_utf8(odd).unwrap_or_default());
@@ -414,6 +433,8 @@ impl ValueVisitor for Spot {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_record::http::{HttpMessage, HttpRow};
+
     use super::*;
 
     /// Counts what it gets.
@@ -430,6 +451,41 @@ mod tests {
         fn fail(&mut self, _: flowgauge_stack::Failure) {}
 
         fn end(&mut self) {}
+    }
+
+    #[test]
+    fn replies_whose_requests_were_not_kept_or_not_captured_are_no_anomalies() {
+        let of_stream = |name| AnomalyRow { name, ..PLAIN };
+        for (before, limit, expected) in [
+            (None, None, 1),
+            (Some("data_after_fin"), None, 1),
+            (None, Some("requests"), 0),
+            (Some("gap"), None, 0),
+            (Some("midstream"), None, 0),
+        ] {
+            let mut anomalies = Anomalies::default();
+            let (mut out, mut schemas, mut records) =
+                (Counting::default(), EventSchemas::default(), 0);
+            let mut way = Way {
+                out: &mut out,
+                schemas: &mut schemas,
+                records: &mut records,
+            };
+            anomalies.of(8, &of_stream("gap"), &mut way);
+            if let Some(name) = before {
+                anomalies.of(7, &of_stream(name), &mut way);
+            }
+            *way.records = 0;
+            let mut response = HttpMessage::default();
+            response.status = 200;
+            response.limit = limit;
+            let row = HttpRow {
+                request: None,
+                response: Some(&response),
+            };
+            anomalies.record("http", Some(7), Nanos(1), &row, &mut way);
+            assert_eq!(records, expected, "{before:?} {limit:?}");
+        }
     }
 
     #[test]

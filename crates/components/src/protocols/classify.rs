@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use flowgauge_flow::{EndReason, FlowRecord};
 use flowgauge_record::event::Spoken;
-use flowgauge_stack::{SettingError, Settings};
+use flowgauge_stack::{OptionInfo, OptionKind, SettingError, Settings};
 use flowgauge_stream::{Chunk, Stream};
 use flowgauge_wire::{Address, Nanos};
 
@@ -15,12 +15,51 @@ use super::applications::{Application, Applications};
 use super::ndpi::Ndpi;
 use super::{Seen, signatures};
 
+/// The table of applications.
+pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
+    "applications",
+    OptionKind::InputFile,
+    "names of servers and their applications, which count more than those that are built in: in each line a name \
+     of hosts (with all below it), blanks, the application",
+);
+
+/// nDPI's library.
+pub(crate) const NDPI: OptionInfo = OptionInfo::new(
+    "ndpi",
+    OptionKind::Flag,
+    "ask nDPI's library what flows are, too: what it says counts more than the rest",
+)
+.or("no");
+
 /// Addresses of which names are known; a full table is emptied.
 const MOST_ADDRESSES: usize = 1 << 16;
 /// Flows of which something is known; a full table is emptied: flows that are forgotten are told by port.
 const MOST_FLOWS: usize = 1 << 22;
 /// How long an address is its name's.
 const BELIEVED: Nanos = Nanos(3_600_000_000_000);
+
+/// Whether `flag` asks for what is spoken in flows.
+///
+/// # Errors
+/// It does not, and an option is set that is for that only.
+pub(crate) fn classifies(settings: &Settings, flag: &'static str) -> Result<bool, SettingError> {
+    let is_wanted = settings.flag(flag);
+    for (option, is_set) in [
+        (
+            APPLICATIONS.name,
+            settings.text(APPLICATIONS.name).is_some(),
+        ),
+        (NDPI.name, settings.flag(NDPI.name)),
+    ] {
+        if is_set && !is_wanted {
+            return Err(
+                SettingError::of(option, format!("is for {flag} = yes only"))
+                    .with_hint(format!("say {flag} = yes, too")),
+            );
+        }
+    }
+    Ok(is_wanted)
+}
 
 /// What was found out about flows that go on.
 pub(crate) struct Classifier {

@@ -13,8 +13,8 @@ use flowgauge_stream::{Chunk, Handler, Needs, Remark, Stream, StreamStatus};
 use flowgauge_wire::Nanos;
 
 use super::anomalies::{Anomalies, Noticing, Way};
-use super::classify::Classifier;
-use super::counters::{self, Counters};
+use super::classify::{APPLICATIONS, Classifier, NDPI, classifies};
+use super::counters::{self, Counters, When};
 use super::detect::{self, BEGINNING, Found};
 use super::learned::Learned;
 use super::room::{ByAge, GivenUp, Room};
@@ -74,22 +74,6 @@ const ANOMALIES: OptionInfo = OptionInfo::new(
     "anomalies",
     OptionKind::Flag,
     "give a record of what should not be in packets, connections and messages, too",
-)
-.or("no");
-
-/// The table of applications.
-pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
-    "applications",
-    OptionKind::InputFile,
-    "names of servers and their applications, which count more than those that are built in: in each line a name \
-     of hosts (with all below it), blanks, the application",
-);
-
-/// nDPI's library.
-pub(crate) const NDPI: OptionInfo = OptionInfo::new(
-    "ndpi",
-    OptionKind::Flag,
-    "ask nDPI's library what flows are, too: what it says counts more than the rest",
 )
 .or("no");
 
@@ -174,9 +158,14 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             files: Files::of(settings)?,
             anomalies: settings.flag("anomalies").then(Box::default),
             room: Room::of(settings, memory, NEEDS),
-            ..State::new(settings, wanted(settings)?, settings.flag("flows"), true)?
+            ..State::new(
+                settings,
+                wanted(settings)?,
+                classifies(settings, "flows")?,
+                true,
+            )?
         },
-        counters: Counters::of(settings),
+        counters: Counters::of(settings)?,
     }))
 }
 
@@ -734,15 +723,19 @@ impl Transactions {
         } else {
             step.take(tracked, &mut Leading { state, out });
         }
+        let when = match step {
+            Step::Packets(_) => return,
+            Step::Tick(now) => When::Tick(*now),
+            Step::Finish => When::End,
+        };
         if let Some(counters) = &mut self.counters {
-            let is_end = matches!(step, Step::Finish);
             let anomalies = state.anomalies.as_ref().map_or(0, |it| it.number);
             let mut way = Way {
                 out,
                 schemas: &mut state.schemas,
                 records: &mut state.records,
             };
-            counters.look(tracked.shard(), &state.room, anomalies, is_end, &mut way);
+            counters.look(tracked.shard(), &state.room, anomalies, &when, &mut way);
         }
     }
 }
@@ -761,6 +754,10 @@ impl Component for Transactions {
 
     fn has_timer(&self) -> bool {
         true
+    }
+
+    fn interval(&self) -> Option<Nanos> {
+        self.counters.as_ref().map(Counters::interval)
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {

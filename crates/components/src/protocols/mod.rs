@@ -52,8 +52,9 @@ use flowgauge_wire::{Address, Nanos};
 
 use anomalies::{Anomalies, Way};
 use classify::Classifier;
+pub(crate) use classify::{APPLICATIONS, NDPI, classifies};
 pub(crate) use engine::INFO as TRANSACTIONS;
-pub(crate) use engine::{APPLICATIONS, Leading, NDPI, NEEDS, State};
+pub(crate) use engine::{Leading, NEEDS, State};
 use learned::{Learned, Note};
 use room::Room;
 use table::Talks;

@@ -97,9 +97,15 @@ pub(super) struct FlowSummary {
 }
 
 impl Collector {
-    /// Nothing yet; lists will have `top` entries, and take `memory_bytes` where that is bounded.
-    pub(super) fn new(top: usize, memory_bytes: Option<u64>) -> Collector {
-        let half = memory_bytes.map(|bytes| bytes / 2);
+    /// Nothing yet; lists will have `top` entries, and take `memory_bytes` where that is bounded: a quarter what is
+    /// said, where that is looked at, and the rest the others.
+    pub(super) fn new(top: usize, memory_bytes: Option<u64>, looks_into: bool) -> Collector {
+        let quarter = memory_bytes.map(|bytes| bytes / 4);
+        let said = looks_into.then(|| Box::new(Said::with_memory(quarter)));
+        let half = memory_bytes.map(|bytes| match &said {
+            Some(_) => (bytes - bytes / 4) / 2,
+            None => bytes / 2,
+        });
         Collector {
             top,
             first: None,
@@ -118,7 +124,7 @@ impl Collector {
             services: half.map_or_else(Largest::default, Largest::with_memory),
             largest_flows: BinaryHeap::new(),
             tcp: TcpHealth::default(),
-            said: None,
+            said,
         }
     }
 
@@ -286,5 +292,20 @@ impl TcpHealth {
         self.retransmitted += other.retransmitted;
         self.out_of_order += other.out_of_order;
         self.rtt.merge(&other.rtt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_out_once() {
+        let keys = |bytes, looks_into| {
+            let collector = Collector::new(10, Some(bytes), looks_into);
+            (collector.talkers.max_keys(), collector.services.max_keys())
+        };
+        assert_eq!(keys(4 << 20, true), keys(3 << 20, false));
+        assert!(keys(4 << 20, true) < keys(4 << 20, false));
     }
 }

@@ -118,7 +118,7 @@ struct Report {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let looks_into = settings.flag("payload");
+    let looks_into = protocols::classifies(settings, "payload")?;
     let needs = Needs {
         results: true,
         ..match looks_into {
@@ -141,24 +141,20 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     })?;
     let number = shared.copies.fetch_add(1, Ordering::Relaxed);
     let memory = settings.size("memory");
-    let mut memory = memory.map(|all| Shares::of_results(all, needs) / settings.copies() as u64);
-    let (state, said) = match looks_into {
-        true => {
-            let state = protocols::State::classifying(settings, true)?.beside_others();
+    let memory = memory.map(|all| Shares::of_results(all, needs) / settings.copies() as u64);
+    let (state, memory) = match looks_into {
+        true => (
+            Some(protocols::State::classifying(settings, true)?.beside_others()),
             // Conversations have the other half.
-            memory = memory.map(|bytes| bytes / 2);
-            let said = Said::with_memory(memory.map(|bytes| bytes / 4));
-            (Some(state), Some(Box::new(said)))
-        }
-        false => (None, None),
+            memory.map(|bytes| bytes / 2),
+        ),
+        false => (None, memory),
     };
-    let mut collector = Box::new(Collector::new(shared.top, memory));
-    collector.said = said;
     Ok(Box::new(Report {
         tracked: Tracked::new(config),
         state,
         number,
-        collector: Some(collector),
+        collector: Some(Box::new(Collector::new(shared.top, memory, looks_into))),
         shared,
         is_last: false,
     }))
