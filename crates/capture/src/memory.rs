@@ -127,6 +127,12 @@ impl MemoryPool {
         }))
     }
 
+    /// Another with as many buffers.
+    #[must_use]
+    pub fn twin(&self) -> MemoryPool {
+        MemoryPool::new(self.0.limit)
+    }
+
     /// A buffer of at least `bytes` bytes, whatever is in them. Waits while all are held elsewhere.
     pub fn take(&self, bytes: usize) -> SharedMemory {
         let mut state = self.lock();

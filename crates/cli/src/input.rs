@@ -23,6 +23,9 @@ use crate::say::{count, say};
 /// The system user that packages make for this program.
 const DEFAULT_USER: &str = "flowgauge";
 
+/// With more files one thread reads for all: each is opened twice to be merged.
+const MOST_READ_TWICE: usize = 64;
+
 /// A source of packets that can be handed to a thread.
 pub(crate) type Source = Box<dyn PacketSource + Send>;
 
@@ -30,6 +33,8 @@ pub(crate) type Source = Box<dyn PacketSource + Send>;
 pub(crate) struct Opened {
     /// One for files; one per worker for interfaces.
     pub(crate) sources: Vec<Source>,
+    /// Others that have the same packets, batch by batch, for threads that read beside the first.
+    pub(crate) twins: Vec<Source>,
     /// Whether they are interfaces.
     pub(crate) live: bool,
     /// What is to be said once packets are captured, see [`announce`].
@@ -51,6 +56,19 @@ impl Opened {
 /// # Errors
 /// When something cannot be opened, or the filter is wrong.
 pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, Failure> {
+    open_with(options, control, 0)
+}
+
+/// The same, with so many twins where all is in files that can be read more than once at no more cost than what
+/// one has read takes to be given to others.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_with(
+    options: &InputOptions,
+    control: &Control,
+    twins: usize,
+) -> Result<Opened, Failure> {
     let selection = Selection::new(options)?;
     let live = !selection.interfaces.is_empty();
     let forced = Forced::read()?;
@@ -59,8 +77,22 @@ pub(crate) fn open(options: &InputOptions, control: &Control) -> Result<Opened, 
     } else {
         vec![open_files(&selection, options, forced.as_ref())?]
     };
+    let are_mapped = || {
+        let files = &selection.files;
+        files.len() <= MOST_READ_TWICE
+            && files.iter().all(|file| flowgauge_capture::is_mapped(file))
+    };
+    let is_plain = !live && forced.is_none() && options.dedup.is_none();
+    let twins = if twins > 0 && is_plain && are_mapped() {
+        twins
+    } else {
+        0
+    };
+    let twins = (0..twins).map(|_| open_files(&selection, options, None));
+    let twins = twins.collect::<Result<_, _>>()?;
     let user = give_up_privileges(options, live)?;
     Ok(Opened {
+        twins,
         listening: live.then(|| listening(&sources, &selection, user)),
         sources,
         live,

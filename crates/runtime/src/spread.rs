@@ -33,9 +33,6 @@ const REMEMBERED: usize = 4096;
 /// Bytes of a first fragment in which the addresses of what it carries are looked for.
 const LOOKED_AT: usize = 512;
 
-/// Shares of the packets that each shard gets, but for the [first](Spread::with_first).
-const SHARES: u64 = 16;
-
 /// Ports of UDP to which requests go that hosts answer from other addresses than the request was for:
 /// to all, or to a group. DHCP, NetBIOS names, DHCPv6, SSDP, multicast DNS and LLMNR.
 const OF_GROUPS: [u16; 8] = [67, 68, 137, 546, 547, 1900, 5353, 5355];
@@ -58,6 +55,9 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
+    /// Shares of the packets that each shard gets, but for the [first](Spread::with_first).
+    pub(crate) const SHARES: u64 = 16;
+
     /// Over so many shards, by a hash with this key; tunnels are those of `options`.
     pub(crate) fn new(shards: usize, key: u64, options: DecodeOptions) -> Spread {
         let mut special_ports = Box::new([0u64; 1024]);
@@ -73,7 +73,7 @@ impl Spread {
             lists.into_iter().flatten().copied().for_each(mark);
         }
         Spread {
-            shares: shards.max(1) as u64 * SHARES,
+            shares: shards.max(1) as u64 * Spread::SHARES,
             missing: 0,
             key,
             decoder: Decoder::new(options),
@@ -88,11 +88,23 @@ impl Spread {
     /// Gives the first shard, whose thread has more to do, so many shares of the packets only, where
     /// others get 16.
     pub(crate) fn with_first(mut self, shares: u64) -> Spread {
-        let is_alone = self.shares + self.missing == SHARES;
-        let missing = SHARES.saturating_sub(if is_alone { SHARES } else { shares });
+        let is_alone = self.shares + self.missing == Spread::SHARES;
+        let missing = Spread::SHARES.saturating_sub(if is_alone { Spread::SHARES } else { shares });
         self.shares = self.shares + self.missing - missing;
         self.missing = missing;
         self
+    }
+
+    /// Another that sends each packet to the same shard.
+    pub(crate) fn twin(&self) -> Spread {
+        Spread {
+            decoder: Decoder::new(self.decoder.options().clone()),
+            special_ports: self.special_ports.clone(),
+            decoded: DecodedBatch::new(),
+            fragments: Fragments::default(),
+            datagram: Vec::new(),
+            ..*self
+        }
     }
 
     /// Sends all that is of ports of groups to one shard.
@@ -158,7 +170,7 @@ impl Spread {
     #[inline]
     fn shard(&self, hash: u64) -> usize {
         let share = ((u128::from(hash) * u128::from(self.shares)) >> 64) as u64;
-        ((share + self.missing) / SHARES) as usize
+        ((share + self.missing) / Spread::SHARES) as usize
     }
 
     /// Everything else: decoded as the shard will.

@@ -558,6 +558,60 @@ fn packets_come_out_in_the_same_order_whatever_the_number_of_workers() {
     }
 }
 
+/// Runs a stack on threads that read the same source each, until so many batches were taken.
+fn run_apart(text: &str, workers: usize, packets: u32, batches: usize) -> (Runner, u64) {
+    let mut runner = Runner::new(program(text), &options(workers)).expect("it can be made");
+    let sources = (0..runner.apart()).map(|_| Box::new(Generated::new(packets, false)) as _);
+    let sources: Vec<_> = sources.collect();
+    assert_eq!(sources.len(), workers - 1);
+    runner.read_apart(sources);
+    let mut source = Generated::new(packets, false);
+    let mut taken = 0;
+    for _ in 0..batches {
+        match runner.step(&mut source).expect("nothing is damaged") {
+            Some(step) => taken += step.packets,
+            None => break,
+        }
+    }
+    while let Some(step) = runner.settle(&mut source).expect("nothing is damaged") {
+        taken += step.packets;
+    }
+    runner.finish();
+    assert!(runner.failures().is_empty());
+    (runner, taken)
+}
+
+#[test]
+fn what_each_thread_reads_for_itself_comes_out_in_the_same_order() {
+    let text = |name: &str| {
+        format!(
+            "[stack] demux < count > remake count {{ as = all }} write {{ name = {name} }} count {{ as = end }}"
+        )
+    };
+    let (_, failures) = run(&text("shared"), 1, 100_000, false);
+    assert_eq!(failures, [""; 0]);
+    let expected = written("shared");
+    for (workers, batches) in [(2, usize::MAX), (4, usize::MAX), (3, 40), (2, 1)] {
+        let name = format!("apart-{workers}-{batches}");
+        let (runner, taken) = run_apart(&text(&name), workers, 100_000, batches);
+        // Where a run is ended all have taken the same.
+        assert!(
+            taken > 0 && (batches == usize::MAX) == (taken == 100_000),
+            "{taken}"
+        );
+        let snapshot = runner.snapshot();
+        for label in ["count", "all", "end"] {
+            assert_eq!(result(&runner, &snapshot, 0, label), taken, "{label}");
+        }
+        let lines = written(&name);
+        assert_eq!(lines.len() as u64, taken + 1);
+        assert!(
+            lines[..taken as usize] == expected[..taken as usize],
+            "{name}"
+        );
+    }
+}
+
 #[test]
 fn keys_end_at_the_same_time_whatever_the_number_of_workers() {
     let mut expected = Vec::new();

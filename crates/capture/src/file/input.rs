@@ -25,7 +25,7 @@ const MOST_SHARED: usize = 64;
 pub(crate) const READ_BYTES: usize = 1 << 19;
 
 /// Shorter files are not worth a mapping.
-const MAPPED_MIN: usize = 2 * LARGE_PAGE;
+pub(crate) const MAPPED_MIN: usize = 2 * LARGE_PAGE;
 
 /// A reader, and the window of its bytes that is in memory.
 ///

@@ -20,12 +20,13 @@ mod source;
 pub use multi::{MultiSource, expand, open_all};
 pub(crate) use source::{MAX_PACKET_BYTES, wire_bytes};
 
+use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
 use crate::error::Error;
 use crate::file::erf::Erf;
-use crate::file::input::{Input, READ_BYTES};
+use crate::file::input::{Input, MAPPED_MIN, READ_BYTES};
 use crate::file::pcapng::PcapNg;
 use crate::file::pipe::Pipe;
 use crate::file::snoop::Snoop;
@@ -43,6 +44,19 @@ impl<T: PacketSource + BatchReader> AnyFile for T {}
 /// known format or one that is refused, [`Error::Damaged`] when it ends inside its header.
 pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn PacketSource + Send>, Error> {
     Ok(open_with(path.as_ref(), READ_BYTES)?)
+}
+
+/// Whether a file is read where it lies: a long regular one that is not compressed. Reading it twice at once costs little.
+pub fn is_mapped(path: impl AsRef<Path>) -> bool {
+    let path = path.as_ref();
+    let mut magic = [0; 4];
+    path != Path::new("-")
+        && std::fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.len() >= MAPPED_MIN as u64)
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut magic))
+            .is_ok()
+        && !is_compressed(&magic)
 }
 
 /// Reads a capture from any reader; `name` is used in messages.
@@ -82,6 +96,15 @@ pub(crate) fn open_with(path: &Path, buffer: usize) -> Result<Box<dyn AnyFile>, 
     })
 }
 
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Whether bytes begin as gzip or zstd does: a standard frame, or a skippable one in front of it.
+fn is_compressed(bytes: &[u8]) -> bool {
+    bytes.starts_with(GZIP)
+        || bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+        || matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
 /// Finds out the format and hands the input to it, decompressing on the way.
 fn open_input(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
     // Two layers, because some tools compress what is compressed already; not endlessly.
@@ -90,13 +113,10 @@ fn open_input(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
         let path = input.path().to_owned();
         let at_hand = input.is_at_hand();
         let window = input.window();
-        let gzip = window.starts_with(&[0x1f, 0x8b]);
-        // Standard frames, and skippable frames in front of them.
-        let zstd = window.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
-            || matches!(window, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]);
-        if !gzip && !zstd {
+        if !is_compressed(window) {
             break;
         }
+        let gzip = window.starts_with(GZIP);
         let (read, rest) = input.into_parts();
         let packed = BufReader::with_capacity(READ_BYTES / 4, Cursor::new(read).chain(rest));
         let unpacked: Box<dyn Read + Send> = if gzip {

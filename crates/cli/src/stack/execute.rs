@@ -189,6 +189,14 @@ impl Running {
                 self.say_statistics();
             }
         }
+        // What others were let go on to.
+        loop {
+            match self.runner.settle(source) {
+                Ok(Some(step)) => progress.add_step(step.packets, step.captured_bytes),
+                Ok(None) => break,
+                Err(error) => self.outcome.errors.push(error),
+            }
+        }
         progress.finish();
         self.outcome.ledger = source.ledger();
         self.outcome.notes.extend(source.notes());
@@ -403,13 +411,19 @@ fn open(
             "leave -r and -i out",
         ));
     }
-    // Of files there is one reader, however many threads share what it reads; of an interface too where a
-    // stack cannot be divided.
+    // Of an interface that a stack cannot divide there is one reader.
     let mut input = input.clone();
+    let twins = if input.workers.is_some() {
+        runner.apart()
+    } else {
+        0
+    };
     if input.interface.is_empty() || !runner.can_fan_out() {
         input.workers = None;
     }
-    input::open(&input, control).map(Some)
+    let mut opened = input::open_with(&input, control, twins)?;
+    runner.read_apart(core::mem::take(&mut opened.twins));
+    Ok(Some(opened))
 }
 
 /// Whether a stack writes logs that are rotated from outside.

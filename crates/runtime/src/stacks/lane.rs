@@ -9,9 +9,11 @@ use flowgauge_wire::Nanos;
 
 use super::board::{Answered, Board};
 use super::crossing::{Ends, Entry, Joining};
+use super::fan_out::OwnSource;
 use super::items::Message;
+use super::pace::{Leave, Pace};
 use super::part::{Common, Count, Part};
-use super::reader::{Cut, SharedBatch};
+use super::reader::{Cut, Reader, SharedBatch};
 use crate::queue::{Bell, Receiver};
 
 /// How long a source may keep a thread from looking whether the run is to end.
@@ -175,6 +177,36 @@ pub(super) fn run_lane(
             lane.shared(&shared);
             now = shared.now;
             lane.answer(board, &mut answered);
+        }
+    }
+    lane.finish(now);
+    board.write(&mut answered, true, |give| lane.counts(give));
+}
+
+/// A thread that reads what all read from a source of its own. (What is wrong with it the first thread says.)
+pub(super) fn run_apart(
+    mut lane: Lane,
+    mut source: OwnSource,
+    mut reader: Reader,
+    pace: &Pace,
+    bell: &Bell,
+    board: &Board,
+) {
+    let mut answered = Answered::default();
+    let (mut now, mut read) = (Nanos(0), 0);
+    loop {
+        match pace.wait(read, bell, || board.is_asked(&answered)) {
+            Leave::Look => lane.answer(board, &mut answered),
+            Leave::End => break,
+            Leave::Go => match reader.apart(&mut source, read) {
+                Ok(Some((shared, _))) => {
+                    lane.shared(&shared);
+                    now = shared.now;
+                    read += 1;
+                }
+                Ok(None) => break,
+                Err(_) => {}
+            },
         }
     }
     lane.finish(now);

@@ -49,6 +49,7 @@ mod crossing;
 mod fan_out;
 mod items;
 mod lane;
+mod pace;
 mod part;
 mod plan;
 mod reader;

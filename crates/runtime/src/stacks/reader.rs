@@ -11,7 +11,7 @@ use flowgauge_wire::{
 };
 
 use super::crossing::Ends;
-use super::runner::Step;
+use super::runner::{Step, TOGETHER};
 use crate::spread::Spread;
 
 /// A part of a batch between two looks at the clock.
@@ -186,6 +186,29 @@ impl Reader {
         }
     }
 
+    /// Another that makes the same of the same source. Both give each worker as much as others.
+    pub(super) fn twin(&mut self) -> Reader {
+        self.spread = self
+            .spread
+            .take()
+            .map(|spread| spread.with_first(Spread::SHARES));
+        Reader {
+            next_look: self.next_look,
+            intervals: self.intervals.clone(),
+            packets: 0,
+            pieces: Vec::new(),
+            decoder: Decoder::new(DecodeOptions::default()),
+            clock: CaptureClock::default(),
+            decodes: self.decodes,
+            decoded: DecodedBatch::new(),
+            spread: self.spread.as_ref().map(Spread::twin),
+            workers: self.workers,
+            shares: None,
+            pool: self.pool.twin(),
+            home: Arc::default(),
+        }
+    }
+
     /// What is of ports of groups goes to one worker.
     pub(super) fn keep_groups(&mut self) {
         self.spread = self.spread.take().map(Spread::with_groups);
@@ -276,6 +299,15 @@ impl Reader {
             home: Some(Arc::clone(&self.home)),
         };
         Ok(Some((Arc::new(shared), step)))
+    }
+
+    /// The next batch, of a source that others read, too, as the `number`th: those that go on together are the same for all.
+    pub(super) fn apart<S: PacketSource + ?Sized>(
+        &mut self,
+        source: &mut S,
+        number: u64,
+    ) -> Result<Option<(Arc<SharedBatch>, Step)>, Error> {
+        self.shared(source, (number + 1).is_multiple_of(TOGETHER as u64))
     }
 
     /// Takes the times of a batch, and cuts it where components look at the clock.

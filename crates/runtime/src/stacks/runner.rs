@@ -1,5 +1,7 @@
 //! What a program uses: [`Runner`].
 
+mod sources;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,10 +13,14 @@ use flowgauge_capture::{Error, PacketSource};
 use flowgauge_stack::{ComponentFailure, Failure, Graph, Program, SettingError, Stack, Stage};
 use flowgauge_wire::{HashSeed, Nanos};
 
+use self::sources::Apart;
 use super::board::Board;
 use super::crossing::{Crossing, Ends, Entry, crossing};
 use super::fan_out::{OwnSource, Reading, SourceReport, run_own};
-use super::lane::{Behind, Lane, SharedGroup, run_behind, run_behind_any, run_lane, run_source};
+use super::lane::{
+    Behind, Lane, SharedGroup, run_apart, run_behind, run_behind_any, run_lane, run_source,
+};
+use super::pace::Pace;
 use super::part::{Common, Count, Next, Part, StackFailure};
 use super::plan::{First, groups, part, wants_groups};
 use super::reader::{Reader, SharedBatch};
@@ -23,7 +29,7 @@ use crate::queue::{Bell, Receiver, Sender, queue};
 use crate::threads::{Cores, ThreadFailure, start_detached};
 
 /// Batches that go to the workers together where the source has them at hand.
-const TOGETHER: usize = 16;
+pub(super) const TOGETHER: usize = 16;
 /// Groups of them that may wait for a thread where no option says how many batches.
 const WAITING: usize = 16;
 /// Groups in front of another thread below which reading comes before the first worker's own packets.
@@ -115,6 +121,8 @@ pub struct Runner {
     threads: Vec<Thread>,
     /// Of workers that read a source each.
     readings: Vec<Arc<Reading>>,
+    /// Where workers read the same packets, each from a source of its own.
+    apart: Option<Apart>,
     cores: Cores,
     now: Nanos,
     is_finished: bool,
@@ -139,6 +147,7 @@ struct Waiting {
 enum Work {
     Lane(Lane, Receiver<SharedGroup>),
     Own(Lane, OwnSource, Box<Reader>, Arc<Reading>),
+    Apart(Lane, OwnSource, Box<Reader>, Arc<Pace>),
     /// In step with all queues, or with whichever has something.
     Behind(Behind, Vec<Entry>, Order),
     Source(Part),
@@ -212,6 +221,7 @@ impl Runner {
             behind: VecDeque::new(),
             threads: Vec::new(),
             readings: Vec::new(),
+            apart: None,
             cores: options.cores.clone(),
             now: Nanos(0),
             is_finished: false,
@@ -409,7 +419,9 @@ impl Runner {
         self.inline.parts.iter().for_each(&mut add);
         for waiting in &self.waiting {
             match &waiting.work {
-                Work::Lane(lane, _) | Work::Own(lane, ..) => lane.parts.iter().for_each(&mut add),
+                Work::Lane(lane, _) | Work::Own(lane, ..) | Work::Apart(lane, ..) => {
+                    lane.parts.iter().for_each(&mut add);
+                }
                 Work::Behind(behind, ..) => add(&behind.part),
                 // Its clock is its own.
                 Work::Source(_) => {}
@@ -443,7 +455,7 @@ impl Runner {
         self.inline.parts.iter_mut().try_for_each(Part::start)?;
         for waiting in &mut self.waiting {
             match &mut waiting.work {
-                Work::Lane(lane, _) | Work::Own(lane, ..) => {
+                Work::Lane(lane, _) | Work::Own(lane, ..) | Work::Apart(lane, ..) => {
                     lane.parts.iter_mut().try_for_each(Part::start)?;
                 }
                 Work::Behind(behind, ..) => behind.part.start()?,
@@ -472,6 +484,9 @@ impl Runner {
                 Work::Lane(lane, queue) => run_lane(lane, queue, &bell, &own),
                 Work::Own(lane, source, reader, reading) => {
                     run_own(lane, source, *reader, &reading, &common, &own);
+                }
+                Work::Apart(lane, source, reader, pace) => {
+                    run_apart(lane, source, *reader, &pace, &bell, &own);
                 }
                 Work::Behind(behind, entries, Order::ByBatch) => {
                     run_behind(behind, entries, &bell, &own);
@@ -503,69 +518,6 @@ impl Runner {
         self.stacks.iter().enumerate().any(wants)
     }
 
-    /// Whether each worker can read a source of its own: all stacks that want packets can run on several
-    /// cores.
-    pub fn can_fan_out(&self) -> bool {
-        let is_shared = |waiting: &Waiting| match &waiting.work {
-            Work::Lane(lane, _) => lane.worker.is_some(),
-            _ => true,
-        };
-        (self.inline.parts.is_empty() || self.inline.worker.is_some())
-            && !self.lanes.is_empty()
-            && self.waiting.iter().all(is_shared)
-    }
-
-    /// Gives each worker a source of its own instead of [`Runner::step`]; where there are fewer sources
-    /// than workers, some workers have none. Both directions of a flow must come from the same source.
-    pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
-        let decodes = self.reader.decodes;
-        let (is_timed, intervals) = self.times();
-        if self.inline.worker.take().is_some() {
-            let parts = core::mem::take(&mut self.inline.parts);
-            self.lane("fg-stack-0".to_owned(), parts, Some(0));
-        }
-        self.lanes.clear();
-        let mut sources = sources.into_iter();
-        let waiting = core::mem::take(&mut self.waiting).into_iter();
-        self.waiting = waiting
-            .map(|waiting| {
-                let work = match waiting.work {
-                    Work::Lane(mut lane, queue) => match sources.next() {
-                        Some(source) => {
-                            lane.worker = None;
-                            let reading = Arc::new(Reading::default());
-                            self.readings.push(Arc::clone(&reading));
-                            let times = intervals.clone();
-                            let reader = Reader::new(1, decodes, 2, is_timed, times);
-                            let reader = Box::new(reader);
-                            Work::Own(lane, source, reader, reading)
-                        }
-                        None => Work::Lane(lane, queue),
-                    },
-                    Work::Behind(behind, entries, _) if entries.len() > 1 => {
-                        Work::Behind(behind, entries, Order::AsItComes)
-                    }
-                    other => other,
-                };
-                Waiting { work, ..waiting }
-            })
-            .collect();
-    }
-
-    /// Whether a worker still reads a source of its own.
-    pub fn is_reading(&self) -> bool {
-        self.readings.iter().any(|reading| !reading.is_over())
-    }
-
-    /// What is known of the sources that workers read. Errors are told once.
-    pub fn sources(&self) -> SourceReport {
-        let mut report = SourceReport::default();
-        self.readings
-            .iter()
-            .for_each(|reading| reading.tell(&mut report));
-        report
-    }
-
     /// Whether a stack has a source of its own that goes on.
     pub fn has_sources(&self) -> bool {
         self.common.sources.load(Ordering::Acquire) > 0
@@ -582,6 +534,9 @@ impl Runner {
     ) -> Result<Option<Step>, Error> {
         if !self.waiting.is_empty() {
             self.spawn_or_fail();
+        }
+        if self.apart.is_some() {
+            return self.step_apart(source);
         }
         if !self.shares {
             let (inline, now) = (&mut self.inline, &mut self.now);
@@ -726,6 +681,7 @@ impl Runner {
         self.send_group();
         self.catch_up(usize::MAX);
         self.lanes.clear();
+        self.apart = None;
         self.inline.finish(self.now);
         for thread in &mut self.threads {
             let joined = thread.handle.take().map(JoinHandle::join);
@@ -757,6 +713,7 @@ impl Drop for Runner {
     fn drop(&mut self) {
         self.common.stop();
         self.lanes.clear();
+        self.apart = None;
         self.behind.clear();
         self.inline.parts.clear();
         self.waiting.clear();
@@ -781,13 +738,13 @@ impl Waiting {
                 let waiting = entries.iter().map(|entry| entry.capacity() + 2);
                 waiting.sum::<usize>() * TOGETHER
             }
-            Work::Source(_) | Work::Own(..) => 0,
+            Work::Source(_) | Work::Own(..) | Work::Apart(..) => 0,
         }
     }
 
     fn counts(&self, give: &mut dyn FnMut(Count)) {
         match &self.work {
-            Work::Lane(lane, _) | Work::Own(lane, ..) => lane.counts(give),
+            Work::Lane(lane, _) | Work::Own(lane, ..) | Work::Apart(lane, ..) => lane.counts(give),
             Work::Behind(behind, ..) => behind.part.counts(give),
             Work::Source(part) => part.counts(give),
         }

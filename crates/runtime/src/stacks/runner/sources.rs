@@ -1,0 +1,164 @@
+//! Workers that read sources of their own: the rings of an interface, between which the kernel divides flows, or files that
+//! all of them read, each to take the packets of its flows.
+//!
+//! Reading a mapped file costs less than to give what one thread has read to another core: a packet's bytes are
+//! then where they are worked on.
+
+use std::sync::Arc;
+
+use flowgauge_capture::{Error, PacketSource};
+
+use super::{Lane, Order, Pace, Reader, Reading, Runner, SourceReport, Step, Waiting, Work};
+
+/// What the calling thread knows of those who read beside it.
+pub(super) struct Apart {
+    pub(super) pace: Arc<Pace>,
+    /// Batches that it has taken itself.
+    pub(super) read: u64,
+}
+
+impl Runner {
+    /// Whether each worker can read a source of its own: all stacks that want packets can run on several
+    /// cores.
+    pub fn can_fan_out(&self) -> bool {
+        let is_shared = |waiting: &Waiting| match &waiting.work {
+            Work::Lane(lane, _) => lane.worker.is_some(),
+            _ => true,
+        };
+        (self.inline.parts.is_empty() || self.inline.worker.is_some())
+            && !self.lanes.is_empty()
+            && self.waiting.iter().all(is_shared)
+    }
+
+    /// Gives each worker a source of its own instead of [`Runner::step`]; where there are fewer sources
+    /// than workers, some workers have none. Both directions of a flow must come from the same source.
+    pub fn fan_out(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
+        let decodes = self.reader.decodes;
+        let (is_timed, intervals) = self.times();
+        if self.inline.worker.take().is_some() {
+            let parts = core::mem::take(&mut self.inline.parts);
+            self.lane("fg-stack-0".to_owned(), parts, Some(0));
+        }
+        self.lanes.clear();
+        let mut sources = sources.into_iter();
+        let waiting = core::mem::take(&mut self.waiting).into_iter();
+        self.waiting = waiting
+            .map(|waiting| {
+                let work = match waiting.work {
+                    Work::Lane(mut lane, queue) => match sources.next() {
+                        Some(source) => {
+                            lane.worker = None;
+                            let reading = Arc::new(Reading::default());
+                            self.readings.push(Arc::clone(&reading));
+                            let times = intervals.clone();
+                            let reader = Reader::new(1, decodes, 2, is_timed, times);
+                            let reader = Box::new(reader);
+                            Work::Own(lane, source, reader, reading)
+                        }
+                        None => Work::Lane(lane, queue),
+                    },
+                    Work::Behind(behind, entries, _) if entries.len() > 1 => {
+                        Work::Behind(behind, entries, Order::AsItComes)
+                    }
+                    other => other,
+                };
+                Waiting { work, ..waiting }
+            })
+            .collect();
+    }
+
+    /// Whether a worker still reads a source of its own.
+    pub fn is_reading(&self) -> bool {
+        self.readings.iter().any(|reading| !reading.is_over())
+    }
+
+    /// What is known of the sources that workers read. Errors are told once.
+    pub fn sources(&self) -> SourceReport {
+        let mut report = SourceReport::default();
+        self.readings
+            .iter()
+            .for_each(|reading| reading.tell(&mut report));
+        report
+    }
+
+    /// How many sources [`Runner::read_apart`] takes: one for each thread beside the calling one.
+    pub fn apart(&self) -> usize {
+        let is_lane = |work: &Work| matches!(work, Work::Lane(..));
+        let works = self.waiting.iter().map(|waiting| &waiting.work);
+        works.filter(|work| is_lane(work)).count()
+    }
+
+    /// Gives each thread that takes packets a source of its own, which has what that of [`Runner::step`] has, batch by
+    /// batch. To be called before the first of them; what is told of packets is told by the calling thread's.
+    pub fn read_apart(&mut self, sources: Vec<Box<dyn PacketSource + Send>>) {
+        if sources.len() != self.apart() || sources.is_empty() {
+            return;
+        }
+        let is_lane = |work: &Work| matches!(work, Work::Lane(..));
+        let lanes = self.waiting.iter().filter(|waiting| is_lane(&waiting.work));
+        let bells = lanes.map(|waiting| Arc::clone(&waiting.bell)).collect();
+        let pace = Arc::new(Pace::new(bells));
+        self.lanes.clear();
+        let mut sources = sources.into_iter();
+        for waiting in &mut self.waiting {
+            let Work::Lane(lane, _) = &mut waiting.work else {
+                continue;
+            };
+            let parts = core::mem::take(&mut lane.parts);
+            let lane = Lane { parts, ..*lane };
+            if let Some(source) = sources.next() {
+                let reader = Box::new(self.reader.twin());
+                waiting.work = Work::Apart(lane, source, reader, Arc::clone(&pace));
+            }
+        }
+        self.apart = Some(Apart { pace, read: 0 });
+    }
+
+    /// Takes what other threads were let go on to: to be called when no more is to be read, so that all have
+    /// taken the same packets. Returns what [`Runner::step`] does, `None` when there is nothing more.
+    ///
+    /// # Errors
+    /// As [`Runner::step`].
+    pub fn settle<S: PacketSource + ?Sized>(
+        &mut self,
+        source: &mut S,
+    ) -> Result<Option<Step>, Error> {
+        match &self.apart {
+            Some(apart) if apart.pace.is_committed(apart.read) => self.take_apart(source),
+            _ => Ok(None),
+        }
+    }
+
+    /// [`Runner::step`] where all read apart.
+    pub(super) fn step_apart<S: PacketSource + ?Sized>(
+        &mut self,
+        source: &mut S,
+    ) -> Result<Option<Step>, Error> {
+        if let Some(apart) = &self.apart {
+            apart.pace.goes_on(apart.read);
+        }
+        self.take_apart(source)
+    }
+
+    fn take_apart<S: PacketSource + ?Sized>(
+        &mut self,
+        source: &mut S,
+    ) -> Result<Option<Step>, Error> {
+        let read = self.apart.as_ref().map_or(0, |apart| apart.read);
+        let Some((shared, step)) = self.reader.apart(source, read)? else {
+            return Ok(None);
+        };
+        self.now = shared.now;
+        self.inline.shared(&shared);
+        if let Some(apart) = &mut self.apart {
+            apart.read += 1;
+        }
+        Ok(Some(step))
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        self.pace.end();
+    }
+}
