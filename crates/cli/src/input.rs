@@ -79,8 +79,7 @@ pub(crate) fn open_with(
     };
     let are_mapped = || {
         let files = &selection.files;
-        files.len() <= MOST_READ_TWICE
-            && files.iter().all(|file| flowgauge_capture::is_mapped(file))
+        files.len() <= MOST_READ_TWICE && files.iter().all(flowgauge_capture::is_mapped)
     };
     let is_plain = !live && forced.is_none() && options.dedup.is_none();
     let twins = if twins > 0 && is_plain && are_mapped() {
