@@ -10,7 +10,11 @@
 
 use core::fmt;
 use core::ops::{Deref, Range};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use flowgauge_sys::mapping::{FileMapping, LARGE_PAGE};
 
@@ -24,9 +28,82 @@ enum Region {
         pool: Option<MemoryPool>,
     },
     Window {
-        mapping: Arc<FileMapping>,
+        file: Arc<MappedFile>,
         range: Range<usize>,
     },
+}
+
+/// Files that are mapped now, by device, number and length: who reads one of them, too, reads the same mapping.
+static FILES: Mutex<Vec<(Identity, Weak<MappedFile>)>> = Mutex::new(Vec::new());
+
+type Identity = (u64, u64, u64);
+
+/// Bytes of a file with several readers that leave this process's memory at once: each time the other cores are
+/// interrupted.
+const RELEASED: usize = 16 << 20;
+
+/// A mapped file, and who reads it.
+pub(crate) struct MappedFile {
+    mapping: FileMapping,
+    /// Whether there are, or were, several readers.
+    is_shared: AtomicBool,
+    /// Of a shared one: the windows that are held.
+    windows: Mutex<Vec<Weak<Region>>>,
+    /// Of a shared one: what is to leave memory.
+    left: Mutex<Range<usize>>,
+}
+
+impl MappedFile {
+    /// Maps a file, unless it is mapped.
+    ///
+    /// # Errors
+    /// As [`FileMapping::new`].
+    pub(crate) fn new(file: &File) -> io::Result<Arc<MappedFile>> {
+        let metadata = file.metadata()?;
+        let identity = (metadata.dev(), metadata.ino(), metadata.len());
+        let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|(_, file)| file.strong_count() > 0);
+        let known = files.iter().find(|(known, _)| *known == identity);
+        if let Some(file) = known.and_then(|(_, file)| file.upgrade()) {
+            file.is_shared.store(true, Ordering::Relaxed);
+            return Ok(file);
+        }
+        let file = Arc::new(MappedFile {
+            mapping: FileMapping::new(file)?,
+            is_shared: AtomicBool::new(false),
+            windows: Mutex::default(),
+            left: Mutex::default(),
+        });
+        files.push((identity, Arc::downgrade(&file)));
+        Ok(file)
+    }
+
+    pub(crate) fn mapping(&self) -> &FileMapping {
+        &self.mapping
+    }
+
+    /// Whether there are, or were, several readers.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// These pages are not needed.
+    fn release(&self, range: Range<usize>) {
+        if !self.is_shared() {
+            return self.mapping.release(range);
+        }
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        if left.end == range.start {
+            left.end = range.end;
+        } else {
+            self.mapping.release(core::mem::replace(&mut left, range));
+        }
+        if left.len() >= RELEASED {
+            let end = left.end;
+            self.mapping
+                .release(core::mem::replace(&mut left, end..end));
+        }
+    }
 }
 
 impl Default for Region {
@@ -46,8 +123,25 @@ impl SharedMemory {
 
     /// The bytes of `range` of a mapped file. With the last handle to them their pages leave this
     /// process's memory, but for the last large page, which the next window begins with.
-    pub(crate) fn window(mapping: Arc<FileMapping>, range: Range<usize>) -> SharedMemory {
-        SharedMemory(Arc::new(Region::Window { mapping, range }))
+    pub(crate) fn window(file: &Arc<MappedFile>, range: Range<usize>) -> SharedMemory {
+        let region = |range| {
+            Arc::new(Region::Window {
+                file: Arc::clone(file),
+                range,
+            })
+        };
+        if !file.is_shared() {
+            return SharedMemory(region(range));
+        }
+        let is_same = |held: &Arc<Region>| matches!(&**held, Region::Window { range: of, .. } if *of == range);
+        let mut windows = file.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = windows.iter().filter_map(Weak::upgrade).find(is_same) {
+            return SharedMemory(held);
+        }
+        windows.retain(|window| window.strong_count() > 0);
+        let region = region(range);
+        windows.push(Arc::downgrade(&region));
+        SharedMemory(region)
     }
 
     /// The bytes to write to, while there is no other handle; those of a file are not written to.
@@ -73,7 +167,7 @@ impl Deref for SharedMemory {
     fn deref(&self) -> &[u8] {
         match &*self.0 {
             Region::Buffer { bytes, .. } => bytes,
-            Region::Window { mapping, range } => mapping.bytes(range.clone()),
+            Region::Window { file, range } => file.mapping.bytes(range.clone()),
         }
     }
 }
@@ -92,9 +186,9 @@ impl Drop for Region {
                     pool.give_back(core::mem::take(bytes));
                 }
             }
-            Region::Window { mapping, range } => {
+            Region::Window { file, range } => {
                 let last = range.end.saturating_sub(LARGE_PAGE);
-                mapping.release(range.start..last.max(range.start));
+                file.release(range.start..last.max(range.start));
             }
         }
     }

@@ -5,17 +5,18 @@
 //! one where the page cache has large pages, and a tenth less where it has small ones, because nothing is
 //! copied and what nobody looks at is not touched.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flowgauge_sys::ending::is_ending;
-use flowgauge_sys::mapping::{FileMapping, LARGE_PAGE};
+use flowgauge_sys::mapping::LARGE_PAGE;
 
 use crate::error::Error;
 use crate::file::source::Memory;
-use crate::memory::{MemoryPool, SharedMemory};
+use crate::memory::{MappedFile, MemoryPool, SharedMemory};
 
 /// Buffers there are at most once they are handed on (see [`Input::share`]).
 const MOST_SHARED: usize = 64;
@@ -23,6 +24,9 @@ const MOST_SHARED: usize = 64;
 /// Bytes asked of the system at once. 512 KiB stays in a second-level cache together with what
 /// works on it and is 3 to 8 per cent faster than 1 MiB; 4 MiB and more were slower still.
 pub(crate) const READ_BYTES: usize = 1 << 19;
+
+/// Windows of a file with several readers that one of them keeps: as far as one is before another.
+const HELD: usize = 12;
 
 /// Shorter files are not worth a mapping.
 pub(crate) const MAPPED_MIN: usize = 2 * LARGE_PAGE;
@@ -55,7 +59,9 @@ pub(crate) struct Input {
 
 /// A file that is mapped: `memory` is a part of it that begins at a large page.
 struct Mapped {
-    mapping: Arc<FileMapping>,
+    whole: Arc<MappedFile>,
+    /// The last windows of a file that others read, too, so that who comes later finds them.
+    held: VecDeque<SharedMemory>,
     /// Shares its position with the reader, which goes on where the mapping ends.
     file: File,
 }
@@ -128,7 +134,7 @@ impl Input {
     #[inline]
     pub(crate) fn was_cut(&self) -> bool {
         let mapped = self.mapped.as_ref();
-        mapped.is_some_and(|mapped| mapped.mapping.was_cut()) || self.cut
+        mapped.is_some_and(|mapped| mapped.whole.mapping().was_cut()) || self.cut
     }
 
     /// Where the window begins in [`Input::memory`].
@@ -224,23 +230,30 @@ impl Input {
     /// not when the mapping ends before, or what it should hold cannot be read.
     #[cold]
     fn advance(&mut self, need: usize) -> bool {
-        let Some(mapped) = &self.mapped else {
+        let Some(mapped) = &mut self.mapped else {
             return false;
         };
         let position = self.base as usize + self.start;
         let last = self.base as usize + self.end;
         let base = position / LARGE_PAGE * LARGE_PAGE;
         let wanted = position.saturating_add(need).max(last + 1);
-        if wanted > mapped.mapping.len() && last == mapped.mapping.len() {
+        if wanted > mapped.whole.mapping().len() && last == mapped.whole.mapping().len() {
             return false;
         }
         let end = wanted
             .checked_next_multiple_of(LARGE_PAGE)
-            .map_or(usize::MAX, |end| end.min(mapped.mapping.len()));
-        if mapped.mapping.load(last..end).is_err() {
+            .map_or(usize::MAX, |end| end.min(mapped.whole.mapping().len()));
+        if mapped.whole.mapping().load(last..end).is_err() {
             return false;
         }
-        self.memory = SharedMemory::window(Arc::clone(&mapped.mapping), base..end);
+        let next = SharedMemory::window(&mapped.whole, base..end);
+        let last = core::mem::replace(&mut self.memory, next);
+        if mapped.whole.is_shared() {
+            mapped.held.push_back(last);
+            if mapped.held.len() > HELD {
+                mapped.held.pop_front();
+            }
+        }
         self.base = base as u64;
         self.start = position - base;
         self.end = end - base;
@@ -261,7 +274,7 @@ impl Input {
             place.copy_from_slice(rest);
         }
         self.memory = SharedMemory::new(memory);
-        self.cut = mapped.mapping.was_cut();
+        self.cut = mapped.whole.mapping().was_cut();
         let position = self.base + self.end as u64;
         self.base += self.start as u64;
         self.end -= self.start;
@@ -340,7 +353,8 @@ impl Input {
 impl Mapped {
     fn new(file: &File) -> Option<Mapped> {
         Some(Mapped {
-            mapping: Arc::new(FileMapping::new(file).ok()?),
+            whole: MappedFile::new(file).ok()?,
+            held: VecDeque::new(),
             file: file.try_clone().ok()?,
         })
     }
@@ -469,6 +483,32 @@ mod tests {
         input.consume(LARGE_PAGE - 1);
         assert!(!input.fill(100).unwrap());
         assert_eq!(input.window().len(), 11);
+    }
+
+    #[test]
+    fn who_reads_what_another_reads_sees_the_same_memory() {
+        let (file, bytes) = long_file();
+        let (mut one, mut other) = (mapped(&file), mapped(&file));
+        let step = LARGE_PAGE / 2 + 1;
+        let (mut at, mut shared) = (0, 0);
+        // One is before the other.
+        while one.fill(step).unwrap() {
+            one.consume(step);
+            if at >= 2 * step {
+                assert!(other.fill(step).unwrap());
+                assert!(other.window()[..step] == bytes[at - 2 * step..][..step]);
+                let held = &one.mapped.as_ref().unwrap().held;
+                shared += usize::from(held.iter().any(|held| held.is(&other.memory)));
+                other.consume(step);
+            }
+            at += step;
+        }
+        assert!(shared > 0);
+        drop(one);
+        // What left memory comes back.
+        let mut later = mapped(&file);
+        assert!(later.fill(LARGE_PAGE + 1).unwrap());
+        assert!(later.window()[..LARGE_PAGE] == bytes[..LARGE_PAGE]);
     }
 
     #[test]
