@@ -161,10 +161,11 @@ fn counters_add_up_and_gaps_are_told_once_of_a_flow() {
             for (all, new) in [("packets", "new_packets"), ("bytes", "new_bytes")] {
                 assert_eq!(sum(&mine, new), number(last, all), "{new}");
             }
+            // They end at whole multiples, so that the first is shorter, as the last is.
             let (_, full) = mine.split_last().expect("one");
-            for row in full {
+            for (place, row) in full.iter().enumerate() {
                 let seconds = row["interval"].as_f64().expect("a number");
-                assert!((5.0..10.0).contains(&seconds), "{row}");
+                assert!(seconds > 4.9 || place == 0 && seconds > 0.0, "{row}");
             }
             assert!(number(last, "anomalies") > 0 && number(last, "gap_bytes") > 0);
         }
