@@ -5,14 +5,12 @@
 
 use flowgauge_wire::{BATCH_SIZE, Batch, PacketDescriptor};
 
-use crate::memory::{MemoryPool, SharedMemory};
+use crate::memory::{Lending, SharedMemory};
 
 /// So many packets in a row are lent where they are.
 pub(crate) const LENT: usize = 64;
 /// Bytes of a batch, unless it is of one packet: what is copied stays in a second-level cache.
 const BYTES: usize = 1 << 19;
-/// Memories there are at most once they are handed on.
-const MOST_SHARED: usize = 64;
 
 /// A batch of copies.
 #[derive(Debug, Default)]
@@ -20,7 +18,7 @@ pub(crate) struct Gathered {
     memory: SharedMemory,
     used: usize,
     packets: Vec<PacketDescriptor>,
-    pool: Option<MemoryPool>,
+    lending: Lending,
 }
 
 impl Gathered {
@@ -29,10 +27,7 @@ impl Gathered {
         self.packets.clear();
         self.used = 0;
         if self.memory.exclusive().is_none() || self.memory.is_empty() {
-            self.memory = match &self.pool {
-                Some(pool) => pool.take(BYTES),
-                None => SharedMemory::new(vec![0; BYTES]),
-            };
+            self.memory = self.lending.fresh(BYTES);
         }
     }
 
@@ -89,13 +84,12 @@ impl Gathered {
 
     /// See [`PacketSource::share`](crate::PacketSource::share).
     pub(crate) fn share(&mut self) -> SharedMemory {
-        self.pool
-            .get_or_insert_with(|| MemoryPool::new(MOST_SHARED));
+        self.lending.begin();
         self.memory.clone()
     }
 
     /// See [`PacketSource::is_exhausted`](crate::PacketSource::is_exhausted).
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.pool.as_ref().is_some_and(MemoryPool::is_exhausted)
+        self.lending.is_exhausted()
     }
 }

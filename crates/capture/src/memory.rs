@@ -268,6 +268,33 @@ impl MemoryPool {
     }
 }
 
+/// What a source reads into: memory that it has for itself until it hands some on, out of a pool from then on.
+#[derive(Debug, Default)]
+pub(crate) struct Lending(Option<MemoryPool>);
+
+impl Lending {
+    /// Memories there are at most once they are handed on.
+    const MOST: usize = 64;
+
+    /// Memory is handed on.
+    pub(crate) fn begin(&mut self) {
+        self.0.get_or_insert_with(|| MemoryPool::new(Lending::MOST));
+    }
+
+    /// Another memory. Waits while all are held elsewhere.
+    pub(crate) fn fresh(&self, bytes: usize) -> SharedMemory {
+        match &self.0 {
+            Some(pool) => pool.take(bytes),
+            None => SharedMemory::new(vec![0; bytes]),
+        }
+    }
+
+    /// Whether [`Lending::fresh`] would wait.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.0.as_ref().is_some_and(MemoryPool::is_exhausted)
+    }
+}
+
 impl fmt::Debug for MemoryPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MemoryPool(at most {})", self.0.limit)

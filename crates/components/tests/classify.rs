@@ -149,7 +149,8 @@ fn ndpi_finds_the_same_protocols() {
         eprintln!("  {count} {what}");
     }
     // The rest: classic STUN, what goes over to TLS later, protocols captured from within.
-    assert!(all > 1500 && equal * 100 >= all * 95, "{equal} of {all}");
+    // No more than differed when that was looked into: a protocol of three flows counts, too.
+    assert!(all > 1500 && all - equal <= 61, "{equal} of {all}");
 }
 
 /// What its library says through us is what it says to nDPI's own reader of captures, which gives it packets.
@@ -210,12 +211,9 @@ fn ndpis_library_says_what_it_says_to_its_reader() {
         eprintln!("  {count} {what}");
     }
     // The rest: DNS over HTTPS, which packets without payload tell there, and applications of the same house.
+    assert!(all > 2000 && all - protocols <= 4, "{protocols} of {all}");
     assert!(
-        all > 2000 && protocols * 100 >= all * 95,
-        "{protocols} of {all}"
-    );
-    assert!(
-        equal * 100 >= with_application * 90,
+        with_application - equal <= 11,
         "{equal} of {with_application}"
     );
 }

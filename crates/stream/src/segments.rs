@@ -116,34 +116,6 @@ impl Streams {
         }
     }
 
-    /// A packet that acknowledges something while segments of its receiver wait.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn answer<H: Handler>(
-        &mut self,
-        pass: &Pass<'_>,
-        packet: &Decoded,
-        flow: PacketFlow,
-        handler: &mut H,
-    ) {
-        self.acknowledged(pass, packet, flow, handler);
-        let Some(connection) = self.connections.get_mut(flow.id) else {
-            return;
-        };
-        let (side, len) = (
-            &mut connection[packet.direction.index()],
-            packet.payload_len,
-        );
-        if len == 0 {
-            side.half.note_sent(packet.seq);
-        } else if packet.payload_captured == len && side.half.take_in_order(packet.seq, len) {
-            Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
-                .deliver(pass.decoded.payload(pass.batch, packet));
-        } else {
-            self.segment(pass, packet, flow, packet.seq, handler);
-        }
-    }
-
     /// The packet's sender has acknowledged something while segments of its peer wait.
     #[cold]
     #[inline(never)]

@@ -202,14 +202,18 @@ impl Streams {
         if packet.tcp_flags.intersects(CONTROL) {
             return self.control(pass, packet, flow, handler);
         }
-        let side = &mut connection[direction];
+        let mut side = &mut connection[direction];
         // Its note says whether the peer has a hole: its line is not touched otherwise. Data answer what was
         // acknowledged before, too.
         if packet.tcp_flags.contains(TcpFlags::ACK)
             && (side.half.note_ack(packet.ack, packet.window) || packet.payload_len != 0)
             && side.half.note & PEER_WAITS != 0
         {
-            return self.answer(pass, packet, flow, handler);
+            self.acknowledged(pass, packet, flow, handler);
+            match self.connections.get_mut(flow.id) {
+                Some(connection) => side = &mut connection[direction],
+                None => return,
+            }
         }
         let len = packet.payload_len;
         if len == 0 {

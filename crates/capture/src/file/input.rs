@@ -16,10 +16,7 @@ use flowgauge_sys::mapping::LARGE_PAGE;
 
 use crate::error::Error;
 use crate::file::source::Memory;
-use crate::memory::{MappedFile, MemoryPool, SharedMemory};
-
-/// Buffers there are at most once they are handed on (see [`Input::share`]).
-const MOST_SHARED: usize = 64;
+use crate::memory::{Lending, MappedFile, SharedMemory};
 
 /// Bytes asked of the system at once. 512 KiB stays in a second-level cache together with what
 /// works on it and is 3 to 8 per cent faster than 1 MiB; 4 MiB and more were slower still.
@@ -46,7 +43,7 @@ pub(crate) struct Input {
     path: PathBuf,
     mapped: Option<Mapped>,
     memory: SharedMemory,
-    pool: Option<MemoryPool>,
+    lending: Lending,
     start: usize,
     end: usize,
     /// Offset in the stream of `memory[0]`.
@@ -74,7 +71,7 @@ impl Input {
             path: path.to_owned(),
             mapped: None,
             memory: SharedMemory::new(vec![0; bytes.max(512)]),
-            pool: None,
+            lending: Lending::default(),
             start: 0,
             end: 0,
             base: 0,
@@ -174,14 +171,13 @@ impl Input {
 
     /// A handle to [`Input::memory`]: it stays as it is while the handle is held.
     pub(crate) fn share(&mut self) -> SharedMemory {
-        self.pool
-            .get_or_insert_with(|| MemoryPool::new(MOST_SHARED));
+        self.lending.begin();
         self.memory.clone()
     }
 
     /// Whether no buffer is left to go on in until one comes back.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.pool.as_ref().is_some_and(MemoryPool::is_exhausted)
+        self.lending.is_exhausted()
     }
 
     /// Reads until the window holds at least `need` bytes, or the input ends. Returns whether it
@@ -286,13 +282,10 @@ impl Input {
     /// Moves the window to the front of memory that nobody else holds.
     fn make_room(&mut self) {
         let window = self.start..self.end;
-        match (self.memory.exclusive(), &self.pool) {
-            (Some(memory), _) => memory.copy_within(window, 0),
-            (None, pool) => {
-                let mut fresh = match pool {
-                    Some(pool) => pool.take(self.memory.len()),
-                    None => SharedMemory::new(vec![0; self.memory.len()]),
-                };
+        match self.memory.exclusive() {
+            Some(memory) => memory.copy_within(window, 0),
+            None => {
+                let mut fresh = self.lending.fresh(self.memory.len());
                 if let (Some(memory), Some(kept)) = (fresh.exclusive(), self.memory.get(window)) {
                     memory[..kept.len()].copy_from_slice(kept);
                 }
