@@ -16,7 +16,7 @@ WORK_TITLES = {
 TARGETS = {
     ("read", "flowgauge decode"): {"mix": 0.7, "small": 0.6, "real": 0.7},
     ("flows", "flowgauge flows"): {"mix": 1.0, "small": 3.5, "real": 1.5},
-    ("streams", "flowgauge streams"): {"mix": 1.5, "small": 2.5, "real": 1.8},
+    ("streams", "flowgauge streams"): {"mix": 1.2, "small": 1.6, "real": 1.8},
     ("match", "flowgauge match"): {"mix": 2.8},
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use flowgauge_capture::{Error, Interface, PacketSource};
-use flowgauge_components::registry;
+use flowgauge_registry::registry;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions};
 use flowgauge_stack::{Program, ResultValue, Sources, Table, check, parse};
 use flowgauge_wire::{Batch, Ledger, PacketDescriptor};

@@ -35,7 +35,7 @@
  * functions that take a stream_t from a callback; and, from any thread, [ours] scap_set_cutoff(),
  * scap_add_cutoff_direction(), scap_add_cutoff_class(), scap_add_priority_class(), scap_add_policy() and
  * scap_set_parameter() with all but SCAP_SHARE: they hold for streams that begin from then on, inactivity timeout, base
- * threshold and overload cutoff for all. In a shared capture classes, policies and the two thresholds stay as they are.
+ * threshold and overload cutoff for all. In a shared capture classes and policies stay as they are.
  * Everything else answers SCAP_ESTATE.
  * A callback must return: C++ exceptions and longjmp() must not leave it.
  *
@@ -160,7 +160,7 @@ enum scap_stream_error {
 /* About the chunk of a data event, or'ed: stream_t.flags [ours]. */
 enum scap_chunk_flag {
     SCAP_CHUNK_HOLE = 1,    /* bytes are missing before or inside of it */
-    SCAP_CHUNK_LAST = 2,    /* the stream's last: it ended */
+    SCAP_CHUNK_LAST = 2,    /* the stream's last: it ended. (Where its last byte filled the chunk before, there is none.) */
     SCAP_CHUNK_CUTOFF = 4,  /* the stream's last: the cutoff is reached */
     SCAP_CHUNK_TIMEOUT = 8, /* not full: the flush timeout is over */
     SCAP_CHUNK_EARLY = 16,  /* not full: memory was needed */
@@ -295,7 +295,9 @@ typedef struct scap_stats {
     uint64_t memory_used;
     uint64_t memory_high;
     uint64_t memory_size;
-    uint64_t reserved[8];
+    uint64_t streams_lost; /* streams of which no event came: where programs share a capture, and this one was too slow;
+                            * known at the end */
+    uint64_t reserved[7];
 } scap_stats_t;
 
 /* Called for an event of a stream. */
@@ -310,7 +312,8 @@ typedef void (*scap_callback_t)(stream_t *stream);
  *   memory_size      bytes for everything that waits: chunks, segments out of order, packet records. SCAP_DEFAULT, or at
  *                    least 64 KiB. scap_set_memory() sets more than an int holds.
  *   reassembly_mode  SCAP_TCP_FAST, SCAP_TCP_STRICT, SCAP_TCP_WAIT or SCAP_DEFAULT.
- *   need_pkts        not 0: scap_next_stream_packet() is wanted, and streams have packets of every protocol.
+ *   need_pkts        not 0: scap_next_stream_packet() is wanted, and streams have packets of every protocol. Data events
+ *                    may have packets and no bytes then (data_len 0): acknowledgements, for instance.
  * Returns NULL when the device is not there or an argument is out of range; scap_errbuf(NULL) says why.
  */
 scap_t *scap_create(const char *device, int memory_size, int reassembly_mode, int need_pkts);
@@ -354,8 +357,8 @@ int scap_dispatch_termination(scap_t *sc, void (*callback)(stream_t *stream));
 
 /*
  * Captures until the input ends or scap_stop_capture() is called; then every stream that is left ends, with its
- * callbacks. Returns 0 then, or an error when the device cannot be opened or goes away, or a file is damaged
- * (after everything that could be read). A handle captures once.
+ * callbacks. Returns 0 then, or an error when the device cannot be opened or goes away, the process that captures for several
+ * programs dies, or a file is damaged (after everything that could be read, and the ends of all streams). A handle captures once.
  */
 int scap_start_capture(scap_t *sc);
 

@@ -519,7 +519,11 @@ fn on_handle(
 ) -> c_int {
     let mut found = None;
     let done = shielded(|| {
-        let handle = registry::find(Token(sc.addr())).ok_or_else(|| not_open(sc))?;
+        let token = Token(sc.addr());
+        if token.is_elsewhere() {
+            return Err(elsewhere());
+        }
+        let handle = registry::find(token).ok_or_else(|| not_open(sc))?;
         act(found.insert(handle))
     });
     match done {
@@ -534,6 +538,14 @@ fn on_handle(
             code
         }
     }
+}
+
+fn elsewhere() -> Failure {
+    Failure::new(
+        Code::State,
+        "the capture runs in another process",
+        "call it in the process that called scap_start_capture",
+    )
 }
 
 /// Changes what is set before the start.

@@ -2,7 +2,9 @@
 
 use flowgauge_capture::live::LiveConfig;
 use flowgauge_runtime::capture::Progress;
-use flowgauge_runtime::{Capture, Control, Lost, Outcome, RunError, stream_filter};
+use flowgauge_runtime::{
+    Capture, Control, Lost, Outcome, RunError, WorkerStatistics, stream_filter,
+};
 use flowgauge_stream::ShardConfig;
 use flowgauge_stream::engine::{
     ApplicationConfig, Cutoffs, EngineConfig, HostPolicies, Priorities, StreamFilter,
@@ -42,12 +44,7 @@ pub(crate) fn run(handle: &Handle, setup: Setup) -> Result<(), Failure> {
 fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(), Failure> {
     let (token, callbacks) = (handle.token, settings.callbacks);
     let need_packets = settings.need_packets;
-    // Where only statistics are wanted no thread could be kept busy, and one worker would only wait for the capture.
-    let workers = if callbacks.data.is_none() || settings.workers == 1 {
-        0
-    } else {
-        settings.workers
-    };
+    let workers = settings.threads();
     let outcome = capture(device)
         .filter(&settings.filter)
         .engine(engine(settings))
@@ -60,17 +57,26 @@ fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(),
         .run()
         .map_err(|error| failed(&error))?;
     handle.set_outcome(&outcome);
-    if let Some((_, failure)) = outcome.failures.first() {
-        return Err(Failure::new(
-            Code::Internal,
-            format_args!("a fault of the library: {failure}"),
-            "please report it",
-        ));
-    }
+    unharmed(&outcome)?;
     outcome
         .errors
         .first()
         .map_or(Ok(()), |error| Err(Failure::of_capture(error)))
+}
+
+/// That no handler of the library's failed.
+///
+/// # Errors
+/// When one did.
+pub(crate) fn unharmed(outcome: &Outcome) -> Result<(), Failure> {
+    let Some((_, failure)) = outcome.failures.first() else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Code::Internal,
+        format_args!("a fault of the library: {failure}"),
+        "please report it",
+    ))
 }
 
 /// Where the packets come from.
@@ -193,7 +199,8 @@ pub(crate) fn statistics(progress: &Progress, lost: Lost) -> RawStats {
         memory_used: engine.memory,
         memory_high: engine.memory_high,
         memory_size: 0,
-        reserved: [0; 8],
+        streams_lost: lost.streams,
+        reserved: [0; 7],
     }
 }
 
@@ -203,9 +210,19 @@ pub(crate) fn final_statistics(outcome: &Outcome) -> RawStats {
         ledger: outcome.ledger.clone(),
         statistics: outcome.total(),
     };
-    RawStats {
+    let mut total = RawStats {
         // Engines counted when they were done; workers have given back what they had since.
         memory_used: 0,
         ..statistics(&progress, outcome.lost)
+    };
+    if !outcome.workers.is_empty() {
+        // Engines counted what they sent, workers what the program got.
+        let sum = |of: fn(&WorkerStatistics) -> u64| outcome.workers.iter().map(of).sum::<u64>();
+        total.chunks = sum(|worker| worker.chunks);
+        total.chunk_bytes = sum(|worker| worker.bytes);
+        let passed = sum(|worker| worker.passed_bytes);
+        total.discarded.bytes += passed;
+        total.captured.bytes = total.captured.bytes.saturating_sub(passed);
     }
+    total
 }

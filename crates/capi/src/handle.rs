@@ -49,8 +49,6 @@ enum Phase {
 /// A capture that runs.
 #[derive(Debug)]
 struct Running {
-    /// In this process: a forked child has a copy of everything.
-    process: u32,
     /// What holds for streams that begin now.
     settings: Settings,
 }
@@ -100,13 +98,6 @@ impl Handle {
             Phase::Running(running) => running,
             Phase::Over => return Err(started("the capture is over")),
         };
-        if running.process != std::process::id() {
-            return Err(Failure::new(
-                Code::State,
-                "the capture runs in another process",
-                "call it in the process that called scap_start_capture",
-            ));
-        }
         let mut settings = running.settings.clone();
         change(&mut settings)?;
         let mut wanted = capture::application(&settings)?;
@@ -141,7 +132,6 @@ impl Handle {
             Phase::Configured(setup) => {
                 let settings = &setup.settings;
                 *phase = Phase::Running(Box::new(Running {
-                    process: std::process::id(),
                     settings: settings.clone(),
                 }));
                 self.memory_bytes

@@ -4,7 +4,7 @@
 //! never was one, is recognised and nothing is read through it. Behind a token stand two things: a slot in a
 //! table that a signal handler may look at (atomics only), and the handle itself, behind a lock.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -22,6 +22,8 @@ struct Slot {
     /// 0 when it is free.
     token: AtomicUsize,
     running: AtomicBool,
+    /// The process whose capture runs.
+    process: AtomicU32,
     /// What the runtime looks at. Made once for each slot and never freed: a signal handler may have it.
     stop: OnceLock<Arc<AtomicBool>>,
 }
@@ -30,6 +32,7 @@ static TABLE: [Slot; SLOTS] = [const {
     Slot {
         token: AtomicUsize::new(0),
         running: AtomicBool::new(false),
+        process: AtomicU32::new(0),
         stop: OnceLock::new(),
     }
 }; SLOTS];
@@ -52,8 +55,20 @@ impl Token {
     /// Marks the capture as running; `false` when the handle is not open.
     pub(crate) fn set_running(self, running: bool) -> bool {
         self.slot()
-            .inspect(|slot| slot.running.store(running, Ordering::Release))
+            .inspect(|slot| {
+                slot.process.store(std::process::id(), Ordering::Relaxed);
+                slot.running.store(running, Ordering::Release);
+            })
             .is_some()
+    }
+
+    /// Whether its capture runs in the process that this one was forked from. Nothing behind it may be
+    /// touched then: another thread may have held a lock at that moment, which nobody will ever give back here.
+    pub(crate) fn is_elsewhere(self) -> bool {
+        self.slot().is_some_and(|slot| {
+            slot.running.load(Ordering::Acquire)
+                && slot.process.load(Ordering::Relaxed) != std::process::id()
+        })
     }
 
     /// Asks a running capture to stop. Only atomics: a signal handler may call it.
@@ -96,8 +111,11 @@ pub(crate) fn open(make: impl FnOnce(Token, Arc<AtomicBool>) -> Handle) -> Optio
     Some(token)
 }
 
-/// The handle of a token, if it is open.
+/// The handle of a token, if it is open, and its capture does not run [elsewhere](Token::is_elsewhere).
 pub(crate) fn find(token: Token) -> Option<Arc<Handle>> {
+    if token.is_elsewhere() {
+        return None;
+    }
     let handles = HANDLES.read().unwrap_or_else(PoisonError::into_inner);
     handles.get(&token).map(Arc::clone)
 }

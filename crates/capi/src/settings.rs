@@ -117,6 +117,16 @@ impl Settings {
         f64::from(self.base_threshold_percent) / 100.0
     }
 
+    /// Worker threads, 0: callbacks run where events arise. Where only statistics are wanted no thread could be kept
+    /// busy, and one worker would only wait for the capture.
+    pub(crate) fn threads(&self) -> usize {
+        match self.workers {
+            1 => 0,
+            _ if self.callbacks.data.is_none() => 0,
+            workers => workers,
+        }
+    }
+
     /// Whether overlap policies are the same.
     pub(crate) fn has_policies_of(&self, other: &Settings) -> bool {
         (self.policy, &self.subnets) == (other.policy, &other.subnets)

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use flowgauge_runtime::Cores;
 use flowgauge_runtime::shared::{Application, Client, Error, ServiceProgram};
 use flowgauge_stream::engine::Cutoff;
 
+use crate::capture;
 use crate::current::{Request, Scene};
 use crate::events::{self, Program};
 use crate::failure::{Code, Failure};
@@ -53,10 +55,15 @@ pub(crate) fn run(
     settings: &Settings,
 ) -> Result<(), Failure> {
     handle.is_shared.store(true, Ordering::Relaxed);
-    let scene = Scene::new(handle.token, false, true);
-    let mut program = Program::new(scene, settings.callbacks);
-    let (outcome, end) = client.run(&mut program, &handle.control);
+    let (token, callbacks) = (handle.token, settings.callbacks);
+    let need_packets = settings.need_packets;
+    let program = move |_thread| Program::new(Scene::new(token, need_packets, true), callbacks);
+    let (outcome, end) = match settings.threads() {
+        0 => client.run(&mut program(0), &handle.control),
+        workers => client.run_on_workers(workers, &Cores::any(), program, &handle.control),
+    };
     handle.set_outcome(&outcome);
+    capture::unharmed(&outcome)?;
     end.map_err(|error| Failure {
         code: Code::Device,
         message: told(&error),
@@ -96,7 +103,7 @@ pub(crate) fn admits_change(before: &Settings, after: &Settings) -> Result<(), F
         |settings: &Settings| settings.cutoff_classes.len() + settings.priority_classes.len();
     let kept = [
         (classes(before) == classes(after), "classes"),
-        (before.has_engine_of(after), "policies and thresholds"),
+        (before.has_policies_of(after), "policies"),
     ];
     for (is_kept, what) in kept {
         if !is_kept {
@@ -114,11 +121,6 @@ pub(crate) fn admits_change(before: &Settings, after: &Settings) -> Result<(), F
 fn application(settings: &Settings) -> Result<Application, String> {
     let wants_data = settings.callbacks.data.is_some();
     let own = [
-        (settings.need_packets, "it delivers no packets"),
-        (
-            wants_data && settings.workers > 1,
-            "its events come to one thread",
-        ),
         (
             settings.policy != Default::default() || !settings.subnets.is_empty(),
             "its overlap policy is the same for all programs",
@@ -159,6 +161,7 @@ fn application(settings: &Settings) -> Result<Application, String> {
         base_threshold: f64::from(settings.base_threshold_percent) / 100.0,
         overload_cutoff: settings.overload_cutoff,
         wants_data,
+        need_packets: settings.need_packets,
         ..Application::default()
     })
 }
@@ -181,8 +184,7 @@ mod tests {
         let plain = application(&settings()).unwrap();
         assert!(!plain.wants_data);
         assert_eq!(plain.least_memory_bytes, Some(16 << 20));
-        let changes: [fn(&mut Settings); 3] = [
-            |settings| settings.need_packets = true,
+        let changes: [fn(&mut Settings); 2] = [
             |settings| settings.chunk_bytes = 2 << 20,
             |settings| settings.policy = crate::settings::policy(1).unwrap(),
         ];
@@ -194,15 +196,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_the_programs_own_may_change() {
+        let before = Settings::new(ReassemblyMode::Wait, false);
+        let admits = |change: fn(&mut Settings)| {
+            let mut after = before.clone();
+            change(&mut after);
+            admits_change(&before, &after)
+        };
+        admits(|settings| settings.base_threshold_percent = 10).unwrap();
+        admits(|settings| settings.overload_cutoff = Some(1000)).unwrap();
+        admits(|settings| settings.cutoff = Some(7)).unwrap();
+        let others: [fn(&mut Settings); 3] = [
+            |settings| settings.policy = crate::settings::policy(1).unwrap(),
+            |settings| settings.priority_classes.push((3, "udp".to_owned())),
+            |settings| settings.chunk_bytes = 2 << 20,
+        ];
+        for change in others {
+            assert!(admits(change).is_err());
+        }
+    }
+
+    #[test]
     fn a_program_may_capture_alone() {
         let mut settings = Settings::new(ReassemblyMode::Wait, false);
         settings.share = false;
         assert!(matches!(join("lo", &settings), Joined::Alone(None)));
         settings.share = true;
-        settings.need_packets = true;
+        settings.chunk_bytes = 2 << 20;
         let Joined::Alone(Some(why)) = join("lo", &settings) else {
             panic!("it shares");
         };
-        assert!(why.contains("packets"), "{why}");
+        assert!(why.contains("chunks are smaller"), "{why}");
     }
 }

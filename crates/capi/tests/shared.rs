@@ -52,7 +52,7 @@ fn main() {
     }
     let folder = scratch("shared");
     let scene = Scene::new(&folder);
-    let tests: [Test; 3] = [
+    let tests: [Test; 7] = [
         (
             "the_death_of_one_disturbs_nobody",
             the_death_of_one_disturbs_nobody,
@@ -62,6 +62,19 @@ fn main() {
             where_there_is_no_service_each_captures,
         ),
         ("a_program_may_capture_alone", a_program_may_capture_alone),
+        (
+            "who_wants_packets_shares_with_who_does_not",
+            who_wants_packets_shares_with_who_does_not,
+        ),
+        ("programs_with_threads_share", programs_with_threads_share),
+        (
+            "when_the_capturing_process_dies_streams_end",
+            when_the_capturing_process_dies_streams_end,
+        ),
+        (
+            "when_the_interface_goes_down_streams_end",
+            when_the_interface_goes_down_streams_end,
+        ),
     ];
     for (name, test) in tests {
         let Some(lab) = Lab::new(9000) else { return };
@@ -86,6 +99,8 @@ struct Scene {
     program: PathBuf,
     frames: Vec<Vec<u8>>,
     expected: BTreeMap<String, String>,
+    /// The same with packets.
+    with_packets: BTreeMap<String, String>,
 }
 
 impl Scene {
@@ -109,25 +124,40 @@ impl Scene {
         }
         let trace = folder.join("trace.pcap");
         generate(&config, fs::File::create(&trace).unwrap()).unwrap();
-        let told = run(limited(&program).arg(&trace));
+        let alone = |options: &[&str]| {
+            let told = run(limited(&program).arg(&trace).args(options));
+            streams(&text(&told.stdout))
+        };
+        let (expected, with_packets) = (alone(&[]), alone(&["0", "packets"]));
         let mut source = open(trace.to_str().unwrap()).unwrap();
         let mut frames = Vec::new();
         while let Some(batch) = source.next_batch().unwrap() {
             frames.extend((0..batch.packets.len()).map(|at| batch.bytes(at).to_vec()));
         }
-        let expected = streams(&text(&told.stdout));
         assert!(expected.len() > 50, "{expected:?}");
+        assert_eq!(with_packets.len(), expected.len());
+        assert!(
+            !with_packets
+                .values()
+                .any(|story| expected.values().any(|one| one == story))
+        );
         Scene {
             program,
             frames,
             expected,
+            with_packets,
         }
     }
 
     fn start(&self, environment: &[(&str, &str)]) -> Program {
+        self.start_with(&[], environment)
+    }
+
+    fn start_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Program {
         let own = std::env::current_exe().unwrap();
         let child = Command::new(&self.program)
             .arg(INTERFACE)
+            .args(arguments)
             .env("LD_LIBRARY_PATH", installed().join("lib"))
             .env("FLOWGAUGE_PROGRAM", own)
             .envs(environment.iter().copied())
@@ -226,11 +256,15 @@ fn send(lab: &Lab, frames: &[Vec<u8>], before: usize) {
 }
 
 fn assert_complete(said: &str, scene: &Scene) {
+    assert_told(said, &scene.expected);
+}
+
+fn assert_told(said: &str, expected: &BTreeMap<String, String>) {
     let got = streams(said);
-    for (who, story) in &scene.expected {
+    for (who, story) in expected {
         assert_eq!(got.get(who), Some(story), "{who}");
     }
-    assert_eq!(got.len(), scene.expected.len());
+    assert_eq!(got.len(), expected.len());
     let directions = said
         .lines()
         .filter(|line| line.starts_with("stream "))
@@ -254,6 +288,76 @@ fn the_death_of_one_disturbs_nobody(lab: &Lab, scene: &Scene) {
     send(lab, &scene.frames[half..], half);
     assert_complete(&survivor.stop(), scene);
     wait_until("the service ends", || packet_sockets().1 == 0);
+}
+
+/// One in one thread, one in three; and one that dies.
+fn who_wants_packets_shares_with_who_does_not(lab: &Lab, scene: &Scene) {
+    let [one, three, victim] =
+        ["0", "3", "3"].map(|count| scene.start_with(&[count, "packets"], &[]));
+    let without = scene.start(&[]);
+    wait_for_clients(4);
+    assert_eq!(packet_sockets(), (true, 1));
+    let half = scene.frames.len() / 2;
+    send(lab, &scene.frames[..half], 0);
+    victim.kill();
+    wait_for_clients(3);
+    send(lab, &scene.frames[half..], half);
+    assert_told(&one.stop(), &scene.with_packets);
+    assert_told(&three.stop(), &scene.with_packets);
+    assert_complete(&without.stop(), scene);
+    wait_until("the service ends", || packet_sockets().1 == 0);
+}
+
+/// Each with four, and one of them dies.
+fn programs_with_threads_share(lab: &Lab, scene: &Scene) {
+    let [one, two, victim] = [0; 3].map(|_| scene.start_with(&["4"], &[]));
+    wait_for_clients(3);
+    assert_eq!(packet_sockets(), (true, 1));
+    let half = scene.frames.len() / 2;
+    send(lab, &scene.frames[..half], 0);
+    victim.kill();
+    wait_for_clients(2);
+    send(lab, &scene.frames[half..], half);
+    assert_complete(&one.stop(), scene);
+    assert_complete(&two.stop(), scene);
+    wait_until("the service ends", || packet_sockets().1 == 0);
+}
+
+fn when_the_capturing_process_dies_streams_end(lab: &Lab, scene: &Scene) {
+    let message = "died; hint: start the capture again";
+    streams_end_before_the_error(lab, scene, message, || {
+        let service = status().unwrap().process.to_string();
+        let killed = Command::new("kill").args(["-KILL", &service]).status();
+        assert!(killed.unwrap().success());
+    });
+}
+
+fn when_the_interface_goes_down_streams_end(lab: &Lab, scene: &Scene) {
+    let message = "hint: look whether fg1 is up (ip link show fg1), then start the capture again";
+    streams_end_before_the_error(lab, scene, message, || lab.ip("link set fg1 down"));
+}
+
+/// In one thread and in three: what was created ends, then comes the error.
+fn streams_end_before_the_error(lab: &Lab, scene: &Scene, message: &str, end: impl FnOnce()) {
+    let programs = ["0", "3"].map(|count| scene.start_with(&[count], &[]));
+    wait_for_clients(2);
+    let half = scene.frames.len() / 2;
+    send(lab, &scene.frames[..half], 0);
+    end();
+    for mut program in programs {
+        let output = program.0.take().unwrap().wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = text(&output.stdout);
+        assert!(
+            said.contains(message) && !said.contains("returned 0"),
+            "{said}"
+        );
+        let ended = said.lines().filter(|line| line.starts_with("stream "));
+        let ended = ended.count();
+        assert!(ended > 50, "{said}");
+        let counted = format!("created {ended} terminated {ended} lost 0");
+        assert!(said.contains(&counted), "{counted}: {said}");
+    }
 }
 
 fn where_there_is_no_service_each_captures(_: &Lab, scene: &Scene) {

@@ -79,6 +79,10 @@ impl Error {
                     Some("check who may read or write the file and its folder".to_owned())
                 }
                 io::ErrorKind::StorageFull => Some("free space or write elsewhere".to_owned()),
+                io::ErrorKind::FileTooLarge => Some(
+                    "a file may not be larger here (ulimit -f): raise that, or write several"
+                        .to_owned(),
+                ),
                 _ => None,
             },
             Error::NoMatch { .. } => Some("check the path".to_owned()),

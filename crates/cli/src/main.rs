@@ -46,6 +46,7 @@ hint: --memory bounds what grows with the input, -B the kernel's rings; or allow
 
 fn main() -> ExitCode {
     flowgauge_link::tell_notices(|line| say!("flowgauge: {line}"));
+    process::allow_file_limits();
     process::explain_abort(NO_MEMORY, i32::from(failure::EXIT_FAILED));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

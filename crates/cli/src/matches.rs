@@ -18,6 +18,12 @@ const STACK: &str = include_str!("../../../stacks/match.stack");
 pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
     let mut preset = Preset::new("flowgauge match", STACK)?;
     preset.track("match", &options.engine, options.engine.memory);
+    if standard_inputs(options) > 1 {
+        return Err(Failure::usage(
+            "both the capture and patterns are to come from standard input, or patterns twice",
+            "give one of them a file",
+        ));
+    }
     find(&mut preset, &options.patterns)?;
     for (option, is_set) in [
         ("fixed", options.patterns.fixed_strings),
@@ -41,6 +47,13 @@ pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
         &options.input,
         &options.output.common,
     )
+}
+
+/// How many files are standard input.
+fn standard_inputs(options: &MatchOptions) -> usize {
+    let captures = options.input.read.iter().map(AsRef::<OsStr>::as_ref);
+    let patterns = options.patterns.files.iter().map(AsRef::as_ref);
+    captures.chain(patterns).filter(|&name| name == "-").count()
 }
 
 /// Sets what is searched for.

@@ -9,6 +9,8 @@ use flowgauge_sys::privileges;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::ShareServiceOptions;
+use crate::say::say;
+use crate::summary;
 
 /// Whom root becomes: the first that exists.
 const USERS: [&str; 2] = ["flowgauge", "nobody"];
@@ -43,7 +45,19 @@ pub(crate) fn run(options: &ShareServiceOptions) -> Result<(), Failure> {
         config.grace = Duration::MAX;
     }
     let stop = control.stop_handle();
-    shared::serve_interface(listener, &options.interface, user, config, &stop).map_err(failed)
+    if options.listen {
+        say!(
+            "flowgauge: sharing {}, until it is stopped",
+            options.interface
+        );
+    }
+    let served = shared::serve_interface(listener, &options.interface, user, config, &stop);
+    let served = served.map_err(failed)?;
+    say!("{}", summary::ledger_line(&served.ledger));
+    match served.failure {
+        None => Ok(()),
+        Some(error) => Err(Failure::running(&error)),
+    }
 }
 
 /// The group that may join, from the option or the environment.

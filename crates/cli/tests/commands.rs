@@ -661,3 +661,27 @@ fn workers_share_what_is_no_mapped_file() {
         assert_eq!(flows("-", workers, input.into()), expected);
     }
 }
+
+/// What the component behind an option refuses is said of the option: nobody has written its stack.
+#[test]
+fn what_is_wrong_with_an_option_is_said_of_it() {
+    let folder = Folder::new("options");
+    let (trace, _) = folder.trace();
+    for (option, value, what) in [
+        (
+            "--cutoff-class",
+            "10k:tcp prt 80",
+            "--cutoff-class: bad filter \"tcp prt 80\"",
+        ),
+        ("--overlap", "16k", "--overlap: 16384 is not less"),
+    ] {
+        let refused = run(&["streams", "--count", "-r", text(&trace), option, value]);
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        let begin = format!("flowgauge: error: {what}");
+        assert!(
+            said.starts_with(&begin) && said.contains("\nhint: "),
+            "{said}"
+        );
+    }
+}

@@ -267,3 +267,43 @@ fn patterns_are_told_with_their_file_and_line() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("patterns.txt:3: "), "{errors}");
 }
+
+#[test]
+fn a_match_at_the_end_has_the_time_of_the_streams_last_packet() {
+    let folder = Folder::new("end");
+    let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    capture.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
+    // Two datagrams of each of twenty hosts: the second one ends the stream.
+    for at in 0..40_u8 {
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([10, 0, 0, at % 20, 10, 9, 0, at % 20]);
+        frame.extend([4, at % 20, 0, 53, 0, 10, 0, 0, b'y', b'x']);
+        let len = (frame.len() as u32).to_le_bytes();
+        capture.extend(1_700_000_000_u32.to_le_bytes());
+        capture.extend((u32::from(at) * 10_000).to_le_bytes());
+        capture.extend([len, len].concat());
+        capture.extend(frame);
+    }
+    fs::write(folder.0.join("end.pcap"), capture).unwrap();
+    for workers in [1, 2, 4] {
+        let line = format!("match -q -r end.pcap -e /x$/ --json --workers {workers}");
+        let mut found: Vec<(u64, String)> = folder
+            .succeed(&line)
+            .lines()
+            .map(|line| {
+                let record: Value = serde_json::from_str(line).unwrap();
+                let time = record["time"].as_str().unwrap().to_owned();
+                (record["src_port"].as_u64().unwrap(), time)
+            })
+            .collect();
+        found.sort();
+        let expected: Vec<(u64, String)> = (0..20)
+            .map(|host| {
+                let millis = 200 + 10 * host;
+                (1024 + host, format!("2023-11-14T22:13:20.{millis}000000Z"))
+            })
+            .collect();
+        assert_eq!(found, expected, "{workers} workers");
+    }
+}

@@ -278,3 +278,30 @@ fn files_of_an_earlier_run_are_not_mixed_with_new_ones() {
         &["of an earlier run", "hint: give out an empty"],
     );
 }
+
+/// A limit on the size of files (`ulimit -f`) is a failure as a full disk is.
+#[test]
+fn a_limit_on_the_size_of_files_is_said() {
+    let folder = Folder::new("limit");
+    let (trace, _) = folder.trace();
+    let written = folder.file("x.pcap");
+    let ran = Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -f 20; exec \"$0\" capture -r \"$1\" -w \"$2\"",
+        ])
+        .args([
+            env!("CARGO_BIN_EXE_flowgauge"),
+            text(&trace),
+            text(&written),
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    for part in ["File too large", "hint: ", "ulimit -f", "packets received"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let read = run(&["packets", "-q", "--json", "-r", text(&written)]);
+    assert!(!json_lines(&read).is_empty());
+}

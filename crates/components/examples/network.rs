@@ -13,9 +13,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flowgauge_components::registry;
 use flowgauge_link::KeyFolder;
 use flowgauge_record::results::Cell;
+use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{Graph, Received, ResultValue, Sources, Stack, check, parse_stack};
 use flowgauge_wire::decode::Decoder;

@@ -1,5 +1,6 @@
 //! `aggregate`: records grouped by fields, others of their fields summed, or their means and extremes taken.
 
+use flowgauge_kit::measure::Intervals;
 use flowgauge_record::aggregate::Measure;
 use flowgauge_record::any::AsRecord;
 use flowgauge_record::schema::{
@@ -12,7 +13,6 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
-use crate::measure::Intervals;
 use crate::record_fields::read_names;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -80,7 +80,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("groups given up for memory", "groups")),
     parallel: Parallel::Never("its groups are of all cores"),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Aggregate {

@@ -45,7 +45,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ],
     result: Some(ResultInfo::number("items anonymized", "items")),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// What components made of the same settings share: the policy, read when the first of them starts, so that its

@@ -45,7 +45,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("packets with the text", "packets")),
     parallel: Parallel::ByFlow,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 const PACKETS: OptionKind = OptionKind::Integer {

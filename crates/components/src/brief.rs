@@ -14,7 +14,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     output: Output::Of(ItemType::Record),
     fields: |_| Some(BRIEF_SCHEMA),
     make: |_| Ok(Box::new(Shorten::default())),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 #[derive(Default)]

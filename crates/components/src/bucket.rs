@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 
+use flowgauge_kit::measure::{Growth, Intervals, OF, cell};
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Input, Items, Merge, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, Table, TableColumn,
 };
 use flowgauge_wire::Nanos;
-
-use crate::measure::{Growth, Intervals, OF, cell};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "bucket",
@@ -45,7 +44,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             kept: VecDeque::new(),
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 2] = [

@@ -47,7 +47,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("bursts and gaps by size", &COLUMNS)),
     parallel: Parallel::Never("packets on other cores lie between"),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 6] = [

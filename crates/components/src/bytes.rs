@@ -30,7 +30,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         };
         Ok(Box::new(Bytes { of, sum: 0 }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 #[derive(Clone, Copy)]

@@ -45,7 +45,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             earliest: None,
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Chunks {

@@ -37,7 +37,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: &[OptionInfo::new("condition", OptionKind::Text, "which records").required()],
     result: Some(ResultInfo::number("records let through", "records")),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Where {

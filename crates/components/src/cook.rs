@@ -1,5 +1,7 @@
 //! `cook`: packets made of the bytes of streams, MAPI's COOKING.
 
+use flowgauge_kit::engine::{self, Chosen};
+use flowgauge_kit::headers::{self, ACK, Headers, PUSH};
 use flowgauge_stack::{
     Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Packets, ResultInfo,
     ResultValue, SettingError, Settings,
@@ -10,8 +12,6 @@ use flowgauge_wire::{
 };
 
 use crate::buffers::Buffers;
-use crate::engine::{self, Chosen};
-use crate::headers::{self, ACK, Headers, PUSH};
 use crate::made::Made;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -57,7 +57,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("packets made", "packets")),
     parallel: flowgauge_stack::Parallel::ByFlow,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// So that with its headers a packet is an IP datagram.

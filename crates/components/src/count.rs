@@ -12,7 +12,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     decodes: true,
     result: Some(ResultInfo::number("items so far", "items")),
     make: |_| Ok(Box::new(Count(0))),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Count(u64);

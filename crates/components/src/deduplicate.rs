@@ -48,7 +48,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             copies: 0,
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Deduplicate {

@@ -10,7 +10,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     is_end: true,
     decodes: true,
     make: |_| Ok(Box::new(Discard)),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Discard;

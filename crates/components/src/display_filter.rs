@@ -25,7 +25,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            docs/display-filter.md says which part, and which fields there are.",
     options: &[OptionInfo::new("expression", OptionKind::Text, "which packets").required()],
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct DisplayFilter {

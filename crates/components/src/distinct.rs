@@ -37,7 +37,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("different values", "values")),
     parallel: Parallel::Never("it remembers what came on any core"),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Distinct {

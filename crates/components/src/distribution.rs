@@ -1,12 +1,11 @@
 //! `distribution`: a histogram of another component's result.
 
+use flowgauge_kit::measure::{EVERY, Measured, OF, amount};
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
 };
 use flowgauge_wire::Nanos;
-
-use crate::measure::{EVERY, Measured, OF, amount};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "distribution",
@@ -26,7 +25,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("values by interval", &COLUMNS)),
     parallel: Parallel::Never("a result that packets do not have each is that of all packets"),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 2] = [

@@ -75,7 +75,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             numbers: Vec::new(),
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 const fn counted(name: &'static str, help: &'static str) -> TableColumn {

@@ -27,7 +27,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         ),
     ],
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Packets {

@@ -16,7 +16,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     )),
     parallel: Parallel::Never("packets on other cores lie between"),
     make: |_| Ok(Box::<Gap>::default()),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 #[derive(Default)]

@@ -42,7 +42,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             kept: VecDeque::with_capacity(samples),
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 8] = [

@@ -8,7 +8,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "lets everything through",
     input: Input::Any,
     make: |_| Ok(Box::new(Identity { seen: 0 })),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Identity {

@@ -1,9 +1,8 @@
 //! `ipfragdemux`: an instance per fragmented datagram.
 
+use flowgauge_kit::keyed::{DEMULTIPLEXER, by, mixed};
 use flowgauge_stack::ComponentInfo;
 use flowgauge_wire::{Address, Decoded};
-
-use crate::keyed::{DEMULTIPLEXER, by, mixed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipfragdemux",

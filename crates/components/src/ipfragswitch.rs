@@ -11,7 +11,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "Everything else goes on to what follows.",
     kind: ComponentKind::Switch(Branches::Fixed(&["fragments"])),
     make: |_| Ok(Box::new(Fragments)),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Fragments;

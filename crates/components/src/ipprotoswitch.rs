@@ -22,7 +22,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new("sctpbranch", OptionKind::Branch, "the branch of SCTP"),
     ],
     make: |settings| Ok(Box::new(ByProtocol::new(settings))),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// The protocol numbers of each option.

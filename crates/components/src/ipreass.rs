@@ -37,7 +37,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     )),
     parallel: Parallel::ByFlow,
     make: |settings| Ok(Box::new(Reassembly::new(settings))),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Reassembly {

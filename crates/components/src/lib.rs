@@ -1,8 +1,9 @@
 //! The components of stacks.
 //!
 //! A file per component: its description ([`ComponentInfo`]), and what it does. A new one is a file
-//! with a `pub(crate) static INFO` and a line in the list below; listings, help, checks and the
-//! command line know it from then on.
+//! with a `pub(crate) static INFO` and a line in a list below; listings, help, checks and the
+//! command line know it from then on, by `flowgauge-registry`. Those of application protocols are in
+//! `flowgauge-conversations`.
 //!
 //! Names are those of the Pandora paper where it has one; functions of MAPI's library are aliases
 //! (`pkt_counter` of `count`).
@@ -19,7 +20,6 @@ mod buffers;
 mod burst;
 mod bytes;
 mod chunks;
-mod closing;
 mod condition;
 mod cook;
 mod count;
@@ -28,17 +28,12 @@ mod discard;
 mod display_filter;
 mod distinct;
 mod distribution;
-mod engine;
 mod expired_flows;
 mod fields;
-mod file_name;
-mod files;
 mod filter;
-mod flows;
 mod gap;
 mod hash;
 mod hash_sample;
-mod headers;
 mod icmpscan;
 mod identity;
 mod ipcnxdemux;
@@ -46,13 +41,9 @@ mod ipfragdemux;
 mod ipfragswitch;
 mod ipprotoswitch;
 mod ipreass;
-mod keyed;
 mod layers;
-mod limited;
-mod logs;
 mod made;
 mod matcher;
-mod measure;
 mod network;
 mod output;
 mod packet_info;
@@ -61,10 +52,8 @@ mod patterns;
 mod pcap;
 mod per_packet;
 mod protocol_field;
-mod protocols;
 mod record_fields;
 mod regexp;
-mod report;
 mod result_to_file;
 mod sample;
 mod scan;
@@ -92,12 +81,10 @@ mod words;
 #[doc = include_str!("../../../docs/components.md")]
 struct Tutorial;
 
-use flowgauge_stack::{
-    ComponentInfo, ComponentKind, Input, ItemType, Output, Parallel, Registry, SettingError,
-};
+use flowgauge_stack::ComponentInfo;
 
-/// All components.
-static COMPONENTS: &[&ComponentInfo] = &[
+/// What sources, packets, demultiplexers and results have components for, and what writes them.
+pub static PACKETS: &[&ComponentInfo] = &[
     &identity::INFO,
     &discard::INFO,
     &output::INFO,
@@ -160,65 +147,16 @@ static COMPONENTS: &[&ComponentInfo] = &[
     &condition::INFO,
     &aggregate::INFO,
     &anonymize::INFO,
-    &protocols::http::SCAN,
-    &protocols::http::MATCH,
-    &protocols::http::BOTH,
-    &protocols::TRANSACTIONS,
-    &protocols::dns::INFO,
-    &protocols::icp::INFO,
-    &protocols::icp_stack::SCAN,
-    &protocols::icp_stack::DEMUX,
-    &protocols::rpc::INFO,
-    &protocols::dhcp::INFO,
-    &protocols::dhcpv6::INFO,
-    &protocols::ntp::INFO,
-    &protocols::snmp::INFO,
-    &protocols::tls::INFO,
-    &protocols::quic::INFO,
-    &protocols::ssh::INFO,
-    &protocols::smtp::INFO,
-    &protocols::ftp::INFO,
-    &logs::INFO,
-    &brief::INFO,
-    &distinct::INFO,
-    &flows::INFO,
-    &streams::INFO,
-    &patterns::INFO,
-    &report::INFO,
-    &thread::INFO,
 ];
+
+/// Components that say less of records.
+pub static RECORDS: &[&ComponentInfo] = &[&brief::INFO, &distinct::INFO];
+
+/// Streams, and patterns in them.
+pub static STREAMS: &[&ComponentInfo] = &[&streams::INFO, &patterns::INFO];
+
+/// What goes on in a thread of its own.
+pub static THREADS: &[&ComponentInfo] = &[&thread::INFO];
 
 #[doc(hidden)]
 pub use network::fuzz as fuzz_items;
-
-/// The components by name.
-pub fn registry() -> Registry {
-    Registry::new(COMPONENTS.iter().copied())
-}
-
-/// What most components that take packets have in common.
-const OF_PACKETS: ComponentInfo = ComponentInfo {
-    name: "",
-    aliases: &[],
-    summary: "",
-    help: "",
-    kind: ComponentKind::Simple,
-    input: Input::Of(&[ItemType::Packet]),
-    output: Output::Same,
-    fields: |_| None,
-    is_end: false,
-    outside: None,
-    options: &[],
-    result: None,
-    parallel: Parallel::Anyhow,
-    sequential: |_| None,
-    decodes: false,
-    effects: false,
-    make: |_| {
-        Err(SettingError {
-            option: None,
-            message: "it says not how it is made".to_owned(),
-            hint: None,
-        })
-    },
-};

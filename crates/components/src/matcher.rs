@@ -75,7 +75,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         (!is_of_hosts).then_some("its key is not of both src_ip and dst_ip")
     },
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Matcher {

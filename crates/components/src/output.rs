@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_capture::sink::{Rotation, Rotator, Turn};
 use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, SinkOptions};
+use flowgauge_kit::file_name::Name;
 use flowgauge_record::{Format, Output, OutputError, RecordWriter, Schema, WholeWrites};
 use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
@@ -19,7 +20,6 @@ use flowgauge_stack::{
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 
 use self::named::Named;
-use crate::file_name::Name;
 use crate::network::{self, send};
 use crate::record_fields::read_names;
 
@@ -84,7 +84,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("it writes one file"),
     effects: true,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// Where to.
@@ -294,6 +294,9 @@ fn with(path: &str, error: io::Error) -> Stop {
 pub(crate) fn cannot_write(path: &str, error: &io::Error) -> Failure {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull => Some("free space, or write elsewhere"),
+        io::ErrorKind::FileTooLarge => {
+            Some("a file may not be larger here (ulimit -f): raise that")
+        }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Some("check the path"),
         io::ErrorKind::IsADirectory => Some("give the name of a file in it"),
         _ => None,

@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     )],
     parallel: Parallel::Anyhow,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct ToRecords {

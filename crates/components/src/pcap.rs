@@ -94,7 +94,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             last: Account::default(),
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 enum From {

@@ -9,7 +9,7 @@ use flowgauge_wire::Decoded;
 pub(crate) const OF_EACH_PACKET: ComponentInfo = ComponentInfo {
     is_end: true,
     parallel: Parallel::Never("its result is that of the last packet"),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// A component whose packets have the values that `value` finds; `None`: this one has none.

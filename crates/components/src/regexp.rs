@@ -18,7 +18,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         IN.or("payload"),
     ],
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// Bytes that a compiled expression may take, and as many for what it learns as it goes.

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+use flowgauge_kit::file_name::Name;
+use flowgauge_kit::measure::Intervals;
 use flowgauge_record as record;
 use flowgauge_record::results::{ReadingRow, Value};
 use flowgauge_record::{Encoder, WholeWrites};
@@ -12,8 +14,6 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::Nanos;
 
-use crate::file_name::Name;
-use crate::measure::Intervals;
 use crate::output::cannot_write;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -68,7 +68,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             written: 0,
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 enum Format {

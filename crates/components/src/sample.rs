@@ -39,7 +39,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ],
     parallel: Parallel::Never("it counts all packets"),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {

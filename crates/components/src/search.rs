@@ -21,7 +21,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new("nocase", OptionKind::Flag, "capital letters are small ones").or("no"),
     ],
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 const LENGTH: OptionKind = OptionKind::Integer {

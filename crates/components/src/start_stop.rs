@@ -1,12 +1,11 @@
 //! `start_stop`: packets between two points in time.
 
+use flowgauge_kit::measure::amount;
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
 };
 use flowgauge_wire::Nanos;
-
-use crate::measure::amount;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "start_stop",
@@ -22,7 +21,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("times of packets", &COLUMNS)),
     parallel: Parallel::Never("times are counted from the first of all packets"),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 3] = [

@@ -1,12 +1,11 @@
 //! `statistics`: count, sum, sum of squares, smallest and largest value of a result.
 
+use flowgauge_kit::measure::{EVERY, Measured, OF, cell};
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Items, Merge, Outlet, Parallel, ResultInfo,
     ResultValue, Table, TableColumn,
 };
 use flowgauge_wire::Nanos;
-
-use crate::measure::{EVERY, Measured, OF, cell};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "statistics",
@@ -25,7 +24,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             sums: Sums::default(),
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 5] = [

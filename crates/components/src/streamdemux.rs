@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use flowgauge_stack::{ComponentInfo, Input, ItemType, Parallel, StreamChunk};
-use flowgauge_wire::{Address, Nanos};
-
-use crate::keyed::{
+use flowgauge_kit::keyed::{
     DEMULTIPLEXER, KEYS, KeyName, Keying, Keys, RESULTS, TIMEOUT, endpoints, keying,
 };
+use flowgauge_stack::{ComponentInfo, Input, ItemType, Parallel, StreamChunk};
+use flowgauge_wire::{Address, Nanos};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "streamdemux",

@@ -23,7 +23,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             held: 0,
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 struct Sync {

@@ -1,10 +1,9 @@
 //! `tcpcnxdemux`: an instance per TCP connection.
 
+use flowgauge_kit::Closing;
+use flowgauge_kit::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, until_closed};
 use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind};
 use flowgauge_wire::{Decoded, FlowKey};
-
-use crate::closing::Closing;
-use crate::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, until_closed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpcnxdemux",

@@ -1,12 +1,11 @@
 //! `tcpdirdemux`: an instance per direction.
 
+use flowgauge_kit::keyed::{DEMULTIPLEXER, RESULTS};
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, Outlet, Packets, Selection, SettingError,
     Settings,
 };
 use flowgauge_wire::Nanos;
-
-use crate::keyed::{DEMULTIPLEXER, RESULTS};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpdirdemux",

@@ -1,9 +1,8 @@
 //! `tcpportdemux`: an instance per server port.
 
+use flowgauge_kit::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, by, mixed};
 use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind, Parallel};
 use flowgauge_wire::Decoded;
-
-use crate::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, by, mixed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpportdemux",

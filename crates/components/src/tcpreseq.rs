@@ -1,5 +1,6 @@
 //! `tcpreseq`: the bytes of each direction of a connection, in order.
 
+use flowgauge_kit::engine;
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
     Packets, Parallel, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, StreamEnd,
@@ -7,8 +8,6 @@ use flowgauge_stack::{
 };
 use flowgauge_stream::{Chunk, Handler, Numbered, Sequencer, ShardConfig, Stream, StreamStatus};
 use flowgauge_wire::{Decoded, Nanos, TcpFlags};
-
-use crate::engine;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpreseq",
@@ -38,7 +37,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("bytes put in order", "bytes")),
     parallel: Parallel::ByFlow,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// Of a connection: who began it is known ...

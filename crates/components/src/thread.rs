@@ -38,7 +38,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("what follows it runs on one thread"),
     decodes: true,
     make: |_| Ok(Box::new(Cut)),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// The queue is the runtime's; here its end is.

@@ -1,12 +1,11 @@
 //! `threshold`: notes when a component's result crosses a bound.
 
+use flowgauge_kit::measure::{Intervals, OF, cell};
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Input, Items, Merge, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, SettingError, Table, TableColumn,
 };
 use flowgauge_wire::Nanos;
-
-use crate::measure::{Intervals, OF, cell};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "threshold",
@@ -94,7 +93,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             held: Vec::new(),
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 const NUMBER: OptionKind = OptionKind::Integer {

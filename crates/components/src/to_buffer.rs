@@ -43,7 +43,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             kept: VecDeque::new(),
         }))
     },
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 4] = [

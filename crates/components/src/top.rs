@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use flowgauge_kit::measure::Intervals;
 use flowgauge_record::link::Mac;
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
@@ -11,7 +12,6 @@ use flowgauge_wire::Nanos;
 use hashbrown::HashMap;
 
 use crate::fields::{Field, Kind, Packet, Value};
-use crate::measure::Intervals;
 use crate::protocol_field::unknown;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -55,7 +55,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::table("the most", &COLUMNS)),
     parallel: Parallel::Never("a value that is small on each core may be large on all"),
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 static COLUMNS: [TableColumn; 4] = [

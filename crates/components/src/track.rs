@@ -47,7 +47,7 @@ const OF_FLOWS: ComponentInfo = ComponentInfo {
     ],
     result: Some(ResultInfo::number("flows found", "flows")),
     parallel: Parallel::ByFlow,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 pub(crate) static FTP: ComponentInfo = ComponentInfo {

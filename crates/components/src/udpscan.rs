@@ -11,5 +11,5 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "Fragments are none: they come through once they were put together (ipreass).",
     output: Output::Of(ItemType::Datagram),
     make: |_| Ok(scan(&[17])),
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };

@@ -1,5 +1,6 @@
 //! `anonymize` in stacks: the paper's figure 5, records of other kinds, packets.
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,6 @@
 //! Components over packets that the tests make: what comes through, what is counted and written.
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use std::path::Path;
@@ -459,7 +460,7 @@ fn files_of_records_are_rotated_as_captures_are() {
 #[test]
 fn functions_of_mapi_are_known_by_their_names() {
     let text = include_str!("../../../docs/mapi-functions.md");
-    let known = flowgauge_components::registry();
+    let known = flowgauge_registry::registry();
     let mut functions = 0;
     for line in text.lines().filter(|line| line.starts_with("| `")) {
         let mut names = line.split('`').skip(1).step_by(2);

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_components::registry;
 use flowgauge_link::KeyFolder;
 use flowgauge_record::OwnedRecord;
 use flowgauge_record::results::Cell;
+use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{
     Checked, Component, ComponentInfo, ComponentKind, Graph, Input, Items, Outlet, Output,

@@ -1,5 +1,6 @@
 //! Components that look at single packets: which they let through, what they tell of each.
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use flowgauge_capture::generate::{Config, Preset, generate};

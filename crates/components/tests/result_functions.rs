@@ -1,5 +1,6 @@
 //! Components that look at the results of others.
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use flowgauge_stack::{Cell, Table};

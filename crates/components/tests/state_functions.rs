@@ -1,5 +1,6 @@
 //! Components that remember packets: bursts, the last ones, the most, flows that have ended.
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use flowgauge_stack::{Cell, Table};

@@ -1,5 +1,6 @@
 //! Streams within stacks against the truth that the trace generator tells.
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use std::collections::{BTreeMap, HashMap};
@@ -7,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use flowgauge_capture::generate::{Config, Detail, Preset, generate};
-use flowgauge_components::registry;
+use flowgauge_registry::registry;
 use flowgauge_stack::{
     Component, ComponentInfo, ComponentKind, Input, ItemType, Items, Outlet, Output, Parallel,
     Registry, StreamEnd,

@@ -1,5 +1,6 @@
 //! Streams as packets, and packets of applications.
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use flowgauge_capture::generate::{Config, Detail, Preset, generate};

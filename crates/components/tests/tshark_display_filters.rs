@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout)] // says what it compared, and why it skips
 
+#[path = "../../../tests/shared/run.rs"]
 mod support;
 
 use std::path::{Path, PathBuf};

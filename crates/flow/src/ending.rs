@@ -176,20 +176,26 @@ impl FlowTracker {
         self.overdue = false;
         self.index = Index::new();
         self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
+        // Beginning and number as one number: sorted without a branch that nobody can guess.
         let mut left = Vec::with_capacity(self.flows.len() as usize);
         for id in 0..self.flows.len() {
             let flow = self.flows.at(id);
             if flow.hot.flags.has(FlowFlags::LIVE) {
-                left.push((flow.cold.start, id));
+                left.push(u128::from(flow.cold.start.0) << 32 | u128::from(id));
             }
         }
+        left.sort_unstable();
         let flows = &self.flows;
-        let key = |id: u32| flows.get(id).map(|flow| flow.hot.key);
-        left.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a.1).cmp(&key(b.1))));
-        for (at, &(_, id)) in left.iter().enumerate() {
-            if let Some(&(_, next)) = left.get(at + GROUP / 2) {
-                self.fetch_ended(FlowId(next), taker);
+        for same in left.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+            if same.len() > 1 {
+                same.sort_unstable_by_key(|&flow| flows.get(flow as u32).map(|flow| flow.hot.key));
             }
+        }
+        for (at, &flow) in left.iter().enumerate() {
+            if let Some(&next) = left.get(at + GROUP / 2) {
+                self.fetch_ended(FlowId(next as u32), taker);
+            }
+            let id = flow as u32;
             let flow = self.flows.at(id);
             let reason = closed_reason(flow).unwrap_or(EndReason::EndOfInput);
             flow.hot.flags.clear(FlowFlags::LIVE);

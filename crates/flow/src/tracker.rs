@@ -69,12 +69,12 @@ pub struct FlowStatistics {
 
 /// Packets whose flows are looked up, and their lines asked for, in one go: few, so that the
 /// processor can take note of all these requests while it works on.
-const STEP: usize = 8;
+const STEP: usize = 16;
 
 /// Steps between a packet's three stages: far enough for memory to answer, and so near that the
 /// lines (one of the index, four or five of a flow and its streams) are still in the first level
 /// cache when the packet's turn comes.
-const STEPS_AHEAD: usize = 4;
+const STEPS_AHEAD: usize = 1;
 
 /// Flows of a table most of whose flows are not in the cache.
 const LARGE: usize = 1 << 19;

@@ -10,12 +10,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkFlags, ChunkInfo, Command, Cutoff, DataChunk, Mode, OwnedChunk, Packets,
-    Parameter, StreamErrors, StreamRef, StreamSnapshot, StreamStatistics,
+    ApplicationId, ChunkFlags, ChunkInfo, ChunkPacket, Command, Cutoff, DataChunk, Mode,
+    OwnedChunk, Packets as EnginePackets, Parameter, StreamErrors, StreamRef, StreamSnapshot,
+    StreamStatistics,
 };
 use flowgauge_stream::{StreamIdentity, StreamStatus};
 
-use crate::shared::SharedChunk;
+use crate::outlet::Parcel;
+use crate::shared::{SharedChunk, SharedPackets};
 
 /// Handles the events of one application on one thread. Every method has an empty default.
 ///
@@ -388,7 +390,7 @@ pub struct Chunk<'a>(Bytes<'a>);
 #[derive(Debug)]
 enum Bytes<'a> {
     Here(&'a mut dyn ChunkHere),
-    There(&'a OwnedChunk, &'a [u8], ChunkInfo),
+    There(&'a Parcel, &'a [u8], ChunkInfo),
     Shared(&'a SharedChunk<'a>, &'a [u8], ChunkInfo),
 }
 
@@ -397,7 +399,7 @@ trait ChunkHere: core::fmt::Debug {
     fn bytes(&self) -> &[u8];
     fn info(&self) -> ChunkInfo;
     fn holes(&self) -> &[Range<u32>];
-    fn packets(&self) -> Packets<'_>;
+    fn packets(&self) -> EnginePackets<'_>;
     fn take(&mut self) -> Option<OwnedChunk>;
 }
 
@@ -414,7 +416,7 @@ impl ChunkHere for DataChunk<'_> {
         DataChunk::holes(self)
     }
 
-    fn packets(&self) -> Packets<'_> {
+    fn packets(&self) -> EnginePackets<'_> {
         DataChunk::packets(self)
     }
 
@@ -428,9 +430,9 @@ impl<'a> Chunk<'a> {
         Chunk(Bytes::Here(chunk))
     }
 
-    /// A chunk that came with `owned`; its bytes may be others: cut, or with kept ones before them.
-    pub(crate) fn there(owned: &'a OwnedChunk, bytes: &'a [u8], info: ChunkInfo) -> Chunk<'a> {
-        Chunk(Bytes::There(owned, bytes, info))
+    /// A chunk that came as `parcel`; its bytes may be others: cut, or with kept ones before them.
+    pub(crate) fn there(parcel: &'a Parcel, bytes: &'a [u8], info: ChunkInfo) -> Chunk<'a> {
+        Chunk(Bytes::There(parcel, bytes, info))
     }
 
     /// A chunk of another process' capture; its bytes may be fewer.
@@ -485,24 +487,29 @@ impl<'a> Chunk<'a> {
     pub fn holes(&self) -> Vec<Range<u32>> {
         match &self.0 {
             Bytes::Here(chunk) => chunk.holes().to_vec(),
-            Bytes::There(owned, bytes, _) => {
-                let before = bytes.len().saturating_sub(owned.bytes().len()) as u32;
-                let moved = |hole: &Range<u32>| hole.start + before..hole.end + before;
-                owned.holes().iter().map(moved).collect()
+            Bytes::There(parcel, bytes, _) => {
+                let before = bytes.len().saturating_sub(parcel.bytes().len()) as u32;
+                let mut holes = parcel.holes();
+                for hole in &mut holes {
+                    *hole = hole.start.saturating_add(before)..hole.end.saturating_add(before);
+                }
+                holes
             }
             Bytes::Shared(chunk, ..) => chunk.holes().collect(),
         }
     }
 
     /// The packets that brought it, as they came, where they are wanted
-    /// ([`EngineConfig::need_packets`](flowgauge_stream::engine::EngineConfig::need_packets)).
+    /// ([`EngineConfig::need_packets`](flowgauge_stream::engine::EngineConfig::need_packets), and
+    /// [`Application::need_packets`](crate::shared::Application::need_packets) where processes share).
+    #[inline]
     pub fn packets(&self) -> Packets<'_> {
-        match &self.0 {
-            Bytes::Here(chunk) => chunk.packets(),
-            Bytes::There(owned, ..) => owned.packets(),
-            // The processes that share a capture have `SharedChunk::packets` for that.
-            Bytes::Shared(..) => Packets::default(),
-        }
+        Packets(match &self.0 {
+            Bytes::Here(chunk) => PacketsOf::Engine(chunk.packets()),
+            Bytes::There(Parcel::Own(owned), ..) => PacketsOf::Engine(owned.packets()),
+            Bytes::There(Parcel::Shared(held), ..) => PacketsOf::Shared(held.packets()),
+            Bytes::Shared(chunk, ..) => PacketsOf::Shared(chunk.packets()),
+        })
     }
 
     /// The chunk out of the call. It stays charged to the memory budget until it is dropped; `None`
@@ -511,9 +518,41 @@ impl<'a> Chunk<'a> {
     pub fn take(&mut self) -> Option<OwnedChunk> {
         match &mut self.0 {
             Bytes::Here(chunk) => chunk.take(),
-            Bytes::There(owned, ..) => Some((*owned).clone()),
+            Bytes::There(Parcel::Own(owned), ..) => Some(owned.clone()),
             // It is the ring's, which goes on.
-            Bytes::Shared(..) => None,
+            Bytes::There(Parcel::Shared(_), ..) | Bytes::Shared(..) => None,
         }
     }
 }
+
+/// The packets of a chunk in the order they were captured.
+#[derive(Clone, Debug)]
+pub struct Packets<'a>(PacketsOf<'a>);
+
+#[derive(Clone, Debug)]
+enum PacketsOf<'a> {
+    Engine(EnginePackets<'a>),
+    Shared(SharedPackets<'a>),
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = ChunkPacket<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<ChunkPacket<'a>> {
+        match &mut self.0 {
+            PacketsOf::Engine(packets) => packets.next(),
+            PacketsOf::Shared(packets) => packets.next(),
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            PacketsOf::Engine(packets) => packets.size_hint(),
+            PacketsOf::Shared(packets) => packets.size_hint(),
+        }
+    }
+}
+
+impl ExactSizeIterator for Packets<'_> {}

@@ -10,15 +10,18 @@
 //! than its share of the live streams by a quarter, new ones go to the worker with the fewest. Only
 //! those away from home are remembered.
 
+use core::ops::Range;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowgauge_stream::engine::{
-    ApplicationId, Command, DataChunk, Engine, Events, OwnedChunk, StreamRef, StreamSnapshot,
+    ApplicationId, ChunkInfo, Command, DataChunk, Engine, Events, OwnedChunk, StreamErrors,
+    StreamRef, StreamSnapshot,
 };
 
 use crate::queue::{Bell, Receiver, Sender};
+use crate::shared::HeldChunk;
 
 /// Events kept aside for one worker before even a live source has to wait.
 const MOST_ASIDE: usize = 1 << 16;
@@ -36,8 +39,40 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Created,
-    Data(OwnedChunk),
+    Data(Parcel),
     Terminated,
+}
+
+/// A chunk on its way.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    /// Of an engine of this process.
+    Own(OwnedChunk),
+    /// Of a capture that processes share.
+    Shared(HeldChunk),
+}
+
+impl Parcel {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Parcel::Own(chunk) => chunk.bytes(),
+            Parcel::Shared(chunk) => chunk.bytes(),
+        }
+    }
+
+    pub(crate) fn info(&self) -> ChunkInfo {
+        match self {
+            Parcel::Own(chunk) => chunk.info(),
+            Parcel::Shared(chunk) => chunk.info(),
+        }
+    }
+
+    pub(crate) fn holes(&self) -> Vec<Range<u32>> {
+        match self {
+            Parcel::Own(chunk) => chunk.holes().to_vec(),
+            Parcel::Shared(chunk) => chunk.holes().collect(),
+        }
+    }
 }
 
 /// A command on its way back.
@@ -76,6 +111,8 @@ pub(crate) struct Outlet {
     /// Whether the source can wait.
     patient: bool,
     pub(crate) lost: Lost,
+    /// Of streams whose last chunks were lost: how many bytes are missing behind what was sent.
+    trailing: HashMap<(u64, ApplicationId), u64>,
 }
 
 /// What could not be given to a worker for want of memory.
@@ -85,6 +122,8 @@ pub struct Lost {
     pub chunks: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Streams of which no event came, where processes share a capture and this one was too slow.
+    pub streams: u64,
 }
 
 impl Outlet {
@@ -101,6 +140,7 @@ impl Outlet {
             bell,
             patient,
             lost: Lost::default(),
+            trailing: HashMap::new(),
         }
     }
 
@@ -108,11 +148,11 @@ impl Outlet {
     /// on, and a source that can wait waits until no more memory than the base threshold is in use or
     /// nothing is on its way.
     pub(crate) fn between_batches(&mut self, engine: &mut Engine) {
-        self.take_orders(engine);
+        self.between_events(|order| {
+            // The stream may have ended meanwhile.
+            engine.command(order.uid, order.application, order.command);
+        });
         let memory = engine.base_bytes();
-        for lane in &mut self.lanes {
-            lane.push_aside();
-        }
         if self.patient && engine.budget().used() > memory {
             let budget = engine.budget();
             self.bell.wait(|| {
@@ -122,13 +162,34 @@ impl Outlet {
         }
     }
 
-    fn take_orders(&mut self, engine: &mut Engine) {
+    /// Takes what workers have asked for, and sends on what was kept aside. Whether some still is.
+    pub(crate) fn between_events(&mut self, mut act: impl FnMut(Order)) -> bool {
+        let mut is_aside = false;
         for lane in &mut self.lanes {
             while let Some(order) = lane.orders.try_receive() {
-                // The stream may have ended meanwhile.
-                engine.command(order.uid, order.application, order.command);
+                act(order);
             }
+            lane.push_aside();
+            is_aside |= !lane.aside.is_empty();
         }
+        is_aside
+    }
+
+    /// Sends an event to the worker that has its stream.
+    pub(crate) fn deliver(&mut self, stream: StreamSnapshot, kind: Kind) {
+        let uid = stream.uid;
+        let worker = match kind {
+            Kind::Created => self.placement.place(uid),
+            Kind::Data(_) => {
+                let worker = self.placement.of(uid);
+                if let Some(load) = self.loads.get(worker) {
+                    load.waiting.fetch_add(1, Ordering::Relaxed);
+                }
+                worker
+            }
+            Kind::Terminated => self.placement.leave(uid),
+        };
+        self.send(worker, stream, kind);
     }
 
     /// All that was kept aside goes to the workers.
@@ -196,17 +257,15 @@ impl Lane {
 
 impl Events for Outlet {
     fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
-        let worker = self.placement.place(stream.uid());
-        self.send(worker, stream.snapshot(), Kind::Created);
+        self.deliver(stream.snapshot(), Kind::Created);
     }
 
     fn data(
         &mut self,
-        _application: ApplicationId,
+        application: ApplicationId,
         stream: &mut StreamRef<'_>,
         chunk: &mut DataChunk<'_>,
     ) {
-        let worker = self.placement.of(stream.uid());
         let taken = match chunk.take() {
             Ok(taken) => Some(taken),
             Err(_) if self.patient => {
@@ -224,17 +283,26 @@ impl Events for Outlet {
         let Some(taken) = taken else {
             self.lost.chunks += 1;
             self.lost.bytes += chunk.bytes().len() as u64;
+            let missing = chunk.gap_before() + chunk.new_bytes().len() as u64;
+            *self
+                .trailing
+                .entry((stream.uid(), application))
+                .or_default() += missing;
             return;
         };
-        if let Some(load) = self.loads.get(worker) {
-            load.waiting.fetch_add(1, Ordering::Relaxed);
+        if !self.trailing.is_empty() {
+            self.trailing.remove(&(stream.uid(), application));
         }
-        self.send(worker, stream.snapshot(), Kind::Data(taken));
+        self.deliver(stream.snapshot(), Kind::Data(Parcel::Own(taken)));
     }
 
-    fn terminated(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
-        let worker = self.placement.leave(stream.uid());
-        self.send(worker, stream.snapshot(), Kind::Terminated);
+    fn terminated(&mut self, application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let mut snapshot = stream.snapshot();
+        if let Some(missing) = self.trailing.remove(&(stream.uid(), application)) {
+            snapshot.missing_at_end += missing;
+            snapshot.errors.insert(StreamErrors::GAP);
+        }
+        self.deliver(snapshot, Kind::Terminated);
     }
 }
 

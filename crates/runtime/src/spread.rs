@@ -11,13 +11,14 @@
 //! What two hosts say to each other is then on two.
 //!
 //! A tunnel's datagram in fragments goes where its first fragment says: its later ones follow it. Those
-//! that come before it are sent by their outer addresses, and then the first follows them.
+//! that come before it are sent by their outer addresses, and then the first follows them. One that never becomes
+//! complete counts to the flow that it was sent by.
 
 use std::collections::HashMap;
 
 use flowgauge_wire::{
-    Address, Batch, DatagramOrigin, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder,
-    LinkType, PacketDescriptor, PacketFlags, fragment_info,
+    Address, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, LinkType,
+    PacketDescriptor, PacketFlags, fragment_info,
 };
 
 const IPV4: [u8; 2] = [0x08, 0x00];
@@ -29,9 +30,6 @@ const CARRIERS: [u8; 4] = [4, UDP, 41, 47];
 
 /// Datagrams in fragments that are remembered, in each of two generations.
 const REMEMBERED: usize = 4096;
-
-/// Bytes of a first fragment in which the addresses of what it carries are looked for.
-const LOOKED_AT: usize = 512;
 
 /// Ports of UDP to which requests go that hosts answer from other addresses than the request was for:
 /// to all, or to a group. DHCP, NetBIOS names, DHCPv6, SSDP, multicast DNS and LLMNR.
@@ -51,7 +49,6 @@ pub(crate) struct Spread {
     groups: bool,
     decoded: DecodedBatch,
     fragments: Fragments,
-    datagram: Vec<u8>,
 }
 
 impl Spread {
@@ -81,7 +78,6 @@ impl Spread {
             groups: false,
             decoded: DecodedBatch::new(),
             fragments: Fragments::default(),
-            datagram: Vec::new(),
         }
     }
 
@@ -102,7 +98,6 @@ impl Spread {
             special_ports: self.special_ports.clone(),
             decoded: DecodedBatch::new(),
             fragments: Fragments::default(),
-            datagram: Vec::new(),
             ..*self
         }
     }
@@ -247,40 +242,19 @@ impl Spread {
             _ if self.groups && is_of_group(bytes, info.protocol, info.data_offset as usize) => {
                 self.shard_of_groups()
             }
-            _ => self.carried(decoded, bytes, start).unwrap_or(default),
+            _ => self.carried(decoded, bytes).unwrap_or(default),
         };
         self.fragments.put(datagram, shard, true);
         shard
     }
 
-    /// The shard of what a first fragment carries: it is decoded as if it were the whole datagram,
-    /// the longest there can be, of which only this much was captured.
-    fn carried(&mut self, decoded: &Decoded, bytes: &[u8], start: usize) -> Option<usize> {
-        const LONGEST: usize = u16::MAX as usize;
-        let info = fragment_info(bytes, start)?;
-        let captured = bytes.get(start..)?;
-        let captured = captured.get(..LOOKED_AT).unwrap_or(captured);
-        self.datagram.clear();
-        self.datagram.extend_from_slice(captured);
-        self.datagram.resize(LONGEST, 0);
-        if info.version == 4 {
-            let head = self.datagram.first_chunk_mut::<20>()?;
-            (head[2], head[3]) = (0xff, 0xff);
-            (head[6], head[7]) = (0, 0);
-        } else {
-            let payload = (LONGEST - 40) as u16;
-            let head = self.datagram.first_chunk_mut::<40>()?;
-            head[4..6].copy_from_slice(&payload.to_be_bytes());
-            // The fragment header stands right before the data.
-            let fragment = (info.data_offset as usize).checked_sub(start + 8)?;
-            self.datagram.get_mut(fragment + 2..fragment + 4)?.fill(0);
-        }
-        let origin = DatagramOrigin::of(decoded, decoded.wire_len, 1);
-        self.decoded.clear();
-        self.decoder
-            .decode_datagram(&self.datagram, &origin, &mut self.decoded);
-        let inner = *self.decoded.packets.first()?;
-        inner.has_ip().then(|| self.shard(self.hash_of(&inner)))
+    /// The shard of what a first fragment carries.
+    fn carried(&mut self, decoded: &Decoded, bytes: &[u8]) -> Option<usize> {
+        let scratch = &mut self.decoded;
+        let inner = self
+            .decoder
+            .decode_first_fragment(bytes, decoded, scratch)?;
+        Some(self.shard(self.hash_of(&inner)))
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flowgauge_stream::engine::{
-    ApplicationId, Budget, ChunkFlags, ChunkInfo, Command, Cutoff, OwnedChunk, StreamSnapshot,
+    ApplicationId, Budget, ChunkFlags, ChunkInfo, Command, Cutoff, OwnedChunk, StreamErrors,
+    StreamSnapshot,
 };
 
 use crate::application::Team;
 use crate::clock::Clock;
 use crate::handlers::{Chunk, Remote, StreamHandle};
-use crate::outlet::{Kind, Load, Message, Order};
+use crate::outlet::{Kind, Load, Message, Order, Parcel};
 use crate::queue::{Bell, Receiver, Sender};
 
 /// The way from one shard, and back.
@@ -30,10 +31,12 @@ pub(crate) struct Inlet {
 pub struct WorkerStatistics {
     /// Streams created.
     pub streams: u64,
-    /// Chunks handled.
+    /// Chunks handled: not those that came when the application wanted no more of their streams.
     pub chunks: u64,
-    /// Their bytes.
+    /// Their bytes, with those that were kept before them.
     pub bytes: u64,
+    /// Bytes that came when the application wanted no more of their streams.
+    pub passed_bytes: u64,
     /// Nanoseconds spent in handlers of data.
     pub busy_ns: u64,
 }
@@ -56,6 +59,12 @@ pub(crate) struct Worker {
 struct Local {
     uid: u64,
     processing: u64,
+    /// Data events.
+    chunks: u64,
+    /// Position behind the last byte the application got.
+    reached: u64,
+    /// Bytes that came when it wanted no more: the engine has counted them as captured.
+    passed_bytes: u64,
     user_state: Option<u64>,
     cutoff: Option<Cutoff>,
     priority: Option<u8>,
@@ -68,10 +77,57 @@ struct Local {
 #[derive(Debug)]
 struct Kept {
     /// Each, and which of its bytes.
-    parts: Vec<(OwnedChunk, Range<usize>)>,
+    parts: Vec<(Part, Range<usize>)>,
     /// Where the first of the bytes is in the stream, and how many there are.
     start: u64,
     len: usize,
+}
+
+/// A chunk that was kept.
+#[derive(Debug)]
+enum Part {
+    Chunk(OwnedChunk),
+    /// What came from the ring of a shared capture, which goes on.
+    Copy(Copied),
+}
+
+/// A copy, charged to the budget as long as it is here.
+#[derive(Debug)]
+struct Copied {
+    bytes: Vec<u8>,
+    budget: Budget,
+}
+
+impl Part {
+    /// `None` where there is no memory for a copy.
+    fn of(parcel: &Parcel, budget: &Budget) -> Option<Part> {
+        match parcel {
+            Parcel::Own(chunk) => Some(Part::Chunk(chunk.clone())),
+            Parcel::Shared(chunk) => {
+                let bytes = chunk.bytes();
+                let is_room = budget.charge(bytes.len() as u64, budget.limit());
+                is_room.then(|| {
+                    Part::Copy(Copied {
+                        bytes: bytes.to_vec(),
+                        budget: budget.clone(),
+                    })
+                })
+            }
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Part::Chunk(chunk) => chunk.bytes(),
+            Part::Copy(copy) => &copy.bytes,
+        }
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes.len() as u64);
+    }
 }
 
 /// Shares of the memory, in eighths, beyond which nothing is kept: what is kept is not to take the
@@ -117,8 +173,14 @@ impl Worker {
         let Message { stream, kind } = message;
         let (uid, application) = (stream.uid, stream.application);
         let mut remote = Remote::new(stream);
+        // The engine has counted what it sent; what came, and was wanted, is known here.
+        remote.snapshot.chunks = 0;
         if let Some(local) = locals.get(shard, application, uid) {
             local.apply_to(&mut remote.snapshot);
+        }
+        if let Some(opposite) = locals.get(shard, application, remote.snapshot.opposite_uid) {
+            let discarded = &mut remote.snapshot.opposite_statistics.discarded;
+            discarded.bytes += opposite.passed_bytes;
         }
         match kind {
             Kind::Created => {
@@ -128,11 +190,9 @@ impl Worker {
                 });
             }
             Kind::Data(chunk) => {
-                statistics.chunks += 1;
-                statistics.bytes += chunk.bytes().len() as u64;
                 let local = locals.entry(shard, application, uid);
                 let began = self.clock.now();
-                self.data(shard, &mut remote, &chunk, local);
+                self.data(shard, &mut remote, &chunk, local, statistics);
                 let took = self.clock.now().saturating_sub(began);
                 local.processing += took;
                 statistics.busy_ns += took;
@@ -160,18 +220,38 @@ impl Worker {
         }
     }
 
-    fn data(&mut self, shard: usize, remote: &mut Remote, chunk: &OwnedChunk, local: &mut Local) {
+    fn data(
+        &mut self,
+        shard: usize,
+        remote: &mut Remote,
+        chunk: &Parcel,
+        local: &mut Local,
+        statistics: &mut WorkerStatistics,
+    ) {
         let mut info = chunk.info();
-        // What was on its way when the application lost interest.
-        if local.discarded || info.offset >= remote.snapshot.cutoff.0 {
-            return;
-        }
         let mut bytes = chunk.bytes();
-        let wanted = remote.snapshot.cutoff.0 - info.offset;
-        if wanted < bytes.len() as u64 {
+        let all = bytes.len();
+        // What was on its way when the application lost interest.
+        let is_over = local.discarded || info.offset >= remote.snapshot.cutoff.0;
+        let wanted = remote.snapshot.cutoff.0.saturating_sub(info.offset);
+        if !is_over && wanted < bytes.len() as u64 {
             bytes = bytes.get(..wanted as usize).unwrap_or(bytes);
             info.flags = info.flags.with(ChunkFlags::CUTOFF);
         }
+        let taken = if is_over { 0 } else { bytes.len() };
+        let passed = all.saturating_sub(taken.max(info.repeated as usize)) as u64;
+        local.passed_bytes += passed;
+        statistics.passed_bytes += passed;
+        remote.snapshot.statistics.discarded.bytes += passed;
+        if is_over {
+            return;
+        }
+        if local.tell_lost(&mut info) {
+            remote.snapshot.errors.insert(StreamErrors::GAP);
+        }
+        local.reached = info.offset + bytes.len() as u64;
+        local.chunks += 1;
+        remote.snapshot.chunks = local.chunks;
         let own = info;
         let kept = local.kept.take().filter(|kept| kept.goes_on_with(own));
         if let Some(kept) = &kept {
@@ -185,6 +265,8 @@ impl Worker {
         if kept.is_some() {
             bytes = &self.joined;
         }
+        statistics.chunks += 1;
+        statistics.bytes += bytes.len() as u64;
         let application = remote.snapshot.application;
         self.team.call(application, |handlers| {
             handlers.data(
@@ -194,11 +276,15 @@ impl Worker {
         });
         let limit = self.budget.limit();
         let is_room = self.budget.used() <= limit / 8 * KEPT_EIGHTHS;
-        if remote.kept && is_room && bytes.len() < LONGEST_JOINED {
+        if remote.kept
+            && is_room
+            && bytes.len() < LONGEST_JOINED
+            && let Some(part) = Part::of(chunk, &self.budget)
+        {
             local.kept = Some(match kept {
-                Some(kept) => kept.with(chunk, own.repeated as usize..len),
+                Some(kept) => kept.with(part, own.repeated as usize..len),
                 None => Kept {
-                    parts: vec![(chunk.clone(), 0..len)],
+                    parts: vec![(part, 0..len)],
                     start: own.offset,
                     len,
                 },
@@ -214,9 +300,9 @@ impl Kept {
         info.gap_before == 0 && end == info.offset + u64::from(info.repeated)
     }
 
-    fn with(mut self, chunk: &OwnedChunk, range: Range<usize>) -> Kept {
+    fn with(mut self, part: Part, range: Range<usize>) -> Kept {
         self.len += range.len();
-        self.parts.push((chunk.clone(), range));
+        self.parts.push((part, range));
         self
     }
 
@@ -224,8 +310,8 @@ impl Kept {
     fn join(&self, fresh: &[u8], joined: &mut Vec<u8>) {
         joined.clear();
         joined.reserve(self.len + fresh.len());
-        for (chunk, range) in &self.parts {
-            joined.extend_from_slice(chunk.bytes().get(range.clone()).unwrap_or(&[]));
+        for (part, range) in &self.parts {
+            joined.extend_from_slice(part.bytes().get(range.clone()).unwrap_or(&[]));
         }
         joined.extend_from_slice(fresh);
     }
@@ -326,8 +412,22 @@ impl Local {
         }
     }
 
+    /// Puts into a chunk's description what was lost since the chunk before, for want of memory, on its way
+    /// here: bytes that it repeats may be new then. Returns whether anything is missing because of it.
+    fn tell_lost(&self, info: &mut ChunkInfo) -> bool {
+        let fresh = info.offset + u64::from(info.repeated);
+        if self.reached + info.gap_before >= fresh {
+            return false;
+        }
+        info.repeated = self.reached.saturating_sub(info.offset) as u32;
+        info.gap_before = info.offset.saturating_sub(self.reached);
+        info.gap_before != 0
+    }
+
     fn apply_to(&self, snapshot: &mut StreamSnapshot) {
         snapshot.processing_time += self.processing;
+        snapshot.chunks = self.chunks;
+        snapshot.statistics.discarded.bytes += self.passed_bytes;
         snapshot.user_state = self.user_state.unwrap_or(snapshot.user_state);
         snapshot.cutoff = self.cutoff.unwrap_or(snapshot.cutoff);
         snapshot.priority = self.priority.unwrap_or(snapshot.priority);

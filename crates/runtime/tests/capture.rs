@@ -15,7 +15,8 @@ use flowgauge_runtime::{
     Capture, Chunk, Closures, Cores, Handlers, Outcome, StreamHandle, stream_filter,
 };
 use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Cutoff, Cutoffs, EngineConfig, HostPolicies, Mode, Priorities,
+    ApplicationConfig, ApplicationId, Cutoff, Cutoffs, EngineConfig, HostPolicies, Mode,
+    Priorities, StreamErrors,
 };
 use flowgauge_sys::affinity;
 use flowgauge_wire::{Batch, Ledger, Nanos, Place};
@@ -220,7 +221,13 @@ impl Handlers for Picky {
         if let Some(state) = self.over.remove(&stream.uid()) {
             assert!(stream.is_discarded());
             assert_eq!(stream.user_state(), state);
-            assert!(stream.chunks() >= 5);
+            assert_eq!(stream.chunks(), state.div_ceil(1000));
+            assert_eq!(
+                stream.statistics().captured().bytes,
+                state,
+                "{:?}",
+                stream.statistics()
+            );
         }
     }
 }
@@ -382,14 +389,24 @@ fn a_source_that_cannot_wait_loses_by_priority() {
     let over = Arc::clone(&ended);
     let delivered = Arc::new(Mutex::new(HashMap::<u8, u64>::new()));
     let to = Arc::clone(&delivered);
+    // Where each stream has got to, and what was said to be missing.
+    let ends = Arc::new(Mutex::new((HashMap::<u64, u64>::new(), 0)));
+    let (of, at_end) = (Arc::clone(&ends), Arc::clone(&ends));
     // It takes nothing until there is nothing left to come.
     let stuck = Closures::new()
-        .on_data(move |_, _| {
+        .on_data(move |stream, chunk| {
+            let (ends, missing) = &mut *of.lock().unwrap();
+            let end = ends.entry(stream.uid()).or_default();
+            assert_eq!(chunk.offset(), *end + chunk.gap_before());
+            *end = chunk.offset() + chunk.bytes().len() as u64;
+            *missing += chunk.gap_before();
+            assert!(chunk.gap_before() == 0 || stream.errors().contains(StreamErrors::GAP));
             while !over.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
         })
         .on_terminated(move |stream| {
+            at_end.lock().unwrap().1 += stream.missing_at_end();
             let dropped = stream.statistics().dropped.packets;
             *to.lock().unwrap().entry(stream.priority()).or_default() += dropped;
         });
@@ -420,6 +437,10 @@ fn a_source_that_cannot_wait_loses_by_priority() {
     let refused = outcome.ledger.at(Place::Priority) + outcome.ledger.at(Place::Memory);
     assert_eq!(refused, total.dropped.packets);
     assert!(total.memory_high <= 1 << 20, "{total:?}");
+    let missing = ends.lock().unwrap().1;
+    assert!(outcome.lost.bytes > 0 && missing >= outcome.lost.bytes);
+    let (chunks, lost) = (outcome.workers[0].chunks, outcome.lost.chunks);
+    assert_eq!(chunks + lost, total.chunks);
     let delivered = delivered.lock().unwrap();
     assert!(delivered[&0] > 0, "{delivered:?}");
     assert_eq!(delivered.values().sum::<u64>(), total.dropped.packets);

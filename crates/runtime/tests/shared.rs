@@ -278,6 +278,28 @@ fn low_priority_is_lost_first() {
 }
 
 #[test]
+fn a_client_changes_what_it_loses_first() {
+    let portions = trace(Preset::Elephants, 0.01);
+    let shared = Shared::start();
+    let small = Application {
+        memory_bytes: 1 << 20,
+        ..everything()
+    };
+    let plain = shared.join(&small);
+    let mut changed = shared.join(&small);
+    changed.set_base_threshold(0.01);
+    changed.set_overload_cutoff(Some(1000));
+    // The service answers behind what it was told before.
+    shared.status();
+    shared.feed_through(&portions, packets_of(&portions));
+    let (plain, changed) = (plain.statistics().0, changed.statistics().0);
+    assert!(plain.lost_to_priority.events > 0, "{plain:?}");
+    assert_eq!(plain.lost_to_overload_cutoff.events, 0);
+    assert!(changed.lost_to_overload_cutoff.events > 0, "{changed:?}");
+    shared.ledger();
+}
+
+#[test]
 fn what_would_hold_for_others_cannot_be_set() {
     let portions = trace(Preset::Mix, 0.002);
     let shared = Shared::start();
@@ -692,12 +714,6 @@ fn what_the_service_cannot_give_is_refused() {
     shared.wait_until("one is gone", |status| status.clients.len() == 1);
     let _modest = shared.join(&modest);
     assert_eq!(shared.status().clients[1].memory, 4 << 20);
-    let packets = Application {
-        need_packets: true,
-        ..everything()
-    };
-    let refused = shared.connect(&packets).unwrap_err().to_string();
-    assert!(refused.contains("packets"), "{refused}");
     shared.ledger();
 }
 

@@ -4,6 +4,7 @@
 use flowgauge_capture::PacketSource;
 use flowgauge_flow::{FlowConfig, FlowTracker};
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
+use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::decode::{Decoder, hash_batch};
 use flowgauge_wire::{DecodedBatch, HashSeed};
 
@@ -74,13 +75,7 @@ impl Handler for Bytes {
 
     fn stream_data(&mut self, _stream: &Stream<'_>, chunk: &Chunk<'_>) {
         self.bytes += chunk.bytes.len() as u64;
-        let (words, rest) = chunk.bytes.as_chunks::<8>();
-        self.sum = words.iter().fold(self.sum, |sum, word| {
-            sum.wrapping_add(u64::from_le_bytes(*word))
-        });
-        self.sum = rest
-            .iter()
-            .fold(self.sum, |sum, byte| sum.wrapping_add(u64::from(*byte)));
+        self.sum = self.sum.wrapping_add(byte_sum(chunk.bytes));
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {

@@ -50,6 +50,8 @@ pub(crate) struct Checksums {
     /// By version, address and, where it is not about IP headers, protocol.
     offloading: HashMap<(u8, Address, Option<u8>), OffloadingSender, FoldedState>,
     damaged: HashMap<(u8, Address), u64, FoldedState>,
+    /// So many packets of the batch at hand were [judged early](Checksums::learn).
+    judged: usize,
     pub(crate) statistics: ChecksumStatistics,
 }
 
@@ -61,6 +63,7 @@ impl Checksums {
             good: KnownPairs::new(max_flows),
             offloading: HashMap::default(),
             damaged: HashMap::default(),
+            judged: 0,
             statistics: ChecksumStatistics::default(),
         }
     }
@@ -81,30 +84,18 @@ impl Checksums {
             }
     }
 
-    /// Notes the right checksums of `decoded` before the [pass](Checksums::pass) does: what a later
-    /// packet of the batch is judged by must not depend on where batches begin.
+    /// Judges the packets of `decoded` before the [pass](Checksums::pass) does, and notes the right
+    /// checksums: what the next packet of the batch is judged by must not depend on where batches begin.
     #[cold]
-    pub(crate) fn learn(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch, read: bool) {
+    pub(crate) fn learn(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, read: bool) {
         if self.policy != ChecksumPolicy::Auto {
             return;
         }
-        for packet in &decoded.packets {
-            let wrong = DecodeFlags::BAD_IP_CHECKSUM.0 | DecodeFlags::EXCLUDED.0;
-            if packet.flags.0 & (wrong | DecodeFlags::TRANSPORT.0) != DecodeFlags::TRANSPORT.0 {
-                continue;
-            }
-            if !packet.flags.contains(DecodeFlags::REASSEMBLED) {
-                let descriptor = batch.packets.get(usize::from(packet.index));
-                let is_known = descriptor.is_none_or(|it| it.flags.0 & TOLD != 0);
-                if is_known || !read && only_carries(packet) {
-                    continue;
-                }
-            }
-            let bytes = decoded.bytes(batch, packet);
-            if verify_transport(bytes, packet) == ChecksumVerdict::Good {
-                self.good.note(packet);
-            }
-        }
+        let mut noted = self.judged;
+        let count = decoded.packets.len();
+        self.judge(batch, decoded, read);
+        self.note_some(decoded, &mut noted, count);
+        self.judged = count;
     }
 
     /// Marks the packets of `decoded` that are damaged, and those that are not; `read` says whether anybody reads their
@@ -113,6 +104,12 @@ impl Checksums {
         if self.policy == ChecksumPolicy::Ignore {
             return;
         }
+        self.judge(batch, decoded, read);
+        self.judged = 0;
+    }
+
+    /// The [pass](Checksums::pass) over what was not judged yet.
+    fn judge(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, read: bool) {
         with_fastest(PassWork {
             all: read || self.policy == ChecksumPolicy::Verify,
             checksums: self,
@@ -130,8 +127,8 @@ impl Checksums {
         all: bool,
     ) {
         // Packets of which it is noted that their checksums are right.
-        let mut noted = 0;
-        for index in 0..decoded.packets.len() {
+        let mut noted = self.judged;
+        for index in self.judged..decoded.packets.len() {
             let Some(packet) = decoded.packets.get_mut(index) else {
                 return;
             };
@@ -302,13 +299,18 @@ impl Checksums {
     #[inline]
     pub(crate) fn note_good(&mut self, packet: &Decoded) {
         if self.policy == ChecksumPolicy::Auto {
-            self.good.note(packet);
+            let print = self.good.expect(packet);
+            self.good.note(print);
         }
     }
 
     /// The flows of a batch's packets are known.
     pub(crate) fn follow(&mut self, packets: &[Decoded], flows: &[PacketFlow]) {
         const SHIFT: u32 = PacketFlowFlags::FIRST_RIGHT.0.trailing_zeros();
+        if self.policy != ChecksumPolicy::Auto {
+            return;
+        }
+        let mut prints = [0; 64];
         for (packets, flows) in packets.chunks(64).zip(flows.chunks(64)) {
             let first =
                 |(at, flow): (usize, &PacketFlow)| u64::from(flow.flags.0 >> SHIFT & 1) << at;
@@ -317,9 +319,15 @@ impl Checksums {
                 .enumerate()
                 .map(first)
                 .fold(0, |bits, bit| bits | bit);
-            while let Some(packet) = packets.get(firsts.trailing_zeros() as usize) {
-                self.note_good(packet);
-                firsts &= firsts - 1;
+            let count = firsts.count_ones() as usize;
+            for print in prints.iter_mut().take(count) {
+                if let Some(packet) = packets.get(firsts.trailing_zeros() as usize) {
+                    *print = self.good.expect(packet);
+                }
+                firsts &= firsts.wrapping_sub(1);
+            }
+            for &print in prints.iter().take(count) {
+                self.good.note(print);
             }
         }
     }

@@ -44,6 +44,7 @@ pub(crate) struct Fragments {
     unsorted: Vec<Decoded>,
     datagram: Vec<u8>,
     inner: Vec<u8>,
+    headers: DecodedBatch,
 }
 
 impl Fragments {
@@ -53,6 +54,7 @@ impl Fragments {
             unsorted: Vec::new(),
             datagram: Vec::new(),
             inner: Vec::new(),
+            headers: DecodedBatch::new(),
         }
     }
 
@@ -129,7 +131,7 @@ impl Fragments {
                 decoded.packets.push(packet);
                 continue;
             }
-            match self.insert(bytes, &packet, packet.wire_len.into()) {
+            match self.insert(decoder, bytes, &packet, packet.wire_len.into()) {
                 Outcome::Held => {}
                 Outcome::Refused => refused.malformed.add(1, packet.wire_len.into()),
                 Outcome::Complete(totals) => self.complete(decoder, decoded, &packet, totals),
@@ -145,13 +147,26 @@ impl Fragments {
         refused
     }
 
-    fn insert(&mut self, bytes: &[u8], packet: &Decoded, wire_len: u64) -> Outcome {
+    fn insert(
+        &mut self,
+        decoder: &mut Decoder,
+        bytes: &[u8],
+        packet: &Decoded,
+        wire_len: u64,
+    ) -> Outcome {
         let Some(mut fragment) = Fragment::of(bytes, packet) else {
             return Outcome::Refused;
         };
         fragment.wire_len = wire_len.min(u64::from(u32::MAX)) as u32;
-        self.defragmenter
-            .insert(&fragment, *packet, &mut self.datagram)
+        // If the rest of it never comes it counts to the flow that it would have been of. (Behind others the
+        // first fragment was sent to their shard, by the outer addresses.)
+        let mut tag = *packet;
+        if let Some(inner) = decoder.decode_first_fragment(bytes, packet, &mut self.headers)
+            && !self.defragmenter.holds(&fragment)
+        {
+            (tag.key, tag.direction) = (inner.key, inner.direction);
+        }
+        self.defragmenter.insert(&fragment, tag, &mut self.datagram)
     }
 
     /// Decodes the datagram that `last` completed; when it is itself a fragment, takes that in turn.
@@ -180,7 +195,7 @@ impl Fragments {
             decoded.packets.pop();
             core::mem::swap(&mut self.inner, &mut self.datagram);
             let inner = core::mem::take(&mut self.inner);
-            let outcome = self.insert(&inner, &last, totals.wire_len);
+            let outcome = self.insert(decoder, &inner, &last, totals.wire_len);
             self.inner = inner;
             match outcome {
                 Outcome::Complete(more) => totals = more,
@@ -201,7 +216,8 @@ fn is_fragment(packet: &Decoded) -> bool {
     packet.flags.0 & both == DecodeFlags::FRAGMENT.0
 }
 
-/// What stands for a datagram that never completed: its first fragment, without payload.
+/// What stands for a datagram that never completed: its first fragment, or what that says of a tunnel's inner
+/// flow, without payload.
 fn stand_in(incomplete: Incomplete<Decoded>) -> Decoded {
     let totals = incomplete.totals;
     let mut packet = incomplete.tag;

@@ -270,6 +270,7 @@ impl Shard {
     fn pass<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         self.decoder.decode_batch(batch, &mut self.decoded);
         self.count(batch);
+        let before = self.checksums.statistics;
         let refused = self.fragments.pass(
             batch,
             &mut self.decoder,
@@ -280,7 +281,6 @@ impl Shard {
         if refused != Refused::default() {
             self.refuse_fragments(refused);
         }
-        let before = self.checksums.statistics;
         self.checksums.pass(batch, &mut self.decoded, H::STREAMS);
         if self.checksums.statistics != before {
             self.refuse_damaged();

@@ -164,6 +164,22 @@ fn a_damaged_ip_header_rules_out() {
 }
 
 #[test]
+fn a_fragment_with_a_damaged_header_changes_nothing_for_packets_before_it() {
+    let mut fragment = frame(1, b'!', Sum::Right, true);
+    // More fragments follow; the header's checksum knows nothing of it.
+    fragment[14 + 6] = 0x20;
+    let mut frames = plain(&[(1, b'a', Sum::Wrong), (1, b'b', Sum::Right)]);
+    frames.push((fragment, PacketFlags::default()));
+    frames.extend(plain(&[(1, b'c', Sum::Wrong), (2, b'd', Sum::Wrong)]));
+    let (bytes, shard) = run(ChecksumPolicy::Auto, &frames);
+    assert_eq!(bytes, "abd");
+    assert_eq!(shard.ledger().at(Place::Malformed), 2);
+    let statistics = shard.statistics().checksums;
+    assert_eq!((statistics.bad_ip, statistics.bad_transport), (1, 1));
+    assert_eq!((statistics.left_out, statistics.offloaded), (2, 2));
+}
+
+#[test]
 fn auto_takes_headers_of_captures_with_rewritten_addresses() {
     // Every header is wrong from the first packet on; the transports may be right or not.
     let mut frames: Vec<_> = (b'a'..=b'e')

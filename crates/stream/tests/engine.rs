@@ -9,6 +9,8 @@ mod applications;
 mod cases;
 #[path = "engine/changes.rs"]
 mod changes;
+#[path = "engine/flushes.rs"]
+mod flushes;
 
 use std::collections::BTreeMap;
 
@@ -342,11 +344,13 @@ fn run_acting(
     let mut engine = Engine::new(EngineConfig {
         shard: shard(),
         memory_bytes: 4 << 20,
-        need_packets: plans[0].need_packets,
         ..EngineConfig::default()
     });
     for plan in plans {
-        engine.add(application(plan)).unwrap();
+        let needs_packets = plan.need_packets;
+        engine
+            .add_for_packets(application(plan), needs_packets)
+            .unwrap();
     }
     let mut collect = Collect {
         acts: acts.to_vec(),

@@ -154,11 +154,15 @@ fn add(sum: u64, word: u64) -> u64 {
 }
 
 /// Whether a sum of words folds to all ones, which is what bytes with a right checksum among them sum
-/// up to: 2^16 is 1 modulo 2^16 - 1, so that it is a multiple of that. One multiplication instead of
-/// four rounds of folding.
+/// up to: 2^16 is 1 modulo 2^16 - 1, so that it is a multiple of that, but not 0. Multiples of an odd number
+/// times its inverse (modulo 2^64) are the factors: the smallest numbers there are. One multiplication
+/// instead of four rounds of folding.
 #[inline(always)]
 pub fn is_right(sum: u64) -> bool {
-    sum != 0 && sum.is_multiple_of(0xffff)
+    const MOST: u64 = u64::MAX / 0xffff;
+    // -(1 + 2^16 + 2^32 + 2^48): times 2^16 - 1 that is 1 - 2^64.
+    const INVERSE: u64 = MOST.wrapping_neg();
+    sum.wrapping_mul(INVERSE).wrapping_sub(1) < MOST
 }
 
 /// Eight 64-bit lanes, to each of which the halves of such lanes are added. The last up to 128 bytes

@@ -128,6 +128,13 @@ extern "C" fn look_at_output() {
     OUTPUT_CLOSED.store(flags < 0, Ordering::Relaxed);
 }
 
+/// A write beyond the limit on the size of files (`ulimit -f`) is an error like any other, and does not end the
+/// process.
+pub fn allow_file_limits() {
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Makes `abort`, which is how Rust's library ends a process that gets no memory, say `text` on
 /// standard error and end with `code` in place of a signal. The first call counts.
 pub fn explain_abort(text: &'static str, code: i32) {

@@ -1,7 +1,5 @@
 //! Internet checksums (RFC 1071) of transports.
 
-use core::hint::select_unpredictable;
-
 use crate::decoded::{DecodeFlags, Decoded};
 use flowgauge_sys::checksum::{Dispatched, Kernel, is_right, sum};
 
@@ -62,48 +60,50 @@ pub fn verify_transport_with(
     bytes: &[u8],
     packet: &Decoded,
 ) -> ChecksumVerdict {
-    let usual = if packet.key.version == 4 {
-        verify_usual::<20, 8>(kernel, bytes, packet)
-    } else {
-        verify_usual::<40, 32>(kernel, bytes, packet)
-    };
-    usual.unwrap_or_else(|| verify_any(bytes, packet))
+    verify_usual(kernel, bytes, packet).unwrap_or_else(|| verify_any(bytes, packet))
 }
 
-/// [`verify_transport`] of TCP and UDP right behind an IP header of `HEADER` bytes, the last
-/// `ADDRESSES` of them the addresses: these are summed up with the transport, in one go. `None` for
-/// everything else.
+/// [`verify_transport`] of TCP and UDP right behind an IP header without options: its addresses, which are
+/// the last of it, are summed up with the transport, in one go. `None` for everything else.
+///
+/// Whether it is TCP or UDP, and of which version, is not worth a branch: it changes from packet to
+/// packet. So what is unusual is gathered in the bits of one number.
 #[inline(always)]
-fn verify_usual<const HEADER: usize, const ADDRESSES: usize>(
-    kernel: impl Kernel,
-    bytes: &[u8],
-    packet: &Decoded,
-) -> Option<ChecksumVerdict> {
-    let wanted = DecodeFlags::TRANSPORT.0;
-    let unwanted = DecodeFlags::TRANSPORT.0 | DecodeFlags::FRAGMENT.0;
-    if packet.flags.0 & unwanted != wanted || packet.payload_captured < packet.payload_len {
-        return None;
-    }
-    let start = usize::from(packet.transport_offset);
-    if start != usize::from(packet.ip_offset) + HEADER {
-        return None;
-    }
-    let end = packet.payload_offset as usize + packet.payload_len as usize;
-    let summed = bytes.get(start - ADDRESSES..end)?;
-    let protocol = packet.key.protocol;
-    let transport = summed.get(ADDRESSES..)?;
+fn verify_usual(kernel: impl Kernel, bytes: &[u8], packet: &Decoded) -> Option<ChecksumVerdict> {
+    const WANTED: u16 = DecodeFlags::TRANSPORT.0;
+    const FLAGS: u16 = DecodeFlags::TRANSPORT.0 | DecodeFlags::FRAGMENT.0;
+    /// Bits at TCP's number and at UDP's.
+    const KNOWN: u32 = 1 << 6 | 1 << 17;
+    let sixth = u32::from(packet.key.version != 4);
+    let (header, addresses) = (20 + 20 * sixth, 8 + 24 * sixth);
+    let start = u32::from(packet.transport_offset);
+    let end = packet.payload_offset.wrapping_add(packet.payload_len);
+    let summed = bytes.get(start.wrapping_sub(addresses) as usize..end as usize)?;
+    let transport = summed.get(addresses as usize..)?;
     let length = transport.len() as u32;
-    // Of UDP not without a checksum, or with a length of its own. Which of the two it is, is not worth a
-    // branch: it changes from packet to packet.
     let &[_, _, _, _, high, low, a, b] = transport.first_chunk()?;
-    let is_usual_udp = (protocol == 17)
-        & (u16::from_ne_bytes([a, b]) != 0)
-        & (u32::from(u16::from_be_bytes([high, low])) == length);
-    if !select_unpredictable(protocol == 6, true, is_usual_udp) {
+    // UDP has a checksum, and no length of its own.
+    let protocol = u32::from(packet.key.protocol);
+    let is_udp = is_zero(protocol ^ 17).wrapping_neg();
+    let stated = u32::from(u16::from_be_bytes([high, low]));
+    let missing = is_zero(u32::from(u16::from_ne_bytes([a, b])));
+    let unusual = (stated ^ length | missing) & is_udp
+        | u32::from(packet.flags.0 & FLAGS ^ WANTED)
+        | (packet.payload_captured ^ packet.payload_len)
+        | (start.wrapping_sub(u32::from(packet.ip_offset)) ^ header)
+        | (KNOWN >> (protocol & 31) & 1 ^ 1)
+        | protocol >> 5;
+    if unusual != 0 {
         return None;
     }
-    let pseudo = u64::from(length.to_be()) + u64::from(u16::from(protocol).to_be());
+    let pseudo = u64::from(length.to_be()) + u64::from((protocol as u16).to_be());
     Some(verdict(kernel.sum(summed) + pseudo))
+}
+
+/// 1 for 0, 0 for other numbers of up to 31 bits, as arithmetic.
+#[inline(always)]
+fn is_zero(number: u32) -> u32 {
+    number.wrapping_sub(1) >> 31
 }
 
 /// [`verify_transport`] of anything.

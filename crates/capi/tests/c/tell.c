@@ -1,5 +1,6 @@
 /* Captures until SIGTERM, or to the end of a file, and tells of each direction of each connection what came of it:
- * addresses, number of bytes and a hash of them. Usage: tell DEVICE */
+ * addresses, number of bytes and a hash of them, and the same of its packets if they are wanted. Usage:
+ * tell DEVICE [THREADS [packets]] */
 #define _POSIX_C_SOURCE 200809L
 #include <scap.h>
 #include <signal.h>
@@ -8,10 +9,11 @@
 #include <string.h>
 
 struct story {
-    unsigned long long bytes, hash;
+    unsigned long long bytes, hash, packets, packet_bytes, packet_hash;
 };
 
 static scap_t *sc;
+static int need_pkts;
 
 static void on_signal(int number)
 {
@@ -25,9 +27,24 @@ static void on_creation(stream_t *sd)
 
     if (story == NULL)
         abort();
-    story->bytes = 0;
-    story->hash = 14695981039346656037ULL;
+    story->bytes = story->packets = story->packet_bytes = 0;
+    story->hash = story->packet_hash = 14695981039346656037ULL;
     sd->user_state = story;
+}
+
+static void on_packets(stream_t *sd, struct story *story)
+{
+    struct scap_pkthdr header;
+    const char *packet;
+    uint32_t at;
+
+    while ((packet = scap_next_stream_packet(sd, &header)) != NULL) {
+        for (at = 0; at < header.caplen; at++)
+            story->packet_hash = (story->packet_hash ^ (unsigned char)packet[at]) * 1099511628211ULL;
+        story->packet_hash = (story->packet_hash ^ (unsigned long long)header.offset) * 1099511628211ULL;
+        story->packet_bytes += header.len;
+        story->packets++;
+    }
 }
 
 static void on_data(stream_t *sd)
@@ -40,6 +57,8 @@ static void on_data(stream_t *sd)
         story->hash = (story->hash ^ bytes[at]) * 1099511628211ULL;
         story->bytes++;
     }
+    if (need_pkts)
+        on_packets(sd, story);
 }
 
 static void on_termination(stream_t *sd)
@@ -47,9 +66,10 @@ static void on_termination(stream_t *sd)
     struct story *story = sd->user_state;
     char from[64], to[64];
 
-    printf("stream %s:%u > %s:%u %u | %llu %016llx\n", scap_address_text(sd->hdr.src_ip, from, sizeof from),
+    printf("stream %s:%u > %s:%u %u | %llu %016llx %llu %llu %016llx\n", scap_address_text(sd->hdr.src_ip, from, sizeof from),
         (unsigned)sd->hdr.src_port, scap_address_text(sd->hdr.dst_ip, to, sizeof to), (unsigned)sd->hdr.dst_port,
-        (unsigned)sd->hdr.protocol, story->bytes, story->hash);
+        (unsigned)sd->hdr.protocol, story->bytes, story->hash, story->packets, story->packet_bytes,
+        story->packet_hash);
     free(story);
 }
 
@@ -59,17 +79,20 @@ int main(int argc, char **argv)
     scap_stats_t stats;
     int started;
 
-    if (argc != 2)
+    if (argc < 2 || argc > 4)
         return 100;
+    need_pkts = argc == 4;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     if (sigaction(SIGTERM, &action, NULL) != 0)
         return 101;
-    sc = scap_create(argv[1], SCAP_DEFAULT, SCAP_TCP_WAIT, 0);
+    sc = scap_create(argv[1], SCAP_DEFAULT, SCAP_TCP_WAIT, need_pkts);
     if (sc == NULL) {
         fprintf(stderr, "%s\n", scap_errbuf(NULL));
         return 1;
     }
+    if (argc > 2 && scap_set_worker_threads(sc, atoi(argv[2])) != 0)
+        return 103;
     scap_dispatch_creation(sc, on_creation);
     scap_dispatch_data(sc, on_data);
     scap_dispatch_termination(sc, on_termination);

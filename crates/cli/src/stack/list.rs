@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flowgauge_components::registry;
+use flowgauge_registry::registry;
 use flowgauge_stack::{
     Branches, ComponentInfo, ComponentKind, Input, LABEL_OPTION, OptionKind, Output, Parallel,
 };

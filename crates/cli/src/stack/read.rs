@@ -4,11 +4,13 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use flowgauge_components::registry;
+use clap::CommandFactory as _;
+use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{Diagnostic, Program, Severity, Sources, check, parse_all, parse_stack};
 
 use crate::failure::Failure;
+use crate::options::Cli;
 use crate::say::say;
 
 /// More than any stack has.
@@ -123,8 +125,29 @@ pub(crate) fn checked(name: &str, text: String) -> Result<Program, Failure> {
     let document = flowgauge_stack::parse(&sources, file);
     let document = document.map_err(|found| refused(name, &[*found], &sources))?;
     let checked = check(&document, &registry());
-    let program = checked.program;
-    program.ok_or_else(|| refused(name, &checked.diagnostics, &sources))
+    checked.program.ok_or_else(|| {
+        of_option(name, &checked.diagnostics)
+            .unwrap_or_else(|| refused(name, &checked.diagnostics, &sources))
+    })
+}
+
+/// The one error of a command's stack as one of the command's option, where it has one of that name: nobody
+/// has written the stack.
+fn of_option(name: &str, found: &[Diagnostic]) -> Option<Failure> {
+    let mut errors = found.iter().filter(|it| it.severity == Severity::Error);
+    let (Some(error), None) = (errors.next(), errors.next()) else {
+        return None;
+    };
+    let (option, what) = error.message.split_once(": ")?;
+    let option = option.replace('_', "-");
+    let command = Cli::command();
+    let command = command.find_subcommand(name.rsplit(' ').next()?)?;
+    let mut options = command.get_arguments();
+    options.find(|it| it.get_long() == Some(&option))?;
+    Some(Failure::Usage {
+        what: format!("--{option}: {what}"),
+        hint: error.hint.clone(),
+    })
 }
 
 /// Reads what a file includes: paths are relative to it.

@@ -144,7 +144,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("it puts what comes in order"),
     effects: true,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {

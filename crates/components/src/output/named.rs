@@ -8,11 +8,11 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use flowgauge_kit::file_name::Name;
 use flowgauge_stack::{Component, Failure, Items, Outlet, Packets, PerKey, ResultValue, Selection};
 use flowgauge_wire::Nanos;
 
 use super::{Stop, ToFile, stop};
-use crate::file_name::Name;
 
 /// Files open at once; well below the usual limit of 1024, and bounded in memory: a capture file that
 /// is open has a buffer of 320 KiB.

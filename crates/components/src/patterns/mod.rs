@@ -6,6 +6,7 @@ mod search;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use flowgauge_kit::engine::{self, Tracked};
 use flowgauge_matcher::{Engine, Pattern, PatternSet, StreamState};
 use flowgauge_record::matches::{MATCH_COUNT_SCHEMA, MATCH_SCHEMA};
 use flowgauge_record::words::count;
@@ -17,7 +18,6 @@ use flowgauge_stack::{
 use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
 
-use crate::engine::{self, Tracked};
 use read::Wanted;
 use search::{Finding, Search};
 
@@ -99,7 +99,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::ByFlow,
     decodes: true,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// What the copies on several cores share.

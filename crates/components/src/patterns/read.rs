@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use flowgauge_kit::limited;
 use flowgauge_matcher::{
     Engine, Pattern, PatternError, PatternSet, ReadOptions, read_patterns_with,
 };
 use flowgauge_stack::{Failure, SettingError, Settings};
-
-use crate::limited;
 
 /// Largest file of patterns that is read; a device that never ends is not.
 const LARGEST_FILE: u64 = 64 << 20;

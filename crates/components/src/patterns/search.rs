@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use flowgauge_flow::FlowRecord;
 use flowgauge_matcher::{Match, Matcher, PatternError, PatternSet, StreamState};
 use flowgauge_stream::{Chunk, Stream};
 use flowgauge_sys::prefetch::prefetch_at;
@@ -18,7 +19,6 @@ pub(super) struct Search {
     states: Vec<StreamState>,
     /// Patterns that were found, by [`Stream::id`], where that is asked for.
     seen: Option<HashMap<u32, Vec<u32>>>,
-    clock: Nanos,
     /// The streams of the last packets that were looked ahead at.
     ahead: [u32; 2 * AHEAD],
     at: usize,
@@ -38,7 +38,6 @@ impl Search {
             matcher: Matcher::new(set)?,
             states: Vec::new(),
             seen: with_seen.then(HashMap::new),
-            clock: Nanos(0),
             ahead: [u32::MAX; 2 * AHEAD],
             at: 0,
         })
@@ -75,7 +74,6 @@ impl Search {
         chunk: &Chunk<'_>,
         mut on_match: impl FnMut(Finding),
     ) {
-        self.clock = chunk.time;
         let Some(state) = self.states.get_mut(stream.id as usize) else {
             return;
         };
@@ -95,9 +93,9 @@ impl Search {
         let Some(state) = self.states.get_mut(stream.id as usize) else {
             return;
         };
-        let (seen, clock) = (&mut self.seen, self.clock);
+        let seen = &mut self.seen;
         self.matcher.end(state, trailing_gap == 0, |found| {
-            on_match(Finding::new(found, clock, stream.id, seen));
+            on_match(Finding::new(found, last_packet(stream), stream.id, seen));
         });
         if let Some(seen) = seen {
             seen.remove(&stream.id);
@@ -108,6 +106,22 @@ impl Search {
     pub(super) fn unsearched(&self) -> u64 {
         self.matcher.unsearched_bytes()
     }
+}
+
+/// Capture time of the last packet of a stream.
+fn last_packet(stream: &Stream<'_>) -> Nanos {
+    let of_record = |record: &FlowRecord<'_>| {
+        let side = match stream.from_initiator {
+            true => &record.source,
+            false => &record.destination,
+        };
+        // (Of a record that was cut from an earlier one it may have none.)
+        match side.packets {
+            0 => record.end,
+            _ => side.last,
+        }
+    };
+    stream.record(of_record).unwrap_or_default()
 }
 
 impl Finding {

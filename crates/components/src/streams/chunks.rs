@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use flowgauge_kit::engine::{self, Chosen};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_record::StreamRow;
 use flowgauge_record::stream::{GapRow, StreamCounters};
@@ -21,7 +22,6 @@ use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
 
 use super::{Wanted, Ways, give, slot};
-use crate::engine::{self, Chosen};
 
 pub(super) const MODE: OptionInfo = OptionInfo::new(
     "mode",

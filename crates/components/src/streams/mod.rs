@@ -7,6 +7,7 @@ mod segments;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use flowgauge_kit::engine;
 use flowgauge_record::stream::{
     GAP_SCHEMA, STREAM_COUNTERS_HASH_SCHEMA, STREAM_COUNTERS_SCHEMA, STREAM_GAPS_HASH_SCHEMA,
     STREAM_GAPS_SCHEMA, STREAM_HASH_SCHEMA, STREAM_SCHEMA,
@@ -22,7 +23,6 @@ use flowgauge_stream::{Chunk, Needs, Shares, Stream};
 use flowgauge_wire::Nanos;
 use sha2::Sha256;
 
-use crate::engine;
 use chunks::Chunks;
 use files::StreamFiles;
 use segments::{Segments, Totals};
@@ -91,7 +91,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     decodes: true,
     effects: true,
     make,
-    ..crate::OF_PACKETS
+    ..flowgauge_kit::OF_PACKETS
 };
 
 /// Which records are asked for.

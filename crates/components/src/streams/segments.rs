@@ -1,5 +1,6 @@
 //! Streams as their segments come.
 
+use flowgauge_kit::engine::{self, Tracked};
 use flowgauge_record::StreamRow;
 use flowgauge_record::stream::GapRow;
 use flowgauge_record::text::write_hex_bytes;
@@ -11,7 +12,6 @@ use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
 
 use super::{Wanted, Ways, give, slot};
-use crate::engine::{self, Tracked};
 
 /// Records that go on together at most.
 const TOGETHER: usize = 32;

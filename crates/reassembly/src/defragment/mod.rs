@@ -229,6 +229,24 @@ pub(crate) struct Key {
     protocol: u8,
 }
 
+impl Key {
+    fn of(fragment: &Fragment<'_>) -> Key {
+        Key {
+            source: fragment.source,
+            destination: fragment.destination,
+            id: fragment.id,
+            context: fragment.context,
+            version: fragment.version,
+            // RFC 8200: in IPv6 the protocol is the first fragment's, and not part of the key.
+            protocol: if fragment.version == 4 {
+                fragment.protocol
+            } else {
+                0
+            },
+        }
+    }
+}
+
 impl Hash for Key {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -276,19 +294,7 @@ impl<T: Copy> Defragmenter<T> {
         let Some(len) = self.checked_len(fragment) else {
             return Outcome::Refused;
         };
-        let key = Key {
-            source: fragment.source,
-            destination: fragment.destination,
-            id: fragment.id,
-            context: fragment.context,
-            version: fragment.version,
-            // RFC 8200: in IPv6 the protocol is the first fragment's, and not part of the key.
-            protocol: if fragment.version == 4 {
-                fragment.protocol
-            } else {
-                0
-            },
-        };
+        let key = Key::of(fragment);
         if fragment.offset == 0 && fragment.more && len < transport_header_len(fragment.protocol) {
             self.statistics.tiny += 1;
         }
@@ -371,6 +377,11 @@ impl<T: Copy> Defragmenter<T> {
     /// Hands out the datagrams given up since the last call.
     pub fn take_incomplete(&mut self) -> impl Iterator<Item = Incomplete<T>> + '_ {
         self.incomplete.drain(..)
+    }
+
+    /// Whether another fragment of the same datagram came before.
+    pub fn holds(&self, fragment: &Fragment<'_>) -> bool {
+        self.index.contains_key(&Key::of(fragment))
     }
 
     /// Datagrams held.

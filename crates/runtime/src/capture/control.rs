@@ -80,7 +80,7 @@ impl Control {
     }
 
     /// Changes the base threshold ([`EngineConfig::base_threshold`]) from the next batch of packets on.
-    /// False when too many changes wait. A shared capture keeps that of the capturing process.
+    /// False when too many changes wait. In a shared capture it is a share of the client's own memory.
     pub fn set_base_threshold(&self, share: f64) -> bool {
         self.changes.push(Change::BaseThreshold(share))
     }

@@ -1,6 +1,5 @@
 //! From what was opened to the outcome: a driver per shard, queues to workers.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread;
 
@@ -13,15 +12,12 @@ use super::{Capture, Control, Input, Outcome, RunError, Source, with_refusals};
 use crate::application::{Application, Health, Team};
 use crate::changes::Reader;
 use crate::clock::Clock;
+use crate::crew::crew;
 use crate::distribute::{Distributor, distribute};
-use crate::outlet::{Lane, Load, Lost, Outlet};
-use crate::queue::{Bell, queue};
+use crate::outlet::{Lost, Outlet};
 use crate::threads::{self, Cores, ThreadFailure};
-use crate::worker::{Inlet, Worker};
+use crate::worker::Worker;
 
-/// Events that may wait for a worker in its queue from each shard, and orders on their way back.
-const WAITING_EVENTS: usize = 256;
-const WAITING_ORDERS: usize = 256;
 /// Batches between two looks at what the control may want to know.
 const BATCHES_PER_LOOK: u64 = 64;
 
@@ -223,47 +219,15 @@ impl Prepared {
             Some(engine) => engine.budget().clone(),
             None => Budget::new(0),
         };
-        let loads: Arc<[Load]> = (0..self.workers).map(|_| Load::default()).collect();
-        let clock = Clock::start();
-        let mut workers: Vec<Worker> = (0..self.workers)
-            .map(|number| Worker {
-                number,
-                inlets: Vec::with_capacity(shards),
-                bell: Bell::new(),
-                team: Team::new(&mut self.applications, number, health),
-                loads: Arc::clone(&loads),
-                clock,
-                budget: budget.clone(),
-                joined: Vec::new(),
-            })
-            .collect();
-        let outlets = (0..shards)
-            .map(|_| {
-                let bell = Bell::new();
-                let lanes = workers
-                    .iter_mut()
-                    .map(|worker| {
-                        let (queue_in, queue_out) = queue(WAITING_EVENTS, &bell, &worker.bell);
-                        // A shard looks at its orders between batches; nobody waits for it to.
-                        let aside = Bell::new();
-                        let (orders_in, orders_out) = queue(WAITING_ORDERS, &aside, &aside);
-                        worker.inlets.push(Inlet {
-                            queue: queue_out,
-                            orders: orders_in,
-                            aside: VecDeque::new(),
-                            shard: Arc::clone(&bell),
-                        });
-                        Lane {
-                            queue: queue_in,
-                            orders: orders_out,
-                            aside: VecDeque::new(),
-                        }
-                    })
-                    .collect();
-                Handling::Queued(Outlet::new(lanes, Arc::clone(&loads), bell, self.patient))
-            })
-            .collect();
-        (outlets, workers)
+        let (outlets, workers) = crew(
+            self.workers,
+            shards,
+            &mut self.applications,
+            health,
+            &budget,
+            self.patient,
+        );
+        (outlets.into_iter().map(Handling::Queued).collect(), workers)
     }
 }
 

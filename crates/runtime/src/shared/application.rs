@@ -11,7 +11,7 @@ use flowgauge_stream::engine::{
 use flowgauge_wire::{LinkType, Nanos};
 
 use super::error::Error;
-use super::protocol::{Join, Request};
+use super::protocol::{Join, Request, Thresholds};
 
 /// An application of a shared capture: an [`ApplicationConfig`] with filters as expressions, and
 /// what is lost when this process is too slow for it.
@@ -53,9 +53,8 @@ pub struct Application {
     pub base_threshold: f64,
     /// Beyond this in its stream a chunk goes first when memory is short.
     pub overload_cutoff: Option<u64>,
-    /// Whether packets are wanted beside chunks. A service that keeps none
-    /// ([`EngineConfig::need_packets`](flowgauge_stream::engine::EngineConfig::need_packets))
-    /// refuses.
+    /// Whether packets are wanted beside chunks. They take of `memory_bytes`, and those who want none do not
+    /// have them: their chunks are others.
     pub need_packets: bool,
     /// Whether data events are wanted; without them creations and terminations come alone.
     pub wants_data: bool,
@@ -136,8 +135,7 @@ impl Application {
             name: self.name.clone(),
             memory_bytes: self.memory_bytes,
             least_memory: self.least_memory_bytes.unwrap_or(self.memory_bytes),
-            base_threshold: (self.base_threshold.clamp(0.0, 1.0) * 1000.0) as u32,
-            overload_cutoff: self.overload_cutoff,
+            thresholds: self.thresholds(),
             need_packets: self.need_packets,
             wants_data: self.wants_data,
             filter,
@@ -154,6 +152,10 @@ impl Application {
             priority_classes,
         })));
         Ok(requests)
+    }
+
+    pub(super) fn thresholds(&self) -> Thresholds {
+        Thresholds::new(self.base_threshold, self.overload_cutoff)
     }
 
     /// What it wants, without filters and classes.

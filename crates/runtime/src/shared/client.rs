@@ -18,7 +18,7 @@ use flowgauge_wire::{Ledger, LinkType};
 use super::application::{Application, within};
 use super::error::Error;
 use super::layout::{Body, Content, Kind, SharedPackets};
-use super::protocol::{MESSAGE_BYTES, Reply, Request, Terms};
+use super::protocol::{MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
 use super::start::{self, Found, ServiceProgram};
 use super::statistics::{self, ClientStatistics, Status};
 
@@ -53,13 +53,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Debug)]
 pub struct Client {
-    events: EventReader,
+    pub(super) events: EventReader,
     local: Local,
     end: Option<End>,
     /// The chunk that is delivered together with the one kept before.
     joined: Vec<u8>,
     /// What it wants, without filters.
     wanted: ApplicationConfig,
+    thresholds: Thresholds,
     memory: u64,
 }
 
@@ -107,6 +108,13 @@ struct Keep {
 enum End {
     Reason(String),
     Died,
+}
+
+/// What there is to hear.
+pub(super) enum Heard {
+    Event,
+    Idle,
+    End(String),
 }
 
 /// What [`Client::next_event`] found.
@@ -187,6 +195,7 @@ impl Client {
             application.name = own.unwrap_or_default();
         }
         let (wanted, memory) = (application.plain(), application.memory_bytes);
+        let thresholds = application.thresholds();
         for request in application.requests(&links)? {
             talk.send(&request)?;
         }
@@ -217,6 +226,7 @@ impl Client {
             end: None,
             joined: Vec::new(),
             wanted,
+            thresholds,
             memory,
         })
     }
@@ -226,23 +236,10 @@ impl Client {
     /// # Errors
     /// [`Error::Died`] when the service died: events that it had published come first.
     pub fn next_event(&mut self, limit: Option<Duration>) -> Result<Next<'_>, Error> {
-        self.finish_event();
-        let started = Instant::now();
-        while !self.events.has_next() {
-            match &self.end {
-                Some(End::Reason(reason)) => return Ok(Next::End(reason.clone())),
-                Some(End::Died) => {
-                    return Err(Error::Died {
-                        interface: self.local.interface.clone(),
-                        process: self.local.process,
-                    });
-                }
-                None => {}
-            }
-            let left = local::remaining(started, limit);
-            if !self.wait(left)? && !self.events.has_next() && self.end.is_none() {
-                return Ok(Next::Idle);
-            }
+        match self.find_event(limit)? {
+            Heard::Event => {}
+            Heard::Idle => return Ok(Next::Idle),
+            Heard::End(reason) => return Ok(Next::End(reason)),
         }
         let damaged = Error::system("read the events of the shared capture");
         let event = self.events.next_event().map_err(damaged)?;
@@ -282,6 +279,39 @@ impl Client {
         }))
     }
 
+    /// Ends the event before, and waits for the next.
+    pub(super) fn find_event(&mut self, limit: Option<Duration>) -> Result<Heard, Error> {
+        self.finish_event();
+        let started = Instant::now();
+        while !self.events.has_next() {
+            match &self.end {
+                Some(End::Reason(reason)) => return Ok(Heard::End(reason.clone())),
+                Some(End::Died) => {
+                    return Err(Error::Died {
+                        interface: self.local.interface.clone(),
+                        process: self.local.process,
+                    });
+                }
+                None => {}
+            }
+            let left = local::remaining(started, limit);
+            if !self.wait(left)? && !self.events.has_next() && self.end.is_none() {
+                return Ok(Heard::Idle);
+            }
+        }
+        Ok(Heard::Event)
+    }
+
+    /// Asks the service to do something for a stream.
+    pub(super) fn command(&self, uid: u64, command: Command) {
+        self.local.command(uid, command);
+    }
+
+    /// Bytes of chunks that may wait.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory
+    }
+
     /// Changes what is wanted: the inactivity timeout of all streams, everything else of those that
     /// begin when the service has heard of it. Filters and classes stay as they are.
     ///
@@ -297,6 +327,27 @@ impl Client {
         let _ = self.local.connection.send_patiently(&request.encode());
         self.wanted = wanted;
         Ok(())
+    }
+
+    /// Changes [`Application::base_threshold`], of what waits for this client, at once.
+    pub fn set_base_threshold(&mut self, share: f64) {
+        let overload_cutoff = self.thresholds.overload_cutoff;
+        self.set_thresholds(Thresholds::new(share, overload_cutoff));
+    }
+
+    /// Changes [`Application::overload_cutoff`], as [`Client::set_base_threshold`] does.
+    pub fn set_overload_cutoff(&mut self, overload_cutoff: Option<u64>) {
+        self.set_thresholds(Thresholds {
+            overload_cutoff,
+            ..self.thresholds
+        });
+    }
+
+    fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
+        // When the service is gone the next event says so.
+        let request = Request::Thresholds(thresholds);
+        let _ = self.local.connection.send_patiently(&request.encode());
     }
 
     /// Asks the service to end this client's events: those that are there still come, then what its
@@ -487,6 +538,13 @@ impl Local {
     }
 
     fn command(&self, uid: u64, command: Command) {
+        // What is kept or measured here, and what holds for everybody and is the service's.
+        if let Command::SetUserState(_)
+        | Command::AddProcessingTime(_)
+        | Command::SetParameter(Parameter::Policy(_)) = command
+        {
+            return;
+        }
         // When the service is gone the next event says so.
         let request = Request::Command { uid, command };
         let _ = self.connection.send_patiently(&request.encode());
@@ -552,8 +610,6 @@ impl SharedStream<'_> {
             Command::SetUserState(state) => {
                 self.local.with_state(uid, |own| own.user_state = state);
             }
-            // Measured here; and what holds for everybody is the service's.
-            Command::AddProcessingTime(_) | Command::SetParameter(Parameter::Policy(_)) => {}
             command => self.local.command(uid, command),
         }
     }

@@ -49,7 +49,7 @@ impl Encoder {
 const LONGEST_TEXT: usize = 1024;
 
 /// Takes a message apart. What is not there is `None`, and what is wrong is, too.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Decoder<'a>(pub(super) &'a [u8]);
 
 impl<'a> Decoder<'a> {

@@ -1,23 +1,32 @@
 //! Events of a shared capture for [`Handlers`], as those of a private one.
 
 use std::collections::HashMap;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_stream::StreamStatus;
 use flowgauge_stream::engine::{
-    ChunkFlags, Command, Counts, Cutoff, EngineStatistics, StreamSnapshot,
+    ApplicationConfig, Budget, ChunkFlags, Command, Counts, Cutoff, EngineStatistics,
+    StreamSnapshot,
 };
 use flowgauge_wire::{Ledger, Place};
 
 use super::client::{Client, EventKind, Next, SharedChunk, SharedEvent, SharedStream};
 use super::error::Error;
+use super::held::Taken;
+use crate::application::{Application as HandledBy, Health};
 use crate::capture::{Control, Outcome};
 use crate::changes::Change;
+use crate::crew::crew;
 use crate::handlers::{Chunk, Handlers, Remote, StreamHandle};
-use crate::outlet::Lost;
+use crate::outlet::{Kind, Lost, Outlet, Parcel};
+use crate::threads::{self, Cores, ThreadFailure};
 use crate::worker::is_before;
 
 /// Time between two looks at whether to stop, where nothing happens. A signal ends the wait.
 const TICK: Duration = Duration::from_millis(50);
+/// The same while something is kept aside for a worker.
+const NAP: Duration = Duration::from_millis(1);
 /// Events between two publications of the counters.
 const EVENTS: u32 = 64;
 /// How long the service may say nothing after it was asked to end.
@@ -27,6 +36,12 @@ impl Client {
     /// Handles all events, in this thread, until the capture is over or `control` is stopped: then
     /// this client leaves, and what its streams have in partial chunks and their ends still come.
     /// What handlers ask for holds at once for them, as on a worker thread.
+    ///
+    /// Each stream begins with a creation and ends with a termination, however it ends here: where these
+    /// were lost they are made up, a creation before the first event that came, a termination when the stream's
+    /// number is used again or at the end, also when the service died
+    /// ([`StreamStatus::EndOfInput`], and what was last known). Streams of which nothing came are counted
+    /// ([`Lost::streams`]).
     ///
     /// Counters are those of this client's streams; where its packets went is said of the whole
     /// capture since it joined. What one client does not want and another does is not counted as
@@ -42,16 +57,141 @@ impl Client {
     ) -> (Outcome, Result<(), Error>) {
         let (_, before) = self.statistics();
         let mut streams = Streams::default();
+        let ended = self.drive(control, &before, &mut streams, |client, streams| {
+            Ok(match client.next_event(Some(TICK))? {
+                Next::Event(event) => {
+                    streams.handle(&event, handlers);
+                    Turn::Event
+                }
+                Next::Idle => Turn::Idle,
+                Next::End(reason) => Turn::End(reason),
+            })
+        });
+        streams.end_all(|stream| end(stream, handlers));
+        handlers.finish();
+        (self.outcome(&streams, &before), ended)
+    }
+
+    /// The same on so many threads of their own, at least one, each with handlers that `make` makes, as
+    /// [`Capture::workers`](crate::Capture::workers) has them: both directions of a connection live on one
+    /// of them. Events are read on another thread, the first of `cores`; workers have the following ones. Where none
+    /// are given, it is this thread.
+    ///
+    /// A worker that is slow holds up what waits for it, and what waits in the ring behind that is not
+    /// free before: when the ring or this client's memory is full events are lost, whosever they are.
+    ///
+    /// # Errors
+    /// As [`Client::run`], and where a thread cannot be started. Handlers that panicked are in
+    /// [`Outcome::failures`]: no further event comes then.
+    pub fn run_on_workers<H: Handlers + 'static>(
+        mut self,
+        workers: usize,
+        cores: &Cores,
+        mut make: impl FnMut(usize) -> H + Send + 'static,
+        control: &Control,
+    ) -> (Outcome, Result<(), Error>) {
+        let mut applications = [HandledBy {
+            config: ApplicationConfig::default(),
+            make: Box::new(move |thread| Box::new(make(thread))),
+        }];
+        let health = Health::of(1);
+        let budget = Budget::new(self.memory_bytes());
+        let (workers, alone) = (workers.max(1), 1);
+        let (outlets, workers) = crew(workers, alone, &mut applications, &health, &budget, false);
+        let mut handled = Vec::new();
+        let (mut outcome, end) = thread::scope(|scope| {
+            let threads: Result<Vec<_>, _> = workers
+                .into_iter()
+                .map(|worker| {
+                    let number = worker.number;
+                    let name = format!("worker-{number}");
+                    threads::start(scope, name, cores.of(alone + number), || worker.run())
+                })
+                .collect();
+            let threads = match threads {
+                Ok(threads) => threads,
+                // The others end with the outlet.
+                Err(failure) => {
+                    drop(outlets);
+                    return (Outcome::default(), Err(failed(failure)));
+                }
+            };
+            let health = &health;
+            let read = || self.read_for(outlets, health, control);
+            let mut ended = match cores.of(0) {
+                None => read(),
+                core => threads::start(scope, "reader".to_owned(), core, read)
+                    .and_then(threads::Running::join)
+                    .unwrap_or_else(|failure| (Outcome::default(), Err(failed(failure)))),
+            };
+            for thread in threads {
+                match thread.join() {
+                    Ok(statistics) => handled.push(statistics),
+                    Err(failure) => ended.1 = ended.1.and(Err(failed(failure))),
+                }
+            }
+            ended
+        });
+        outcome.workers = handled;
+        outcome.failures = health.take_failures();
+        (outcome, end)
+    }
+
+    /// Gives events to workers until the end.
+    fn read_for(
+        &mut self,
+        mut outlets: Vec<Outlet>,
+        health: &Health,
+        control: &Control,
+    ) -> (Outcome, Result<(), Error>) {
+        let (_, before) = self.statistics();
+        let mut streams = Streams::default();
+        let ended = self.drive(control, &before, &mut streams, |client, streams| {
+            if health.is_over() {
+                return Ok(Turn::Over);
+            }
+            let mut limit = TICK;
+            for outlet in &mut outlets {
+                let is_aside =
+                    outlet.between_events(|order| client.command(order.uid, order.command));
+                if is_aside {
+                    limit = NAP;
+                }
+            }
+            let taken = client.take_event(Some(limit))?;
+            Ok(outlets
+                .first_mut()
+                .map_or(Turn::Over, |outlet| streams.send(taken, outlet)))
+        });
+        if let Some(outlet) = outlets.first_mut() {
+            streams.end_all(|stream| outlet.deliver(stream, Kind::Terminated));
+        }
+        outlets.iter_mut().for_each(Outlet::finish);
+        (self.outcome(&streams, &before), ended)
+    }
+
+    /// Takes turns until the end.
+    fn drive(
+        &mut self,
+        control: &Control,
+        before: &Ledger,
+        streams: &mut Streams,
+        mut turn: impl FnMut(&mut Client, &mut Streams) -> Result<Turn, Error>,
+    ) -> Result<(), Error> {
         let mut leaving: Option<Instant> = None;
         let mut unpublished = 0;
         let mut changes = control.changes(1);
-        let end = loop {
+        loop {
             for changes in &mut changes {
-                changes.each(|change| {
-                    // The rest is the capturing process's; what is out of bounds changes nothing.
-                    if let Change::Application(_, change) = change {
+                changes.each(|change| match change {
+                    Change::Application(_, change) => {
+                        // What is out of bounds changes nothing.
                         let _ = self.change(|wanted| change(wanted));
                     }
+                    Change::BaseThreshold(share) => self.set_base_threshold(share),
+                    Change::OverloadCutoff(cutoff) => self.set_overload_cutoff(cutoff),
+                    // These are the capturing process's.
+                    Change::Policies(_) => {}
                 });
             }
             if leaving.is_none() && control.is_stopped() {
@@ -60,15 +200,15 @@ impl Client {
                     break Err(error);
                 }
             }
-            let is_idle = match self.next_event(Some(TICK)) {
-                Ok(Next::Event(event)) => {
-                    streams.handle(&event, handlers);
+            let is_idle = match turn(self, streams) {
+                Ok(Turn::Event) => {
                     leaving = leaving.map(|_| Instant::now());
                     false
                 }
-                Ok(Next::Idle) => true,
-                Ok(Next::End(_)) if leaving.is_some() => break Ok(()),
-                Ok(Next::End(reason)) => {
+                Ok(Turn::Idle) => true,
+                Ok(Turn::Over) => break Ok(()),
+                Ok(Turn::End(_)) if leaving.is_some() => break Ok(()),
+                Ok(Turn::End(reason)) => {
                     let interface = self.interface().to_owned();
                     break Err(Error::Ended { interface, reason });
                 }
@@ -77,16 +217,14 @@ impl Client {
             unpublished += 1;
             if is_idle || unpublished == EVENTS {
                 unpublished = 0;
-                let outcome = self.outcome(&streams, &before);
+                let outcome = self.outcome(streams, before);
                 control.publish(0, outcome.ledger, streams.total);
             }
             if is_idle && leaving.is_some_and(|since| since.elapsed() > PATIENCE) {
                 let interface = self.interface().to_owned();
                 break Err(Error::Silent { interface });
             }
-        };
-        handlers.finish();
-        (self.outcome(&streams, &before), end)
+        }
     }
 
     /// What everything came to.
@@ -99,10 +237,28 @@ impl Client {
             lost: Lost {
                 chunks: lost.events,
                 bytes: lost.bytes,
+                streams: own.lost_created.saturating_sub(streams.made_up),
             },
             ..Outcome::default()
         }
     }
+}
+
+/// What came of a turn.
+enum Turn {
+    Event,
+    Idle,
+    /// The capture is over.
+    End(String),
+    /// Nobody is left to work for.
+    Over,
+}
+
+fn failed(failure: ThreadFailure) -> Error {
+    Error::system("run the threads of a client of the shared capture")(match failure {
+        ThreadFailure::NotStarted { source, .. } => source,
+        other => std::io::Error::other(other.to_string()),
+    })
 }
 
 /// What was counted from one moment to another.
@@ -124,13 +280,19 @@ fn since(now: &Ledger, before: &Ledger) -> Ledger {
 struct Streams {
     known: HashMap<u32, Known>,
     total: EngineStatistics,
+    /// Creations that did not come.
+    made_up: u64,
+    /// Those that have ended unheard, and whose end is still to be told.
+    gone: Vec<StreamSnapshot>,
 }
 
 /// What the handlers changed of a stream, which the service may not know yet, and what of it is
 /// counted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Known {
     uid: u64,
+    /// As it was when an event of it was handled last; none before the first.
+    seen: Option<Box<StreamSnapshot>>,
     cutoff: Option<Cutoff>,
     priority: Option<u8>,
     discarded: bool,
@@ -140,12 +302,59 @@ struct Known {
 }
 
 impl Streams {
+    /// Sends an event to the worker that has its stream. Before it come those that were lost.
+    fn send(&mut self, taken: Taken, outlet: &mut Outlet) -> Turn {
+        let (stream, kind) = match taken {
+            Taken::Created(stream) => (stream, Kind::Created),
+            Taken::Data(stream, chunk) => (stream, Kind::Data(Parcel::Shared(chunk))),
+            Taken::Terminated(stream) => (stream, Kind::Terminated),
+            Taken::Idle => return Turn::Idle,
+            Taken::End(reason) => return Turn::End(reason),
+        };
+        self.count(&stream);
+        self.end_gone(|gone| outlet.deliver(gone, Kind::Terminated));
+        if !matches!(kind, Kind::Created) && self.known(stream.uid).seen.is_none() {
+            self.make_up();
+            outlet.deliver(newborn(&stream), Kind::Created);
+        }
+        self.known(stream.uid).see(&stream);
+        match &kind {
+            Kind::Created => self.total.created += 1,
+            Kind::Data(chunk) => {
+                self.total.chunks += 1;
+                self.total.chunk_bytes += chunk.bytes().len() as u64;
+            }
+            Kind::Terminated => {
+                self.total.terminated += 1;
+                self.known.remove(&(stream.uid as u32));
+            }
+        }
+        outlet.deliver(stream, kind);
+        Turn::Event
+    }
+
     fn handle<H: Handlers>(&mut self, event: &SharedEvent<'_>, handlers: &mut H) {
         let SharedEvent { stream, kind } = event;
         let uid = stream.snapshot().uid;
         let mut remote = Remote::new(*stream.snapshot());
         self.count(stream.snapshot());
-        self.known(uid).apply_to(&mut remote.snapshot);
+        self.end_gone(|gone| end(gone, handlers));
+        let known = self.known(uid);
+        known.apply_to(&mut remote.snapshot);
+        let is_known = known.seen.is_some() || matches!(kind, EventKind::Created);
+        if !is_known {
+            self.make_up();
+            let now = remote.snapshot;
+            remote.snapshot = newborn(&now);
+            handlers.created(&mut StreamHandle::there(&mut remote, 0));
+            remote.kept = false;
+            remote.snapshot = StreamSnapshot {
+                status: now.status,
+                missing_at_end: now.missing_at_end,
+                chunks: now.chunks,
+                ..remote.snapshot
+            };
+        }
         match kind {
             EventKind::Created => {
                 self.total.created += 1;
@@ -158,6 +367,9 @@ impl Streams {
                 handlers.terminated(&mut StreamHandle::there(&mut remote, 0));
                 remote.commands.clear();
             }
+        }
+        if !matches!(kind, EventKind::Terminated) {
+            self.known(uid).see(&remote.snapshot);
         }
         let own = remote.commands.iter().map(|&command| (uid, command));
         for (uid, command) in own.chain(remote.others) {
@@ -201,42 +413,95 @@ impl Streams {
     fn known(&mut self, uid: u64) -> &mut Known {
         let known = self.known.entry(uid as u32).or_default();
         if known.uid != uid {
+            let before = core::mem::replace(
+                known,
+                Known {
+                    uid,
+                    ..Known::default()
+                },
+            );
             // Whoever had the place before has ended unheard.
-            *known = Known {
-                uid,
-                ..Known::default()
-            };
+            self.gone.extend(before.seen.map(|stream| *stream));
         }
         known
+    }
+
+    /// A creation did not come.
+    fn make_up(&mut self) {
+        self.made_up += 1;
+        self.total.created += 1;
+    }
+
+    /// Tells the ends of those that have ended unheard.
+    fn end_gone(&mut self, mut tell: impl FnMut(StreamSnapshot)) {
+        for mut stream in self.gone.drain(..) {
+            self.total.terminated += 1;
+            if stream.status == StreamStatus::Active {
+                stream.status = StreamStatus::EndOfInput;
+            }
+            tell(stream);
+        }
+    }
+
+    /// No event comes any more: all that are left end.
+    fn end_all(&mut self, tell: impl FnMut(StreamSnapshot)) {
+        let left = self.known.drain().filter_map(|(_, known)| known.seen);
+        self.gone.extend(left.map(|stream| *stream));
+        self.gone.sort_by_key(|stream| stream.uid);
+        self.end_gone(tell);
     }
 
     /// Adds what a stream has more than when it was last seen.
     fn count(&mut self, stream: &StreamSnapshot) {
         let now = &stream.statistics;
         let known = self.known(stream.uid);
-        let before = core::mem::replace(
-            known,
-            Known {
-                all: now.all,
-                lost: now.dropped,
-                unwanted: now.discarded,
-                ..*known
-            },
-        );
-        self.total.all += now.all.without(before.all);
-        self.total.dropped += now.dropped.without(before.lost);
-        self.total.discarded += now.discarded.without(before.unwanted);
+        let all = now.all.without(core::mem::replace(&mut known.all, now.all));
+        let lost = now
+            .dropped
+            .without(core::mem::replace(&mut known.lost, now.dropped));
+        let unwanted = now
+            .discarded
+            .without(core::mem::replace(&mut known.unwanted, now.discarded));
+        self.total.all += all;
+        self.total.dropped += lost;
+        self.total.discarded += unwanted;
+    }
+}
+
+/// Tells the end of a stream that the service has not told.
+fn end<H: Handlers>(stream: StreamSnapshot, handlers: &mut H) {
+    handlers.terminated(&mut StreamHandle::there(&mut Remote::new(stream), 0));
+}
+
+/// A stream as it may have been when it was created.
+fn newborn(stream: &StreamSnapshot) -> StreamSnapshot {
+    StreamSnapshot {
+        status: StreamStatus::Active,
+        missing_at_end: 0,
+        chunks: 0,
+        ..*stream
     }
 }
 
 impl Known {
+    fn see(&mut self, stream: &StreamSnapshot) {
+        match &mut self.seen {
+            Some(seen) => **seen = *stream,
+            None => self.seen = Some(Box::new(*stream)),
+        }
+    }
+
     fn note(&mut self, command: Command) {
         match command {
             Command::SetCutoff(cutoff) => self.cutoff = Some(cutoff),
             Command::SetPriority(priority) => self.priority = Some(priority),
             Command::Discard => self.discarded = true,
-            Command::SetParameter(_) | Command::SetUserState(_) | Command::AddProcessingTime(_) => {
+            Command::SetUserState(state) => {
+                if let Some(seen) = &mut self.seen {
+                    seen.user_state = state;
+                }
             }
+            Command::SetParameter(_) | Command::AddProcessingTime(_) => {}
         }
     }
 

@@ -86,12 +86,18 @@ impl Error {
                  capture"
                     .to_owned(),
             ),
-            Error::Refused { .. } | Error::Ended { .. } => None,
+            Error::Refused { .. } => None,
+            Error::Ended { interface, .. } => Some(format!(
+                "look whether {interface} is up (ip link show {interface}), then start the capture \
+                 again"
+            )),
             Error::Impostor { process, .. } => Some(format!(
                 "end process {process}, or do not share the capture"
             )),
             Error::Died { .. } => Some(
-                "connect again: that starts a new service; the system's log may say why".to_owned(),
+                "start the capture again: that starts a new process for it; the system's log may say \
+                 why the old one died"
+                    .to_owned(),
             ),
             Error::Silent { .. } => Some(
                 "it may be stopped: look for a process named flowgauge with share-service"

@@ -288,7 +288,7 @@ impl<'a> Content<'a> {
 }
 
 /// The packets of a chunk of a shared capture, in the order they were captured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SharedPackets<'a> {
     records: Decoder<'a>,
     aside: Decoder<'a>,

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
-    ApplicationId, Cutoff, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence, StreamRef,
-    StreamSnapshot, Watermarks,
+    ApplicationId, Cutoff, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence, StreamErrors,
+    StreamRef, StreamSnapshot, Watermarks,
 };
 use flowgauge_sys::local::{Connection, Peer};
 use flowgauge_sys::process;
@@ -16,7 +16,7 @@ use flowgauge_wire::Ledger;
 use super::application::{LONGEST_SILENCE, within};
 use super::codec::Encoder;
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
-use super::protocol::{Join, Reply, Terms};
+use super::protocol::{Join, Reply, Terms, Thresholds};
 use super::statistics::{self, ClientStatistics, ClientStatus};
 
 /// Streams with losses that are remembered for a client.
@@ -55,7 +55,7 @@ pub(super) struct Member {
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     bytes: u64,
-    /// Of these, since the last chunk that it got.
+    /// Since the last chunk that it got, with those that were missing before chunks it lost.
     since: u64,
 }
 
@@ -73,7 +73,8 @@ impl Member {
         const EVENTS: core::ops::RangeInclusive<u64> = 1 << 10..=1 << 16;
         let memory = join.memory_bytes.min(free);
         let events = (memory >> 11).clamp(*EVENTS.start(), *EVENTS.end());
-        let threshold = f64::from(join.base_threshold.min(1000)) / 1000.0;
+        let (threshold, overload_cutoff) =
+            (join.thresholds.base(), join.thresholds.overload_cutoff);
         let mut member = Member {
             ring: EventWriter::new(events as u32)?,
             connection,
@@ -83,7 +84,7 @@ impl Member {
             name: join.name.clone(),
             epoch,
             memory,
-            watermarks: Watermarks::new(memory, threshold, join.overload_cutoff),
+            watermarks: Watermarks::new(memory, threshold, overload_cutoff),
             wants_data: join.wants_data,
             priorities: Box::new([false; 256]),
             parameters: Vec::new(),
@@ -170,6 +171,13 @@ impl Member {
             inactivity_timeout: (terms.inactivity_timeout).map(|time| time.min(LONGEST_SILENCE)),
             ..terms
         })
+    }
+
+    /// From now on it loses events from here on.
+    pub(super) fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.watermarks.set_base_threshold(thresholds.base());
+        let cutoff = thresholds.overload_cutoff;
+        self.watermarks.set_overload_cutoff(cutoff);
     }
 
     /// It gives streams this priority.
@@ -369,10 +377,9 @@ impl Members {
         }
     }
 
-    /// The chunk in the pool: that of another client, if it is the same. Says where holes and
-    /// packets begin.
-    fn store(&mut self, uid: u64, chunk: &DataChunk<'_>) -> Option<(&Stored, u32, u32)> {
-        let (holes, packets) = encode_extra(chunk, &mut self.extra);
+    /// The chunk in the pool, with the holes and packets that were encoded: that of another client, if it is
+    /// the same.
+    fn store(&mut self, uid: u64, chunk: &DataChunk<'_>) -> Option<&Stored> {
         let (bytes, extra) = (chunk.bytes(), self.extra.0.as_slice());
         let same = self.last.as_ref().is_some_and(|last| {
             last.uid == uid
@@ -395,7 +402,7 @@ impl Members {
                 area: self.pool.store(&[bytes, extra])?,
             });
         }
-        self.last.as_ref().map(|last| (last, holes, packets))
+        self.last.as_ref()
     }
 }
 
@@ -435,7 +442,10 @@ impl Events for Members {
             return;
         }
         let uid = stream.uid();
-        let size = Pool::size_of(chunk.bytes().len()).unwrap_or(u64::MAX);
+        let (holes, packets) = encode_extra(chunk, &mut self.extra);
+        // Packets are this client's, and so is what they take.
+        let len = chunk.bytes().len() + self.extra.0.len();
+        let size = Pool::size_of(len).unwrap_or(u64::MAX);
         let (priority, offset) = (stream.priority(), chunk.offset());
         let sentence = move |member: &Member| {
             let used = member.ring.held().saturating_add(size);
@@ -459,9 +469,10 @@ impl Events for Members {
             {
                 info.gap_before += loss.since;
                 snapshot.statistics.dropped.bytes += loss.bytes;
+                snapshot.errors.insert(StreamErrors::GAP);
             }
             let len = chunk.bytes().len() as u32;
-            if let Some((stored, holes, packets)) = self.store(uid, chunk) {
+            if let Some(stored) = self.store(uid, chunk) {
                 let body = Body {
                     kind: Kind::Data,
                     stream: snapshot,
@@ -505,7 +516,7 @@ impl Events for Members {
         if member.losses.len() < MOST_LOSSES || member.losses.contains_key(&uid) {
             let loss = member.losses.entry(uid).or_default();
             loss.bytes += fresh;
-            loss.since += fresh;
+            loss.since += chunk.gap_before() + fresh;
         }
     }
 
@@ -522,6 +533,8 @@ impl Events for Members {
         let mut snapshot = stream.snapshot();
         if let Some(loss) = member.losses.remove(&snapshot.uid) {
             snapshot.statistics.dropped.bytes += loss.bytes;
+            snapshot.missing_at_end += loss.since;
+            snapshot.errors.insert(StreamErrors::GAP);
         }
         let told = self.tell(at, Kind::Terminated, snapshot);
         if let Some(member) = self.list.get_mut(at) {

@@ -42,9 +42,9 @@
 //!
 //! When the service itself dies, clients read what was published, then get [`Error::Died`].
 //!
-//! Packets beside chunks are for services that were told to keep them; others refuse clients that
-//! want some. Events come one by one ([`Client::next_event`]) or go to the same
-//! [`Handlers`](crate::Handlers) as those of a private capture ([`Client::run`]).
+//! Packets stand beside the chunks of those clients that want some ([`Application::need_packets`]). Events come one by one ([`Client::next_event`]) or go to the same
+//! [`Handlers`](crate::Handlers) as those of a private capture ([`Client::run`]), on threads of the client's own, too
+//! ([`Client::run_on_workers`]).
 //!
 //! # Deliberately absent
 //! Sharing between users without a group; filters in the kernel (the union of all clients' is
@@ -55,6 +55,7 @@ mod client;
 mod codec;
 mod drive;
 mod error;
+mod held;
 mod layout;
 mod member;
 mod protocol;
@@ -65,7 +66,8 @@ mod statistics;
 pub use application::Application;
 pub use client::{Client, EventKind, Leaver, Next, SharedChunk, SharedEvent, SharedStream};
 pub use error::Error;
+pub(crate) use held::HeldChunk;
 pub use layout::SharedPackets;
-pub use service::{Service, ServiceConfig, serve_interface};
+pub use service::{Served, Service, ServiceConfig, serve_interface};
 pub use start::{ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures};
 pub use statistics::{Chunks, ClientStatistics, ClientStatus, Status};

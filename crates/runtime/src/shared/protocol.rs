@@ -7,7 +7,7 @@
 //!    Filter, once per filter and link type ->
 //!    Join --------------------------------->
 //!                                     <----- Joined with three descriptors, or Refused
-//!    Command, Change ... ------------------>
+//!    Command, Change, Thresholds ... ------>
 //!                                     <----- Wake, when the client sleeps and there is an event
 //!    Leave -------------------------------->
 //!                                     <----- Left, behind the last event
@@ -27,7 +27,7 @@ use super::codec::{Decoder, Encoder};
 
 /// Version of the protocol, of the layout of events, and of what they mean. It is part of the
 /// name: programs of different versions do not meet.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// No message is longer.
 pub(super) const MESSAGE_BYTES: usize = 64 << 10;
@@ -50,6 +50,8 @@ pub(super) enum Request {
     Command { uid: u64, command: Command },
     /// Something about all streams.
     Change(Terms),
+    /// What is lost first.
+    Thresholds(Thresholds),
     /// How things stand.
     Status,
     /// Nothing further is wanted.
@@ -62,9 +64,7 @@ pub(super) struct Join {
     pub(super) name: String,
     pub(super) memory_bytes: u64,
     pub(super) least_memory: u64,
-    /// In thousandths.
-    pub(super) base_threshold: u32,
-    pub(super) overload_cutoff: Option<u64>,
+    pub(super) thresholds: Thresholds,
     pub(super) need_packets: bool,
     pub(super) wants_data: bool,
     pub(super) filter: Option<u16>,
@@ -79,6 +79,30 @@ pub(super) struct Join {
     pub(super) inactivity_timeout: Option<Nanos>,
     pub(super) priority: u8,
     pub(super) priority_classes: Vec<(u16, u8)>,
+}
+
+/// From when on a client loses events, and which of them first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thresholds {
+    /// Of its memory, in thousandths.
+    pub(super) base: u32,
+    /// Bytes of a stream, from which on chunks go first.
+    pub(super) overload_cutoff: Option<u64>,
+}
+
+impl Thresholds {
+    /// `base` is a share.
+    pub(super) fn new(base: f64, overload_cutoff: Option<u64>) -> Thresholds {
+        Thresholds {
+            base: (base.clamp(0.0, 1.0) * 1000.0) as u32,
+            overload_cutoff,
+        }
+    }
+
+    /// As a share.
+    pub(super) fn base(self) -> f64 {
+        f64::from(self.base.min(1000)) / 1000.0
+    }
 }
 
 /// What a client may change of what it wanted, for streams to come.
@@ -129,6 +153,7 @@ const COMMAND: u8 = 3;
 const STATUS: u8 = 4;
 const LEAVE: u8 = 5;
 const CHANGE: u8 = 6;
+const THRESHOLDS: u8 = 7;
 
 const WELCOME: u8 = 129;
 const REFUSED: u8 = 130;
@@ -163,6 +188,10 @@ impl Request {
             Request::Change(terms) => {
                 out.u8(CHANGE);
                 terms.encode(&mut out);
+            }
+            Request::Thresholds(thresholds) => {
+                out.u8(THRESHOLDS);
+                thresholds.encode(&mut out);
             }
             Request::Status => {
                 out.u8(STATUS);
@@ -205,6 +234,7 @@ impl Request {
                 command: decode_command(&mut rest)?,
             },
             CHANGE => Request::Change(Terms::decode(&mut rest)?),
+            THRESHOLDS => Request::Thresholds(Thresholds::decode(&mut rest)?),
             STATUS => Request::Status,
             LEAVE => Request::Leave,
             _ => return None,
@@ -218,7 +248,7 @@ impl Join {
     fn encode(&self, out: &mut Encoder) {
         out.text(&self.name);
         out.u64(self.memory_bytes).u64(self.least_memory);
-        out.u32(self.base_threshold).optional(self.overload_cutoff);
+        self.thresholds.encode(out);
         out.u8(self.need_packets.into());
         out.u8(self.wants_data.into());
         out.u32(self.filter.map_or(u32::MAX, u32::from));
@@ -244,8 +274,7 @@ impl Join {
     fn decode(rest: &mut Decoder<'_>) -> Option<Join> {
         let name = rest.text()?;
         let (memory_bytes, least_memory) = (rest.u64()?, rest.u64()?);
-        let base_threshold = rest.u32()?;
-        let overload_cutoff = rest.optional()?;
+        let thresholds = Thresholds::decode(rest)?;
         let need_packets = rest.flag()?;
         let wants_data = rest.flag()?;
         let filter = match rest.u32()? {
@@ -276,8 +305,7 @@ impl Join {
             name,
             memory_bytes,
             least_memory,
-            base_threshold,
-            overload_cutoff,
+            thresholds,
             need_packets,
             wants_data,
             filter,
@@ -292,6 +320,19 @@ impl Join {
             inactivity_timeout,
             priority,
             priority_classes,
+        })
+    }
+}
+
+impl Thresholds {
+    fn encode(self, out: &mut Encoder) {
+        out.u32(self.base).optional(self.overload_cutoff);
+    }
+
+    fn decode(rest: &mut Decoder<'_>) -> Option<Thresholds> {
+        Some(Thresholds {
+            base: rest.u32()?,
+            overload_cutoff: rest.optional()?,
         })
     }
 }
@@ -475,8 +516,7 @@ pub(super) mod tests {
             name: "test".to_owned(),
             memory_bytes: 1 << 20,
             least_memory: 1 << 20,
-            base_threshold: 500,
-            overload_cutoff: Some(10_000),
+            thresholds: Thresholds::new(0.5, Some(10_000)),
             need_packets: true,
             wants_data: true,
             filter: Some(3),
@@ -507,6 +547,7 @@ pub(super) mod tests {
                 uid: 77,
                 command: Command::SetCutoff(Cutoff(5)),
             },
+            Request::Thresholds(Thresholds::new(0.25, None)),
             Request::Status,
             Request::Leave,
         ]

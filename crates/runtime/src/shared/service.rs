@@ -80,7 +80,7 @@ pub fn serve_interface(
     user: Option<&str>,
     config: ServiceConfig,
     stop: &StopHandle,
-) -> Result<(), Error> {
+) -> Result<Served, Error> {
     let opened = open(interface, user);
     let source = match opened {
         Ok(source) => source,
@@ -89,8 +89,23 @@ pub fn serve_interface(
             return Err(error);
         }
     };
-    Service::new(listener, config)?.serve(source, stop);
-    Ok(())
+    let pool = match Service::pool(&config) {
+        Ok(pool) => pool,
+        Err(error) => {
+            turn_away(&listener, &error.to_string());
+            return Err(error);
+        }
+    };
+    Ok(Service::with_pool(listener, config, pool).run(source, stop))
+}
+
+/// How a service ended.
+#[derive(Debug)]
+pub struct Served {
+    /// Where the packets went.
+    pub ledger: Ledger,
+    /// What the source broke off with, if it did.
+    pub failure: Option<flowgauge_capture::Error>,
 }
 
 fn open(interface: &str, user: Option<&str>) -> Result<LiveSource, Error> {
@@ -163,10 +178,18 @@ impl Service {
     /// # Errors
     /// When there is no memory for the pool.
     pub fn new(listener: Listener, config: ServiceConfig) -> Result<Service, Error> {
+        let pool = Service::pool(&config)?;
+        Ok(Service::with_pool(listener, config, pool))
+    }
+
+    fn pool(config: &ServiceConfig) -> Result<Pool, Error> {
         // The chunk at hand is nobody's.
         let bytes = config.pool_bytes.saturating_add(2 * Pool::LARGEST as u64);
-        let pool = Pool::new(bytes).map_err(Error::system("make the shared pool"))?;
-        Ok(Service {
+        Pool::new(bytes).map_err(Error::system("make the shared pool"))
+    }
+
+    fn with_pool(listener: Listener, config: ServiceConfig, pool: Pool) -> Service {
+        Service {
             listener,
             engine: Engine::new(config.engine.clone()),
             config,
@@ -180,13 +203,19 @@ impl Service {
             counted: None,
             epoch: 0,
             message: vec![0; MESSAGE_BYTES].into(),
-        })
+        }
     }
 
     /// Captures until the last client has gone, the source ends, or `stop` is triggered. Where the
     /// packets went.
-    pub fn serve<S: PacketSource>(mut self, mut source: S, stop: &StopHandle) -> Ledger {
+    pub fn serve<S: PacketSource>(self, source: S, stop: &StopHandle) -> Ledger {
+        self.run(source, stop).ledger
+    }
+
+    /// [`Service::serve`], with what the source broke off with, if it did.
+    fn run<S: PacketSource>(mut self, mut source: S, stop: &StopHandle) -> Served {
         self.links = links_of(&source);
+        let mut failure = None;
         let reason = loop {
             if stop.is_stopped() {
                 break "it was told to stop".to_owned();
@@ -197,7 +226,7 @@ impl Service {
                     batch.is_empty()
                 }
                 Ok(None) => break "the input is over".to_owned(),
-                Err(error) => break error.to_string(),
+                Err(error) => break failure.insert(error).to_string(),
             };
             self.members.settle();
             self.count(&mut source, idle);
@@ -213,7 +242,10 @@ impl Service {
                 }
             }
         };
-        self.finish(&mut source, &reason)
+        Served {
+            ledger: self.finish(&mut source, &reason),
+            failure,
+        }
     }
 
     /// Whether there is nobody, and has not been for long enough.
@@ -416,7 +448,7 @@ impl Service {
                     let status = status(&self.members, &self.ledger);
                     let _ = guest.connection.send(&status.encode());
                 }
-                Request::Command { .. } | Request::Change(_) => {
+                Request::Command { .. } | Request::Change(_) | Request::Thresholds(_) => {
                     return Fate::Goes(Some("join first".to_owned()));
                 }
                 Request::Leave => return Fate::Goes(None),
@@ -434,11 +466,6 @@ impl Service {
         let refuse = |connection: &Connection, why: String| {
             say_last(connection, &Reply::Refused(why).encode());
         };
-        if join.need_packets && !self.config.engine.need_packets {
-            let why = "it keeps no packets beside chunks; hint: capture without sharing where \
-                       packets are wanted";
-            return refuse(&connection, why.to_owned());
-        }
         let config = match filters.configuration(join) {
             Ok(config) => config,
             Err(why) => return refuse(&connection, why),
@@ -456,7 +483,7 @@ impl Service {
             return refuse(&connection, why);
         }
         let added = match self.members.list.len() < MOST_MEMBERS {
-            true => self.engine.add(config),
+            true => (self.engine).add_for_packets(config, join.need_packets && join.wants_data),
             false => None,
         };
         let Some(application) = added else {
@@ -527,6 +554,7 @@ impl Service {
                     (Some(_), None) => {}
                     (None, _) => member.refuse_command(),
                 },
+                Request::Thresholds(thresholds) => member.set_thresholds(thresholds),
                 Request::Status => {
                     let reply = status(&self.members, &self.ledger);
                     if let Some(member) = self.members.list.get(at) {

@@ -124,12 +124,12 @@ impl Stories {
         who
     }
 
-    fn created(&mut self, stream: &StreamSnapshot) {
+    pub(crate) fn created(&mut self, stream: &StreamSnapshot) {
         let who = self.who(stream);
         self.stories.entry(who).or_default().created += 1;
     }
 
-    fn data(&mut self, stream: &StreamSnapshot, offset: u64, bytes: &[u8]) {
+    pub(crate) fn data(&mut self, stream: &StreamSnapshot, offset: u64, bytes: &[u8]) {
         let who = self.who(stream);
         let hash = self.hashes.entry(who.clone()).or_default();
         if !self.timeless {
@@ -142,7 +142,7 @@ impl Stories {
         story.bytes += bytes.len() as u64;
     }
 
-    fn terminated(&mut self, stream: &StreamSnapshot) {
+    pub(crate) fn terminated(&mut self, stream: &StreamSnapshot) {
         let who = self.who(stream);
         let story = self.stories.entry(who).or_default();
         story.terminated += 1;
@@ -251,7 +251,7 @@ pub(crate) fn alone_from(
     tellers.0.remove(0).finish()
 }
 
-fn configuration(application: &Application) -> ApplicationConfig {
+pub(crate) fn configuration(application: &Application) -> ApplicationConfig {
     let filter = |expression: &str| {
         let program = Filter::compile(expression, LinkType::ETHERNET, 262_144).unwrap();
         StreamFilter::new(move |packet| {

@@ -288,9 +288,10 @@ impl Core {
         leader: ViewAt,
         more: usize,
     ) -> bool {
-        let Some(chunk) = self.view(leader).map(|view| view.chunk) else {
+        let Some(view) = self.view(leader) else {
             return false;
         };
+        let (chunk, goes_on) = (view.chunk, view.chunks != 0);
         let Some(pending) = self.pending.get(chunk) else {
             return false;
         };
@@ -301,7 +302,7 @@ impl Core {
         let need = Need {
             bytes: more.min(target - len),
             packet: 0,
-            goes_on: false,
+            goes_on,
         };
         self.make_room(events, context, leader, chunk, need)
     }
@@ -525,7 +526,7 @@ impl Pending {
 
 impl Parameters {
     /// As an application's configuration says.
-    pub(super) fn of(config: &super::config::ApplicationConfig) -> Parameters {
+    pub(super) fn of(config: &super::config::ApplicationConfig, packets: bool) -> Parameters {
         Parameters {
             chunk_bytes: config.chunk_bytes,
             overlap_bytes: config
@@ -533,6 +534,7 @@ impl Parameters {
                 .min(config.chunk_bytes.saturating_sub(1)),
             flush_timeout: config.flush_timeout,
             mode: config.mode,
+            packets,
             private: None,
         }
     }

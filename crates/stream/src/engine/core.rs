@@ -1,6 +1,7 @@
 //! What an engine knows between packets.
 
-use std::collections::{HashMap, VecDeque};
+use core::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use flowgauge_flow::FlowId;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
@@ -68,7 +69,10 @@ pub(super) struct Core {
     pub(super) policies: HostPolicies,
     /// Whether streams do not all have the policy that the shard gives them.
     pub(super) has_policies: bool,
+    /// Whether some application wants packets.
     pub(super) need_packets: bool,
+    /// Whether not all of them do.
+    pub(super) some_packets: bool,
     /// Whether the filters want to see packets.
     pub(super) filtered: bool,
     /// The batch's descriptors, while filters want to see packets.
@@ -99,6 +103,7 @@ pub(super) struct Core {
 pub(super) struct Application {
     pub(super) config: ApplicationConfig,
     pub(super) parameters: u16,
+    pub(super) needs_packets: bool,
 }
 
 /// Chunks of one parameter set with a flush timeout, oldest first.
@@ -106,8 +111,9 @@ pub(super) struct Application {
 pub(super) struct Timer {
     pub(super) parameters: u16,
     pub(super) timeout: Nanos,
-    /// Chunk, its generation, its beginning.
-    pub(super) chunks: VecDeque<(u32, u32, Nanos)>,
+    /// Their beginnings, numbers and generations. (Time may go backwards: of what came last is not known that
+    /// it is due last.)
+    pub(super) chunks: BinaryHeap<Reverse<(Nanos, u32, u32)>>,
     /// With more entries those of chunks that were delivered go.
     pub(super) compact_at: usize,
 }
@@ -142,7 +148,8 @@ impl Core {
             timers: Vec::new(),
             policies: config.policies.clone(),
             has_policies: !config.policies.is_uniform(),
-            need_packets: config.need_packets,
+            need_packets: false,
+            some_packets: false,
             trailing_gap: (NONE, 0),
             filtered: false,
             descriptors: Vec::new(),
@@ -167,7 +174,11 @@ impl Core {
     }
 
     /// Enters an application; `None` when there are too many.
-    pub(super) fn add(&mut self, config: ApplicationConfig) -> Option<ApplicationId> {
+    pub(super) fn add(
+        &mut self,
+        config: ApplicationConfig,
+        needs_packets: bool,
+    ) -> Option<ApplicationId> {
         let free = self.applications.iter().position(Option::is_none);
         let at = free.unwrap_or(self.applications.len());
         if at >= MAX_APPLICATIONS {
@@ -177,7 +188,8 @@ impl Core {
             self.applications.push(None);
         }
         let application = ApplicationId(at as u8);
-        self.enter(application, config).then_some(application)
+        let is_entered = self.enter(application, config, needs_packets);
+        is_entered.then_some(application)
     }
 
     /// Changes what an application wants. False when there is no such application, or too many
@@ -191,22 +203,31 @@ impl Core {
         let Some(Some(current)) = place else {
             return false;
         };
-        let mut config = current.config.clone();
+        let (mut config, needs_packets) = (current.config.clone(), current.needs_packets);
         change(&mut config);
-        self.enter(application, config)
+        self.enter(application, config, needs_packets)
     }
 
-    fn enter(&mut self, application: ApplicationId, config: ApplicationConfig) -> bool {
+    fn enter(
+        &mut self,
+        application: ApplicationId,
+        config: ApplicationConfig,
+        needs_packets: bool,
+    ) -> bool {
         let mut config = config;
-        if self.need_packets && config.chunk_bytes == 0 {
+        if needs_packets && config.chunk_bytes == 0 {
             // Packets are records beside a chunk's bytes: there has to be one.
             config.chunk_bytes = ApplicationConfig::CHUNK_BYTES;
         }
-        let Some(parameters) = self.intern(Parameters::of(&config)) else {
+        let Some(parameters) = self.intern(Parameters::of(&config, needs_packets)) else {
             return false;
         };
         self.watchful |= config.mode != super::config::Mode::Wait;
-        self.applications[usize::from(application.0)] = Some(Application { config, parameters });
+        self.applications[usize::from(application.0)] = Some(Application {
+            config,
+            parameters,
+            needs_packets,
+        });
         self.note_applications();
         true
     }
@@ -236,6 +257,10 @@ impl Core {
     }
 
     fn note_applications(&mut self) {
+        let mut needs = (self.applications.iter().flatten()).map(|one| one.needs_packets);
+        let first = needs.next();
+        self.some_packets = needs.any(|one| Some(one) != first);
+        self.need_packets = self.some_packets || first == Some(true);
         self.filtered = self.applications.iter().flatten().any(|application| {
             let application = &application.config;
             application.filter.is_some()
@@ -270,7 +295,7 @@ impl Core {
             self.timers.push(Timer {
                 parameters: place,
                 timeout,
-                chunks: VecDeque::new(),
+                chunks: BinaryHeap::new(),
                 compact_at: Timer::FEW,
             });
         }
@@ -495,6 +520,12 @@ impl Core {
         let priorities = &self.priorities;
         self.watermarks
             .set_priorities(|at| used[usize::from(at)] || priorities[usize::from(at)]);
+    }
+
+    /// Whether packets of a view are noted.
+    #[inline(always)]
+    pub(super) fn notes_packets(&self, view: &View) -> bool {
+        !self.some_packets || self.parameters(view.parameters).packets
     }
 
     /// The highest priority that an application gives a direction.

@@ -6,6 +6,7 @@
 use flowgauge_sys::blocks::Block;
 
 use super::assemble::Run;
+use super::buffers::Buffers;
 use super::chunk::{ChunkFlags, ChunkInfo, Content, DataChunk, Source, log_of};
 use super::config::ApplicationId;
 use super::core::Core;
@@ -124,17 +125,6 @@ impl Core {
         let pending = self.pending.remove(chunk);
         self.partial -= pending.memory();
         Some(pending)
-    }
-
-    /// Sends a chunk that has got to the cutoff, which is that of all who share it.
-    pub(super) fn send_to_those_who_stop<E: Events + ?Sized>(
-        &mut self,
-        events: &mut E,
-        context: Context<'_>,
-        leader: ViewAt,
-        _end: u64,
-    ) {
-        self.send_pending(events, context, leader, ChunkFlags(0));
     }
 
     /// Sends what there is of a chunk to one view, the last that it gets; others go on with it.
@@ -418,7 +408,9 @@ impl Core {
         let from = all.len().saturating_sub(parameters.overlap_bytes as usize);
         let repeated = &all[from..];
         let ceiling = self.ceiling_of(leader.record);
-        let Some(mut bytes) = self.buffers.get(parameters.chunk_bytes as usize, ceiling) else {
+        // Nothing more may ever come.
+        let size = Buffers::size(repeated.len(), parameters.chunk_bytes as usize);
+        let Some(mut bytes) = self.buffers.get(size, ceiling) else {
             return;
         };
         bytes.extend(repeated);

@@ -136,6 +136,10 @@ impl Core {
                     new += rest.offset - before;
                     seen = rest.offset;
                     run = rest;
+                    if seen == stop {
+                        // It has begun with its last byte.
+                        self.send_pending(events, context, leader, ChunkFlags(0));
+                    }
                     continue;
                 }
                 let stance = self.stance(leader);
@@ -206,12 +210,9 @@ impl Core {
             if !can_wait {
                 seen = pending.end();
                 self.send_pending(events, context, leader, ChunkFlags::EARLY);
-            } else if pending.is_full() {
+            } else if pending.is_full() || pending.end() >= stop {
                 seen = pending.end();
                 self.send_pending(events, context, leader, ChunkFlags(0));
-            } else if pending.end() >= stop {
-                seen = pending.end();
-                self.send_to_those_who_stop(events, context, leader, seen);
             }
         }
         if run.last {

@@ -116,7 +116,9 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     /// application wants that and no chunk is under way. Returns whether it did.
     fn show_packet(&mut self, stream: &Stream<'_>, packet: &NewPacket<'_>) -> bool {
         let is_alone = (self.core.records.get(stream.id)).is_some_and(|record| {
-            record.flags.has(RecordFlags::SIMPLE) && record.view.chunk == NONE
+            record.flags.has(RecordFlags::SIMPLE)
+                && record.view.chunk == NONE
+                && self.core.notes_packets(&record.view)
         });
         if is_alone {
             let info = ChunkInfo {
@@ -158,7 +160,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.core.next_view(this);
-            if !self.core.is_leader(this) {
+            let is_noted = (self.core.view(this)).is_some_and(|view| self.core.notes_packets(view));
+            if !is_noted || !self.core.is_leader(this) {
                 continue;
             }
             let mode = self.core.mode_of(this);
@@ -203,10 +206,6 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             return Admit::Refuse(Place::Cutoff);
         }
         let new = NewPacket::of(packet);
-        let log = match self.core.need_packets {
-            true => Log::One(&new),
-            false => Log::default(),
-        };
         let mut at = Some(ViewAt::first(id));
         while let Some(this) = at {
             at = self.core.next_view(this);
@@ -214,6 +213,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 continue;
             };
             if !view.flags.has(ViewFlags::OVER) {
+                let is_noted = self.core.need_packets && self.core.notes_packets(view);
+                let log = match is_noted {
+                    true => Log::One(&new),
+                    false => Log::default(),
+                };
                 let mut source = Source::InPlace(packet.payload, None, log);
                 self.core
                     .send_to(self.events, Context::of(stream), this, &mut source, info, 1);

@@ -112,6 +112,8 @@ use crate::shard::Shard;
 pub struct Engine {
     shard: Shard,
     core: Core,
+    /// Whether applications get packets where nothing else is said.
+    need_packets: bool,
 }
 
 impl Engine {
@@ -135,13 +137,24 @@ impl Engine {
         Engine {
             core: Core::new(&config, budget),
             shard,
+            need_packets: config.need_packets,
         }
     }
 
     /// Enters an application. It gets the streams that are created from now on; `None` when there
     /// are [`MAX_APPLICATIONS`] already.
     pub fn add(&mut self, application: ApplicationConfig) -> Option<ApplicationId> {
-        let added = self.core.add(application);
+        self.add_for_packets(application, self.need_packets)
+    }
+
+    /// The same for an application that gets packets beside chunks, or does not, whatever
+    /// [`EngineConfig::need_packets`] says. It shares no chunk under way with those that do otherwise.
+    pub fn add_for_packets(
+        &mut self,
+        application: ApplicationConfig,
+        needs_packets: bool,
+    ) -> Option<ApplicationId> {
+        let added = self.core.add(application, needs_packets);
         self.catch_up();
         added
     }

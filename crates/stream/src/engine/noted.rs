@@ -161,6 +161,9 @@ impl Core {
         if !record.flags.has(RecordFlags::SIMPLE) {
             return false;
         }
+        if !self.notes_packets(view) {
+            return true;
+        }
         let mut chunk = view.chunk;
         if chunk == NONE {
             let target = self.parameters(place).chunk_bytes;

@@ -290,6 +290,8 @@ pub(super) struct Parameters {
     pub(super) overlap_bytes: u32,
     pub(super) flush_timeout: Option<Nanos>,
     pub(super) mode: Mode,
+    /// Whether packets are noted beside the bytes.
+    pub(super) packets: bool,
     /// Tells sets apart that are equal otherwise, where applications do not share.
     pub(super) private: Option<u8>,
 }

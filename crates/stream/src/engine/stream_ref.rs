@@ -30,7 +30,8 @@ impl StreamErrors {
         self.0 & other.0 == other.0
     }
 
-    pub(super) const fn insert(&mut self, other: StreamErrors) {
+    /// Sets the bits of `other`.
+    pub const fn insert(&mut self, other: StreamErrors) {
         self.0 |= other.0;
     }
 }

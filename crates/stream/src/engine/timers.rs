@@ -1,5 +1,7 @@
 //! Flush timeouts of partial chunks.
 
+use core::cmp::Reverse;
+
 use flowgauge_flow::FlowTracker;
 use flowgauge_wire::Nanos;
 
@@ -24,11 +26,11 @@ impl Core {
             .iter_mut()
             .find(|timer| timer.parameters == place)
         {
-            timer.chunks.push_back((chunk, generation, since));
+            timer.chunks.push(Reverse((since, chunk, generation)));
             if timer.chunks.len() > timer.compact_at {
                 // Most of what was entered was delivered long ago.
                 let pending = &self.pending;
-                timer.chunks.retain(|&(chunk, generation, _)| {
+                timer.chunks.retain(|&Reverse((_, chunk, generation))| {
                     pending.get(chunk).is_some_and(|pending| {
                         pending.stream != NONE && pending.generation == generation
                     })
@@ -43,10 +45,10 @@ impl Core {
         let now = tracker.clock();
         for timer in 0..self.timers.len() {
             while let Some(timer) = self.timers.get_mut(timer)
-                && let Some(&(chunk, generation, since)) = timer.chunks.front()
+                && let Some(&Reverse((since, chunk, generation))) = timer.chunks.peek()
                 && now - since >= timer.timeout
             {
-                timer.chunks.pop_front();
+                timer.chunks.pop();
                 let Some(pending) = self.pending.get(chunk) else {
                     continue;
                 };

@@ -47,8 +47,8 @@ proptest! {
         segments in segments(),
         batch in prop_oneof![Just(1_usize), Just(3), Just(256)],
     ) {
-        // Whether packets are kept is the engine's, how the stream ends is the input's business.
-        let second = Plan { need_packets: first.need_packets, fin: first.fin, ..second };
+        // How the stream ends is the input's business.
+        let second = Plan { fin: first.fin, ..second };
         let third = Plan { cutoff: Some(700), ..first };
         let plans = [first, second, third, first];
         // An overlap is for streams without gaps, and so is what the others do about it.
@@ -106,4 +106,36 @@ pub(crate) fn act(stream: &mut StreamRef<'_>, action: Action) {
         Action::Cutoff(limit) => stream.set_cutoff(Cutoff(limit)),
         Action::Parameter(parameter) => stream.set_parameter(parameter),
     }
+}
+
+/// A chunk that begins with the last byte before the cutoff is sent with it, whoever else is there: what comes later
+/// has no part in it.
+#[test]
+fn a_chunk_that_begins_with_the_last_byte_is_sent_at_once() {
+    let first = Plan {
+        mode: Mode::Fast,
+        chunk: 64,
+        overlap: 0,
+        cutoff: Some(1810),
+        timeout: None,
+        need_packets: true,
+        fin: false,
+    };
+    let second = Plan {
+        mode: Mode::Wait,
+        chunk: 0,
+        cutoff: None,
+        ..first
+    };
+    let mut segments: Vec<(u32, u32)> = (0..29).map(|at| (60 * at, 60 * at + 60)).collect();
+    segments.extend([(1740, 1810), (1782, 1783), (1782, 1783)]);
+    let chunks = |plans: &[Plan]| {
+        let collect = run(plans, &segments, 1, |_, _| {});
+        seen(&collect, 0, ChunkFlags::CUTOFF.0).0
+    };
+    let alone = chunks(&[first]);
+    let (offset, _, len, flags, packets) = alone.last().unwrap();
+    assert_eq!((*offset, *len, *flags), (1792, 18, ChunkFlags::CUTOFF.0));
+    assert!(packets.is_empty(), "{packets:?}");
+    assert_eq!(chunks(&[first, second]), alone);
 }

@@ -23,11 +23,13 @@
 //!
 //! An area of the pool is used again when every ring that got a reference to it was read past
 //! the event, or was closed. So what a client borrows from an event stays as it is until it asks
-//! for the next one.
+//! for the next one, or, where it took it out ([`EventReader::take_event`]), until it drops it.
 
+mod held;
 mod memory;
 mod pool;
 mod ring;
 
+pub use held::HeldBytes;
 pub use pool::{Area, Pool, PoolView};
 pub use ring::{BODY_BYTES, COUNTERS, Event, EventReader, EventWriter};

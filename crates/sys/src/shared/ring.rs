@@ -16,7 +16,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
+use super::held::{HeldBytes, Lent};
 use super::memory::{self, Mapping, PAGE};
 use super::pool::{Area, Place, Pool, PoolView};
 
@@ -40,8 +42,8 @@ mod header {
 }
 
 /// Places in the page of the client.
-mod page {
-    pub(super) const READ: usize = 0;
+pub(super) mod page {
+    pub(in super::super) const READ: usize = 0;
     pub(super) const SLEEPS: usize = 64;
 }
 
@@ -244,9 +246,13 @@ pub struct Event<'a> {
 #[derive(Debug)]
 pub struct EventReader {
     ring: Mapping,
-    page: Mapping,
-    pool: PoolView,
+    page: Arc<Mapping>,
+    pool: Arc<PoolView>,
     entries: u32,
+    /// What was taken out and is not given back.
+    lent: Option<Arc<Lent>>,
+    /// The event in hand, where others are taken out.
+    borrowed: Option<u64>,
     /// Position of the next event.
     position: u64,
     /// Events published, as seen last.
@@ -280,9 +286,11 @@ impl EventReader {
         }
         Ok(EventReader {
             ring,
-            page,
-            pool,
+            page: Arc::new(page),
+            pool: Arc::new(pool),
             entries,
+            lent: None,
+            borrowed: None,
             position: 0,
             published: 0,
             in_hand: (0, 0),
@@ -296,6 +304,41 @@ impl EventReader {
     /// `InvalidData` when the service does not keep to the layout.
     pub fn next_event(&mut self) -> io::Result<Option<Event<'_>>> {
         self.done();
+        let Some(entry) = self.next_entry()? else {
+            return Ok(None);
+        };
+        self.in_hand = (entry.offset, entry.len);
+        self.borrowed = Some(entry.number);
+        // SAFETY: the service does not use the area again before it is told that the event was
+        // read. That is told by `done`, which takes `&mut self`, so nothing is borrowed then.
+        let data = unsafe { self.pool.bytes(entry.offset, entry.len) };
+        Ok(Some(Event {
+            body: entry.body,
+            data: data.ok_or_else(|| wrong("a place in the pool"))?,
+        }))
+    }
+
+    /// The next event, if there is one, with bytes that can go to another thread. It is over when they are
+    /// dropped: until then it takes its place in the ring, and so do those behind it.
+    ///
+    /// # Errors
+    /// `InvalidData` when the service does not keep to the layout.
+    pub fn take_event(&mut self) -> io::Result<Option<([u8; BODY_BYTES], HeldBytes)>> {
+        self.done();
+        let Some(entry) = self.next_entry()? else {
+            return Ok(None);
+        };
+        let lent = self.lent.get_or_insert_with(|| {
+            let (page, pool) = (Arc::clone(&self.page), Arc::clone(&self.pool));
+            Arc::new(Lent::new(page, pool, self.entries, entry.number))
+        });
+        let held = HeldBytes::new(lent, entry.number, entry.offset, entry.len);
+        let held = held.ok_or_else(|| wrong("a place in the pool"))?;
+        Ok(Some((entry.body, held)))
+    }
+
+    /// Reads the next entry, if there is one.
+    fn next_entry(&mut self) -> io::Result<Option<Entry>> {
         if self.position == self.published && !self.look() {
             return Ok(None);
         }
@@ -308,16 +351,9 @@ impl EventReader {
         if entry.number != self.position {
             return Err(wrong("an event's number"));
         }
-        // The event in hand is counted as read by the next call.
+        // It is counted as read later.
         self.position += 1;
-        self.in_hand = (entry.offset, entry.len);
-        // SAFETY: the service does not use the area again before it is told that the event was
-        // read. That is told by `done`, which takes `&mut self`, so nothing is borrowed then.
-        let data = unsafe { self.pool.bytes(entry.offset, entry.len) };
-        Ok(Some(Event {
-            body: entry.body,
-            data: data.ok_or_else(|| wrong("a place in the pool"))?,
-        }))
+        Ok(Some(entry))
     }
 
     /// Whether there is a next event. The last one is over with this call.
@@ -333,9 +369,16 @@ impl EventReader {
         unsafe { self.pool.bytes(offset, len) }.unwrap_or_default()
     }
 
-    /// Tells the service that all events handed out so far are done with.
+    /// Tells the service that all events handed out so far are done with, but for those taken out.
     pub fn done(&mut self) {
         self.in_hand = (0, 0);
+        let borrowed = self.borrowed.take();
+        if let Some(lent) = &self.lent {
+            if let Some(number) = borrowed {
+                lent.give_back(number);
+            }
+            return;
+        }
         if let Ok(read) = word(&self.page, page::READ) {
             // Release: reading is over before the service may write. Only this side writes, and
             // it need not read what it wrote.
@@ -407,7 +450,7 @@ fn entry_at(ring: &Mapping, entries: u32, position: u64) -> Option<*mut Entry> {
 
 /// A word that both sides access.
 #[inline]
-fn word(memory: &Mapping, at: usize) -> io::Result<&AtomicU64> {
+pub(super) fn word(memory: &Mapping, at: usize) -> io::Result<&AtomicU64> {
     debug_assert!(at.is_multiple_of(8));
     let at = memory.at(at, 8).ok_or_else(|| wrong("it is too short"))?;
     // SAFETY: inside the mapping, which lives as long as the borrow, and aligned (mappings begin
@@ -479,6 +522,68 @@ mod tests {
             assert_eq!((writer.room(), writer.held(), pool.in_use()), (4, 0, 0));
         }
         assert_eq!(pool.touched(), 512, "one area did for all");
+    }
+
+    #[test]
+    fn events_that_were_taken_out_end_in_their_order() {
+        let (mut pool, mut writer, mut reader) = pair(4, 1 << 20);
+        for round in 0..50_u8 {
+            for number in 0..4 {
+                assert!(push(&mut writer, &mut pool, number, &[round; 300]));
+            }
+            let _ = writer.publish();
+            let mut taken = Vec::new();
+            for number in 0..3 {
+                let (is, bytes) = reader.take_event().unwrap().unwrap();
+                assert_eq!(is, body(number));
+                taken.push(bytes);
+            }
+            // The last of the four is in hand, and so done with at the next call.
+            assert_eq!(reader.next_event().unwrap().unwrap().body, body(3));
+            reader.done();
+            let waiting = |writer: &mut EventWriter, pool: &mut Pool| {
+                assert!(writer.collect(pool));
+                (writer.waiting(), pool.in_use())
+            };
+            assert_eq!(waiting(&mut writer, &mut pool), (4, 2048));
+            let last = taken.pop().unwrap();
+            let other = std::thread::spawn(move || assert_eq!(last.bytes(), [round; 300]));
+            other.join().unwrap();
+            assert_eq!(waiting(&mut writer, &mut pool), (4, 2048));
+            drop(taken.remove(0));
+            assert_eq!(waiting(&mut writer, &mut pool), (3, 1536));
+            assert_eq!(taken[0].bytes(), [round; 300]);
+            drop(taken);
+            assert_eq!(waiting(&mut writer, &mut pool), (0, 0));
+        }
+    }
+
+    #[test]
+    fn events_are_given_back_from_any_thread() {
+        let (mut pool, mut writer, mut reader) = pair(64, 1 << 20);
+        let (to, from) = std::sync::mpsc::channel::<HeldBytes>();
+        let from = std::sync::Mutex::new(from);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while let Ok(bytes) = { from.lock().unwrap().recv() } {
+                        assert_eq!(bytes.bytes().len(), 30);
+                    }
+                });
+            }
+            for number in 0..20_000_u64 {
+                while writer.room() == 0 {
+                    assert!(writer.collect(&mut pool));
+                    std::thread::yield_now();
+                }
+                assert!(push(&mut writer, &mut pool, number as u8, &[1; 30]));
+                let _ = writer.publish();
+                to.send(reader.take_event().unwrap().unwrap().1).unwrap();
+            }
+            drop(to);
+        });
+        assert!(writer.collect(&mut pool));
+        assert_eq!((writer.waiting(), pool.in_use()), (0, 0));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl std::error::Error for CompileError {}
 /// Compiled expressions, for streams. Read only; shared by the scanners of all threads.
 pub struct Database {
     pub(super) raw: *mut RawDatabase,
-    pub(super) functions: &'static Functions,
+    pub(super) functions: Functions,
     pub(super) stream_bytes: usize,
 }
 
@@ -109,7 +109,14 @@ impl Database {
     /// # Errors
     /// When the library is not there, or an expression is wrong.
     pub fn compile(expressions: &[Expression]) -> Result<Database, CompileError> {
-        let functions = functions().map_err(CompileError::Load)?;
+        Database::compile_with(*functions().map_err(CompileError::Load)?, expressions)
+    }
+
+    /// The same with these functions.
+    pub(super) fn compile_with(
+        functions: Functions,
+        expressions: &[Expression],
+    ) -> Result<Database, CompileError> {
         let mut texts = Vec::with_capacity(expressions.len());
         for (index, expression) in expressions.iter().enumerate() {
             texts.push(CString::new(expression.text.as_slice()).map_err(|_| {
@@ -129,10 +136,11 @@ impl Database {
         } else {
             MODE_STREAM
         };
+        let platform = functions.platform();
         let mut raw = core::ptr::null_mut();
         let mut error = core::ptr::null_mut();
         // SAFETY: the three arrays hold `count` elements, the texts are terminated; all outlive the
-        // call. A null platform means this machine. Both results are writable.
+        // call, as the platform does. A null platform means this machine. Both results are writable.
         let status = unsafe {
             (functions.compile_multi)(
                 pointers.as_ptr(),
@@ -140,7 +148,9 @@ impl Database {
                 ids.as_ptr(),
                 count,
                 mode,
-                core::ptr::null(),
+                platform
+                    .as_ref()
+                    .map_or(core::ptr::null(), core::ptr::from_ref),
                 &raw mut raw,
                 &raw mut error,
             )
@@ -172,7 +182,7 @@ impl Drop for Database {
     }
 }
 
-fn compile_error(functions: &Functions, error: *mut RawCompileError) -> CompileError {
+fn compile_error(functions: Functions, error: *mut RawCompileError) -> CompileError {
     if error.is_null() {
         return CompileError::Other("the expressions cannot be compiled".to_owned());
     }

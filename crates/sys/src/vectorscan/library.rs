@@ -1,9 +1,11 @@
 //! The library itself: what of it is used, and loading it.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::CString;
 use std::fmt;
 use std::sync::OnceLock;
 
+use super::trial::is_sound;
 use crate::dynamic::{Library, function};
 
 /// Names the library goes by: Debian's, then the one that comes with its headers.
@@ -27,6 +29,15 @@ pub(super) struct RawStream {
     _opaque: c_void,
 }
 
+/// `hs_platform_info_t`: for whom expressions are compiled.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct RawPlatform {
+    pub(super) tune: c_uint,
+    pub(super) cpu_features: c_ulonglong,
+    pub(super) reserved: [c_ulonglong; 2],
+}
+
 /// `hs_compile_error_t`.
 #[repr(C)]
 pub(super) struct RawCompileError {
@@ -37,8 +48,36 @@ pub(super) struct RawCompileError {
 pub(super) type OnMatch =
     extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
 
+/// Code of the library that was made for processors with certain instructions: Debian's has several, and by
+/// itself takes the one for the most instructions that the processor has.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    /// What its functions' names begin with.
+    prefix: &'static str,
+    name: &'static str,
+    /// `HS_CPU_FEATURES_`: what is compiled for it may need.
+    cpu_features: c_ulonglong,
+}
+
+/// Instead of one whose [trial](super::trial) fails.
+const VARIANTS: [Variant; 2] = [
+    Variant {
+        prefix: "avx2_",
+        name: "AVX2",
+        cpu_features: 1 << 2,
+    },
+    Variant {
+        prefix: "corei7_",
+        name: "SSE4.2",
+        cpu_features: 0,
+    },
+];
+
 /// The functions of the library. Loaded once and never unloaded.
+#[derive(Clone, Copy)]
 pub(super) struct Functions {
+    /// The code they are of, where it is not the library's own choice.
+    variant: Option<Variant>,
     pub(super) version: unsafe extern "C" fn() -> *const c_char,
     pub(super) valid_platform: unsafe extern "C" fn() -> c_int,
     pub(super) compile_multi: unsafe extern "C" fn(
@@ -47,7 +86,7 @@ pub(super) struct Functions {
         *const c_uint,
         c_uint,
         c_uint,
-        *const c_void,
+        *const RawPlatform,
         *mut *mut RawDatabase,
         *mut *mut RawCompileError,
     ) -> c_int,
@@ -93,6 +132,8 @@ pub enum LoadError {
     Function(&'static str),
     /// It needs instructions that this processor does not have.
     Processor,
+    /// None of its code finds what is there: its version.
+    Faulty(String),
 }
 
 impl fmt::Display for LoadError {
@@ -101,6 +142,10 @@ impl fmt::Display for LoadError {
             LoadError::Missing(message) => write!(f, "cannot load Vectorscan: {message}"),
             LoadError::Function(name) => write!(f, "the Vectorscan library has no {name}"),
             LoadError::Processor => f.write_str("Vectorscan does not run on this processor"),
+            LoadError::Faulty(version) => write!(
+                f,
+                "Vectorscan {version} misses matches on this processor (a trial failed); hint: install 5.4.13 or later"
+            ),
         }
     }
 }
@@ -112,44 +157,107 @@ pub(super) fn functions() -> Result<&'static Functions, LoadError> {
     LOADED.get_or_init(load).as_ref().map_err(Clone::clone)
 }
 
+/// The library as it is, or, where its own choice of code fails the trial, other code of it: that of 5.4.9
+/// to 5.4.12 for AVX-512 misses matches, depending on where the bytes lie.
+fn load() -> Result<Functions, LoadError> {
+    let library = Library::open(&NAMES).map_err(LoadError::Missing)?;
+    let functions = functions_of(&library, None)?;
+    // SAFETY: takes nothing and only looks at the processor.
+    if unsafe { (functions.valid_platform)() } != SUCCESS {
+        return Err(LoadError::Processor);
+    }
+    if is_sound(functions) {
+        return Ok(functions);
+    }
+    for variant in VARIANTS.into_iter().filter(Variant::runs_here) {
+        if let Ok(functions) = functions_of(&library, Some(variant))
+            && is_sound(functions)
+        {
+            return Ok(functions);
+        }
+    }
+    Err(LoadError::Faulty(functions.version()))
+}
+
 #[expect(
     clippy::missing_transmute_annotations,
     reason = "each field says the type of its function"
 )]
-fn load() -> Result<Functions, LoadError> {
-    let library = Library::open(&NAMES).map_err(LoadError::Missing)?;
+fn functions_of(library: &Library, variant: Option<Variant>) -> Result<Functions, LoadError> {
+    let prefix = variant.map_or("", |variant| variant.prefix);
+    // Those of which there are several.
+    let address = |name: &'static str| {
+        let full = CString::new(format!("{prefix}{name}")).ok();
+        full.and_then(|full| library.address(&full))
+            .ok_or(LoadError::Function(name))
+    };
     // SAFETY: each function has the type of the field it goes to, as declared
     // in hs_compile.h and hs_runtime.h.
-    let functions = unsafe {
+    Ok(unsafe {
         Functions {
+            variant,
             version: function!(library, c"hs_version"),
             valid_platform: function!(library, c"hs_valid_platform"),
             compile_multi: function!(library, c"hs_compile_multi"),
             free_compile_error: function!(library, c"hs_free_compile_error"),
             free_database: function!(library, c"hs_free_database"),
-            stream_size: function!(library, c"hs_stream_size"),
+            stream_size: core::mem::transmute(address("hs_stream_size")?),
             alloc_scratch: function!(library, c"hs_alloc_scratch"),
             free_scratch: function!(library, c"hs_free_scratch"),
-            open_stream: function!(library, c"hs_open_stream"),
-            scan_stream: function!(library, c"hs_scan_stream"),
-            reset_stream: function!(library, c"hs_reset_stream"),
-            close_stream: function!(library, c"hs_close_stream"),
+            open_stream: core::mem::transmute(address("hs_open_stream")?),
+            scan_stream: core::mem::transmute(address("hs_scan_stream")?),
+            reset_stream: core::mem::transmute(address("hs_reset_stream")?),
+            close_stream: core::mem::transmute(address("hs_close_stream")?),
         }
-    };
-    // SAFETY: takes nothing and only looks at the processor.
-    if unsafe { (functions.valid_platform)() } != SUCCESS {
-        return Err(LoadError::Processor);
-    }
-    Ok(functions)
+    })
 }
 
-/// Version text of the library, when it can be used.
+impl Variant {
+    fn runs_here(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let runs = match self.cpu_features {
+            0 => std::arch::is_x86_feature_detected!("sse4.2"),
+            _ => {
+                std::arch::is_x86_feature_detected!("avx2")
+                    && std::arch::is_x86_feature_detected!("bmi2")
+            }
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let runs = false;
+        runs
+    }
+}
+
+impl Functions {
+    /// For whom expressions are to be compiled; `None` where that is this processor.
+    pub(super) fn platform(&self) -> Option<RawPlatform> {
+        self.variant.map(|variant| RawPlatform {
+            tune: 0,
+            cpu_features: variant.cpu_features,
+            reserved: [0; 2],
+        })
+    }
+
+    fn version(&self) -> String {
+        // SAFETY: returns a terminated static string.
+        let text = unsafe { CStr::from_ptr((self.version)()) };
+        text.to_string_lossy().into_owned()
+    }
+}
+
+/// Version text of the library, when it can be used, and which of its code is where that is not its own
+/// choice.
 ///
 /// # Errors
 /// Why it cannot.
 pub fn version() -> Result<String, LoadError> {
     let functions = functions()?;
-    // SAFETY: returns a terminated static string.
-    let text = unsafe { CStr::from_ptr((functions.version)()) };
-    Ok(text.to_string_lossy().into_owned())
+    let version = functions.version();
+    Ok(match functions.variant {
+        None => version,
+        Some(variant) => format!(
+            "{version}, its code for {}: that for this processor misses matches",
+            variant.name
+        ),
+    })
 }

@@ -8,6 +8,7 @@
 mod database;
 mod library;
 mod scanner;
+mod trial;
 
 pub use database::{CompileError, Database, Expression, ExpressionFlags};
 pub use library::{LoadError, version};

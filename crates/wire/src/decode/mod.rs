@@ -198,6 +198,57 @@ impl Decoder {
         out.packets.push(decoded);
     }
 
+    /// What the first fragment of a datagram carries where that is a tunnel's, decoded as if these `bytes` were what was
+    /// captured of the longest datagram there can be; `scratch` is for that alone. `None` of other fragments, and where
+    /// there is no IP in it.
+    ///
+    /// So flows, and whoever divides packets by them, agree on what never becomes complete.
+    pub fn decode_first_fragment(
+        &mut self,
+        bytes: &[u8],
+        fragment: &Decoded,
+        scratch: &mut DecodedBatch,
+    ) -> Option<Decoded> {
+        const LONGEST: usize = u16::MAX as usize;
+        // Where the inner addresses are looked for.
+        const LOOKED_AT: usize = 512;
+        // Protocols that can carry IP: IP in IP, UDP, 6in4, GRE.
+        const UDP: u8 = 17;
+        const CARRIERS: [u8; 4] = [4, UDP, 41, 47];
+        let start = usize::from(fragment.ip_offset);
+        let info = fragment_info(bytes, start)?;
+        let ports = [fragment.key.low_port, fragment.key.high_port];
+        if info.offset != 0
+            || !CARRIERS.contains(&info.protocol)
+            || info.protocol == UDP && !ports.iter().any(|&port| self.ports.may_contain(port))
+        {
+            return None;
+        }
+        let captured = bytes.get(start..)?;
+        let captured = captured.get(..LOOKED_AT).unwrap_or(captured);
+        scratch.clear();
+        let (datagram, tunnels) = (&mut scratch.memory, &mut scratch.tunnels);
+        datagram.extend_from_slice(captured);
+        if info.version == 4 {
+            let head = datagram.first_chunk_mut::<20>()?;
+            (head[2], head[3]) = (0xff, 0xff);
+            (head[6], head[7]) = (0, 0);
+        } else {
+            let payload = (LONGEST - 40) as u16;
+            let head = datagram.first_chunk_mut::<40>()?;
+            head[4..6].copy_from_slice(&payload.to_be_bytes());
+            // The fragment header stands right before the data.
+            let header = (info.data_offset as usize).checked_sub(start + 8)?;
+            datagram.get_mut(header + 2..header + 4)?.fill(0);
+        }
+        let mut walk = Walk::new(datagram, LONGEST, &self.options, &self.ports, tunnels);
+        walk.packet.vlan = fragment.vlan;
+        walk.packet.vlan_count = fragment.vlan_count;
+        walk.run(Next::Ip);
+        let inner = walk.finish();
+        (inner.has_ip() && inner.ip_offset != 0).then_some(inner)
+    }
+
     #[cold]
     #[inline(never)]
     fn decode_slow(

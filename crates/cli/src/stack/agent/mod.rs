@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use flowgauge_components::registry;
 use flowgauge_link::{Conversation, ListenerOptions, Responder};
+use flowgauge_registry::registry;
 use flowgauge_stack::syntax::{Document, Item};
 use flowgauge_stack::{Input, OptionKind, Sources, check, parse, parse_stack};
 use serde_json::{Value, json};

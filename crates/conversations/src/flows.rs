@@ -1,0 +1,195 @@
+//! `flows`: a record of each flow, when it ends.
+
+use flowgauge_flow::FlowRecord;
+use flowgauge_kit::engine::{self, Step, Tracked};
+use flowgauge_record::FlowRow;
+use flowgauge_record::event::{Classified, schema_of_classified};
+use flowgauge_record::flow::FLOW_SCHEMA;
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
+    Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+};
+use flowgauge_stream::{Chunk, Handler, Needs, Stream};
+use flowgauge_wire::Nanos;
+
+use crate::protocols::{self, Leading};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "flows",
+    aliases: &["flow_report"],
+    summary: "gives a record of each flow when it ends",
+    help: "The records are those of the command flows: counters of both directions, state, history, \
+           handshake time. It puts fragments together and verifies checksums itself.",
+    output: Output::Of(ItemType::Flow),
+    fields: |settings| match settings.flag("classify") {
+        true => Some(schema_of_classified(FLOW_SCHEMA)),
+        false => Some(FLOW_SCHEMA),
+    },
+    outside: Some("it has one table of all flows"),
+    options: &[
+        engine::CHECKSUMS,
+        engine::OVERLAP_POLICY,
+        engine::MEMORY,
+        engine::MAX_FLOWS,
+        engine::TCP_IDLE,
+        engine::UDP_IDLE,
+        engine::OTHER_IDLE,
+        engine::ACTIVE_TIMEOUT,
+        engine::COMMUNITY_ID_SEED,
+        OptionInfo::new(
+            "classify",
+            OptionKind::Flag,
+            "say what is spoken in each flow, and for which application: by content, by names of servers, by names \
+             that were looked up, by ports",
+        )
+        .or("no"),
+        protocols::APPLICATIONS,
+        protocols::NDPI,
+    ],
+    result: Some(ResultInfo::number("flow records given on", "records")),
+    parallel: Parallel::ByFlow,
+    decodes: true,
+    make,
+    ..flowgauge_kit::OF_PACKETS
+};
+
+struct Flows {
+    tracked: Tracked,
+    seed: u16,
+    records: u64,
+    /// What finds out what is spoken, if that is wanted.
+    state: Option<protocols::State>,
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let (needs, state) = match protocols::classifies(settings, "classify")? {
+        true => {
+            let state = protocols::State::classifying(settings, false)?;
+            (protocols::NEEDS, Some(state))
+        }
+        false => (Needs::default(), None),
+    };
+    let mut config = engine::configuration(settings, needs)?;
+    config.flow.active = settings.duration("active_timeout").map(Nanos);
+    Ok(Box::new(Flows {
+        tracked: Tracked::new(config),
+        seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
+        records: 0,
+        state,
+    }))
+}
+
+/// Gives records to what follows.
+struct Give<'a> {
+    out: &'a mut dyn Outlet,
+    seed: u16,
+    records: &'a mut u64,
+}
+
+impl Handler for Give<'_> {
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        *self.records += 1;
+        let row = FlowRow::new(record, self.seed);
+        self.out.emit(Items::Records(&[RecordItem {
+            key: 0,
+            time: record.end,
+            record: &row,
+        }]));
+    }
+}
+
+/// Lets conversations be led, and gives the records of flows itself.
+struct GiveClassified<'a> {
+    leading: Leading<'a>,
+    seed: u16,
+    records: &'a mut u64,
+}
+
+impl Handler for GiveClassified<'_> {
+    const STREAMS: bool = true;
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        self.leading.stream_created(stream);
+    }
+
+    #[inline]
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        self.leading.stream_data(stream, chunk);
+    }
+
+    fn stream_closed(&mut self, stream: &Stream<'_>) {
+        self.leading.stream_closed(stream);
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        self.leading.stream_terminated(stream, trailing_gap);
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        *self.records += 1;
+        let row = FlowRow::new(record, self.seed);
+        let classified = Classified {
+            record: &row,
+            spoken: self.leading.state.spoken(record),
+        };
+        self.leading.out.emit(Items::Records(&[RecordItem {
+            key: 0,
+            time: record.end,
+            record: &classified,
+        }]));
+    }
+}
+
+impl Flows {
+    fn step(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
+        let (seed, records) = (self.seed, &mut self.records);
+        match &mut self.state {
+            None => step.take(&mut self.tracked, &mut Give { out, seed, records }),
+            Some(state) => {
+                let leading = Leading { state, out };
+                let mut give = GiveClassified {
+                    leading,
+                    seed,
+                    records,
+                };
+                step.take(&mut self.tracked, &mut give);
+            }
+        }
+    }
+}
+
+impl Component for Flows {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            self.step(&Step::Packets(packets), out);
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        self.step(&Step::Tick(now), out);
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        self.step(&Step::Finish, out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.records))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        Some(Box::new(Account {
+            notes: self
+                .state
+                .iter()
+                .flat_map(protocols::State::notes)
+                .collect(),
+            ..self.tracked.account()
+        }))
+    }
+}

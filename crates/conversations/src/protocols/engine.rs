@@ -1,0 +1,780 @@
+//! `transactions`: the transactions of all known protocols, found in packets.
+
+use core::cmp::Reverse;
+
+use flowgauge_flow::FlowRecord;
+use flowgauge_kit::engine::{self, Step, Tracked};
+use flowgauge_record::FlowRow;
+use flowgauge_record::event::{EventSchemas, Spoken};
+use flowgauge_stack::{
+    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
+    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
+};
+use flowgauge_stream::{Chunk, Handler, Needs, Remark, Stream, StreamStatus};
+use flowgauge_wire::Nanos;
+
+use super::anomalies::{Anomalies, Noticing, Way};
+use super::classify::{APPLICATIONS, Classifier, NDPI, classifies};
+use super::counters::{self, Counters, When};
+use super::detect::{self, BEGINNING, Found};
+use super::learned::Learned;
+use super::room::{ByAge, GivenUp, Room};
+use super::table::{Piece, Talks};
+use super::{ALL, Among, Connection, Give, ProtocolInfo, Seen, named};
+use crate::files::{self, Files};
+
+pub(crate) static INFO: ComponentInfo = ComponentInfo {
+    name: "transactions",
+    summary: "finds the transactions of application protocols in all connections",
+    help: "Protocols are recognised by what is sent first, and by ports where that does not tell. Records \
+           are those of the components of each protocol; event_type says of which. It puts fragments \
+           and streams together, and verifies checksums, itself.",
+    output: Output::Of(ItemType::Record),
+    outside: Some("it has one table of all connections"),
+    options: &[
+        OptionInfo::new(
+            "protocols",
+            OptionKind::Text,
+            "those that are wanted, with commas between; without it all",
+        ),
+        OptionInfo::new(
+            "flows",
+            OptionKind::Flag,
+            "give a record of each flow when it ends, too, with the protocol and the application",
+        )
+        .or("no"),
+        ANOMALIES,
+        counters::INTERVAL,
+        files::FILES,
+        files::DIGESTS,
+        files::DECODE,
+        files::EXTRACT,
+        files::FILE_LIMIT,
+        files::EXTRACT_LIMIT,
+        APPLICATIONS,
+        NDPI,
+        engine::ACTIVE_TIMEOUT,
+        engine::COMMUNITY_ID_SEED,
+        engine::CHECKSUMS,
+        engine::OVERLAP_POLICY,
+        engine::MEMORY,
+        engine::MAX_FLOWS,
+        engine::TCP_IDLE,
+        engine::UDP_IDLE,
+        engine::OTHER_IDLE,
+    ],
+    result: Some(ResultInfo::number("records given on", "records")),
+    parallel: Parallel::ByFlowAndGroup,
+    decodes: true,
+    make,
+    ..flowgauge_kit::OF_PACKETS
+};
+
+const ANOMALIES: OptionInfo = OptionInfo::new(
+    "anomalies",
+    OptionKind::Flag,
+    "give a record of what should not be in packets, connections and messages, too",
+)
+.or("no");
+
+/// Pieces of a connection that are looked at before it is given up as one of no known protocol.
+const TRIES: u8 = 6;
+
+struct Transactions {
+    tracked: Tracked,
+    state: State,
+    counters: Option<Counters>,
+}
+
+/// What finds the transactions of all protocols, in what an engine delivers ([`Leading`]).
+pub(crate) struct State {
+    protocols: Vec<&'static ProtocolInfo>,
+    /// By place in `protocols`.
+    tables: Vec<Box<dyn Talks>>,
+    /// By connection.
+    slots: Vec<Slot>,
+    watched: Watched,
+    learned: Learned,
+    pub(super) schemas: EventSchemas,
+    /// What should not be, where somebody wants to know.
+    pub(super) anomalies: Option<Box<Anomalies>>,
+    /// Which flows are of which protocol and application, where somebody wants to know.
+    classifier: Option<Classifier>,
+    /// Records of what was said are given on.
+    gives_events: bool,
+    community_id_seed: u16,
+    pub(super) records: u64,
+    files: Option<Files>,
+    /// Memory for what conversations keep.
+    pub(super) room: Room,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    stage: Stage,
+    tries: u8,
+    /// Directions that are over, as bits; and [`EXAMINED`].
+    ended: u8,
+    number: u32,
+    /// Bytes that were sent again so far, the initiator's second.
+    repeated: [u32; 2],
+}
+
+/// Both directions are over.
+const BOTH_ENDED: u8 = 3;
+/// A library that classifies does not want to see more.
+const EXAMINED: u8 = 4;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing was said yet, or nothing that is known.
+    #[default]
+    Unknown,
+    /// What was said so far is kept, under `number`, until it tells.
+    Watched,
+    /// One of `protocols`, with `number` in its table.
+    Known(u8),
+    /// Of no known protocol.
+    Foreign,
+}
+
+/// What the engine has to do for it.
+pub(crate) const NEEDS: Needs = Needs {
+    streams: true,
+    per_flow: size_of::<Slot>() as u64,
+    // What conversations keep.
+    results: true,
+};
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let memory = settings.size("memory");
+    let memory = memory.map(|bytes| bytes - files::share(settings));
+    let mut config = engine::configuration_in(settings, memory, NEEDS)?;
+    config.flow.active = settings.duration("active_timeout").map(Nanos);
+    Ok(Box::new(Transactions {
+        tracked: Tracked::new(config),
+        state: State {
+            files: Files::of(settings)?,
+            anomalies: settings.flag("anomalies").then(Box::default),
+            room: Room::of(settings, memory, NEEDS),
+            ..State::new(
+                settings,
+                wanted(settings)?,
+                classifies(settings, "flows")?,
+                true,
+            )?
+        },
+        counters: Counters::of(settings)?,
+    }))
+}
+
+/// What `protocols` says.
+fn wanted(settings: &Settings) -> Result<Vec<&'static ProtocolInfo>, SettingError> {
+    let Some(text) = settings.text("protocols") else {
+        return Ok(ALL.to_vec());
+    };
+    let mut wanted: Vec<&'static ProtocolInfo> = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let Some(protocol) = named(name) else {
+            let all: Vec<&str> = ALL.iter().map(|protocol| protocol.name).collect();
+            let message = format!("\"{name}\" is no protocol that is known");
+            return Err(SettingError::of("protocols", message)
+                .with_hint(format!("there are: {}", all.join(", "))));
+        };
+        if !wanted.iter().any(|other| core::ptr::eq(*other, protocol)) {
+            wanted.push(protocol);
+        }
+    }
+    // In the order in which they are tried.
+    wanted.sort_by_key(|one| ALL.iter().position(|other| core::ptr::eq(*one, *other)));
+    Ok(wanted)
+}
+
+/// What was said in connections of which it does not tell yet what is spoken.
+#[derive(Default)]
+struct Watched {
+    all: Vec<Kept>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Kept {
+    pieces: Vec<KeptPiece>,
+    bytes: Vec<u8>,
+    /// Of which connection.
+    owner: u32,
+    is_open: bool,
+}
+
+struct KeptPiece {
+    from_initiator: bool,
+    gap_before: u64,
+    time: Nanos,
+    len: usize,
+}
+
+impl Kept {
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let mut rest = self.bytes.as_slice();
+        self.pieces.iter().map(move |kept| {
+            let (bytes, behind) = rest.split_at(kept.len.min(rest.len()));
+            rest = behind;
+            Piece {
+                bytes,
+                gap_before: kept.gap_before,
+                from_initiator: kept.from_initiator,
+                time: kept.time,
+            }
+        })
+    }
+
+    /// What one direction said.
+    fn said(&self, from_initiator: bool) -> Vec<u8> {
+        let pieces = self.pieces();
+        let mine = pieces.filter(|piece| piece.from_initiator == from_initiator);
+        mine.flat_map(|piece| piece.bytes).copied().collect()
+    }
+
+    /// Bytes of memory that it keeps beside itself.
+    fn held(&self) -> u64 {
+        (self.pieces.capacity() * size_of::<KeptPiece>() + self.bytes.capacity()) as u64
+    }
+
+    /// When something was said last.
+    fn last(&self) -> Nanos {
+        self.pieces
+            .last()
+            .map(|piece| piece.time)
+            .unwrap_or_default()
+    }
+
+    fn keep(&mut self, piece: &Piece<'_>) {
+        self.pieces.push(KeptPiece {
+            from_initiator: piece.from_initiator,
+            gap_before: piece.gap_before,
+            time: piece.time,
+            len: piece.bytes.len(),
+        });
+        self.bytes.extend_from_slice(piece.bytes);
+    }
+}
+
+impl Watched {
+    fn open(&mut self, owner: u32) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Kept::default());
+            self.all.len() as u32 - 1
+        });
+        if let Some(kept) = self.all.get_mut(number as usize) {
+            kept.owner = owner;
+            kept.is_open = true;
+        }
+        number
+    }
+
+    /// Returns how many bytes it kept.
+    fn close(&mut self, number: u32) -> u64 {
+        let kept = self.all.get_mut(number as usize);
+        let kept = kept.map(core::mem::take).unwrap_or_default();
+        if kept.is_open {
+            self.free.push(number);
+        }
+        kept.held()
+    }
+}
+
+impl State {
+    /// One for all protocols that classifies flows, and gives records of what is said if `gives_events`.
+    ///
+    /// # Errors
+    /// When the table of applications cannot be read.
+    pub(crate) fn classifying(
+        settings: &Settings,
+        gives_events: bool,
+    ) -> Result<State, SettingError> {
+        State::new(settings, ALL.to_vec(), true, gives_events)
+    }
+
+    /// The same where others keep as much in what is for results.
+    pub(crate) fn beside_others(mut self) -> State {
+        self.room.halve();
+        self
+    }
+
+    /// What a user should know.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = self.files.as_ref().map_or_else(Vec::new, Files::notes);
+        notes.extend(self.room.note());
+        notes
+    }
+
+    fn new(
+        settings: &Settings,
+        protocols: Vec<&'static ProtocolInfo>,
+        classifies: bool,
+        gives_events: bool,
+    ) -> Result<State, SettingError> {
+        let classifier = match classifies {
+            true => Some(Classifier::new(settings)?),
+            false => None,
+        };
+        let tables = protocols.iter().map(|protocol| (protocol.table)());
+        Ok(State {
+            tables: tables.collect(),
+            protocols,
+            slots: Vec::new(),
+            watched: Watched::default(),
+            learned: Learned::default(),
+            schemas: EventSchemas::default(),
+            anomalies: None,
+            classifier,
+            gives_events,
+            community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
+            records: 0,
+            files: None,
+            room: Room::of(settings, settings.size("memory"), NEEDS),
+        })
+    }
+
+    /// What was spoken in a flow that ends.
+    pub(crate) fn spoken(&mut self, record: &FlowRecord<'_>) -> Spoken<'_> {
+        match &mut self.classifier {
+            Some(classifier) => classifier.of(record),
+            None => Spoken::default(),
+        }
+    }
+
+    fn slot(&mut self, connection: u32) -> &mut Slot {
+        let index = connection as usize;
+        if index >= self.slots.len() {
+            let size = (index + 1).next_power_of_two();
+            self.slots.resize(size, Slot::default());
+        }
+        &mut self.slots[index]
+    }
+
+    /// Looks at a piece of a connection whose protocol is not known. Returns what the connection is now;
+    /// the piece is not dealt with where that is [`Stage::Known`].
+    #[cold]
+    fn look(&mut self, stream: &Stream<'_>, piece: &Piece<'_>, out: &mut dyn Outlet) -> Slot {
+        let mut slot = *self.slot(stream.id / 2);
+        let identity = stream.identity();
+        let is_udp = identity.protocol == 17;
+        let from_initiator = stream.from_initiator;
+        let (initiator, responder) = match from_initiator {
+            true => (identity.source, identity.destination),
+            false => (identity.destination, identity.source),
+        };
+        // What finds a way through firewalls comes first, in any number.
+        if !(is_udp && flowgauge_proto::tls::is_stun(piece.bytes)) {
+            slot.tries += 1;
+        }
+        let kept = (slot.stage == Stage::Watched)
+            .then(|| self.watched.all.get(slot.number as usize))
+            .flatten();
+        let mut said = [Vec::new(), Vec::new()];
+        if let Some(kept) = kept {
+            said = [kept.said(false), kept.said(true)];
+            said[usize::from(from_initiator)].extend_from_slice(piece.bytes);
+        }
+        let mine = match kept.is_some() {
+            true => said[usize::from(from_initiator)].as_slice(),
+            false => piece.bytes,
+        };
+        let other = said[usize::from(!from_initiator)].as_slice();
+        let seen = Seen {
+            initiator: if from_initiator { mine } else { other },
+            responder: if from_initiator { other } else { mine },
+            port: responder.1,
+            is_udp,
+        };
+        let is_all = is_udp || mine.len() >= BEGINNING || slot.tries >= TRIES;
+        let told = (self.learned)
+            .get(responder, piece.time)
+            .or_else(|| self.learned.get(initiator, piece.time));
+        let told = told.and_then(|name| self.protocols.iter().position(|it| it.name == name));
+        let found = match told {
+            Some(place) => Found::Protocol(place as u8),
+            None => detect::look(&self.protocols, &seen, is_all),
+        };
+        if let Some(classifier) = &mut self.classifier {
+            classifier.found(
+                identity.flow_id,
+                &seen,
+                match found {
+                    Found::Protocol(place) => {
+                        let protocol = self.protocols.get(usize::from(place));
+                        protocol.map(|it| (it.name, told.is_some()))
+                    }
+                    _ => None,
+                },
+            );
+        }
+        match found {
+            Found::Protocol(place) => {
+                let mut connection = connection(stream, initiator, responder);
+                if !is_udp {
+                    connection.retransmitted = Some(slot.repeated.map(u64::from));
+                }
+                self.begin(&mut slot, place, connection, stream.id / 2, out);
+            }
+            Found::More => {
+                if slot.stage != Stage::Watched {
+                    slot.stage = Stage::Watched;
+                    slot.number = self.watched.open(stream.id / 2);
+                }
+                if let Some(kept) = self.watched.all.get_mut(slot.number as usize) {
+                    self.room.held -= kept.held();
+                    kept.keep(piece);
+                    self.room.held += kept.held();
+                }
+            }
+            Found::Nothing => {
+                if slot.stage == Stage::Watched {
+                    self.room.held -= self.watched.close(slot.number);
+                }
+                slot.stage = match slot.tries < TRIES {
+                    true => Stage::Unknown,
+                    false => Stage::Foreign,
+                };
+            }
+        }
+        *self.slot(stream.id / 2) = slot;
+        slot
+    }
+
+    /// A conversation begins with what was kept of it.
+    fn begin(
+        &mut self,
+        slot: &mut Slot,
+        place: u8,
+        connection: Connection,
+        owner: u32,
+        out: &mut dyn Outlet,
+    ) {
+        let Some(table) = self.tables.get_mut(usize::from(place)) else {
+            return;
+        };
+        let number = table.open(connection, owner);
+        if slot.stage == Stage::Watched {
+            let kept = self.watched.all.get_mut(slot.number as usize);
+            let said = kept.map(core::mem::take).unwrap_or_default();
+            self.room.held -= said.held();
+            self.watched.free.push(slot.number);
+            self.with(usize::from(place), out, |table, give| {
+                for piece in said.pieces() {
+                    table.data(number, &piece, give);
+                }
+            });
+        }
+        slot.stage = Stage::Known(place);
+        slot.number = number;
+    }
+
+    /// Does something in the table of the protocol at this place.
+    fn with<T: Default>(
+        &mut self,
+        place: usize,
+        out: &mut dyn Outlet,
+        work: impl FnOnce(&mut dyn Talks, &mut Give<'_>) -> T,
+    ) -> T {
+        let (Some(table), Some(protocol)) = (self.tables.get_mut(place), self.protocols.get(place))
+        else {
+            return T::default();
+        };
+        let mut give = Give {
+            out,
+            key: 0,
+            records: &mut self.records,
+            held: &mut self.room.held,
+            flow_id: None,
+            among: Some(Among {
+                learned: &mut self.learned,
+                schemas: &mut self.schemas,
+                protocol: protocol.name,
+                classifier: self.classifier.as_mut(),
+                is_silent: !self.gives_events,
+                anomalies: self.anomalies.as_deref_mut(),
+            }),
+            files: self.files.as_mut(),
+            limit: None,
+        };
+        work(&mut **table, &mut give)
+    }
+
+    /// Conversations keep more than they may: the oldest requests go on alone, and conversations in which none
+    /// waits are given up, those first that were idle longest.
+    #[cold]
+    fn make_room(&mut self, out: &mut dyn Outlet) {
+        let mut ages = ByAge::new();
+        for (place, table) in self.tables.iter().enumerate() {
+            table.ages(&mut |number, age| ages.push(Reverse((age, place, number))));
+        }
+        let watched = self.tables.len();
+        for (number, kept) in self
+            .watched
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, it)| it.is_open)
+        {
+            ages.push(Reverse((kept.last(), watched, number as u32)));
+        }
+        while self.room.is_shrinking()
+            && let Some(Reverse((_, place, number))) = ages.pop()
+        {
+            let given_up = match self
+                .watched
+                .all
+                .get(number as usize)
+                .filter(|_| place == watched)
+            {
+                Some(kept) => {
+                    let owner = kept.owner;
+                    self.room.held -= self.watched.close(number);
+                    GivenUp::Conversation(owner)
+                }
+                None => self.with(place, out, |table, give| {
+                    give.limit = Some("memory");
+                    table.give_up(number, give)
+                }),
+            };
+            match given_up {
+                GivenUp::Request(age) => {
+                    self.room.requests += 1;
+                    ages.push(Reverse((age, place, number)));
+                }
+                GivenUp::Conversation(owner) => {
+                    self.room.conversations += 1;
+                    // What it says next is looked at as if it were the first.
+                    let slot = self.slot(owner);
+                    (slot.stage, slot.tries) = (Stage::Unknown, 0);
+                }
+                GivenUp::Nothing => {}
+            }
+        }
+    }
+}
+
+/// What conversations want to know of a stream's connection.
+fn connection(
+    stream: &Stream<'_>,
+    initiator: (flowgauge_wire::Address, u16),
+    responder: (flowgauge_wire::Address, u16),
+) -> Connection {
+    let identity = stream.identity();
+    let mut connection = Connection {
+        initiator,
+        responder,
+        version: identity.version,
+        is_udp: identity.protocol == 17,
+        flow_id: Some(identity.flow_id),
+        ..Connection::default()
+    };
+    stream.record(|record| {
+        if record.history.starts_with('S') {
+            let syn = record.flow_start;
+            let done = record.handshake_rtt.map(|rtt| Nanos(syn.0 + rtt.0));
+            connection.handshake = [Some(syn), done];
+        }
+    });
+    connection
+}
+
+/// Takes what the engine delivers.
+pub(crate) struct Leading<'a> {
+    pub(crate) state: &'a mut State,
+    pub(crate) out: &'a mut dyn Outlet,
+}
+
+impl Leading<'_> {
+    #[inline]
+    fn with(&mut self, slot: Slot, work: impl FnOnce(&mut dyn Talks, u32, &mut Give<'_>)) {
+        if let Stage::Known(place) = slot.stage {
+            (self.state).with(usize::from(place), self.out, |table, give| {
+                work(table, slot.number, give);
+            });
+        }
+    }
+
+    fn end(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        let from_initiator = stream.from_initiator;
+        let slot = self.state.slot(stream.id / 2);
+        let bit = 1 << u8::from(from_initiator);
+        let had_ended = slot.ended & bit != 0;
+        slot.ended |= bit;
+        let slot = *slot;
+        if !had_ended {
+            let end = match stream.status {
+                StreamStatus::Fin => StreamEnd::Fin,
+                StreamStatus::Rst => StreamEnd::Rst,
+                _ => StreamEnd::Timeout,
+            };
+            self.with(slot, |table, number, give| {
+                let time = table.last(number);
+                let piece = Piece {
+                    bytes: &[],
+                    gap_before: trailing_gap,
+                    from_initiator,
+                    time,
+                };
+                table.end(number, &piece, end, give);
+            });
+        }
+    }
+}
+
+impl Handler for Leading<'_> {
+    const STREAMS: bool = true;
+    const REMARKS: bool = true;
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        *self.state.slot(stream.id / 2) = Slot::default();
+    }
+
+    #[inline]
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        let piece = Piece {
+            bytes: chunk.bytes,
+            gap_before: chunk.gap_before,
+            from_initiator: stream.from_initiator,
+            time: chunk.captured,
+        };
+        let mut slot = *self.state.slot(stream.id / 2);
+        if slot.ended & EXAMINED == 0
+            && let Some(classifier) = &mut self.state.classifier
+            && !classifier.examine(stream, chunk)
+        {
+            slot.ended |= EXAMINED;
+            *self.state.slot(stream.id / 2) = slot;
+        }
+        match slot.stage {
+            Stage::Foreign => return,
+            Stage::Known(_) => {}
+            Stage::Unknown | Stage::Watched => slot = self.state.look(stream, &piece, self.out),
+        }
+        self.with(slot, |table, number, give| table.data(number, &piece, give));
+        if self.state.room.is_short() {
+            self.state.make_room(self.out);
+        }
+    }
+
+    fn stream_remark(&mut self, stream: &Stream<'_>, remark: &Remark) {
+        if remark.repeated == 0 {
+            return;
+        }
+        let slot = self.state.slot(stream.id / 2);
+        let repeated = &mut slot.repeated[usize::from(stream.from_initiator)];
+        *repeated = repeated.saturating_add(u32::try_from(remark.repeated).unwrap_or(u32::MAX));
+        let slot = *slot;
+        if let Stage::Known(place) = slot.stage
+            && let Some(table) = self.state.tables.get_mut(usize::from(place))
+            && let Some(connection) = table.connection(slot.number)
+        {
+            connection.retransmitted = Some(slot.repeated.map(u64::from));
+        }
+    }
+
+    fn stream_closed(&mut self, stream: &Stream<'_>) {
+        // After a reset more may come.
+        if stream.status == StreamStatus::Fin {
+            self.end(stream, 0);
+        }
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        self.end(stream, trailing_gap);
+        let slot = self.state.slot(stream.id / 2);
+        if slot.ended & BOTH_ENDED != BOTH_ENDED {
+            return;
+        }
+        let slot = core::mem::take(slot);
+        match slot.stage {
+            Stage::Watched => {
+                self.state.room.held -= self.state.watched.close(slot.number);
+            }
+            _ => self.with(slot, |table, number, give| table.close(number, give)),
+        }
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        let state = &mut *self.state;
+        let Some(classifier) = &mut state.classifier else {
+            return;
+        };
+        let row = FlowRow::new(record, state.community_id_seed);
+        let event = state.schemas.flow(classifier.of(record), &row);
+        state.records += 1;
+        self.out.emit(Items::Records(&[RecordItem {
+            key: 0,
+            time: record.end,
+            record: &event,
+        }]));
+    }
+}
+
+impl Transactions {
+    fn step(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
+        let (tracked, state) = (&mut self.tracked, &mut self.state);
+        if state.anomalies.is_some() {
+            step.take(tracked, &mut Noticing(Leading { state, out }));
+            Noticing(Leading { state, out }).fragments(tracked.shard());
+        } else {
+            step.take(tracked, &mut Leading { state, out });
+        }
+        let when = match step {
+            Step::Packets(_) => return,
+            Step::Tick(now) => When::Tick(*now),
+            Step::Finish => When::End,
+        };
+        if let Some(counters) = &mut self.counters {
+            let anomalies = state.anomalies.as_ref().map_or(0, |it| it.number);
+            let mut way = Way {
+                out,
+                schemas: &mut state.schemas,
+                records: &mut state.records,
+            };
+            counters.look(tracked.shard(), &state.room, anomalies, &when, &mut way);
+        }
+    }
+}
+
+impl Component for Transactions {
+    fn start(&mut self) -> Result<(), Failure> {
+        self.state.files.as_mut().map_or(Ok(()), Files::start)
+    }
+
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            self.step(&Step::Packets(packets), out);
+        }
+        items.clear();
+    }
+
+    fn has_timer(&self) -> bool {
+        true
+    }
+
+    fn interval(&self) -> Option<Nanos> {
+        self.counters.as_ref().map(Counters::interval)
+    }
+
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+        self.step(&Step::Tick(now), out);
+    }
+
+    fn finish(&mut self, out: &mut dyn Outlet) {
+        self.step(&Step::Finish, out);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.state.records))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        let mut account = self.tracked.account();
+        account.notes = self.state.notes();
+        Some(Box::new(account))
+    }
+}

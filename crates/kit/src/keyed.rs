@@ -1,0 +1,308 @@
+//! What demultiplexers have in common: a table of keys, and a way from a packet to its key.
+
+use core::hash::Hash;
+use core::net::SocketAddr;
+
+use flowgauge_stack::{
+    Component, ComponentInfo, ComponentKind, Items, KeyTable, OptionInfo, OptionKind, Outlet,
+    Packets, Parallel, RESULTS_OPTION, ResultInfo, ResultValue, Selection, Settings, StreamChunk,
+};
+use flowgauge_wire::{Address, BATCH_SIZE, Decoded, FlowKey, Nanos};
+
+use crate::closing::Closing;
+
+/// The description of a demultiplexer, its names and `make` still to be filled in.
+pub const DEMULTIPLEXER: ComponentInfo = ComponentInfo {
+    kind: ComponentKind::Demux,
+    options: &[TIMEOUT, KEYS, RESULTS],
+    result: Some(ResultInfo::number("instances so far", "instances")),
+    parallel: Parallel::ByFlow,
+    ..crate::OF_PACKETS
+};
+
+/// Option `timeout`.
+pub const TIMEOUT: OptionInfo = OptionInfo::new(
+    "timeout",
+    OptionKind::Duration,
+    "an instance ends when nothing came for this long, on the clock of the capture",
+)
+.or("60s");
+
+/// Option `keys`.
+pub const KEYS: OptionInfo = OptionInfo::new(
+    "keys",
+    OptionKind::Integer {
+        min: 1,
+        max: 100_000_000,
+    },
+    "instances at once; with more the longest idle ends",
+)
+.or("1M");
+
+/// Option `results`.
+pub const RESULTS: OptionInfo = OptionInfo::new(
+    RESULTS_OPTION,
+    OptionKind::Integer {
+        min: 0,
+        max: 100_000,
+    },
+    "results of components inside are given for so many instances, too: those with the largest, of \
+     tables those with the most items",
+)
+.or("0");
+
+/// A demultiplexer by the key that `key` makes of a packet; packets without one go on.
+pub fn by<K, F>(settings: &Settings, key: F) -> Box<dyn Component>
+where
+    K: Copy + Eq + Hash + KeyName + Send + 'static,
+    F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
+{
+    until_closed(settings, None, key)
+}
+
+/// As [`by`]; with `closing` a key of a TCP connection ends when that has closed, too.
+pub fn until_closed<K, F>(
+    settings: &Settings,
+    closing: Option<Closing>,
+    key: F,
+) -> Box<dyn Component>
+where
+    K: Copy + Eq + Hash + KeyName + Send + 'static,
+    F: Fn(&Decoded) -> Option<(K, u64)> + Send + 'static,
+{
+    keying(settings, Keyed { key, closing })
+}
+
+/// A demultiplexer by what `keying` says.
+pub fn keying<B: Keying + 'static>(settings: &Settings, keying: B) -> Box<dyn Component> {
+    let timeout = settings.duration("timeout").unwrap_or(60_000_000_000);
+    let keys = settings.integer("keys").unwrap_or(1_000_000);
+    Box::new(Demultiplexer {
+        keys: Keys {
+            table: KeyTable::new(Nanos(timeout), keys as usize),
+            finished: Vec::new(),
+        },
+        keying,
+        looked: Nanos(0),
+        made_before: 0,
+    })
+}
+
+/// The way from what comes to a key.
+pub trait Keying: Send {
+    /// What packets or chunks are told apart by.
+    type Key: Copy + Eq + Hash + KeyName + Send;
+
+    /// As [`Component::demultiplex`].
+    fn demultiplex(
+        &mut self,
+        _keys: &mut Keys<Self::Key>,
+        _packets: &Packets<'_>,
+        _numbers: &mut [u32],
+    ) -> Selection {
+        Selection::NONE
+    }
+
+    /// As [`Component::demultiplex_chunk`].
+    fn demultiplex_chunk(
+        &mut self,
+        _keys: &mut Keys<Self::Key>,
+        _chunk: &StreamChunk<'_>,
+    ) -> Option<u32> {
+        None
+    }
+
+    /// These numbers are others' from now on.
+    fn forget(&mut self, _ended: &[u32]) {}
+}
+
+/// The keys of a demultiplexer.
+pub struct Keys<K> {
+    /// All of them, with their numbers.
+    pub table: KeyTable<K>,
+    /// Keys that have finished, and end once the clock goes on.
+    pub finished: Vec<u32>,
+}
+
+/// A key in words, without blanks or slashes.
+pub trait KeyName {
+    /// The words.
+    fn name(&self) -> String;
+}
+
+/// Two endpoints.
+pub fn endpoints(version: u8, one: (Address, u16), other: (Address, u16)) -> String {
+    let socket = |(address, port): (Address, u16)| SocketAddr::new(address.to_ip(version), port);
+    format!("{}-{}", socket(one), socket(other))
+}
+
+/// The endpoint with the smaller address and port first.
+impl KeyName for FlowKey {
+    fn name(&self) -> String {
+        let (low, high) = ((self.low, self.low_port), (self.high, self.high_port));
+        let name = endpoints(self.version, low, high);
+        match self.context {
+            0 => name,
+            context => format!("{name}#{context}"),
+        }
+    }
+}
+
+impl KeyName for (Address, Address, u32) {
+    fn name(&self) -> String {
+        let (low, high, context) = *self;
+        match context {
+            0 => (low, high).name(),
+            context => format!("{}#{context}", (low, high).name()),
+        }
+    }
+}
+
+impl KeyName for (Address, Address) {
+    fn name(&self) -> String {
+        let ip = |address: Address| address.to_ip(6).to_canonical();
+        format!("{}-{}", ip(self.0), ip(self.1))
+    }
+}
+
+impl KeyName for u16 {
+    fn name(&self) -> String {
+        self.to_string()
+    }
+}
+
+struct Keyed<F> {
+    key: F,
+    closing: Option<Closing>,
+}
+
+struct Demultiplexer<B: Keying> {
+    keys: Keys<B::Key>,
+    keying: B,
+    /// The clock when keys were last ended.
+    looked: Nanos,
+    /// Instances that the result does not count: it was reset.
+    made_before: u64,
+}
+
+/// A hash of a key within an instance of what is around, from a good hash of the key.
+#[inline]
+fn within(hash: u64, outer: u32) -> u64 {
+    (hash ^ u64::from(outer)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl<K, F> Keying for Keyed<F>
+where
+    K: Copy + Eq + Hash + KeyName + Send,
+    F: Fn(&Decoded) -> Option<(K, u64)> + Send,
+{
+    type Key = K;
+
+    fn demultiplex(
+        &mut self,
+        keys: &mut Keys<K>,
+        packets: &Packets<'_>,
+        numbers: &mut [u32],
+    ) -> Selection {
+        let mut keyed = Selection::NONE;
+        let mut hashes = [0; BATCH_SIZE];
+        // What is needed of the table for all packets is on its way before the first is looked for.
+        for (index, packet) in packets.iter() {
+            let Some((_, hash)) = (self.key)(packet) else {
+                continue;
+            };
+            let hash = within(hash, packets.key(index));
+            hashes[index] = hash;
+            keyed.insert(index);
+            keys.table.prefetch(hash);
+        }
+        for index in keyed.iter() {
+            keys.table.prefetch_key(hashes[index]);
+        }
+        for index in keyed.iter() {
+            let Some(packet) = packets.decoded.packets.get(index) else {
+                continue;
+            };
+            let Some((key, _)) = (self.key)(packet) else {
+                continue;
+            };
+            let (outer, hash) = (packets.key(index), hashes[index]);
+            let mut number = keys.table.number_hashed(outer, key, hash, packet.time);
+            if let Some(closing) = &mut self.closing
+                && !closing.goes_on(number, packet)
+            {
+                // A new connection between the ports of one that has closed.
+                keys.table.end(number);
+                number = keys.table.number_hashed(outer, key, hash, packet.time);
+            }
+            numbers[index] = number;
+        }
+        if let Some(closing) = &mut self.closing {
+            keys.finished.append(&mut closing.closed);
+        }
+        keyed
+    }
+
+    fn forget(&mut self, ended: &[u32]) {
+        if let Some(closing) = &mut self.closing {
+            closing.forget(ended);
+        }
+    }
+}
+
+impl<B: Keying> Component for Demultiplexer<B> {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
+        self.keying.demultiplex(&mut self.keys, packets, keys)
+    }
+
+    fn demultiplex_chunk(&mut self, chunk: &StreamChunk<'_>) -> Option<u32> {
+        self.keying.demultiplex_chunk(&mut self.keys, chunk)
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.keys.table.made() - self.made_before))
+    }
+
+    fn reset(&mut self) {
+        self.made_before = self.keys.table.made();
+    }
+
+    fn ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
+        let Keys { table, finished } = &mut self.keys;
+        // Not behind each batch: instances do not depend on how packets come in batches.
+        if now > core::mem::replace(&mut self.looked, now) {
+            finished.drain(..).for_each(|key| table.end(key));
+        }
+        table.take_ended(now, ended);
+        self.keying.forget(ended);
+    }
+
+    fn outer(&self, key: u32) -> u32 {
+        self.keys.table.outer(key)
+    }
+
+    fn end_key(&mut self, key: u32) {
+        self.keys.finished.push(key);
+    }
+
+    fn key_name(&self, key: u32) -> Option<String> {
+        self.keys.table.key(key).map(KeyName::name)
+    }
+
+    fn close(&mut self, key: u32, _: &mut dyn Outlet) {
+        self.keys.table.end_outer(key);
+    }
+
+    fn end_all(&mut self) {
+        self.keys.table.end_all();
+    }
+}
+
+/// A hash of few bits that are not hashed yet.
+#[inline]
+pub fn mixed(value: u64) -> u64 {
+    let value = (value ^ (value >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    value ^ (value >> 32)
+}

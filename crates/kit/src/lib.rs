@@ -1,0 +1,45 @@
+//! What components of stacks have in common, whichever crate they are in.
+//!
+//! A part is here when components of `flowgauge-components` and of `flowgauge-conversations` use it; what only
+//! those of one use stays there.
+#![forbid(unsafe_code)]
+
+mod closing;
+pub mod engine;
+pub mod file_name;
+pub mod headers;
+pub mod keyed;
+pub mod limited;
+pub mod measure;
+
+pub use closing::Closing;
+use flowgauge_stack::{
+    ComponentInfo, ComponentKind, Input, ItemType, Output, Parallel, SettingError,
+};
+
+/// What most components that take packets have in common.
+pub const OF_PACKETS: ComponentInfo = ComponentInfo {
+    name: "",
+    aliases: &[],
+    summary: "",
+    help: "",
+    kind: ComponentKind::Simple,
+    input: Input::Of(&[ItemType::Packet]),
+    output: Output::Same,
+    fields: |_| None,
+    is_end: false,
+    outside: None,
+    options: &[],
+    result: None,
+    parallel: Parallel::Anyhow,
+    sequential: |_| None,
+    decodes: false,
+    effects: false,
+    make: |_| {
+        Err(SettingError {
+            option: None,
+            message: "it says not how it is made".to_owned(),
+            hint: None,
+        })
+    },
+};

@@ -1,0 +1,267 @@
+//! What components that look at another one's result have in common: when it is read, and in which
+//! intervals.
+
+use flowgauge_stack::{Cell, OptionInfo, OptionKind, Outlet, Packets, ResultValue};
+use flowgauge_wire::Nanos;
+
+/// Option `of`.
+pub const OF: OptionInfo = OptionInfo::new(
+    "of",
+    OptionKind::Measure,
+    "whose result: a component's label, as count(0)",
+);
+
+/// Option `every`.
+pub const EVERY: OptionInfo = OptionInfo::new(
+    "every",
+    OptionKind::Duration,
+    "how often a result is read that packets do not have each, on the clock of the capture",
+)
+.or("1s");
+
+/// The least interval at which results are read.
+const LEAST: u64 = 1_000;
+
+/// The beginnings of intervals on the capture clock: multiples of their length.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals {
+    length: u64,
+    /// Where the present one began.
+    start: Option<u64>,
+}
+
+impl Intervals {
+    /// Of so many nanoseconds each; not begun yet.
+    pub fn new(length: u64) -> Intervals {
+        Intervals {
+            length: length.max(LEAST),
+            start: None,
+        }
+    }
+
+    /// Where the present one began.
+    pub fn start(&self) -> Option<Nanos> {
+        self.start.map(Nanos)
+    }
+
+    /// When the present one ends; at first, before the first packet.
+    pub fn end(&self) -> Nanos {
+        Nanos(
+            self.start
+                .map_or(0, |start| start.saturating_add(self.length)),
+        )
+    }
+
+    /// Goes to the interval of `now`. Says how many ended since then, and where the first of them began;
+    /// `None` at first.
+    pub fn advance(&mut self, now: Nanos) -> Option<(Nanos, u64)> {
+        let at = now.0 - now.0 % self.length;
+        let before = self.start?;
+        let ended = at.saturating_sub(before) / self.length;
+        self.start = Some(before.max(at));
+        Some((Nanos(before), ended))
+    }
+
+    /// Begins, unless it has.
+    pub fn begin(&mut self, now: Nanos) -> bool {
+        let is_first = self.start.is_none();
+        if is_first {
+            self.start = Some(now.0 - now.0 % self.length);
+        }
+        is_first
+    }
+
+    /// Begins in the interval of `now`, whatever was before.
+    pub fn restart(&mut self, now: Nanos) {
+        self.start = None;
+        self.begin(now);
+    }
+
+    /// The length of one, in nanoseconds.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+/// A result as it grows: what came since it was read last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Growth {
+    last: i128,
+}
+
+impl Growth {
+    /// What was added to a sum since then; of other results the value itself.
+    pub fn since(&mut self, result: &ResultValue) -> i128 {
+        let value = result.number().unwrap_or(0);
+        match result {
+            ResultValue::Sum(_) | ResultValue::Difference(_) => {
+                // What was reset began at 0.
+                let before = core::mem::replace(&mut self.last, value);
+                if before > value {
+                    value
+                } else {
+                    value - before
+                }
+            }
+            _ => value,
+        }
+    }
+}
+
+/// Values of another component: of each packet where it has them, else what was added in each interval.
+#[derive(Debug)]
+pub struct Measured {
+    intervals: Intervals,
+    growth: Growth,
+    /// Whether packets have values; not known at first.
+    is_per_packet: Option<bool>,
+    /// Whether packets came in the interval.
+    has_come: bool,
+}
+
+impl Measured {
+    /// With an interval of so many nanoseconds.
+    pub fn new(every: u64) -> Measured {
+        Measured {
+            intervals: Intervals::new(every),
+            growth: Growth::default(),
+            is_per_packet: None,
+            has_come: false,
+        }
+    }
+
+    /// The values of packets.
+    pub fn packets(&mut self, packets: &Packets<'_>, out: &dyn Outlet, mut take: impl FnMut(i128)) {
+        self.has_come = true;
+        let values = out.values("of");
+        self.is_per_packet = Some(values.is_some());
+        if let Some(values) = values {
+            values
+                .of(packets, out)
+                .for_each(|(_, value)| take(i128::from(value)));
+        }
+    }
+
+    /// [`flowgauge_stack::Component::interval`].
+    pub fn interval(&self) -> Option<Nanos> {
+        Some(Nanos(self.intervals.length()))
+    }
+
+    /// The value of an interval that has ended; of intervals without packets there is none.
+    pub fn tick(&mut self, now: Nanos, out: &dyn Outlet, take: impl FnMut(i128)) {
+        let per_packet = *self
+            .is_per_packet
+            .get_or_insert_with(|| out.values("of").is_some());
+        if per_packet {
+            return;
+        }
+        let Some(result) = out.result("of") else {
+            return;
+        };
+        if self.intervals.begin(now) {
+            self.growth.since(&result);
+        }
+        if self
+            .intervals
+            .advance(now)
+            .is_some_and(|(_, ended)| ended > 0)
+        {
+            self.read(&result, take);
+        }
+    }
+
+    /// The value of the interval under way.
+    pub fn finish(&mut self, out: &dyn Outlet, take: impl FnMut(i128)) {
+        if self.is_per_packet == Some(false)
+            && let Some(result) = out.result("of")
+        {
+            self.read(&result, take);
+        }
+    }
+
+    fn read(&mut self, result: &ResultValue, mut take: impl FnMut(i128)) {
+        let value = self.growth.since(result);
+        if core::mem::take(&mut self.has_come) {
+            take(value);
+        }
+    }
+}
+
+/// A whole number in a table.
+pub fn cell(value: i128) -> Cell {
+    match (u64::try_from(value), i64::try_from(value)) {
+        (Ok(value), _) => Cell::Unsigned(value),
+        (_, Ok(value)) => Cell::Signed(value),
+        _ => Cell::Float(value as f64),
+    }
+}
+
+/// A number with `k`, `M`, `G`, or a time span (`ns us ms s m h`) in nanoseconds.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn amount(text: &str) -> Result<u64, String> {
+    let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[end.len()..] {
+        "" | "ns" => 1,
+        "k" | "us" => 1_000,
+        "M" | "ms" => 1_000_000,
+        "G" | "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        unit => {
+            return Err(format!(
+                "unknown unit \"{unit}\"; known: k, M, G, ns, us, ms, s, m, h"
+            ));
+        }
+    };
+    let number: u64 = end
+        .trim()
+        .parse()
+        .map_err(|_| format!("\"{text}\" is no whole number"))?;
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| format!("{text} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_multiples_of_their_length() {
+        let mut intervals = Intervals::new(10_000);
+        assert_eq!(intervals.end(), Nanos(0));
+        assert!(intervals.begin(Nanos(25_000)));
+        assert_eq!(intervals.end(), Nanos(30_000));
+        assert_eq!(intervals.advance(Nanos(29_999)), Some((Nanos(20_000), 0)));
+        assert_eq!(intervals.advance(Nanos(55_000)), Some((Nanos(20_000), 3)));
+        assert_eq!(intervals.advance(Nanos(40_000)), Some((Nanos(50_000), 0)));
+        assert_eq!(intervals.end(), Nanos(60_000));
+        let mut last = Intervals::new(u64::MAX);
+        last.begin(Nanos(5));
+        assert_eq!(last.end(), Nanos(u64::MAX));
+    }
+
+    #[test]
+    fn a_sum_that_was_reset_began_at_0() {
+        let mut growth = Growth::default();
+        let mut since = |value| growth.since(&ResultValue::Sum(value));
+        assert_eq!(
+            [since(5), since(7), since(7), since(2), since(3)],
+            [5, 2, 0, 2, 1]
+        );
+        assert_eq!(growth.since(&ResultValue::Last(9)), 9);
+    }
+
+    #[test]
+    fn amounts_have_units() {
+        assert_eq!(amount("64"), Ok(64));
+        assert_eq!(amount("2k"), Ok(2_000));
+        assert_eq!(amount("3 ms"), Ok(3_000_000));
+        assert_eq!(amount("1M"), Ok(1_000_000));
+        assert_eq!(amount("1m"), Ok(60_000_000_000));
+        assert!(amount("1x").is_err() && amount("").is_err() && amount("-1").is_err());
+        assert!(amount("99999999999h").is_err());
+    }
+}

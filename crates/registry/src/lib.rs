@@ -1,0 +1,14 @@
+//! All components by name: those of `flowgauge-components` and of `flowgauge-conversations`.
+//!
+//! They meet here only, so that neither crate waits for the other when it is built.
+#![forbid(unsafe_code)]
+
+use flowgauge_components::{PACKETS, RECORDS, STREAMS, THREADS};
+use flowgauge_conversations::{FLOWS, PROTOCOLS, REPORT};
+use flowgauge_stack::Registry;
+
+/// The components by name, in the order in which they are listed.
+pub fn registry() -> Registry {
+    let lists = [PACKETS, PROTOCOLS, RECORDS, FLOWS, STREAMS, REPORT, THREADS];
+    Registry::new(lists.into_iter().flatten().copied())
+}

@@ -1,0 +1,183 @@
+//! Clients that are too slow for their events: each stream of which anything came still begins with a creation and
+//! ends with a termination, and what is missing of its bytes is said.
+
+#![allow(clippy::unwrap_used)]
+
+mod shared_support;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use flowgauge_capture::generate::Preset;
+use flowgauge_runtime::shared::{Application, Client, Error, EventKind, Next};
+use flowgauge_runtime::{Chunk, Control, Cores, Handlers, Outcome, StreamHandle};
+use flowgauge_stream::engine::StreamSnapshot;
+
+use shared_support::feed::{Shared, everything};
+use shared_support::{LIMIT, alone, packets_of, smaller, trace};
+
+/// A stream as handlers know it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    data: u64,
+    position: u64,
+    has_ended: bool,
+    /// Its first event was not its first packet's.
+    is_late: bool,
+}
+
+/// What the threads of a client have seen, by the number of each stream.
+#[derive(Clone, Default)]
+struct Seen {
+    lives: Arc<Mutex<BTreeMap<u64, Life>>>,
+    go: Arc<AtomicBool>,
+}
+
+struct Checker(Seen);
+
+impl Checker {
+    fn wait(&self) {
+        while !self.0.go.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+
+    fn with(&self, stream: &StreamSnapshot, act: impl FnOnce(&mut Life)) {
+        let mut lives = self.0.lives.lock().unwrap();
+        let life = lives.get_mut(&stream.uid).expect("its creation came first");
+        assert!(!life.has_ended, "{stream:?}");
+        assert_eq!(stream.user_state, stream.uid + 1);
+        act(life);
+    }
+}
+
+impl Handlers for Checker {
+    fn created(&mut self, stream: &mut StreamHandle<'_>) {
+        self.wait();
+        let (uid, now) = (stream.uid(), stream.snapshot());
+        assert_eq!((now.user_state, now.chunks), (0, 0));
+        stream.set_user_state(uid + 1);
+        let life = Life {
+            is_late: now.statistics.all.packets > 1,
+            ..Life::default()
+        };
+        let before = self.0.lives.lock().unwrap().insert(uid, life);
+        assert!(before.is_none(), "{before:?}");
+    }
+
+    fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        self.with(&stream.snapshot(), |life| {
+            let info = chunk.info();
+            assert_eq!(life.position + info.gap_before, info.offset);
+            life.position = info.offset + chunk.bytes().len() as u64;
+            life.data += 1;
+        });
+    }
+
+    fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
+        self.with(&stream.snapshot(), |life| life.has_ended = true);
+    }
+}
+
+/// A client that stands still while most of the packets come.
+fn slow(run: impl FnOnce(Client, Seen, &Control) -> (Outcome, Result<(), Error>) + Send) {
+    let portions = trace(Preset::Mix, 0.01);
+    let expected = alone(&everything(), &portions).len() as u64;
+    let most = portions.len() * 3 / 4;
+    let before = packets_of(&portions[..most]);
+    let shared = Shared::start();
+    let client = shared.join(&Application {
+        memory_bytes: 1 << 20,
+        ..everything()
+    });
+    let (control, seen) = (Control::default(), Seen::default());
+    let (outcome, end) = thread::scope(|scope| {
+        let running = scope.spawn(|| run(client, seen.clone(), &control));
+        shared.feed_through(&portions[..most], before);
+        let lost = shared.status().clients[0].statistics;
+        seen.go.store(true, Ordering::Release);
+        assert!(
+            lost.lost_created > 0 && lost.lost_terminated > 0,
+            "{lost:?}"
+        );
+        for portion in smaller(&portions[most..], 256) {
+            shared.feed_one(&portion);
+            shared.wait_until("it has read", |status| status.clients[0].waiting == 0);
+        }
+        control.stop();
+        running.join().unwrap()
+    });
+    end.unwrap();
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    let lives = seen.lives.lock().unwrap();
+    assert!(lives.values().all(|life| life.has_ended));
+    assert!(lives.values().any(|life| life.is_late && life.data > 0));
+    let streams = lives.len() as u64;
+    let total = outcome.total();
+    assert_eq!((total.created, total.terminated), (streams, streams));
+    assert!(outcome.lost.chunks > 0);
+    assert_eq!(streams + outcome.lost.streams, expected);
+    assert!(outcome.lost.streams > 0, "{streams} of {expected}");
+    shared.ledger();
+}
+
+#[test]
+fn every_stream_begins_and_ends_in_one_thread() {
+    slow(|client, seen, control| client.run(&mut Checker(seen), control));
+}
+
+#[test]
+fn every_stream_begins_and_ends_on_workers() {
+    slow(|client, seen, control| {
+        client.run_on_workers(3, &Cores::any(), move |_| Checker(seen.clone()), control)
+    });
+}
+
+#[test]
+fn what_was_lost_at_the_end_is_missing_there() {
+    let portions = trace(Preset::Elephants, 0.01);
+    let mut shared = Shared::start();
+    let mut quick = shared.join(&everything());
+    let mut slow = shared.join(&Application {
+        memory_bytes: 1 << 20,
+        ..everything()
+    });
+    let ends = |client: &mut Client| {
+        let (mut positions, mut ends) = (BTreeMap::<u64, u64>::new(), BTreeMap::new());
+        let mut missing = 0;
+        loop {
+            match client.next_event(Some(LIMIT)).unwrap() {
+                Next::Event(event) => {
+                    let stream = event.stream.snapshot();
+                    let position = positions.entry(stream.uid).or_default();
+                    match &event.kind {
+                        EventKind::Created => {}
+                        EventKind::Data(chunk) => {
+                            assert_eq!(*position + chunk.info().gap_before, chunk.info().offset);
+                            *position = chunk.info().offset + chunk.bytes().len() as u64;
+                        }
+                        EventKind::Terminated => {
+                            missing += stream.missing_at_end;
+                            ends.insert(stream.uid, *position + stream.missing_at_end);
+                        }
+                    }
+                }
+                Next::Idle => panic!("nothing happens"),
+                Next::End(_) => break (ends, missing),
+            }
+        }
+    };
+    let (told, nothing) = thread::scope(|scope| {
+        let reader = scope.spawn(|| ends(&mut quick));
+        shared.feed_through(&portions, packets_of(&portions));
+        shared.end();
+        reader.join().unwrap()
+    });
+    let (got, missing) = ends(&mut slow);
+    assert_eq!(slow.statistics().0.lost_terminated, 0);
+    assert!(missing > nothing, "{missing}");
+    assert_eq!(got, told);
+    shared.ledger();
+}

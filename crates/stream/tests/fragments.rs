@@ -1,0 +1,93 @@
+//! Whose a datagram in fragments is.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use flowgauge_flow::FlowRecord;
+use flowgauge_stream::{ChecksumPolicy, Handler, Shard, ShardConfig};
+use flowgauge_wire::{Batch, PacketDescriptor};
+
+/// Addresses of the initiator, protocol, frames and fragments of each flow.
+#[derive(Default)]
+struct Flows(Vec<(String, u8, u64, u64)>);
+
+impl Handler for Flows {
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        self.0.push((
+            (record.source.address).to_ip(record.version).to_string(),
+            record.protocol,
+            record.source.packets + record.destination.packets,
+            record.fragments,
+        ));
+    }
+}
+
+fn ipv4(source: [u8; 4], protocol: u8, id: u16, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x45, 0];
+    packet.extend((20 + payload.len() as u16).to_be_bytes());
+    packet.extend(id.to_be_bytes());
+    packet.extend(fragment.to_be_bytes());
+    packet.extend([64, protocol, 0, 0]);
+    packet.extend(source);
+    packet.extend([10, 0, 0, 9]);
+    packet.extend(payload);
+    packet
+}
+
+fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = [port.to_be_bytes(), port.to_be_bytes()].concat();
+    datagram.extend((8 + payload.len() as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    datagram.extend(payload);
+    datagram
+}
+
+fn flows(packets: &[Vec<u8>]) -> Vec<(String, u8, u64, u64)> {
+    let mut shard = Shard::new(ShardConfig {
+        checksums: ChecksumPolicy::Ignore,
+        ..ShardConfig::default()
+    });
+    let mut flows = Flows::default();
+    for packet in packets {
+        let frame = [&[2; 12][..], &[8, 0], packet].concat();
+        let descriptor = PacketDescriptor {
+            captured_len: frame.len() as u32,
+            wire_len: frame.len() as u32,
+            ..PacketDescriptor::default()
+        };
+        shard.process(&Batch::new(&frame, &[descriptor]), &mut flows);
+    }
+    shard.finish(&mut flows);
+    flows.0.sort();
+    flows.0
+}
+
+#[test]
+fn what_never_becomes_complete_of_a_tunnel_is_of_the_flow_inside() {
+    // GTP-U: version 1, user data, a length, a tunnel endpoint.
+    let inner = ipv4([10, 7, 7, 7], 17, 1, 0, &udp(4000, &[b'x'; 100]));
+    let mut gtp = vec![0x30, 0xff, 0, inner.len() as u8, 0, 0, 0, 5];
+    gtp.extend(&inner);
+    let outer = udp(2152, &gtp);
+    let (first, rest) = outer.split_at(88);
+    let packets = |id| {
+        let first = ipv4([10, 1, 1, 1], 17, id, 0x2000, first);
+        [first, ipv4([10, 1, 1, 1], 17, id, 11, rest)]
+    };
+    let [whole, lost] = [packets(1), packets(2)];
+    let expected = |frames| ("10.7.7.7".to_owned(), 17, frames, frames);
+    assert_eq!(flows(&whole), [expected(2)]);
+    // The first fragment says whose it is, wherever it comes.
+    assert_eq!(flows(&lost[..1]), [expected(1)]);
+    assert_eq!(flows(&[&whole[..], &lost[..1]].concat()), [expected(3)]);
+    // Behind another one it was sent with that to whoever has the outer flow.
+    let far = ipv4([10, 1, 1, 1], 17, 2, 0x2000 | 20, rest);
+    assert_eq!(
+        flows(&[far, lost[0].clone()]),
+        [("10.1.1.1".to_owned(), 17, 2, 2)]
+    );
+    // Without it nobody knows, and of what is no tunnel the addresses are its own.
+    let outer = |frames| ("10.1.1.1".to_owned(), 17, frames, frames);
+    assert_eq!(flows(&lost[1..]), [outer(1)]);
+    let plain = ipv4([10, 1, 1, 1], 17, 3, 0x2000, &udp(53, &gtp)[..88]);
+    assert_eq!(flows(&[plain]), [outer(1)]);
+}
