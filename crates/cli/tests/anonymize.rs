@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
+mod command_support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use command_support::policy;
 
 fn flowgauge(folder: &Path, line: &str, forced: Option<&Path>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
@@ -41,9 +45,8 @@ fn folder() -> tempfile::TempDir {
             &format!("generate -q {preset} --flows 60 --seed 7 -w {preset}.pcap"),
         );
     }
-    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
     for name in ["headers.toml", "web.toml"] {
-        fs::copy(policies.join(name), folder.path().join(name)).unwrap();
+        policy(folder.path(), name);
     }
     folder
 }
@@ -111,12 +114,13 @@ fn a_key_is_made_for_its_owner_and_serves_again() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
+    let key = folder.join("anonymize.key");
+    fs::remove_file(&key).unwrap();
     let (first, said) = run("one.pcap");
     assert!(
         said.contains("packets") && said.contains("received"),
         "{said}"
     );
-    let key = folder.join("anonymize.key");
     assert_eq!(
         fs::metadata(&key).unwrap().permissions().mode() & 0o777,
         0o600

@@ -12,7 +12,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use command_support::{
-    Folder, command, fails, handles, json_lines, printed, run, signal, sorted, stderr, stdout, text,
+    Folder, command, fails, handles, json_lines, policy, printed, run, signal, sorted, stderr,
+    stdout, text,
 };
 
 #[test]
@@ -413,9 +414,7 @@ fn notes_tell_what_was_taken_left_out_and_evicted() {
     let output = run(&["flows", "--checksums", "ignore", "-r", text(&file)]);
     assert!(!stderr(&output).contains("note:"), "{}", stderr(&output));
     // Where a policy takes addresses out, notes have none either.
-    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
-    let policy = folder.file("headers.toml");
-    fs::copy(policies.join("headers.toml"), &policy).unwrap();
+    let policy = policy(&folder.0, "headers.toml");
     let stack = format!(
         "[stack]\ntransactions {{ flows = yes }} - anonymize {{ policy = \"{}\" }} - output\n",
         text(&policy)

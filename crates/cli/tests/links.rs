@@ -191,6 +191,20 @@ fn what_two_links_saw_is_matched_in_a_third_process() {
     );
 }
 
+/// Processes whose parent this one is, whichever of its threads started them.
+fn children_of(parent: u32) -> Vec<u32> {
+    let is_child = |id: &u32| {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let of_parent = format!("PPid:\t{parent}");
+        status.lines().any(|line| line == of_parent)
+    };
+    let names = fs::read_dir("/proc")
+        .unwrap()
+        .map(|it| it.unwrap().file_name());
+    let ids = names.filter_map(|it| it.to_str()?.parse().ok());
+    ids.filter(is_child).collect()
+}
+
 #[test]
 fn an_agent_runs_stacks_for_those_who_may() {
     let place = Place::new("agent", &["agent", "ops", "viewer", "stranger"]);
@@ -284,20 +298,11 @@ fn an_agent_runs_stacks_for_those_who_may() {
     }
     // A stack that is killed takes nobody with it.
     stdout(&ops(&["start", "killed", "-e", listening]));
-    let of_agent = format!("/proc/{0}/task/{0}/children", agent.child.id());
-    let mut children = fs::read_to_string(of_agent).unwrap();
-    // Threads that started others have them.
-    for task in fs::read_dir(format!("/proc/{}/task", agent.child.id())).unwrap() {
-        // One may have ended meanwhile.
-        let of_task = fs::read_to_string(task.unwrap().path().join("children"));
-        children += &of_task.unwrap_or_default();
-    }
-    let mut children: Vec<&str> = children.split_whitespace().collect();
-    children.dedup();
+    let children = children_of(agent.child.id());
     assert_eq!(children.len(), 1, "{children:?}");
     assert!(
         Command::new("kill")
-            .args(["-9", children[0]])
+            .args(["-9", &children[0].to_string()])
             .status()
             .unwrap()
             .success()

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use command_support::{handles, objects, printed, signal};
+use command_support::{handles, objects, policy, printed, signal};
 use serde_json::Value;
 
 /// A folder with a trace of HTTP, and how many transactions it has.
@@ -349,10 +349,7 @@ fn nothing_of_what_a_policy_takes_out_is_anywhere() {
         }
     }
     assert!(secrets.len() > 20, "{secrets:?}");
-    // Its key is made beside it.
-    let policy = folder.path().join("policy.toml");
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/web.toml");
-    fs::copy(example, &policy).expect("room");
+    let policy = policy(folder.path(), "web.toml");
     for format in ["json", "eve", "zeek", "table"] {
         let output = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
             .args(["log", "--format", format, "--flows", "--stats", "-r"])

@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::IpAddr;
 
 use flowgauge_capture::generate::{Config, Preset, generate};
 use serde_json::Value;
@@ -46,19 +47,31 @@ fn secrets(rows: &[Value]) -> BTreeSet<String> {
     values.filter(|value| value.len() > 5).collect()
 }
 
+/// What a stack writes, and that none of these is in it. Names and targets are digests whatever the key; that
+/// one of a key leaves a prefix as it is happens (one in 150 for 16 bits, docs/anonymization.md), so that addresses have
+/// five keys in which to be different.
+fn text_without(stack: &str, trace: &[u8], secrets: &BTreeSet<String>) -> String {
+    let mut found = None;
+    for _ in 0..5 {
+        let text = text_of(stack, trace);
+        found = secrets.iter().find(|it| text.contains(it.as_str()));
+        match found {
+            Some(secret) => assert!(secret.parse::<IpAddr>().is_ok(), "{secret}"),
+            None => return text,
+        }
+    }
+    panic!("{found:?} is there, whatever the key");
+}
+
 #[test]
 fn figure_5_of_the_paper_runs_and_shows_nobody() {
     let trace = trace(Preset::Web, 0.005);
     let plain = rows(&text_of(PLAIN, &trace));
-    let text = text_of(FIGURE, &trace);
-    let found = rows(&text);
     assert!(plain.len() > 200);
-    assert_eq!(plain.len(), found.len());
     let secrets = secrets(&plain);
     assert!(secrets.len() > 100, "{}", secrets.len());
-    for secret in &secrets {
-        assert!(!text.contains(secret.as_str()), "{secret}");
-    }
+    let found = rows(&text_without(FIGURE, &trace, &secrets));
+    assert_eq!(plain.len(), found.len());
     let mut hosts: BTreeMap<String, String> = BTreeMap::new();
     for (one, other) in plain.iter().zip(&found) {
         for name in [
@@ -94,16 +107,12 @@ fn figure_5_of_the_paper_runs_and_shows_nobody() {
 fn records_of_any_kind_keep_what_counts_and_measures() {
     let trace = trace(Preset::Zoo, 0.02);
     let plain = rows(&text_of("flows", &trace));
-    let text = text_of("flows anonymize", &trace);
-    let found = rows(&text);
+    let found = rows(&text_without("flows anonymize", &trace, &secrets(&plain)));
     assert!(
         plain.len() > 10 && plain.len() == found.len(),
         "{}",
         plain.len()
     );
-    for secret in secrets(&plain) {
-        assert!(!text.contains(&secret), "{secret}");
-    }
     for (one, other) in plain.iter().zip(&found) {
         for name in [
             "src_bytes",
@@ -129,12 +138,12 @@ fn behind_it_packets_are_decoded_as_they_are_then() {
     let trace = trace(Preset::Zoo, 0.02);
     let of = |stack: &str| rows(&text_of(stack, &trace));
     let before: Vec<Value> = of("packets");
-    let text = text_of("anonymize packets", &trace);
-    let after = rows(&text);
+    let after = rows(&text_without(
+        "anonymize packets",
+        &trace,
+        &secrets(&before),
+    ));
     assert_eq!(before.len(), after.len());
-    for secret in secrets(&before) {
-        assert!(!text.contains(&secret), "{secret}");
-    }
     for (one, other) in before.iter().zip(&after) {
         assert_eq!(
             (&one["src_port"], &one["proto"]),

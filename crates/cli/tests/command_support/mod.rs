@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -50,6 +51,18 @@ pub fn command(arguments: &[&str]) -> Command {
 
 pub fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
+}
+
+/// A policy that comes with the program, in a folder, with a key under which no address of these tests stays as
+/// it is (that happens: docs/anonymization.md).
+pub fn policy(folder: &Path, name: &str) -> PathBuf {
+    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
+    let policy = folder.join(name);
+    fs::copy(policies.join(name), &policy).unwrap();
+    let key = folder.join("anonymize.key");
+    fs::write(&key, "3b".repeat(32)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    policy
 }
 
 /// What a command that succeeds prints.
