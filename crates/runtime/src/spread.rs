@@ -12,22 +12,21 @@
 //!
 //! A tunnel's datagram in fragments goes where its first fragment says: its later ones follow it. Those
 //! that come before it are sent by their outer addresses, and then the first follows them. One that never becomes
-//! complete counts to the flow that it was sent by.
+//! complete counts to the flow that it was sent by: a datagram is forgotten here when it is for who puts it
+//! together, once it is complete or has timed out.
 
 use std::collections::HashMap;
 
+use flowgauge_stream::ShardConfig;
 use flowgauge_wire::{
-    Address, Batch, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, LinkType,
-    PacketDescriptor, PacketFlags, fragment_info,
+    Address, Batch, CARRIERS, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder,
+    FragmentInfo, LinkType, Nanos, PacketDescriptor, PacketFlags, fragment_info,
 };
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// Protocols that can carry IP: IP in IP, UDP, 6in4, GRE.
-const CARRIERS: [u8; 4] = [4, UDP, 41, 47];
-
 /// Datagrams in fragments that are remembered, in each of two generations.
 const REMEMBERED: usize = 4096;
 
@@ -201,7 +200,7 @@ impl Spread {
         if !is_fragment || !CARRIERS.contains(&protocol) {
             return default;
         }
-        self.fragment(&decoded, bytes, default)
+        self.fragment(&decoded, bytes, packet.time, default)
     }
 
     /// That of all ports of groups.
@@ -221,31 +220,27 @@ impl Spread {
     }
 
     /// A fragment of a datagram that may be a tunnel's.
-    fn fragment(&mut self, decoded: &Decoded, bytes: &[u8], default: usize) -> usize {
+    fn fragment(&mut self, decoded: &Decoded, bytes: &[u8], time: Nanos, default: usize) -> usize {
         let start = usize::from(decoded.ip_offset);
         let Some(info) = fragment_info(bytes, start) else {
             return default;
         };
         let (source, destination) = (decoded.source().0, decoded.destination().0);
         let datagram = (source, destination, info.id, info.protocol);
-        if info.offset != 0 {
-            return match self.fragments.get(&datagram) {
-                Some(known) => known.shard,
-                None => {
-                    self.fragments.put(datagram, default, false);
-                    default
-                }
-            };
-        }
-        let shard = match self.fragments.get(&datagram) {
-            Some(known) if !known.by_first => known.shard,
-            _ if self.groups && is_of_group(bytes, info.protocol, info.data_offset as usize) => {
+        let known = self.fragments.get(&datagram, info.version, time);
+        let mut known = known.unwrap_or_else(|| {
+            let shard = if info.offset != 0 {
+                default
+            } else if self.groups && is_of_group(bytes, info.protocol, info.data_offset as usize) {
                 self.shard_of_groups()
-            }
-            _ => self.carried(decoded, bytes).unwrap_or(default),
-        };
-        self.fragments.put(datagram, shard, true);
-        shard
+            } else {
+                self.carried(decoded, bytes).unwrap_or(default)
+            };
+            Known::new(shard, time)
+        });
+        known.add(&info);
+        self.fragments.put(datagram, known);
+        known.shard
     }
 
     /// The shard of what a first fragment carries.
@@ -276,31 +271,73 @@ fn fold(address: &[u8; 16]) -> u64 {
 
 type Datagram = (Address, Address, u32, u8);
 
+/// Where a datagram in fragments goes, by the first of them that came.
 #[derive(Clone, Copy)]
 struct Known {
     shard: usize,
-    /// The first fragment has said so; otherwise a later one came before it.
-    by_first: bool,
+    since: Nanos,
+    /// Bytes of its payload that came, those sent twice twice.
+    seen: u32,
+    /// How many there are, once its last fragment came.
+    total: u32,
+}
+
+impl Known {
+    fn new(shard: usize, since: Nanos) -> Known {
+        Known {
+            shard,
+            since,
+            seen: 0,
+            total: u32::MAX,
+        }
+    }
+
+    fn add(&mut self, fragment: &FragmentInfo) {
+        self.seen = self.seen.saturating_add(fragment.data_len);
+        if !fragment.more {
+            self.total = fragment.offset.saturating_add(fragment.data_len);
+        }
+    }
 }
 
 /// Where datagrams in fragments went: the last few thousand.
-#[derive(Default)]
 struct Fragments {
     young: HashMap<Datagram, Known>,
     old: HashMap<Datagram, Known>,
+    timeout_v4: Nanos,
+    timeout_v6: Nanos,
+}
+
+impl Default for Fragments {
+    /// With the timeouts of those who put datagrams together.
+    fn default() -> Fragments {
+        let shards = ShardConfig::default().defragment;
+        Fragments {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            timeout_v4: shards.timeout_v4,
+            timeout_v6: shards.timeout_v6,
+        }
+    }
 }
 
 impl Fragments {
-    fn get(&self, datagram: &Datagram) -> Option<Known> {
+    /// What is known of a datagram that is still being put together at `now`.
+    fn get(&self, datagram: &Datagram, version: u8, now: Nanos) -> Option<Known> {
         let found = self.young.get(datagram);
-        found.or_else(|| self.old.get(datagram)).copied()
+        let known = *found.or_else(|| self.old.get(datagram))?;
+        let timeout = match version {
+            4 => self.timeout_v4,
+            _ => self.timeout_v6,
+        };
+        (known.seen < known.total && now - known.since <= timeout).then_some(known)
     }
 
-    fn put(&mut self, datagram: Datagram, shard: usize, by_first: bool) {
+    fn put(&mut self, datagram: Datagram, known: Known) {
         if self.young.len() >= REMEMBERED {
             self.old = core::mem::take(&mut self.young);
         }
-        self.young.insert(datagram, Known { shard, by_first });
+        self.young.insert(datagram, known);
     }
 }
 

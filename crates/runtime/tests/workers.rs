@@ -203,3 +203,87 @@ fn real_captures_have_the_same_flows_and_streams_on_any_number_of_shards() {
     assert!(compared > 500, "only {compared} captures");
     assert!(different.is_empty(), "{} differences", different.len());
 }
+
+fn ipv4(source: [u8; 4], destination: [u8; 4], id: u16, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x45, 0];
+    packet.extend((20 + payload.len() as u16).to_be_bytes());
+    packet.extend(id.to_be_bytes());
+    packet.extend(fragment.to_be_bytes());
+    packet.extend([64, 17, 0, 0]);
+    packet.extend(source);
+    packet.extend(destination);
+    packet.extend(payload);
+    packet
+}
+
+fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = [port.to_be_bytes(), port.to_be_bytes()].concat();
+    datagram.extend((8 + payload.len() as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    datagram.extend(payload);
+    datagram
+}
+
+/// A capture of IP packets without frames, with their times in seconds.
+fn capture(packets: &[(u32, Vec<u8>)]) -> Vec<u8> {
+    const RAW: u32 = 101;
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0xffff, RAW] {
+        file.extend(u32::to_le_bytes(word));
+    }
+    for (seconds, packet) in packets {
+        let len = packet.len() as u32;
+        for word in [1_700_000_000 + seconds, 0, len, len] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(packet);
+    }
+    file
+}
+
+/// Fragments of tunnels' datagrams whose rest never comes, or whose number is used again: whose flow they are
+/// does not depend on the shards.
+#[test]
+fn incomplete_datagrams_of_tunnels_are_of_one_flow_on_any_number_of_shards() {
+    let far = 0x2000 | 20; // a later fragment, not the last one
+    let mut packets: Vec<(u32, Vec<u8>)> = Vec::new();
+    for n in 0..20 {
+        let outer = |id, fragment, payload: &[u8]| {
+            ipv4([10, 1, 1, n + 1], [10, 0, 0, 9], id, fragment, payload)
+        };
+        let hosts = ([10, 7, 7, n + 1], [10, 9, 9, n * 3]);
+        let inside = |id, payload: &[u8]| ipv4(hosts.0, hosts.1, id, 0, &udp(4000, payload));
+        // GTP-U: version 1, user data, a length, a tunnel endpoint.
+        let inner = inside(1, &[b'x'; 100]);
+        let mut gtp = vec![0x30, 0xff, 0, inner.len() as u8, 0, 0, 0, 5];
+        gtp.extend(inner);
+        let tunnel = udp(2152, &gtp);
+        let (first, rest) = tunnel.split_at(88);
+        let id = |number: u16| number * 100 + u16::from(n);
+        packets.extend([
+            // What came first is forgotten when the first fragment comes.
+            (0, outer(id(1), far, &[b'z'; 64])),
+            (40, outer(id(1), 0x2000, first)),
+            (40, inside(7, b"a packet of the flow inside")),
+            // A complete one, and its number again without a first fragment.
+            (0, outer(id(2), 0x2000, first)),
+            (0, outer(id(2), 11, rest)),
+            (1, outer(id(2), far, &[b'z'; 64])),
+            (1, outer(id(3), far, &[b'z'; 64])),
+            // Without its end, and that much later.
+            (2, outer(id(4), 0x2000, first)),
+            (50, outer(id(4), 11, rest)),
+        ]);
+    }
+    packets.sort_by_key(|packet| packet.0);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tunnels.pcap");
+    std::fs::write(&path, capture(&packets)).unwrap();
+    let (records, ledger) = alone(&path).unwrap();
+    assert!(records.len() > 40, "{records:?}");
+    for shards in [2, 3, 4, 8] {
+        let (others, other_ledger) = together(&path, shards, false);
+        assert_eq!(difference(&records, &others), None, "{shards} shards");
+        assert_eq!(ledger, other_ledger, "{shards} shards");
+    }
+}

@@ -31,7 +31,9 @@ pub mod time;
 pub use budget::Budget;
 pub use checksum::{Checksum, ChecksumVerdict, verify_transport, verify_transport_with};
 pub use community_id::{CommunityId, community_id_hash};
-pub use decode::{DatagramOrigin, DecodeOptions, Decoder, FragmentInfo, fragment_info, hash_batch};
+pub use decode::{
+    CARRIERS, DatagramOrigin, DecodeOptions, Decoder, FragmentInfo, fragment_info, hash_batch,
+};
 pub use decoded::{
     DecodeFlags, Decoded, DecodedBatch, Problem, Summary, TcpFlags, Tunnel, TunnelKind,
 };

@@ -379,9 +379,11 @@ impl<T: Copy> Defragmenter<T> {
         self.incomplete.drain(..)
     }
 
-    /// Whether another fragment of the same datagram came before.
+    /// Whether another fragment of the same datagram came before, and not too long ago for this one to be
+    /// put together with it.
     pub fn holds(&self, fragment: &Fragment<'_>) -> bool {
-        self.index.contains_key(&Key::of(fragment))
+        let slot = self.index.get(&Key::of(fragment));
+        slot.is_some_and(|&slot| !self.is_overdue(slot, fragment.time))
     }
 
     /// Datagrams held.

@@ -355,3 +355,21 @@ fn thousands_of_fragments_of_a_datagram_cost_some_dozens_of_steps_each() {
         assert!(defragmenter.bytes() < 400_000, "{}", defragmenter.bytes());
     }
 }
+
+/// What is overdue is another datagram's, whether or not a tick came in between.
+#[test]
+fn a_datagram_is_held_until_it_is_overdue() {
+    let mut defragmenter = Defragmenter::new(DefragmentConfig::default());
+    let mut out = Vec::new();
+    let first = fragment(4, &HEADER_V4, 0, true, &[1; 64]);
+    assert!(!defragmenter.holds(&first));
+    assert_eq!(defragmenter.insert(&first, (), &mut out), Outcome::Held);
+    let at = |seconds| Fragment {
+        time: Nanos::from_secs(seconds),
+        ..fragment(4, &HEADER_V4, 64, false, &[2; 8])
+    };
+    assert!(defragmenter.holds(&at(31)));
+    assert!(!defragmenter.holds(&at(32)));
+    assert_eq!(defragmenter.insert(&at(32), (), &mut out), Outcome::Held);
+    assert!(defragmenter.holds(&at(62)));
+}

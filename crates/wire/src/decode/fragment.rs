@@ -29,6 +29,9 @@ pub struct FragmentInfo {
     pub next_header_at: u16,
 }
 
+/// Protocols that can carry IP: IP in IP, UDP, 6in4, GRE.
+pub const CARRIERS: [u8; 4] = [4, 17, 41, 47];
+
 /// Reads the fragment whose IP header begins at `ip_offset`. `None` when it is not a fragment
 /// (an IPv6 atomic fragment is none) or its headers are not all there.
 pub fn fragment_info(bytes: &[u8], ip_offset: usize) -> Option<FragmentInfo> {

@@ -35,7 +35,7 @@ mod wireless;
 
 use fast::Frame;
 use flowgauge_sys::prefetch::prefetch_address_for_later;
-pub use fragment::{FragmentInfo, fragment_info};
+pub use fragment::{CARRIERS, FragmentInfo, fragment_info};
 #[doc(hidden)]
 pub use fuzz::fuzz_decode;
 
@@ -212,9 +212,7 @@ impl Decoder {
         const LONGEST: usize = u16::MAX as usize;
         // Where the inner addresses are looked for.
         const LOOKED_AT: usize = 512;
-        // Protocols that can carry IP: IP in IP, UDP, 6in4, GRE.
         const UDP: u8 = 17;
-        const CARRIERS: [u8; 4] = [4, UDP, 41, 47];
         let start = usize::from(fragment.ip_offset);
         let info = fragment_info(bytes, start)?;
         let ports = [fragment.key.low_port, fragment.key.high_port];
