@@ -16,18 +16,36 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* At most; half of what is free where that is less. */
 static const size_t WARM = (size_t)1 << 29;
 
 static pid_t child;
 
+/* Bytes that can be had without anybody losing theirs; 0 where nobody says. */
+static size_t available_memory(void) {
+  char line[128];
+  size_t kilobytes = 0;
+  FILE *file = fopen("/proc/meminfo", "r");
+  if (!file)
+    return 0;
+  while (fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %zu", &kilobytes) != 1)
+    continue;
+  fclose(file);
+  return kilobytes << 10;
+}
+
 /* Touches what the command may take, as far as there is so much. */
 static void warm_memory(void) {
-  void *memory = mmap(NULL, WARM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  size_t half = available_memory() / 2;
+  size_t size = half < WARM ? half : WARM;
+  if (size == 0)
+    return;
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return;
-  madvise(memory, WARM, MADV_HUGEPAGE);
-  memset(memory, 1, WARM);
-  munmap(memory, WARM);
+  madvise(memory, size, MADV_HUGEPAGE);
+  memset(memory, 1, size);
+  munmap(memory, size);
 }
 
 static void on_alarm(int number) {

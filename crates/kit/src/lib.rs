@@ -1,6 +1,6 @@
 //! What components of stacks have in common, whichever crate they are in.
 //!
-//! A part is here when components of `flowgauge-components` and of `flowgauge-conversations` use it; what only
+//! A module is here when components of `flowgauge-components` and of `flowgauge-conversations` use it; one that only
 //! those of one use stays there.
 #![forbid(unsafe_code)]
 

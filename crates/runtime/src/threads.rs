@@ -42,11 +42,6 @@ impl Cores {
     }
 }
 
-/// How many threads can run at once.
-pub fn parallelism() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// A thread that could not be started, or ended by a panic.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -25,19 +25,6 @@ impl TransmitSocket {
         Ok(TransmitSocket { socket })
     }
 
-    /// Skips the queueing discipline: faster, but frames are lost where the device is busy.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn bypass_queueing(&self) -> io::Result<()> {
-        raw::set(
-            &self.socket,
-            libc::SOL_PACKET,
-            libc::PACKET_QDISC_BYPASS,
-            &1_i32,
-        )
-    }
-
     /// Sends the first of `frames`, at most [`TransmitSocket::MOST_PER_CALL`], in order with one
     /// system call, and returns how many were sent.
     ///

@@ -132,6 +132,8 @@ pub enum LoadError {
     Function(&'static str),
     /// It needs instructions that this processor does not have.
     Processor,
+    /// It could not be tried: it compiled or opened nothing, as where memory is short.
+    Trial,
     /// None of its code finds what is there: its version.
     Faulty(String),
 }
@@ -142,6 +144,9 @@ impl fmt::Display for LoadError {
             LoadError::Missing(message) => write!(f, "cannot load Vectorscan: {message}"),
             LoadError::Function(name) => write!(f, "the Vectorscan library has no {name}"),
             LoadError::Processor => f.write_str("Vectorscan does not run on this processor"),
+            LoadError::Trial => f.write_str(
+                "Vectorscan could not be tried: it compiles nothing here; hint: give the process more memory (ulimit -v)",
+            ),
             LoadError::Faulty(version) => write!(
                 f,
                 "Vectorscan {version} misses matches on this processor (a trial failed); hint: install 5.4.13 or later"
@@ -166,12 +171,12 @@ fn load() -> Result<Functions, LoadError> {
     if unsafe { (functions.valid_platform)() } != SUCCESS {
         return Err(LoadError::Processor);
     }
-    if is_sound(functions) {
+    if is_sound(functions).ok_or(LoadError::Trial)? {
         return Ok(functions);
     }
     for variant in VARIANTS.into_iter().filter(Variant::runs_here) {
         if let Ok(functions) = functions_of(&library, Some(variant))
-            && is_sound(functions)
+            && is_sound(functions) == Some(true)
         {
             return Ok(functions);
         }
@@ -241,7 +246,7 @@ impl Functions {
     fn version(&self) -> String {
         // SAFETY: returns a terminated static string.
         let text = unsafe { CStr::from_ptr((self.version)()) };
-        text.to_string_lossy().into_owned()
+        text.to_string_lossy().trim_end().to_owned()
     }
 }
 
