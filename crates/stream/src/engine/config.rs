@@ -6,6 +6,7 @@ use std::sync::Arc;
 use flowgauge_wire::{Decoded, Nanos, PacketDescriptor};
 
 use super::policies::HostPolicies;
+use super::record::{Loss, Pending, Record};
 use crate::config::ShardConfig;
 
 /// What all applications of an engine share.
@@ -27,6 +28,14 @@ pub struct EngineConfig {
     /// Overlap policies by receiving host. The default stands in [`ShardConfig::overlap_policy`]
     /// where no subnet is given.
     pub policies: HostPolicies,
+}
+
+impl EngineConfig {
+    /// Bytes of memory for the two streams of a connection, beside those of its flow and of
+    /// [`ShardConfig::BYTES_PER_CONNECTION`], when both were cut off or have lost something, and have a
+    /// chunk under way. Bytes of chunks are in the budget.
+    pub const BYTES_PER_CONNECTION: u64 =
+        2 * (size_of::<Record>() + size_of::<Loss>() + size_of::<Pending>()) as u64;
 }
 
 impl Default for EngineConfig {

@@ -65,6 +65,7 @@ mod core;
 mod deliver;
 mod events;
 mod fast;
+mod first_packet;
 mod judge;
 mod noted;
 mod offload;
@@ -94,6 +95,7 @@ pub use config::{
     MAX_APPLICATIONS, Mode, Priorities, StreamFilter,
 };
 pub use events::{Events, Stopwatch};
+pub use first_packet::FirstPacket;
 pub use flowgauge_wire::Budget;
 pub use offload::{NoOffload, Offload, OffloadCounters, OffloadFlow, Verdict};
 pub use packets::{ChunkPacket, Packets};

@@ -1,11 +1,10 @@
 //! The first packet of a connection, and the end of a stream: who wants it, and what is kept for them.
 
-use flowgauge_wire::{DecodeFlags, LinkType, PacketDescriptor};
-
 use super::config::{ApplicationId, FilterPacket, StreamFilter};
 use super::core::Core;
 use super::events::Events;
-use super::pass::{Hook, TCP, UDP};
+use super::first_packet::FirstPacket;
+use super::pass::{Hook, TCP};
 use super::record::{Extra, Record, RecordFlags, View, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamRef};
@@ -24,35 +23,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if !of(self.core, first) {
             first ^= 1;
         }
-        let mut exchanged = None;
-        if self.core.filtered {
-            exchanged = Some(exchange(packet));
-        }
+        let at = usize::from(packet.decoded.index);
+        let descriptor = self.core.descriptors.get(at).copied().unwrap_or_default();
+        let packet = FirstPacket::new(packet, descriptor, self.core.filtered);
         for id in [first, first ^ 1] {
-            let mut descriptor = self
-                .core
-                .descriptors
-                .get(usize::from(packet.decoded.index))
-                .copied()
-                .unwrap_or_default();
-            if packet.decoded.flags.contains(DecodeFlags::REASSEMBLED) {
-                descriptor = PacketDescriptor {
-                    link: LinkType::RAW,
-                    captured_len: packet.frame.len() as u32,
-                    wire_len: packet.decoded.ip_len,
-                    time: packet.decoded.time,
-                    ..PacketDescriptor::default()
-                };
-            }
-            let (frame, decoded) = match &exchanged {
-                Some((frame, decoded)) if id != stream.id => (&frame[..], decoded),
-                _ => (packet.frame, packet.decoded),
-            };
-            let seen = FilterPacket {
-                frame,
-                descriptor: &descriptor,
-                decoded,
-            };
+            let seen = packet.of(id == stream.id);
             self.core.settle(id, &seen);
             let Some(record) = self.core.records.get(id) else {
                 continue;
@@ -106,16 +81,7 @@ impl Core {
             {
                 continue;
             }
-            let cutoff = &application.cutoff;
-            let class = cutoff.classes.iter().find(|(filter, _)| matches(filter));
-            let direction = match is_initiator {
-                true => cutoff.from_initiator,
-                false => cutoff.from_responder,
-            };
-            let limit = class
-                .map(|class| class.1)
-                .or(direction)
-                .unwrap_or(cutoff.default);
+            let limit = application.cutoff.of(packet, is_initiator);
             let priority = &application.priority;
             let class = priority.classes.iter().find(|(filter, _)| matches(filter));
             let priority = class.map_or(priority.default, |class| class.1);
@@ -193,28 +159,4 @@ impl Core {
             };
         }
     }
-}
-
-/// The packet as if it went the other way: addresses and ports exchanged, of the innermost datagram.
-fn exchange(packet: &StreamPacket<'_>) -> (Vec<u8>, flowgauge_wire::Decoded) {
-    let mut frame = packet.frame.to_vec();
-    let decoded = packet.decoded;
-    let ip = usize::from(decoded.ip_offset);
-    let (at, len) = match decoded.key.version {
-        4 => (ip + 12, 4),
-        _ => (ip + 8, 16),
-    };
-    if let Some(addresses) = frame.get_mut(at..at + 2 * len) {
-        let (source, destination) = addresses.split_at_mut(len);
-        source.swap_with_slice(destination);
-    }
-    if matches!(decoded.key.protocol, TCP | UDP | 132) {
-        let at = usize::from(decoded.transport_offset);
-        if let Some(ports) = frame.get_mut(at..at + 4) {
-            ports.rotate_left(2);
-        }
-    }
-    let mut decoded = *decoded;
-    decoded.direction = decoded.direction.reversed();
-    (frame, decoded)
 }
