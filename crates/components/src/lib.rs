@@ -19,6 +19,7 @@ mod bucket;
 mod buffers;
 mod burst;
 mod bytes;
+mod chunked;
 mod chunks;
 mod condition;
 mod cook;

@@ -23,6 +23,7 @@ use flowgauge_stream::{Chunk, Needs, Shares, Stream};
 use flowgauge_wire::Nanos;
 use sha2::Sha256;
 
+use crate::chunked;
 use chunks::Chunks;
 use files::StreamFiles;
 use segments::{Segments, Totals};
@@ -72,18 +73,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::TCP_IDLE,
         engine::UDP_IDLE,
         engine::OTHER_IDLE,
-        chunks::MODE,
-        chunks::POLICY,
-        chunks::CUTOFF,
-        chunks::CUTOFF_CLIENT,
-        chunks::CUTOFF_SERVER,
-        chunks::CUTOFF_CLASS,
-        chunks::PRIORITY,
-        chunks::CHUNK,
-        chunks::OVERLAP,
-        chunks::FLUSH_TIMEOUT,
-        chunks::BASE_THRESHOLD,
-        chunks::OVERLOAD_CUTOFF,
+        chunked::MODE,
+        chunked::POLICY,
+        chunked::CUTOFF,
+        chunked::CUTOFF_CLIENT,
+        chunked::CUTOFF_SERVER,
+        chunked::CUTOFF_CLASS,
+        chunked::PRIORITY,
+        chunked::CHUNK,
+        chunked::OVERLAP,
+        chunked::FLUSH_TIMEOUT,
+        chunked::BASE_THRESHOLD,
+        chunked::OVERLOAD_CUTOFF,
         chunks::COUNTERS,
     ],
     result: Some(ResultInfo::number("streams that ended", "streams")),
