@@ -6,14 +6,16 @@ use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, DumpStyle};
 use flowgauge_capture::sink::Rotation;
 use flowgauge_capture::{FileFormat, FileSink, Filter, PacketSource, RingSink, SinkOptions};
 use flowgauge_runtime::Beginnings;
-use flowgauge_stream::ShardConfig;
+use flowgauge_stream::engine::{Cutoff, Cutoffs};
+use flowgauge_stream::{ShardConfig, Shares, stream_filter};
 use flowgauge_wire::LinkType;
 
 use crate::control::Control;
 use crate::copy::{Sink, copy};
 use crate::failure::Failure;
 use crate::input::{self, Selection, Source};
-use crate::options::{CaptureFormat, CaptureOptions};
+use crate::memory;
+use crate::options::{BoundOptions, CaptureFormat, CaptureOptions};
 use crate::say::{count, say};
 use crate::sinks;
 
@@ -52,11 +54,15 @@ pub(crate) fn write_packets(
             "say when a new file begins: -C SIZE, -G SECONDS, --ring-seconds or --ring-bytes",
         ));
     }
+    let cutoffs = cutoffs(options)?;
     let control = Control::install()?;
     let mut opened = input::open(&options.input, &control)?;
-    if let Some(cutoff) = options.cutoff {
-        let cut =
-            |source| Box::new(Beginnings::new(source, cutoff.0, ShardConfig::default())) as Source;
+    if let Some(cutoffs) = cutoffs {
+        let config = bounded(&options.bounds, opened.sources.len() as u64)?;
+        let cut = |source| {
+            let source = Beginnings::new(source, cutoffs.clone(), config.clone());
+            Box::new(source) as Source
+        };
         opened.sources = opened.sources.into_iter().map(cut).collect();
     }
     opened.sources = opened
@@ -82,6 +88,53 @@ pub(crate) fn write_packets(
         );
     }
     outcome.conclude(&options.common)
+}
+
+/// How much of which stream is written, if not all.
+fn cutoffs(options: &CaptureOptions) -> Result<Option<Cutoffs>, Failure> {
+    let given = &options.cutoffs;
+    if !given.are_given() {
+        let bounds = &options.bounds;
+        if bounds.max_flows.is_some() || bounds.memory.is_some() {
+            return Err(Failure::usage(
+                "--max-flows and --memory bound the flows that are followed, and none are without a cutoff",
+                "say how much of each stream is written: --cutoff BYTES, or --cutoff-class 'BYTES:FILTER'",
+            ));
+        }
+        return Ok(None);
+    }
+    let mut classes = Vec::new();
+    for class in &given.cutoff_class {
+        let filter = stream_filter(&class.filter);
+        let filter = filter.map_err(|error| Failure::Usage {
+            what: format!("--cutoff-class: {error}"),
+            hint: error.hint(),
+        })?;
+        classes.push((filter, class.value));
+    }
+    Ok(Some(Cutoffs {
+        default: given.cutoff.unwrap_or(Cutoff::UNLIMITED),
+        from_initiator: given.of_side(true)?,
+        from_responder: given.of_side(false)?,
+        classes,
+    }))
+}
+
+/// What each of so many sources may have of the bounds.
+fn bounded(bounds: &BoundOptions, sources: u64) -> Result<ShardConfig, Failure> {
+    memory::check(bounds.memory, sources)?;
+    let mut config = ShardConfig::default();
+    if let Some(bytes) = bounds.memory {
+        let shares = Shares::new(bytes, sources, Beginnings::NEEDS);
+        config.flow.max_flows = shares.flows;
+        config.defragment.max_bytes = shares.fragments;
+        config = config.with_memory(shares.segments);
+    }
+    if let Some(flows) = bounds.max_flows {
+        let share = flows.div_ceil(sources.max(1));
+        config.flow.max_flows = u32::try_from(share).unwrap_or(u32::MAX);
+    }
+    Ok(config)
 }
 
 fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Result<Sink, Failure> {

@@ -23,8 +23,8 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
         results: aggregation.is_some(),
         ..Needs::default()
     };
-    let results = memory::of_results(engine.memory, needs);
-    let rest = engine.memory.map(|bytes| match aggregation {
+    let results = memory::of_results(engine.bounds.memory, needs);
+    let rest = engine.bounds.memory.map(|bytes| match aggregation {
         Some(_) => bytes - results.unwrap_or(0),
         None => bytes,
     });

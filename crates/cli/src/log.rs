@@ -14,7 +14,11 @@ const STACK: &str = include_str!("../../../stacks/log.stack");
 /// What went wrong, for the user.
 pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     let mut preset = Preset::new("flowgauge log", STACK)?;
-    preset.track("transactions", &options.engine, options.engine.memory);
+    preset.track(
+        "transactions",
+        &options.engine,
+        options.engine.bounds.memory,
+    );
     preset.set_some("transactions", "protocols", options.protocols.as_ref());
     if options.flows {
         preset.set("transactions", "flows", "yes");

@@ -17,7 +17,7 @@ const STACK: &str = include_str!("../../../stacks/match.stack");
 /// What went wrong, for the user.
 pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
     let mut preset = Preset::new("flowgauge match", STACK)?;
-    preset.track("match", &options.engine, options.engine.memory);
+    preset.track("match", &options.engine, options.engine.bounds.memory);
     if standard_inputs(options) > 1 {
         return Err(Failure::usage(
             "both the capture and patterns are to come from standard input, or patterns twice",
@@ -36,6 +36,8 @@ pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
         }
     }
     preset.set_some("match", "max_matches", options.max_matches);
+    preset.order("match", &options.order);
+    preset.cut_off("match", &options.cutoffs)?;
     match options.patterns.matcher {
         MatchEngine::Auto => {}
         MatchEngine::Vectorscan => preset.set("match", "matcher", "vectorscan"),

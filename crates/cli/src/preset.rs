@@ -7,11 +7,15 @@ use flowgauge_stack::syntax::{
     Assignment, Comments, Document, Item, Name, Node, OptionSection, Shape, Value,
 };
 use flowgauge_stack::{OptionValue, Program, Sources, Span, format, parse};
+use flowgauge_stream::engine::Cutoff;
 use flowgauge_wire::Nanos;
 
 use crate::failure::Failure;
 use crate::memory;
-use crate::options::{ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions};
+use crate::options::{
+    ChecksumMode, CommonOptions, CutoffOptions, EngineOptions, InputOptions, OrderOptions,
+    OutputOptions,
+};
 use crate::sinks;
 use crate::stack::execute::Running;
 use crate::stack::{print, read, refuse_overwriting};
@@ -140,7 +144,7 @@ impl Preset {
 
     /// Sets what all components around the flow table have; `memory` is their share of it.
     pub(crate) fn track(&mut self, component: &str, options: &EngineOptions, memory: Option<u64>) {
-        self.memory = options.memory;
+        self.memory = options.bounds.memory;
         match options.checksums {
             ChecksumMode::Auto => {}
             ChecksumMode::Verify => self.set(component, "checksums", "verify"),
@@ -158,8 +162,35 @@ impl Preset {
                 self.set_some(component, option, timeout.map(duration));
             }
         }
-        self.set_some(component, "max_flows", options.max_flows);
+        self.set_some(component, "max_flows", options.bounds.max_flows);
         self.set_some(component, "memory", memory.map(OptionValue::Size));
+    }
+
+    /// Sets how a component puts streams in order.
+    pub(crate) fn order(&mut self, component: &str, options: &OrderOptions) {
+        self.set_some(component, "mode", options.mode.map(|mode| mode.name()));
+        self.set_some(component, "policy", options.policy.as_ref());
+    }
+
+    /// Sets how much of streams a component wants.
+    ///
+    /// # Errors
+    /// Two cutoffs for the same side.
+    pub(crate) fn cut_off(
+        &mut self,
+        component: &str,
+        options: &CutoffOptions,
+    ) -> Result<(), Failure> {
+        let bytes = |cutoff: Cutoff| OptionValue::Size(cutoff.0);
+        self.set_some(component, "cutoff", options.cutoff.map(bytes));
+        for (option, from_initiator) in [("cutoff_client", true), ("cutoff_server", false)] {
+            let cutoff = options.of_side(from_initiator)?;
+            self.set_some(component, option, cutoff.map(bytes));
+        }
+        let classes = options.cutoff_class.iter();
+        let classes = classes.map(|class| format!("{}: {}", bytes(class.value), class.filter));
+        self.set_lines(component, "cutoff_class", classes);
+        Ok(())
     }
 
     /// Sets where records go.

@@ -15,7 +15,7 @@ const STACK: &str = include_str!("../../../stacks/report.stack");
 pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
     let engine = &options.engine;
     let mut preset = Preset::new("flowgauge report", STACK)?;
-    preset.track("report", engine, engine.memory);
+    preset.track("report", engine, engine.bounds.memory);
     preset.set_some(
         "report",
         "active_timeout",

@@ -1,7 +1,6 @@
 //! `flowgauge streams`
 
 use flowgauge_stack::OptionValue;
-use flowgauge_stream::engine::Cutoff;
 
 use crate::failure::Failure;
 use crate::options::{ChunkOptions, StreamsOptions};
@@ -38,7 +37,7 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
         };
         preset.set("streams", "out", text);
     }
-    preset.track("streams", &options.engine, options.engine.memory);
+    preset.track("streams", &options.engine, options.engine.bounds.memory);
     chunks(&mut preset, &options.chunks)?;
     if options.files_are_all() {
         preset.set("streams", "list", "no");
@@ -54,30 +53,9 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
 }
 
 fn chunks(preset: &mut Preset, options: &ChunkOptions) -> Result<(), Failure> {
-    let bytes = |cutoff: &Cutoff| OptionValue::Size(cutoff.0);
     let size = |bytes: u32| OptionValue::Size(u64::from(bytes));
-    preset.set_some("streams", "mode", options.mode.map(|mode| mode.name()));
-    preset.set_some("streams", "policy", options.policy.as_ref());
-    preset.set_some("streams", "cutoff", options.cutoff.as_ref().map(bytes));
-    let mut sides = [false; 2];
-    for direction in &options.cutoff_direction {
-        let option = if direction.from_initiator {
-            "cutoff_client"
-        } else {
-            "cutoff_server"
-        };
-        let side = &mut sides[usize::from(direction.from_initiator)];
-        if core::mem::replace(side, true) {
-            return Err(Failure::usage(
-                "--cutoff-direction is given twice for the same side",
-                "give one for client and one for server",
-            ));
-        }
-        preset.set("streams", option, bytes(&direction.cutoff));
-    }
-    let cutoffs = options.cutoff_class.iter();
-    let cutoffs = cutoffs.map(|class| format!("{}: {}", bytes(&class.value), class.filter));
-    preset.set_lines("streams", "cutoff_class", cutoffs);
+    preset.order("streams", &options.order);
+    preset.cut_off("streams", &options.cutoffs)?;
     let priorities = options.priority.iter();
     let priorities = priorities.map(|class| format!("{}: {}", class.value, class.filter));
     preset.set_lines("streams", "priority", priorities);

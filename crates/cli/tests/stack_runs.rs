@@ -244,6 +244,24 @@ fn what_match_shows_runs_as_the_command_does() {
         ["-e", "gauge", "-e", "\"|72|iver\"", "--first"].as_slice(),
         &["-f", "words.txt", "--count", "--ignore-case"],
         &["-e", "/a", "-f", "words.txt", "--fixed-strings", "-m", "30"],
+        &[
+            "-e",
+            "gauge",
+            "-e",
+            "\"|72|iver\"",
+            "--cutoff",
+            "200",
+            "--cutoff-direction",
+            "server:100",
+            "--cutoff-class",
+            "1K:udp or port 443",
+            "--cutoff-class",
+            "0:host 10.16.0.1",
+            "--mode",
+            "strict",
+            "--policy",
+            "linux",
+        ],
     ] {
         let command = ["match", "-q", "-r", &trace, "--matcher", "aho-corasick"];
         let expected = flowgauge(folder, &[&command, options].concat());

@@ -4,14 +4,22 @@
 //! Retrieval of High-Volume Network Traffic, IMC 2005: most bytes are in few streams, and what is worth
 //! keeping of those is at their beginning.)
 
-use flowgauge_capture::{Error, PacketSource, as_source_within};
-use flowgauge_stream::{Admit, ChecksumPolicy, Handler, Shard, ShardConfig, Stream, StreamPacket};
+use flowgauge_capture::{Error, Interface, PacketSource, SharedMemory};
+use flowgauge_flow::arena::Arena;
+use flowgauge_record::words::count;
+use flowgauge_stream::engine::{Cutoff, Cutoffs, FirstPacket};
+use flowgauge_stream::{
+    Admit, ChecksumPolicy, Handler, Needs, Shard, ShardConfig, Stream, StreamPacket,
+};
 use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodeFlags, DecodedBatch, Ledger, PacketDescriptor, Place, TcpFlags,
 };
 
 /// A source's packets as far as they belong to the first bytes of their stream; the others are counted
 /// as [`Place::Cutoff`].
+///
+/// The cutoff of a stream is that of the first class that matches the first packet of its connection,
+/// else that of its direction, else the default.
 ///
 /// Streams are directions of flows of any IP protocol. A packet passes when its payload begins before
 /// the cutoff, or repeats what did. Packets with SYN, FIN or RST always pass, those without payload
@@ -26,10 +34,26 @@ pub struct Beginnings<S> {
     refused_bytes: u64,
 }
 
+/// Bytes of memory for the two streams of a connection, beside those of its flow and of
+/// [`ShardConfig::BYTES_PER_CONNECTION`].
+const BYTES_PER_CONNECTION: u64 = 2 * size_of::<Beginning>() as u64;
+
+impl Beginnings<()> {
+    /// What `config` has to bound of memory.
+    pub const NEEDS: Needs = Needs {
+        // Of streams only the places are followed: nothing waits.
+        streams: false,
+        per_flow: ShardConfig::BYTES_PER_CONNECTION + BYTES_PER_CONNECTION,
+        results: false,
+    };
+}
+
 impl<S: PacketSource> Beginnings<S> {
-    /// Packets of `source` within the first `cutoff` bytes of each direction. `config` bounds the
-    /// flows that are followed, and says when one is over; checksums are not looked at.
-    pub fn new(source: S, cutoff: u64, config: ShardConfig) -> Beginnings<S> {
+    /// Packets of `source` before the cutoff of their direction. `config` bounds the flows that are
+    /// followed, and says when one is over; checksums are not looked at. What comes of a flow that had
+    /// to go before it was over is the beginning of another one.
+    pub fn new(source: S, cutoffs: Cutoffs, config: ShardConfig) -> Beginnings<S> {
+        let directions = 2 * config.flow.max_flows as usize;
         Beginnings {
             source,
             shard: Shard::new(ShardConfig {
@@ -37,8 +61,9 @@ impl<S: PacketSource> Beginnings<S> {
                 ..config
             }),
             judge: Judge {
-                cutoff,
-                streams: Vec::new(),
+                cutoffs,
+                streams: Arena::new(directions),
+                descriptors: Vec::new(),
                 unwanted: [false; BATCH_SIZE],
                 any: false,
                 first: 0,
@@ -75,7 +100,34 @@ impl<S: PacketSource> PacketSource for Beginnings<S> {
         Ok(Some(batch))
     }
 
-    as_source_within!(source);
+    fn interfaces(&self) -> &[Interface] {
+        self.source.interfaces()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.source.notes();
+        let evicted = self.shard.statistics().flow.evicted;
+        if evicted > 0 {
+            notes.push(format!(
+                "{} given up to make room for others, so that what came later in long ones was taken for \
+                 beginnings, too; hint: raise --max-flows or --memory",
+                count(evicted, "flow").were()
+            ));
+        }
+        notes
+    }
+
+    fn share(&mut self) -> Option<SharedMemory> {
+        self.source.share()
+    }
+
+    fn is_at_hand(&self) -> bool {
+        self.source.is_at_hand()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.source.is_exhausted()
+    }
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.source.ledger();
@@ -86,9 +138,11 @@ impl<S: PacketSource> PacketSource for Beginnings<S> {
 
 /// Says which packets of a batch are not wanted.
 struct Judge {
-    cutoff: u64,
+    cutoffs: Cutoffs,
     /// By [`Stream::id`].
-    streams: Vec<Beginning>,
+    streams: Arena<Beginning>,
+    /// Those of the part that is looked at, where filters ask for them.
+    descriptors: Vec<PacketDescriptor>,
     /// By the packet's place in its batch.
     unwanted: [bool; BATCH_SIZE],
     any: bool,
@@ -99,8 +153,10 @@ struct Judge {
 }
 
 /// What was seen of a stream.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Beginning {
+    /// What comes from here on is not wanted.
+    cutoff: Cutoff,
     /// Bytes of payload, for as long as their places are not known.
     bytes: u64,
     /// Some of its bytes were not wanted.
@@ -109,17 +165,31 @@ struct Beginning {
 
 impl Judge {
     fn beginning(&mut self, id: u32) -> &mut Beginning {
-        let at = id as usize;
-        if at >= self.streams.len() {
-            self.streams.resize(at + 1, Beginning::default());
+        while id >= self.streams.len() {
+            self.streams.push(Beginning {
+                cutoff: self.cutoffs.default,
+                bytes: 0,
+                cut: false,
+            });
         }
-        &mut self.streams[at]
+        self.streams.at(id)
+    }
+
+    /// The first packet of a connection says in which classes its streams are.
+    #[cold]
+    fn classify(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
+        let at = usize::from(packet.decoded.index);
+        let descriptor = self.descriptors.get(at).copied().unwrap_or_default();
+        let packet = FirstPacket::new(packet, descriptor, true);
+        for (id, is_own) in [(stream.id, true), (stream.opposite, false)] {
+            let from_initiator = stream.from_initiator == is_own;
+            self.beginning(id).cutoff = self.cutoffs.of(&packet.of(is_own), from_initiator);
+        }
     }
 
     fn is_wanted(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> bool {
         const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
         let decoded = packet.decoded;
-        let cutoff = self.cutoff;
         if decoded.payload_len == 0 {
             let cut = self.beginning(stream.id).cut || self.beginning(stream.opposite).cut;
             return !cut || decoded.tcp_flags.intersects(CONTROL);
@@ -130,7 +200,7 @@ impl Judge {
             None => beginning.bytes,
         };
         beginning.bytes += u64::from(decoded.payload_len);
-        let wanted = place < cutoff || decoded.tcp_flags.intersects(CONTROL);
+        let wanted = place < beginning.cutoff.0 || decoded.tcp_flags.intersects(CONTROL);
         beginning.cut |= !wanted;
         wanted
     }
@@ -143,13 +213,24 @@ impl Handler for Judge {
     fn batch(&mut self, batch: &Batch<'_>, _: &DecodedBatch) {
         self.first = self.passed;
         self.passed += batch.len();
+        if !self.cutoffs.classes.is_empty() {
+            self.descriptors.clear();
+            self.descriptors.extend_from_slice(batch.packets);
+        }
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
-        *self.beginning(stream.id) = Beginning::default();
+        *self.beginning(stream.id) = Beginning {
+            cutoff: self.cutoffs.of_direction(stream.from_initiator),
+            bytes: 0,
+            cut: false,
+        };
     }
 
     fn stream_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
+        if packet.begins && !self.cutoffs.classes.is_empty() {
+            self.classify(stream, packet);
+        }
         let unusual = DecodeFlags::FRAGMENT.0 | DecodeFlags::REASSEMBLED.0;
         if packet.decoded.flags.0 & unusual == 0
             && !self.is_wanted(stream, packet)

@@ -8,11 +8,19 @@ use std::fs::File;
 use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{PacketSource, open};
 use flowgauge_runtime::Beginnings;
-use flowgauge_stream::engine::{ApplicationConfig, Cutoff, Engine, EngineConfig, Events};
-use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity};
+use flowgauge_stream::engine::{ApplicationConfig, Cutoff, Cutoffs, Engine, EngineConfig, Events};
+use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream, StreamIdentity, stream_filter};
 use flowgauge_wire::{Batch, DecodedBatch, Ledger, Place, TcpFlags};
 
 const CUTOFF: u64 = 2_000;
+
+/// So many bytes of every stream.
+fn first(bytes: u64) -> Cutoffs {
+    Cutoffs {
+        default: Cutoff(bytes),
+        ..Cutoffs::default()
+    }
+}
 
 /// The bytes of every stream, and how many packets begin or end connections.
 #[derive(Default)]
@@ -77,7 +85,7 @@ fn the_first_bytes_of_every_stream_are_kept_and_the_rest_is_counted() {
     generate(&config, File::create(&path).unwrap()).unwrap();
 
     let (all, before) = drive(open(&path).unwrap());
-    let cut = Beginnings::new(open(&path).unwrap(), CUTOFF, ShardConfig::default());
+    let cut = Beginnings::new(open(&path).unwrap(), first(CUTOFF), ShardConfig::default());
     let (kept, after) = drive(cut);
     assert!(after.is_balanced());
     assert_eq!(before.received, after.received);
@@ -110,33 +118,95 @@ struct First;
 impl Events for First {}
 
 #[test]
-fn streams_with_that_cutoff_discard_the_same_but_for_packets_without_payload() {
+fn streams_with_those_cutoffs_discard_the_same_but_for_packets_without_payload() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pcap");
     let mut config = Config::new(Preset::Elephants).with_flows(100);
     (config.reordered, config.retransmitted) = (0.0, 0.0);
     generate(&config, File::create(&path).unwrap()).unwrap();
     let (all, _) = drive(open(&path).unwrap());
-    let (kept, ledger) = drive(Beginnings::new(
-        open(&path).unwrap(),
-        CUTOFF,
-        ShardConfig::default(),
-    ));
-
-    let mut engine = Engine::new(EngineConfig::default());
-    let mut application = ApplicationConfig::default();
-    application.cutoff.default = Cutoff(CUTOFF);
-    engine.add(application).unwrap();
-    let mut source = open(&path).unwrap();
-    while let Some(batch) = source.next_batch().unwrap() {
-        engine.process(&batch, &mut First);
+    let class = |bytes, filter| (stream_filter(filter).unwrap(), Cutoff(bytes));
+    let mut discarded = Vec::new();
+    for cutoffs in [
+        first(CUTOFF),
+        Cutoffs {
+            from_initiator: Some(Cutoff(0)),
+            from_responder: Some(Cutoff(30_000)),
+            ..first(CUTOFF)
+        },
+        // Each direction is judged by the first packet as it looks there.
+        Cutoffs {
+            classes: vec![class(30_000, "src portrange 0-32767"), class(0, "tcp")],
+            ..first(CUTOFF)
+        },
+        Cutoffs {
+            from_responder: Some(Cutoff(700)),
+            classes: vec![class(9_000, "udp"), class(5_000, "dst portrange 0-32767")],
+            ..Cutoffs::default()
+        },
+    ] {
+        let cut = Beginnings::new(
+            open(&path).unwrap(),
+            cutoffs.clone(),
+            ShardConfig::default(),
+        );
+        let (kept, ledger) = drive(cut);
+        let mut engine = Engine::new(EngineConfig::default());
+        engine
+            .add(ApplicationConfig {
+                cutoff: cutoffs,
+                ..ApplicationConfig::default()
+            })
+            .unwrap();
+        let mut source = open(&path).unwrap();
+        while let Some(batch) = source.next_batch().unwrap() {
+            engine.process(&batch, &mut First);
+        }
+        engine.finish(&mut First);
+        let bare = all.bare - kept.bare;
+        assert!(bare > 0);
+        let packets = engine.ledger().at(Place::Cutoff);
+        assert_eq!(packets, ledger.at(Place::Cutoff) - bare);
+        assert_eq!(engine.statistics().discarded.packets, packets);
+        discarded.push(packets);
     }
-    engine.finish(&mut First);
-    let bare = all.bare - kept.bare;
-    assert!(bare > 0);
-    let discarded = engine.ledger().at(Place::Cutoff);
-    assert_eq!(discarded, ledger.at(Place::Cutoff) - bare);
-    assert_eq!(engine.statistics().discarded.packets, discarded);
+    // By directions and by classes the same was asked for.
+    assert_eq!(discarded[1], discarded[2]);
+    assert!(discarded[0] > discarded[1] && discarded[3] > discarded[1]);
+}
+
+#[test]
+fn with_fewer_flows_than_there_are_more_is_kept_which_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pcap");
+    let config = Config::new(Preset::Elephants).with_flows(200);
+    generate(&config, File::create(&path).unwrap()).unwrap();
+    let kept = |max_flows| {
+        let mut config = ShardConfig::default();
+        config.flow.max_flows = max_flows;
+        let mut source = Beginnings::new(open(&path).unwrap(), first(CUTOFF), config);
+        let mut kept = Vec::new();
+        while let Some(batch) = source.next_batch().unwrap() {
+            kept.extend(
+                batch
+                    .packets
+                    .iter()
+                    .map(|packet| (packet.time, packet.wire_len)),
+            );
+        }
+        assert!(source.ledger().is_balanced());
+        assert_eq!(source.ledger().delivered, kept.len() as u64);
+        (kept, source.notes())
+    };
+    let (all, notes) = kept(1_000);
+    assert!(notes.is_empty(), "{notes:?}");
+    let (more, notes) = kept(8);
+    assert_eq!(notes.len(), 1);
+    let (flows, rest) = notes[0].split_once(' ').unwrap();
+    assert!(flows.parse::<u64>().unwrap() >= 192, "{notes:?}");
+    assert!(rest.contains("given up") && rest.contains("hint: raise --max-flows"));
+    assert!(more.len() > all.len());
+    assert!(all.iter().all(|packet| more.contains(packet)));
 }
 
 #[test]
@@ -147,7 +217,7 @@ fn without_a_byte_only_handshakes_and_ends_are_left() {
     config.udp_flows = 0;
     generate(&config, File::create(&path).unwrap()).unwrap();
     let (all, _) = drive(open(&path).unwrap());
-    let none = Beginnings::new(open(&path).unwrap(), 0, ShardConfig::default());
+    let none = Beginnings::new(open(&path).unwrap(), first(0), ShardConfig::default());
     let (kept, ledger) = drive(none);
     assert_eq!(kept.control, all.control);
     // The third packet of each handshake; some ends bring the last bytes along.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::capture::{CaptureOptions, WriteOptions};
-use super::shared::{CommonOptions, InputOptions};
+use super::chunks::CutoffOptions;
+use super::shared::{BoundOptions, CommonOptions, InputOptions};
 
 /// `anonymize`
 #[derive(Args, Debug)]
@@ -26,7 +27,8 @@ impl AnonymizeOptions {
     pub(crate) fn capture(&self) -> CaptureOptions {
         CaptureOptions {
             input: self.input.clone(),
-            cutoff: None,
+            cutoffs: CutoffOptions::default(),
+            bounds: BoundOptions::default(),
             files: self.files.clone(),
             ring_seconds: None,
             ring_bytes: None,

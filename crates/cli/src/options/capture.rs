@@ -4,23 +4,36 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use flowgauge_capture::sink::RingLimits;
-use flowgauge_stream::engine::Cutoff;
 use flowgauge_wire::Nanos;
 
-use super::chunks::parse_cutoff;
-use super::shared::{CommonOptions, InputOptions};
+use super::chunks::CutoffOptions;
+use super::shared::{BoundOptions, CommonOptions, InputOptions};
 use super::values::{parse_file_size, parse_positive, parse_size};
 
 /// `capture`
 #[derive(Args, Debug)]
-#[command(group = clap::ArgGroup::new("ring").multiple(true))]
+#[command(
+    group = clap::ArgGroup::new("ring").multiple(true),
+    mut_arg("cutoff", |arg| arg.help(
+        "Write only packets with the first so many bytes of each stream (units K, M, G), and those that \
+         begin or end connections"
+    )),
+    mut_arg("max_flows", |arg| arg.help(
+        "With a cutoff: flows followed at once; the longest idle goes when there are more, and what comes of \
+         it later is a beginning again"
+    )),
+    mut_arg("memory", |arg| arg.help(
+        "With a cutoff: memory for the flows that are followed, and fragments (units K, M, G); 1M for each \
+         worker at least"
+    )),
+)]
 pub(crate) struct CaptureOptions {
     #[command(flatten)]
     pub(crate) input: InputOptions,
-    /// Write only packets with the first so many bytes of each stream (units K, M, G), and those that
-    /// begin or end connections
-    #[arg(long, value_name = "BYTES", value_parser = parse_cutoff)]
-    pub(crate) cutoff: Option<Cutoff>,
+    #[command(flatten)]
+    pub(crate) cutoffs: CutoffOptions,
+    #[command(flatten)]
+    pub(crate) bounds: BoundOptions,
     #[command(flatten)]
     pub(crate) files: WriteOptions,
     /// Ring of files: keep only packets of the last so many seconds

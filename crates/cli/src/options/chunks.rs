@@ -1,5 +1,5 @@
 //! Options of streams as applications see them: in chunks, cut off, with priorities, in one memory
-//! budget.
+//! budget. `match` and `capture` have some of them, too.
 
 use std::fs;
 use std::path::Path;
@@ -9,31 +9,18 @@ use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_stream::engine::{Cutoff, HostPolicies, Mode};
 use flowgauge_wire::Nanos;
 
+use crate::failure::Failure;
+
 use super::values::{parse_scaled_or_zero, parse_seconds, parse_size, share};
 
 /// How much of which stream, in what order, in which memory.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Chunks (any of these has all streams delivered in chunks)")]
 pub(crate) struct ChunkOptions {
-    /// How TCP is put in order: wait (for a hole until it is hopeless), fast (never wait, flag holes),
-    /// strict (only correctly sequenced data of established connections) [default: wait]
-    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
-    pub(crate) mode: Option<Mode>,
-    /// Overlap policy of the receiving host: a name as for --overlap-policy, or a file with lines
-    /// "10.0.0.0/8 windows" and "default linux"
-    #[arg(long, value_name = "NAME|FILE", value_parser = parse_policies, conflicts_with = "overlap_policy")]
-    pub(crate) policy: Option<String>,
-    /// Only the first bytes of each stream (units K, M, G); 0: statistics only
-    #[arg(long, value_name = "BYTES", value_parser = parse_cutoff)]
-    pub(crate) cutoff: Option<Cutoff>,
-    /// Cutoff of one direction, before --cutoff: client:10K (what the initiator sends) or server:1M;
-    /// may be repeated
-    #[arg(long, value_name = "SIDE:BYTES", value_parser = parse_direction)]
-    pub(crate) cutoff_direction: Vec<DirectionCutoff>,
-    /// Cutoff of streams that a filter matches, before all others: '10K:tcp port 443'; may be repeated,
-    /// the first that matches counts
-    #[arg(long, value_name = "BYTES:FILTER", value_parser = parse_cutoff_class)]
-    pub(crate) cutoff_class: Vec<Class<Cutoff>>,
+    #[command(flatten)]
+    pub(crate) order: OrderOptions,
+    #[command(flatten)]
+    pub(crate) cutoffs: CutoffOptions,
     /// Priority under overload of streams that a filter matches: '2:host 192.0.2.1'; higher is
     /// kept longer, 0 is the default; may be repeated, the first that matches counts
     #[arg(long, value_name = "N:FILTER", value_parser = parse_priority)]
@@ -58,6 +45,59 @@ pub(crate) struct ChunkOptions {
     pub(crate) counters: bool,
 }
 
+/// How bytes are put in order.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct OrderOptions {
+    /// How TCP is put in order: wait (for a hole until it is hopeless), fast (never wait, flag holes),
+    /// strict (only correctly sequenced data of established connections) [default: wait]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    pub(crate) mode: Option<Mode>,
+    /// Overlap policy of the receiving host: a name as for --overlap-policy, or a file with lines
+    /// "10.0.0.0/8 windows" and "default linux"
+    #[arg(long, value_name = "NAME|FILE", value_parser = parse_policies, conflicts_with = "overlap_policy")]
+    pub(crate) policy: Option<String>,
+}
+
+/// How much of which stream.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct CutoffOptions {
+    /// Only the first bytes of each stream (units K, M, G); 0: statistics only
+    #[arg(long, value_name = "BYTES", value_parser = parse_cutoff)]
+    pub(crate) cutoff: Option<Cutoff>,
+    /// Cutoff of one direction, before --cutoff: client:10K (what the initiator sends) or server:1M;
+    /// may be repeated
+    #[arg(long, value_name = "SIDE:BYTES", value_parser = parse_direction)]
+    pub(crate) cutoff_direction: Vec<DirectionCutoff>,
+    /// Cutoff of streams that a filter matches, before all others: '10K:tcp port 443'; may be repeated,
+    /// the first that matches counts
+    #[arg(long, value_name = "BYTES:FILTER", value_parser = parse_cutoff_class)]
+    pub(crate) cutoff_class: Vec<Class<Cutoff>>,
+}
+
+impl CutoffOptions {
+    /// Whether any was given.
+    pub(crate) fn are_given(&self) -> bool {
+        self.cutoff.is_some() || !self.cutoff_direction.is_empty() || !self.cutoff_class.is_empty()
+    }
+
+    /// The cutoff of one side's bytes.
+    ///
+    /// # Errors
+    /// There are several.
+    pub(crate) fn of_side(&self, from_initiator: bool) -> Result<Option<Cutoff>, Failure> {
+        let of_side = |one: &&DirectionCutoff| one.from_initiator == from_initiator;
+        let mut given = self.cutoff_direction.iter().filter(of_side);
+        let cutoff = given.next().map(|one| one.cutoff);
+        if given.next().is_some() {
+            return Err(Failure::usage(
+                "--cutoff-direction is given twice for the same side",
+                "give one for client and one for server",
+            ));
+        }
+        Ok(cutoff)
+    }
+}
+
 /// A value for streams that a filter matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Class<T> {
@@ -77,7 +117,7 @@ fn parse_mode(text: &str) -> Result<Mode, String> {
         .map_err(|_| format!("\"{text}\" is none of strict, fast, wait"))
 }
 
-pub(super) fn parse_cutoff(text: &str) -> Result<Cutoff, String> {
+fn parse_cutoff(text: &str) -> Result<Cutoff, String> {
     parse_scaled_or_zero(text).map(Cutoff)
 }
 

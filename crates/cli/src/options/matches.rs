@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::chunks::{CutoffOptions, OrderOptions};
 use super::shared::{EngineOptions, InputOptions, OutputOptions, PresetOptions};
 use super::values::parse_positive;
 
@@ -12,6 +13,7 @@ use super::values::parse_positive;
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true),
+    mut_arg("cutoff", |arg| arg.help("Search only the first bytes of each stream (units K, M, G)")),
     after_help = "A pattern is a line: the bytes to find as they stand; \"text |0d 0a|\" in quotation marks \
                   with\nbytes in hexadecimal; content:\"text\"; nocase; offset:4; depth:20; msg:\"name\"; sid:7 \
                   as in\nSnort's rules; or /expression/imsx. Lines with # and empty ones do not count.\n\n\
@@ -29,6 +31,10 @@ pub(crate) struct MatchOptions {
     /// Stop after so many matches
     #[arg(short = 'm', long, value_name = "N", value_parser = parse_positive::<u64>)]
     pub(crate) max_matches: Option<u64>,
+    #[command(flatten, next_help_heading = "Streams")]
+    pub(crate) cutoffs: CutoffOptions,
+    #[command(flatten, next_help_heading = "Streams")]
+    pub(crate) order: OrderOptions,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     #[command(flatten)]

@@ -23,13 +23,14 @@ pub(crate) use agent::{
 };
 pub(crate) use anonymize::AnonymizeOptions;
 pub(crate) use capture::{CaptureFormat, CaptureOptions};
-pub(crate) use chunks::ChunkOptions;
+pub(crate) use chunks::{ChunkOptions, CutoffOptions, OrderOptions};
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
 pub(crate) use shared::{
-    ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
+    BoundOptions, ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions,
+    PresetOptions,
 };
 pub(crate) use stack::{
     BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,

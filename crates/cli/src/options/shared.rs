@@ -127,6 +127,16 @@ pub(crate) struct EngineOptions {
     /// Write a record of flows that last longer than so many seconds, again and again
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) active_timeout: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) bounds: BoundOptions,
+    /// Seed of the Community IDs
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) community_id_seed: u16,
+}
+
+/// How much is tracked at once.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct BoundOptions {
     /// Flows tracked at once; the longest idle goes when there are more
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) max_flows: Option<u64>,
@@ -134,9 +144,6 @@ pub(crate) struct EngineOptions {
     /// bytes collected for files (units K, M, G); 1M for each worker at least
     #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
     pub(crate) memory: Option<u64>,
-    /// Seed of the Community IDs
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
-    pub(crate) community_id_seed: u16,
 }
 
 /// What to do with wrong checksums.

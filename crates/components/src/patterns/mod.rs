@@ -6,7 +6,8 @@ mod search;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use flowgauge_kit::engine::{self, Tracked};
+use flowgauge_flow::FlowRecord;
+use flowgauge_kit::engine::{self, Step, Tracked};
 use flowgauge_matcher::{Engine, Pattern, PatternSet, StreamState};
 use flowgauge_record::matches::{MATCH_COUNT_SCHEMA, MATCH_SCHEMA};
 use flowgauge_record::words::count;
@@ -15,9 +16,14 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamIdentity};
+use flowgauge_stream::engine::{
+    ApplicationConfig, ApplicationId, Budget, ChunkFlags, DataChunk, EngineConfig, Events, Mode,
+    StreamRef,
+};
+use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
 
+use crate::chunked::{self, Chunked};
 use read::Wanted;
 use search::{Finding, Search};
 
@@ -28,7 +34,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            flows, wherever packets were cut. A pattern is a line: the bytes to find as they stand; \
            \"text |0d 0a|\" in quotation marks with bytes in hexadecimal; options as in Snort's rules \
            (content:\"text\"; nocase; offset:4; depth:20; msg:\"name\"; sid:7); or /expression/imsx. \
-           Lines with # and empty ones do not count.",
+           Lines with # and empty ones do not count. What lies beyond a cutoff is not searched, and what \
+           ends within it is found as without one.",
     output: Output::Of(ItemType::Record),
     fields: |settings| {
         Some(if settings.flag("count") {
@@ -94,6 +101,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::TCP_IDLE,
         engine::UDP_IDLE,
         engine::OTHER_IDLE,
+        chunked::MODE,
+        chunked::POLICY,
+        chunked::CUTOFF,
+        chunked::CUTOFF_CLIENT,
+        chunked::CUTOFF_SERVER,
+        chunked::CUTOFF_CLASS,
     ],
     result: Some(ResultInfo::number("matches", "matches")),
     parallel: Parallel::ByFlow,
@@ -114,6 +127,8 @@ struct Shared {
     copies: AtomicUsize,
     /// Copies that have come to the end of their input, and what they counted, by pattern.
     ended: Mutex<(usize, Vec<Count>)>,
+    /// For segments that wait and chunks, where streams come in chunks.
+    budget: Budget,
 }
 
 /// How often a pattern was found.
@@ -123,8 +138,16 @@ struct Count {
     streams: u64,
 }
 
+/// How streams are put in order.
+enum Way {
+    /// As their segments come.
+    Segments(Tracked),
+    /// Cut off, in another mode, or by policies of hosts.
+    Chunks(Box<Chunked>),
+}
+
 struct Patterns {
-    tracked: Tracked,
+    way: Way,
     /// Once it has started.
     search: Option<Box<Search>>,
     found: Found,
@@ -166,12 +189,20 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             "is of matches, and count is of all of them",
         ));
     }
-    let needs = Needs {
+    let in_chunks = chunked::are_wanted(settings);
+    let mut needs = Needs {
         streams: true,
         per_flow: 2 * size_of::<StreamState>() as u64,
         results: false,
     };
+    if in_chunks {
+        needs.per_flow += EngineConfig::BYTES_PER_CONNECTION;
+    }
     let config = engine::configuration(settings, needs)?;
+    let budget = || match settings.size("memory") {
+        Some(bytes) => Shares::new(bytes, 1, needs).segments,
+        None => chunked::usual_memory(),
+    };
     let shared = settings.shared(|| {
         Ok(Shared {
             wanted: Wanted::new(settings)?,
@@ -183,11 +214,26 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             unsearched: AtomicU64::new(0),
             copies: AtomicUsize::new(0),
             ended: Mutex::default(),
+            budget: Budget::new(budget()),
         })
     })?;
+    let way = if in_chunks {
+        // Segments are searched where they lie. In mode fast those that come late find their places
+        // in a chunk only.
+        let is_fast = settings.text("mode") == Some(Mode::Fast.name());
+        let chunk_bytes = if is_fast {
+            ApplicationConfig::CHUNK_BYTES
+        } else {
+            0
+        };
+        let chunked = Chunked::new(settings, config, &shared.budget, chunk_bytes)?;
+        Way::Chunks(Box::new(chunked))
+    } else {
+        Way::Segments(Tracked::new(config))
+    };
     shared.copies.fetch_add(1, Ordering::Relaxed);
     Ok(Box::new(Patterns {
-        tracked: Tracked::new(config),
+        way,
         search: None,
         found: Found {
             shared,
@@ -280,7 +326,12 @@ impl Shared {
 impl Found {
     #[cold]
     #[inline(never)]
-    fn take(&mut self, stream: &Stream<'_>, finding: &Finding, out: &mut dyn Outlet) {
+    fn take(
+        &mut self,
+        finding: &Finding,
+        out: &mut dyn Outlet,
+        stream: impl FnOnce() -> (StreamIdentity, bool),
+    ) {
         let number = finding.found.pattern as usize;
         if let Some(counts) = &mut self.counts {
             if let Some(count) = counts.get_mut(number)
@@ -296,11 +347,12 @@ impl Found {
             return;
         }
         self.matches += 1;
+        let (identity, from_initiator) = stream();
         self.pending.push(Pending {
             pattern: number,
             time: finding.time,
-            identity: stream.identity(),
-            from_initiator: stream.from_initiator,
+            identity,
+            from_initiator,
             start: finding.found.start,
             end: finding.found.end,
         });
@@ -377,26 +429,95 @@ impl Handler for Searching<'_> {
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
-        self.search.begin(stream);
+        self.search.begin(stream.id);
     }
 
     #[inline]
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let (found, out) = (&mut *self.found, &mut *self.out);
-        self.search
-            .data(stream, chunk, |finding| found.take(stream, &finding, out));
+        let Chunk {
+            bytes,
+            offset,
+            time,
+            ..
+        } = *chunk;
+        self.search.data(stream.id, bytes, offset, time, |finding| {
+            found.take(&finding, out, || (stream.identity(), stream.from_initiator));
+        });
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
         let (found, out) = (&mut *self.found, &mut *self.out);
-        self.search.end(stream, trailing_gap, |finding| {
-            found.take(stream, &finding, out);
+        let time = || last_packet(stream);
+        self.search
+            .end(stream.id, trailing_gap == 0, time, |finding| {
+                found.take(&finding, out, || (stream.identity(), stream.from_initiator));
+            });
+    }
+}
+
+impl Events for Searching<'_> {
+    fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
+        self.search.begin(stream.uid() as u32);
+    }
+
+    fn data(
+        &mut self,
+        _application: ApplicationId,
+        stream: &mut StreamRef<'_>,
+        chunk: &mut DataChunk<'_>,
+    ) {
+        let info = chunk.info();
+        if info.flags.contains(ChunkFlags::PACKET) {
+            // Of a protocol without streams.
+            return;
+        }
+        let id = stream.uid() as u32;
+        chunked::for_each_run(chunk, |offset, _, bytes| {
+            let (found, out) = (&mut *self.found, &mut *self.out);
+            self.search.data(id, bytes, offset, info.time, |finding| {
+                found.take(&finding, out, || {
+                    (stream.identity(), stream.from_initiator())
+                });
+            });
+        });
+        if info.flags.contains(ChunkFlags::CUTOFF) {
+            // Its connection may last long: others can have the memory.
+            self.search.end(id, false, || info.time, |_| {});
+        }
+    }
+
+    fn terminated(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let (found, out) = (&mut *self.found, &mut *self.out);
+        let is_complete = stream.missing_at_end() == 0 && !stream.is_cut() && !stream.is_halted();
+        let time = || stream.statistics().end;
+        let id = stream.uid() as u32;
+        self.search.end(id, is_complete, time, |finding| {
+            found.take(&finding, out, || {
+                (stream.identity(), stream.from_initiator())
+            });
         });
     }
 }
 
+/// Capture time of the last packet of a stream.
+fn last_packet(stream: &Stream<'_>) -> Nanos {
+    let of_record = |record: &FlowRecord<'_>| {
+        let side = match stream.from_initiator {
+            true => &record.source,
+            false => &record.destination,
+        };
+        // (Of a record that was cut from an earlier one it may have none.)
+        match side.packets {
+            0 => record.end,
+            _ => side.last,
+        }
+    };
+    stream.record(of_record).unwrap_or_default()
+}
+
 impl Patterns {
-    fn with(&mut self, out: &mut dyn Outlet, work: impl FnOnce(&mut Tracked, &mut Searching<'_>)) {
+    fn take(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
         let Some(search) = &mut self.search else {
             return;
         };
@@ -405,7 +526,10 @@ impl Patterns {
             found: &mut self.found,
             out: &mut *out,
         };
-        work(&mut self.tracked, &mut searching);
+        match &mut self.way {
+            Way::Segments(tracked) => step.take(tracked, &mut searching),
+            Way::Chunks(chunked) => chunked.take(step, &mut searching),
+        }
         self.found.give(out);
         if self.found.shared.is_enough() {
             out.enough();
@@ -428,9 +552,7 @@ impl Component for Patterns {
 
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Packets(packets) = items {
-            self.with(out, |tracked, searching| {
-                tracked.process(packets, searching)
-            });
+            self.take(&Step::Packets(packets), out);
         }
         items.clear();
     }
@@ -440,11 +562,11 @@ impl Component for Patterns {
     }
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        self.with(out, |tracked, searching| tracked.tick(now, searching));
+        self.take(&Step::Tick(now), out);
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        self.with(out, |tracked, searching| tracked.finish(searching));
+        self.take(&Step::Finish, out);
         let shared = &self.found.shared;
         let unsearched = self.search.as_ref().map_or(0, |it| it.unsearched());
         shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
@@ -458,7 +580,10 @@ impl Component for Patterns {
         let mut counts: Vec<(Count, &Pattern)> = counts.into_iter().zip(set.patterns()).collect();
         counts.retain(|(count, _)| count.matches > 0);
         counts.sort_by_key(|(count, _)| core::cmp::Reverse(count.matches));
-        let now = self.tracked.clock();
+        let now = match &self.way {
+            Way::Segments(tracked) => tracked.clock(),
+            Way::Chunks(chunked) => chunked.clock(),
+        };
         let rows: Vec<MatchCountRow<'_>> = counts
             .into_iter()
             .map(|(count, pattern)| MatchCountRow {
@@ -475,7 +600,10 @@ impl Component for Patterns {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let mut account = self.tracked.account();
+        let mut account = match &self.way {
+            Way::Segments(tracked) => tracked.account(),
+            Way::Chunks(chunked) => chunked.account(),
+        };
         // Of several copies the last one knows what all have found.
         let shared = &self.found.shared;
         let is_alone = shared.copies.load(Ordering::Relaxed) == 1;

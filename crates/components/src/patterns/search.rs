@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flowgauge_flow::FlowRecord;
 use flowgauge_matcher::{Match, Matcher, PatternError, PatternSet, StreamState};
-use flowgauge_stream::{Chunk, Stream};
 use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::Nanos;
 
@@ -15,9 +13,9 @@ const AHEAD: usize = 16;
 /// A matcher and what it keeps of each stream.
 pub(super) struct Search {
     matcher: Matcher,
-    /// By [`Stream::id`].
+    /// By the number of the stream.
     states: Vec<StreamState>,
-    /// Patterns that were found, by [`Stream::id`], where that is asked for.
+    /// Patterns that were found, by the number of the stream, where that is asked for.
     seen: Option<HashMap<u32, Vec<u32>>>,
     /// The streams of the last packets that were looked ahead at.
     ahead: [u32; 2 * AHEAD],
@@ -43,8 +41,8 @@ impl Search {
         })
     }
 
-    pub(super) fn begin(&mut self, stream: &Stream<'_>) {
-        let index = stream.id as usize;
+    pub(super) fn begin(&mut self, stream: u32) {
+        let index = stream as usize;
         if index >= self.states.len() {
             self.states.resize_with(index + 1, StreamState::default);
         }
@@ -70,35 +68,38 @@ impl Search {
     #[inline]
     pub(super) fn data(
         &mut self,
-        stream: &Stream<'_>,
-        chunk: &Chunk<'_>,
+        stream: u32,
+        bytes: &[u8],
+        offset: u64,
+        time: Nanos,
         mut on_match: impl FnMut(Finding),
     ) {
-        let Some(state) = self.states.get_mut(stream.id as usize) else {
+        let Some(state) = self.states.get_mut(stream as usize) else {
             return;
         };
         let seen = &mut self.seen;
-        self.matcher
-            .scan(state, chunk.bytes, chunk.offset, |found| {
-                on_match(Finding::new(found, chunk.time, stream.id, seen));
-            });
+        self.matcher.scan(state, bytes, offset, |found| {
+            on_match(Finding::new(found, time, stream, seen));
+        });
     }
 
+    /// Nothing more comes of a stream. What its end decides is found if that `is_complete`, at `time`.
     pub(super) fn end(
         &mut self,
-        stream: &Stream<'_>,
-        trailing_gap: u64,
+        stream: u32,
+        is_complete: bool,
+        time: impl Fn() -> Nanos,
         mut on_match: impl FnMut(Finding),
     ) {
-        let Some(state) = self.states.get_mut(stream.id as usize) else {
+        let Some(state) = self.states.get_mut(stream as usize) else {
             return;
         };
         let seen = &mut self.seen;
-        self.matcher.end(state, trailing_gap == 0, |found| {
-            on_match(Finding::new(found, last_packet(stream), stream.id, seen));
+        self.matcher.end(state, is_complete, |found| {
+            on_match(Finding::new(found, time(), stream, seen));
         });
         if let Some(seen) = seen {
-            seen.remove(&stream.id);
+            seen.remove(&stream);
         }
     }
 
@@ -106,22 +107,6 @@ impl Search {
     pub(super) fn unsearched(&self) -> u64 {
         self.matcher.unsearched_bytes()
     }
-}
-
-/// Capture time of the last packet of a stream.
-fn last_packet(stream: &Stream<'_>) -> Nanos {
-    let of_record = |record: &FlowRecord<'_>| {
-        let side = match stream.from_initiator {
-            true => &record.source,
-            false => &record.destination,
-        };
-        // (Of a record that was cut from an earlier one it may have none.)
-        match side.packets {
-            0 => record.end,
-            _ => side.last,
-        }
-    };
-    stream.record(of_record).unwrap_or_default()
 }
 
 impl Finding {
