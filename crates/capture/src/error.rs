@@ -177,7 +177,15 @@ impl fmt::Display for Error {
                 write!(f, "{path} is damaged at byte {offset}{of}: {reason}")
             }
             Error::Filter { expression, reason } => {
-                write!(f, "bad filter \"{expression}\": {reason}")
+                // Of one of thousands of terms the beginning: the reason says where the mistake is.
+                const SHOWN: usize = 200;
+                let shown: String = expression.chars().take(SHOWN).collect();
+                let more = if shown.len() < expression.len() {
+                    "…"
+                } else {
+                    ""
+                };
+                write!(f, "bad filter \"{shown}{more}\": {reason}")
             }
             Error::Sink { path, reason, .. } => {
                 write!(f, "cannot write {}: {reason}", path.display())

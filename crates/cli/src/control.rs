@@ -40,6 +40,9 @@ impl Control {
 
     fn register(&self, writes_logs: bool) -> std::io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
+            // A filter of thousands of terms is compiled for minutes, when nothing is captured yet.
+            let compiles = flowgauge_sys::ending::cannot_stop();
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, compiles)?;
             // In this order: the first signal finds `stop` unset and sets it, the second quits.
             signal_hook::flag::register_conditional_shutdown(
                 signal,

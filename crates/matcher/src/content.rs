@@ -21,11 +21,32 @@ pub(crate) struct Content {
     starts: bool,
 }
 
+/// Options of rules that are none here: a line that begins with one is told so, and not taken for a text.
+const OF_RULES: [&str; 12] = [
+    "uricontent",
+    "http_uri",
+    "http_header",
+    "flow",
+    "flowbits",
+    "reference",
+    "classtype",
+    "byte_test",
+    "byte_jump",
+    "dsize",
+    "detection_filter",
+    "threshold",
+];
+
 /// Whether a line is a list of options.
 pub(crate) fn is_options(line: &[u8]) -> bool {
     [b"content:".as_slice(), b"pcre:", b"msg:\"", b"sid:"]
         .iter()
         .any(|start| line.starts_with(start))
+        || {
+            let (name, rest) = word(line);
+            let is_list = line.contains(&b';') || line.ends_with(b"\"");
+            OF_RULES.contains(&name.as_str()) && rest.starts_with(b":") && is_list
+        }
 }
 
 /// Whether a line is a whole rule.
@@ -293,7 +314,10 @@ impl<'a> Value<'a> {
                         "{name} needs a whole number, not `{}`",
                         crate::pattern::readable(self.plain)
                     ),
-                    "offset and depth count bytes from the beginning of the stream",
+                    match name {
+                        "sid" => "sid is the pattern's number in the output",
+                        _ => "offset and depth count bytes from the beginning of the stream",
+                    },
                 )
             })
     }
@@ -428,6 +452,16 @@ pub(crate) fn regex_flags(letters: &[u8]) -> Result<RegexFlags, Trouble> {
             b'm' => flags.multi_line = true,
             b's' => flags.dot_all = true,
             b'x' => flags.extended = true,
+            _ if letter.is_ascii_uppercase() => {
+                return Err(trouble(
+                    format!(
+                        "the flag {} of a rule's expression is not known: it says in which part of a message, \
+                         or where, to look",
+                        char::from(letter)
+                    ),
+                    "leave it out: the whole stream is searched; for the text write it in quotation marks",
+                ));
+            }
             _ => {
                 return Err(trouble(
                     format!(

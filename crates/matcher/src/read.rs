@@ -8,6 +8,8 @@
 //! | `# ...`, nothing | nothing |
 //! | anything else | the bytes of the line |
 
+use std::collections::HashMap;
+
 use crate::content::{
     self, Trouble, closing_mark, is_options, is_rule, regex_flags, split_regex, text_bytes, trouble,
 };
@@ -50,12 +52,23 @@ pub fn read_patterns(text: &[u8]) -> Result<Vec<Pattern>, PatternError> {
 pub fn read_patterns_with(text: &[u8], options: ReadOptions) -> Result<Vec<Pattern>, PatternError> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut patterns = Vec::new();
+    let mut lines_of_ids = HashMap::new();
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let id = options.first_id + patterns.len() as u64;
         match read_line(line, id, options) {
             Ok(Some(mut pattern)) => {
                 pattern.line = index + 1;
+                // Its own, and not the next one's.
+                if pattern.id != id
+                    && let Some(other) = lines_of_ids.insert(pattern.id, pattern.line)
+                {
+                    return Err(PatternError::Line {
+                        line: pattern.line,
+                        message: format!("sid {} is that of line {other}, too", pattern.id),
+                        hint: "give each pattern a number of its own, or leave sid out".to_owned(),
+                    });
+                }
                 patterns.push(pattern);
             }
             Ok(None) => {}
@@ -122,8 +135,9 @@ fn regex(line: &[u8]) -> Result<Option<PatternKind>, Trouble> {
     let Some((text, flags)) = split_regex(line) else {
         return Ok(None);
     };
-    // `/etc/passwd` is a path; `g` and `u` are flags elsewhere.
-    if !flags.iter().all(|flag| b"imsxgu".contains(flag)) {
+    // `/etc/passwd` is a path; `g` and `u` are flags elsewhere, and capitals in rules.
+    let is_flag = |flag: &u8| b"imsxguABCDEGHIKMOPQRSUVWY".contains(flag);
+    if !flags.iter().all(is_flag) {
         return Ok(None);
     }
     let flags = regex_flags(flags)?;
@@ -224,6 +238,15 @@ mod tests {
             ("/cgi-bin/test/", 1, "path or"),
             ("//", 1, "empty"),
             ("/a/g", 1, "flag g"),
+            ("/GET/U", 1, "flag U"),
+            ("uricontent:\"GET\"", 1, "uricontent is not known"),
+            ("flow:established; content:\"GET\"", 1, "flow is not known"),
+            (
+                "content:\"a\"; sid:9\nb\ncontent:\"c\"; sid:9",
+                3,
+                "sid 9 is that of line 1",
+            ),
+            ("content:\"a\"; sid:x", 1, "sid needs a whole number"),
             ("a\ncontent:\"b\"; within:5", 2, "within"),
             (
                 "alert tcp any any -> any 80 (content:\"x\"; sid:1;)",

@@ -185,7 +185,7 @@ impl Streams {
         }
         let now = tracker.clock();
         self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
-            reassembler.flush(half, peer, GapCause::Memory, out);
+            reassembler.flush(half, peer, GapCause::NotAwaited, out);
         });
     }
 }

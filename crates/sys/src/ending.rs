@@ -18,3 +18,20 @@ pub fn is_ending() -> bool {
         .get()
         .is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
+
+static UNDERWAY: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Set while something goes on that nothing can stop but the end of the process, and that loses nothing: who handles
+/// signals then lets the first one end it.
+pub fn cannot_stop() -> Arc<AtomicBool> {
+    Arc::clone(UNDERWAY.get_or_init(Arc::default))
+}
+
+/// Does what nothing can stop.
+pub(crate) fn without_stop<T>(work: impl FnOnce() -> T) -> T {
+    let flag = cannot_stop();
+    flag.store(true, Ordering::Relaxed);
+    let done = work();
+    flag.store(false, Ordering::Relaxed);
+    done
+}

@@ -7,6 +7,8 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::ending::without_stop;
+
 /// One classic-BPF instruction. The layout is that of libpcap's `bpf_insn` and Linux's
 /// `sock_filter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -72,6 +74,9 @@ fn lock() -> MutexGuard<'static, ()> {
     LIBPCAP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Longer expressions are not optimised: libpcap takes minutes for that where there are thousands of terms.
+const OPTIMIZED: usize = 4096;
+
 /// Compiles `expression` (pcap-filter(7)) for frames of data link type `dlt`, a `DLT_` value. The
 /// program returns `snap_len` for packets that match and 0 for others. `netmask` in network byte
 /// order serves `ip broadcast` only.
@@ -99,16 +104,12 @@ pub fn compile(
         len: 0,
         instructions: core::ptr::null_mut(),
     };
-    // SAFETY: handle is open, program is writable, text is a terminated string; all outlive the call.
-    let status = unsafe {
-        pcap_compile(
-            handle,
-            &raw mut program,
-            text.as_ptr(),
-            1,
-            netmask.unwrap_or(UNKNOWN),
-        )
-    };
+    let optimize = c_int::from(expression.len() <= OPTIMIZED);
+    let netmask = netmask.unwrap_or(UNKNOWN);
+    let status = without_stop(|| {
+        // SAFETY: handle is open, program is writable, text is a terminated string; all outlive the call.
+        unsafe { pcap_compile(handle, &raw mut program, text.as_ptr(), optimize, netmask) }
+    });
     let result = if status == 0 {
         // SAFETY: after success libpcap's program holds `len` instructions (none when null).
         let instructions = unsafe { copied(&program) };

@@ -340,3 +340,27 @@ proptest! {
         }
     }
 }
+
+/// Too long for libpcap to optimise: it means the same.
+#[test]
+fn long_expressions_mean_what_short_ones_do() {
+    let hosts: Vec<String> = (0..400)
+        .map(|host| format!("udp port {}", 1000 + host))
+        .collect();
+    let filter = compile(&hosts.join(" or "));
+    assert!(filter.expression().len() > 4096);
+    for port in [999, 1000, 1001, 1200, 1399, 1400] {
+        let wanted = (1000..1400).contains(&port);
+        assert_eq!(
+            filter.verdict(&frame(17, port, 53), 42) != 0,
+            wanted,
+            "{port}"
+        );
+        assert_eq!(
+            filter.verdict(&frame(17, 53, port), 42) != 0,
+            wanted,
+            "{port}"
+        );
+        assert_eq!(filter.verdict(&frame(6, port, 53), 42), 0);
+    }
+}

@@ -27,11 +27,13 @@ pub enum GapCause {
     End = 5,
     /// The snap length cut the bytes off.
     Cut = 6,
+    /// Whoever reads the stream does not wait for them (mode FAST, or it wants no more).
+    NotAwaited = 7,
 }
 
 impl GapCause {
     /// All causes, in order.
-    pub const ALL: [GapCause; 7] = [
+    pub const ALL: [GapCause; 8] = [
         GapCause::Acknowledged,
         GapCause::OneSided,
         GapCause::Time,
@@ -39,6 +41,7 @@ impl GapCause {
         GapCause::Memory,
         GapCause::End,
         GapCause::Cut,
+        GapCause::NotAwaited,
     ];
 
     /// Name in reports.
@@ -51,6 +54,7 @@ impl GapCause {
             GapCause::Memory => "memory",
             GapCause::End => "end",
             GapCause::Cut => "cut",
+            GapCause::NotAwaited => "not_awaited",
         }
     }
 }
