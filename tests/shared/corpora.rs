@@ -1,8 +1,12 @@
 //! Where the third-party captures are that tests of all crates compare with. Each takes this file in as a
 //! module.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+#[path = "skipped.rs"]
+mod skipped;
+
+pub(crate) use skipped::skipped;
 
 /// The folder of third-party captures: `FLOWGAUGE_CORPORA`, or `../shared/corpora` beside the
 /// repository. Where it is absent the test that asks is reported as skipped, in the form the test runner
@@ -14,12 +18,9 @@ pub(crate) fn corpora() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder.canonicalize().unwrap_or(folder));
     }
-    let thread = std::thread::current();
-    let (test, folder) = (thread.name().unwrap_or("a test"), folder.display());
-    // Past the test harness, which keeps what a passing test prints.
-    let _ = writeln!(
-        std::io::stderr(),
-        "SKIPPED {test} no corpora at {folder} (set FLOWGAUGE_CORPORA)"
-    );
+    let folder = folder.display();
+    skipped(format_args!(
+        "no corpora at {folder} (set FLOWGAUGE_CORPORA)"
+    ));
     None
 }
