@@ -61,8 +61,9 @@ struct Open<'a>(&'a Shared, Writer);
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.1.close();
+        // In this order: a peer that sees its connection closed may come again at once.
         self.0.counts().connections -= 1;
+        self.1.close();
     }
 }
 

@@ -4,8 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
+#[path = "../../../tests/shared/loopback.rs"]
+mod loopback;
+
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use flowgauge_link::{
     Event, Identity, KeyFolder, Listener, ListenerOptions, Sender, SenderOptions, SessionCounts,
 };
+use loopback::own_address;
 
 const LONG: Duration = Duration::from_secs(60);
 const FRAMES: u64 = 2000;
@@ -22,14 +25,15 @@ fn identity(folder: &Path, name: &str) -> Identity {
     KeyFolder::new(folder).identity(Some(name)).unwrap()
 }
 
-fn keys() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+/// Keys of two, and an address where they can meet.
+fn keys() -> (tempfile::TempDir, String) {
+    let (folder, address) = (tempfile::tempdir().unwrap(), own_address());
     let keys = KeyFolder::new(folder.path());
     keys.create_authority().unwrap();
     for name in ["collector", "sensor1"] {
-        keys.add(name, &["127.0.0.1".to_owned()], 1).unwrap();
+        keys.add(name, &[address.ip().to_string()], 1).unwrap();
     }
-    folder
+    (folder, address.to_string())
 }
 
 fn sender(folder: &Path, address: &str) -> Sender {
@@ -136,10 +140,7 @@ fn the_other_side() {
 
 #[test]
 fn a_listener_is_killed() {
-    let folder = keys();
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap().to_string();
-    drop(socket);
+    let (folder, address) = keys();
     let (mut first, mut lines) = other_side("listener", folder.path(), &address);
     assert_eq!(lines.next().unwrap(), "listening");
     let sender = sender(folder.path(), &address);
@@ -183,10 +184,9 @@ fn a_listener_is_killed() {
 
 #[test]
 fn a_sender_is_killed() {
-    let folder = keys();
-    let options = ListenerOptions::new("127.0.0.1:0");
+    let (folder, address) = keys();
+    let options = ListenerOptions::new(&address);
     let listener = Listener::bind(&identity(folder.path(), "collector"), options).unwrap();
-    let address = listener.local_address().to_string();
     // One that does not end of itself, however fast it is.
     let (mut first, _lines) = other_side("spooler", folder.path(), &address);
     let mut received = 0;
@@ -233,11 +233,8 @@ fn a_sender_is_killed() {
 /// What it had on disk the next one sends, as its session; what it had in memory is counted as lost.
 #[test]
 fn a_sender_that_spools_is_killed() {
-    let folder = keys();
+    let (folder, address) = keys();
     std::fs::create_dir(folder.path().join("spool")).unwrap();
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap().to_string();
-    drop(socket);
     let (mut first, mut lines) = other_side("spooler", folder.path(), &address);
     let spooled = format!("spooled {}", FRAMES * ITEMS);
     assert_eq!(

@@ -5,6 +5,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
+#[path = "../../../tests/shared/loopback.rs"]
+mod loopback;
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -13,6 +18,8 @@ use std::time::Duration;
 use flowgauge_link::{
     Event, KeyFolder, Listener, ListenerOptions, Sender, SenderOptions, WhenFull,
 };
+use loopback::own_address;
+use skipped::skipped;
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(30);
@@ -22,7 +29,6 @@ const FRAMES: u64 = 500;
 const ITEMS: u32 = 10;
 
 #[test]
-#[allow(clippy::print_stderr)] // Why it is skipped.
 fn what_a_small_disk_does_not_hold_is_counted() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return on_it(folder.into());
@@ -39,11 +45,11 @@ fn what_a_small_disk_does_not_hold_is_counted() {
         .output();
     let output = match ran {
         Ok(output) if output.status.code() != Some(77) => output,
-        _ => return eprintln!("skipped: no file system can be mounted here"),
+        _ => return skipped("no file system can be mounted here"),
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if said.contains("unshare failed") {
-        return eprintln!("skipped: {said}");
+        return skipped(said);
     }
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{printed}{said}");
@@ -54,21 +60,20 @@ fn on_it(folder: PathBuf) {
     let temporary = tempfile::tempdir().unwrap();
     let keys = KeyFolder::new(temporary.path());
     keys.create_authority().unwrap();
+    // Nobody listens there yet.
+    let address = own_address();
     let identity = |name| {
-        keys.add(name, &["127.0.0.1".to_owned()], 1).unwrap();
+        keys.add(name, &[address.ip().to_string()], 1).unwrap();
         keys.identity(Some(name)).unwrap()
     };
     let (collector, sensor) = (identity("collector"), identity("sensor1"));
-    let listen = |address: &str| Listener::bind(&collector, ListenerOptions::new(address)).unwrap();
-    // Nobody listens yet.
-    let address = listen("127.0.0.1:0").local_address().to_string();
     let options = SenderOptions {
         spool_bytes: 4000,
         spool_file: Some((folder, 64 << 20)),
         when_full: WhenFull::DropNewest,
         least_backoff: Duration::from_millis(1),
         most_backoff: Duration::from_millis(20),
-        ..SenderOptions::new(&address)
+        ..SenderOptions::new(address.to_string())
     };
     let sender = Sender::start(&sensor, options).unwrap();
     for frame in 0..FRAMES {
@@ -84,7 +89,8 @@ fn on_it(folder: PathBuf) {
         counts.pending > 8 * u64::from(ITEMS) && counts.pending < all / 2,
         "{counts:?}"
     );
-    let listener = listen(&address);
+    let options = ListenerOptions::new(address.to_string());
+    let listener = Listener::bind(&collector, options).unwrap();
     let sending = thread::spawn(move || sender.finish(LONG));
     let mut received = 0;
     loop {
