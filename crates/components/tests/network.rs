@@ -2,7 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
-use std::net::TcpListener;
+#[path = "../../../tests/shared/loopback.rs"]
+mod loopback;
+#[path = "../../../tests/shared/wait.rs"]
+mod wait;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -20,6 +26,11 @@ use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{
     BATCH_SIZE, Batch, DecodedBatch, HashSeed, LinkType, Nanos, PacketDescriptor, hash_batch,
 };
+use loopback::own_address;
+use wait::wait_until;
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
 
 /// What came to `keep`, in the order in which it came: a time and bytes, or a record as text.
 static KEPT: Mutex<Vec<(u64, Vec<u8>)>> = Mutex::new(Vec::new());
@@ -81,7 +92,8 @@ impl Component for Keep {
 
 struct Place {
     folder: tempfile::TempDir,
-    port: u16,
+    /// Where the input listens.
+    address: SocketAddr,
 }
 
 impl Place {
@@ -89,26 +101,24 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let keys = KeyFolder::new(folder.path());
         keys.create_authority().unwrap();
+        let address = own_address();
         for name in names {
-            keys.add(name, &["127.0.0.1".to_owned()], 1).unwrap();
+            keys.add(name, &[address.ip().to_string()], 1).unwrap();
         }
-        // Free at this moment.
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        Place { folder, port }
+        Place { folder, address }
     }
 
     fn input(&self, options: &str) -> Graph {
-        let (port, keys) = (self.port, self.folder.path().display());
+        let (address, keys) = (self.address, self.folder.path().display());
         graph(&format!(
-            "input {{ listen = 127.0.0.1:{port}, keys = {keys}, identity = collector, {options} }} - keep"
+            "input {{ listen = {address}, keys = {keys}, identity = collector, {options} }} - keep"
         ))
     }
 
     fn output(&self, name: &str, before: &str) -> Graph {
-        let (port, keys) = (self.port, self.folder.path().display());
+        let (address, keys) = (self.address, self.folder.path().display());
         graph(&format!(
-            "{before} output {{ to = 127.0.0.1:{port}, keys = {keys}, identity = {name} }}"
+            "{before} output {{ to = {address}, keys = {keys}, identity = {name} }}"
         ))
     }
 }
@@ -143,7 +153,7 @@ fn graph(text: &str) -> Graph {
 fn receive_all(mut graph: Graph) -> (Vec<u64>, Graph) {
     let mut clock = Vec::new();
     loop {
-        match graph.receive(Duration::from_secs(20)).unwrap() {
+        match graph.receive(LONG).unwrap() {
             Received::Until(now) => clock.push(now.0),
             Received::Nothing => panic!("nothing came"),
             Received::End => break,
@@ -185,9 +195,9 @@ fn kept() -> Vec<(u64, Vec<u8>)> {
     core::mem::take(&mut *KEPT.lock().unwrap())
 }
 
-fn cell(graph: &Graph, text: &str, column: &str) -> u64 {
-    let stack = stack(text);
-    let Some(ResultValue::Table(table)) = graph.result(stack.entry) else {
+/// A column of an input's table by sender.
+fn of_senders(graph: &Graph, column: &str) -> BTreeMap<String, u64> {
+    let Some(ResultValue::Table(table)) = graph.result(stack(INPUT).entry) else {
         panic!("no table");
     };
     let place = table
@@ -195,14 +205,26 @@ fn cell(graph: &Graph, text: &str, column: &str) -> u64 {
         .iter()
         .position(|found| found.field.name == column)
         .unwrap();
-    let cells = table.rows.iter().map(|row| match row[place] {
-        Cell::Unsigned(value) => value,
-        _ => panic!("no number"),
+    let rows = table.rows.iter().map(|row| match (&row[0], &row[place]) {
+        (Cell::Text(name), Cell::Unsigned(value)) => (name.clone(), *value),
+        _ => panic!("no name and number"),
     });
-    cells.sum()
+    rows.collect()
 }
 
-/// A stack whose source is an input, for [`cell`].
+/// The sum of a column.
+fn cell(graph: &Graph, column: &str) -> u64 {
+    of_senders(graph, column).values().sum()
+}
+
+/// Waits until the input knows the sender: the start of an output waits for that no longer than it says.
+fn wait_for_sender(input: &Graph, name: &str) {
+    wait_until("the sender is there", || {
+        of_senders(input, "received").contains_key(name)
+    });
+}
+
+/// A stack whose source is an input, for [`of_senders`].
 const INPUT: &str = "input { listen = 127.0.0.1:1 } - keep";
 
 #[test]
@@ -248,8 +270,8 @@ fn several_outputs_meet_in_one_input_in_the_order_of_time() {
         assert_eq!(bytes.len() as u64, 20 + time % 80);
     }
     assert!(clock.is_sorted());
-    assert_eq!(cell(&graph, INPUT, "received"), expected.len() as u64);
-    assert_eq!(cell(&graph, INPUT, "late") + cell(&graph, INPUT, "lost"), 0);
+    assert_eq!(cell(&graph, "received"), expected.len() as u64);
+    assert_eq!(cell(&graph, "late") + cell(&graph, "lost"), 0);
 }
 
 #[test]
@@ -265,8 +287,8 @@ fn items_of_another_type_are_left_out_and_counted() {
     output.finish().unwrap();
     let (_, graph) = receiving.join().unwrap();
     assert!(kept().is_empty());
-    assert_eq!(cell(&graph, INPUT, "refused"), 1000);
-    assert_eq!(cell(&graph, INPUT, "received"), 0);
+    assert_eq!(cell(&graph, "refused"), 1000);
+    assert_eq!(cell(&graph, "received"), 0);
 }
 
 #[test]
@@ -278,29 +300,44 @@ fn a_sender_that_is_gone_holds_the_others_up_no_longer_than_said() {
     let mut input = place.input("senders = 2, timeout = 300ms");
     let mut silent = place.output("one", "");
     let mut output = place.output("two", "");
+    wait_for_sender(&input, "one");
+    wait_for_sender(&input, "two");
     feed(&mut silent, 0..10, 1);
     feed(&mut output, 0..1000, 2);
     let done = thread::spawn(move || output.finish().unwrap());
     let mut found = Vec::new();
-    while found.len() < 1000 {
-        assert_ne!(
-            input.receive(Duration::from_secs(20)).unwrap(),
-            Received::End
-        );
+    let of = |found: &[(u64, Vec<u8>)], mark| {
+        let marks = found.iter().map(|(_, bytes)| bytes[19]);
+        marks.filter(|found| *found == mark).count()
+    };
+    wait_until("all of the other sender came", || {
+        let received = input.receive(Duration::from_millis(20)).unwrap();
+        assert_ne!(received, Received::End);
         found.extend(kept());
-    }
-    assert!(
-        found.iter().all(|(_, bytes)| bytes[19] == 2),
-        "what one has is not sent yet"
-    );
+        of(&found, 2) == 1000
+    });
     done.join().unwrap();
     // It was only slow: what it has is late, and comes.
     let done = thread::spawn(move || silent.finish().unwrap());
-    while input.receive(Duration::from_secs(20)).unwrap() != Received::End {}
+    receive_to_the_end(&mut input);
     input.finish().unwrap();
     done.join().unwrap();
-    assert_eq!(kept().len(), 10);
-    assert_eq!(cell(&input, INPUT, "late"), 10);
+    found.extend(kept());
+    assert_eq!((of(&found, 1), of(&found, 2)), (10, 1000));
+    // All of it, unless this thread stood still and a frame that is not full was old enough to be sent.
+    let mut until = 0;
+    let late = found.iter().filter(|(time, _)| {
+        until = until.max(*time);
+        *time < until
+    });
+    assert_eq!(cell(&input, "late"), late.count() as u64);
+}
+
+/// Takes until the end, which comes soon.
+fn receive_to_the_end(input: &mut Graph) {
+    wait_until("all came and went", || {
+        input.receive(Duration::from_millis(20)).unwrap() == Received::End
+    });
 }
 
 /// A sender that does not come back is forgotten after the time that is said, and what it had is counted.
@@ -312,26 +349,26 @@ fn a_sender_that_does_not_come_back_is_forgotten() {
     let place = Place::new(&["collector", "one", "two"]);
     let mut input = place.input("senders = 2, timeout = 100ms, forget = 200ms");
     let mut gone = place.output("one", "");
+    // (Both have come before the input looks: its timeout is for those that do not.)
+    wait_for_sender(&input, "one");
     feed(&mut gone, 0..10, 1);
     // It goes without a word.
     drop(gone);
     let mut output = place.output("two", "");
+    wait_for_sender(&input, "two");
     let done = thread::spawn(move || {
         feed(&mut output, 0..1000, 2);
         output.finish().unwrap();
     });
-    while input.receive(Duration::from_millis(20)).unwrap() != Received::End {}
+    receive_to_the_end(&mut input);
     done.join().unwrap();
-    kept();
-    assert_eq!(cell(&input, INPUT, "received"), 1000);
     input.finish().unwrap();
-    let stack = stack(INPUT);
-    let Some(ResultValue::Table(table)) = input.result(stack.entry) else {
-        panic!("no table");
-    };
-    let names: Vec<&Cell> = table.rows.iter().map(|row| &row[0]).collect();
-    let expected = ["one", "two"].map(|name| Cell::Text(name.to_owned()));
-    assert_eq!(names, [&expected[0], &expected[1]]);
+    let received = of_senders(&input, "received");
+    assert_eq!(received.len(), 2);
+    // Where this thread stood still, the frame was old enough to be sent before its sender went.
+    assert!([0, 10].contains(&received["one"]), "{received:?}");
+    assert_eq!(received["two"], 1000);
+    assert_eq!(kept().len() as u64, received["one"] + 1000);
 }
 
 /// Chunks of several streams come mixed; inside streamdemux each connection has its own.
@@ -363,9 +400,9 @@ fn streams_come_apart_again_behind_a_link() {
     through(&mut here);
     let mut expected = kept();
     let place = Place::new(&["collector", "one"]);
-    let (port, keys) = (place.port, place.folder.path().display());
+    let (address, keys) = (place.address, place.folder.path().display());
     let listen = format!(
-        "input {{ listen = 127.0.0.1:{port}, keys = {keys}, identity = collector, type = chunk, \
+        "input {{ listen = {address}, keys = {keys}, identity = collector, type = chunk, \
          senders = 1 }} -"
     );
     let text = format!("{listen} streamdemux {{ results = 3 }} < http bytes > keep");

@@ -1,14 +1,17 @@
 //! What `display_filter` lets through against tshark's display filters, where tshark is installed: how
 //! many frames and bytes of real captures each filter selects.
 
-#![allow(clippy::print_stdout)] // says what it compared, and why it skips
+#![allow(clippy::print_stdout)] // says what it compared
 
+#[path = "../../../tests/shared/corpora.rs"]
+mod corpora;
 #[path = "../../../tests/shared/run.rs"]
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use corpora::{corpora, skipped};
 use flowgauge_capture::open;
 use support::Run;
 
@@ -82,8 +85,7 @@ fn filters_select_what_tsharks_select() {
         return;
     };
     if Command::new("tshark").arg("--version").output().is_err() {
-        println!("tshark_display_filters: skipped: no tshark");
-        return;
+        return skipped("no tshark");
     }
     let (mut compared, mut selected) = (0, [0_u64; FILTERS.len()]);
     let mut different = Vec::new();
@@ -118,19 +120,6 @@ fn filters_select_what_tsharks_select() {
         compared == 0 || unused.is_empty(),
         "select nothing: {unused:?}"
     );
-}
-
-fn corpora() -> Option<PathBuf> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
-    let folder = std::env::var_os("FLOWGAUGE_CORPORA").map_or(default, PathBuf::from);
-    if !folder.is_dir() {
-        println!(
-            "tshark_display_filters: skipped: no captures at {}",
-            folder.display()
-        );
-        return None;
-    }
-    Some(folder)
 }
 
 /// Frames and bytes that each filter selects.
