@@ -48,7 +48,12 @@ fn flows(packets: &[Vec<u8>]) -> Vec<(String, u8, u64, u64)> {
     });
     let mut flows = Flows::default();
     for packet in packets {
-        let frame = [&[2; 12][..], &[8, 0], packet].concat();
+        let ether_type = if packet[0] >> 4 == 4 {
+            [8, 0]
+        } else {
+            [0x86, 0xdd]
+        };
+        let frame = [&[2; 12][..], &ether_type, packet].concat();
         let descriptor = PacketDescriptor {
             captured_len: frame.len() as u32,
             wire_len: frame.len() as u32,
@@ -61,33 +66,71 @@ fn flows(packets: &[Vec<u8>]) -> Vec<(String, u8, u64, u64)> {
     flows.0
 }
 
+/// How a piece of UDP is sent: its identification, its place and whether more follow as in IPv4's header, bytes.
+type Fragment = fn(u16, u16, &[u8]) -> Vec<u8>;
+
+fn in_ipv4(id: u16, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    ipv4([10, 1, 1, 1], 17, id, fragment, payload)
+}
+
+fn in_ipv6(id: u16, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    ipv6(44, &[&fragment_header(id, fragment), payload].concat())
+}
+
+/// With a hop-by-hop header of padding in front of the one that says what fragment it is.
+fn in_ipv6_with_options(id: u16, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let options = [44, 0, 1, 4, 0, 0, 0, 0];
+    ipv6(
+        0,
+        &[&options, &fragment_header(id, fragment)[..], payload].concat(),
+    )
+}
+
+fn fragment_header(id: u16, fragment: u16) -> [u8; 8] {
+    // The place comes first here, the flags last.
+    let [high, low] = fragment.rotate_left(3).to_be_bytes();
+    let [id_high, id_low] = id.to_be_bytes();
+    [17, 0, high, low, 0, 0, id_high, id_low]
+}
+
+fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([next_header, 64]);
+    for host in [1, 9] {
+        packet.extend([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+    }
+    packet.extend(payload);
+    packet
+}
+
 #[test]
 fn what_never_becomes_complete_of_a_tunnel_is_of_the_flow_inside() {
+    check("10.1.1.1", in_ipv4);
+    check("fd00::1", in_ipv6);
+    check("fd00::1", in_ipv6_with_options);
+}
+
+fn check(sender: &str, fragment: Fragment) {
     // GTP-U: version 1, user data, a length, a tunnel endpoint.
     let inner = ipv4([10, 7, 7, 7], 17, 1, 0, &udp(4000, &[b'x'; 100]));
     let mut gtp = vec![0x30, 0xff, 0, inner.len() as u8, 0, 0, 0, 5];
     gtp.extend(&inner);
     let outer = udp(2152, &gtp);
     let (first, rest) = outer.split_at(88);
-    let packets = |id| {
-        let first = ipv4([10, 1, 1, 1], 17, id, 0x2000, first);
-        [first, ipv4([10, 1, 1, 1], 17, id, 11, rest)]
-    };
+    let packets = |id| [fragment(id, 0x2000, first), fragment(id, 11, rest)];
     let [whole, lost] = [packets(1), packets(2)];
     let expected = |frames| ("10.7.7.7".to_owned(), 17, frames, frames);
     assert_eq!(flows(&whole), [expected(2)]);
     // The first fragment says whose it is, wherever it comes.
     assert_eq!(flows(&lost[..1]), [expected(1)]);
     assert_eq!(flows(&[&whole[..], &lost[..1]].concat()), [expected(3)]);
+    let outer = |frames| (sender.to_owned(), 17, frames, frames);
     // Behind another one it was sent with that to whoever has the outer flow.
-    let far = ipv4([10, 1, 1, 1], 17, 2, 0x2000 | 20, rest);
-    assert_eq!(
-        flows(&[far, lost[0].clone()]),
-        [("10.1.1.1".to_owned(), 17, 2, 2)]
-    );
+    let far = fragment(2, 0x2000 | 20, rest);
+    assert_eq!(flows(&[far, lost[0].clone()]), [outer(2)]);
     // Without it nobody knows, and of what is no tunnel the addresses are its own.
-    let outer = |frames| ("10.1.1.1".to_owned(), 17, frames, frames);
     assert_eq!(flows(&lost[1..]), [outer(1)]);
-    let plain = ipv4([10, 1, 1, 1], 17, 3, 0x2000, &udp(53, &gtp)[..88]);
+    let plain = fragment(3, 0x2000, &udp(53, &gtp)[..88]);
     assert_eq!(flows(&[plain]), [outer(1)]);
 }
