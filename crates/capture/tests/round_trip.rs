@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Packet, read};
+use common::{Packet, read, skipped};
 use flowgauge_capture::sink::{Compression, RingLimits, Rotation};
 use flowgauge_capture::{
     Error, FileFormat, FileSink, Interface, Limit, PacketSink, PacketSource, RingSink, SinkOptions,
@@ -463,8 +463,7 @@ fn a_live_trigger_counts_from_its_own_time() {
 #[test]
 fn a_full_disk_is_reported_and_counted() {
     if !Path::new("/dev/full").exists() {
-        println!("skipped: no /dev/full");
-        return;
+        return skipped("no /dev/full");
     }
     let options = SinkOptions {
         compression: Compression::None,

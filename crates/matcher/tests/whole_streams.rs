@@ -3,10 +3,14 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
+
 use std::sync::Arc;
 
 use flowgauge_matcher::{Engine, Match, Matcher, Pattern, PatternSet, StreamState, read_patterns};
 use proptest::prelude::*;
+use skipped::skipped;
 
 /// The engines that can be had here.
 fn engines() -> Vec<Engine> {
@@ -14,7 +18,7 @@ fn engines() -> Vec<Engine> {
     let probe = vec![Pattern::literal(1, b"a", false)];
     match PatternSet::compile(probe, Engine::Vectorscan) {
         Ok(_) => engines.push(Engine::Vectorscan),
-        Err(error) => eprintln!("SKIPPED with Vectorscan: {error}"),
+        Err(error) => skipped(format_args!("with Vectorscan: {error}")),
     }
     engines
 }

@@ -22,5 +22,8 @@ pub mod prefetch;
 pub mod privileges;
 pub mod process;
 pub mod shared;
+#[cfg(test)]
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
 pub mod tally;
 pub mod vectorscan;

@@ -7,8 +7,11 @@ mod corpora;
 use flowgauge_capture::{Error, Interface, PacketSource};
 use flowgauge_wire::{Ledger, PacketDescriptor};
 
-#[allow(unused_imports, reason = "some tests compare with no captures")]
-pub(crate) use corpora::corpora;
+#[allow(
+    unused_imports,
+    reason = "some tests compare with no captures, or skip nothing"
+)]
+pub(crate) use corpora::{corpora, skipped};
 
 /// A packet taken out of its batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,12 +13,13 @@ pub use library::{LoadError, version};
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
 
     fn detector() -> Option<Detector> {
         match Detector::new() {
             Ok(detector) => Some(detector),
             Err(error) => {
-                eprintln!("SKIPPED: {error}");
+                skipped(error);
                 None
             }
         }

@@ -19,10 +19,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::skipped::skipped;
 
     fn database(expressions: &[(&str, ExpressionFlags)]) -> Option<Arc<Database>> {
         if let Err(error) = version() {
-            eprintln!("SKIPPED: {error}");
+            skipped(error);
             return None;
         }
         let expressions: Vec<Expression> = expressions
@@ -76,9 +77,8 @@ mod tests {
             text: text.as_bytes().to_vec(),
             flags: ExpressionFlags::default(),
         };
-        if version().is_err() {
-            eprintln!("SKIPPED: Vectorscan is not installed");
-            return;
+        if let Err(error) = version() {
+            return skipped(error);
         }
         let error = Database::compile(&[plain("a"), plain("(b")]).unwrap_err();
         assert!(
