@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../../../tests/shared/wait.rs"]
+mod wait;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,6 +24,7 @@ use flowgauge_stream::engine::{
 use flowgauge_sys::affinity;
 use flowgauge_wire::{Batch, Ledger, Nanos, Place};
 use sha2::{Digest, Sha256};
+use wait::wait_until;
 
 fn trace(preset: Preset, flows: u64) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +319,9 @@ impl Handlers for Slow {
 #[test]
 fn what_workers_keep_is_within_the_memory() {
     const MEMORY: u64 = 512 << 10;
-    let (_folder, path) = trace(Preset::Elephants, 60);
+    // Of one stream alone: where a worker is so slow that chunks on their way fill the memory, it keeps what is
+    // there of it in the end.
+    let (_folder, path) = trace(Preset::Elephants, 1);
     let longest = Arc::new(AtomicU64::new(0));
     let bytes = Arc::new(AtomicU64::new(0));
     let (to, sum) = (Arc::clone(&longest), Arc::clone(&bytes));
@@ -501,9 +507,9 @@ fn a_capture_is_stopped_from_another_thread() {
             .application(ApplicationConfig::default(), move |_| closures.clone())
             .start()
             .unwrap();
-        while seen.load(Ordering::Relaxed) < 1_000 || running.progress().ledger.received == 0 {
-            std::thread::yield_now();
-        }
+        wait_until("packets come", || {
+            seen.load(Ordering::Relaxed) >= 1_000 && running.progress().ledger.received > 0
+        });
         running.stop();
         let outcome = running.join().unwrap();
         assert!(outcome.ledger.is_balanced());
@@ -529,9 +535,9 @@ fn a_capture_is_stopped_while_its_queues_are_full() {
             .start()
             .unwrap();
         // It tells every 64 packets; a queue takes more.
-        while running.progress().ledger.received < 128 {
-            std::thread::yield_now();
-        }
+        wait_until("the queues are full", || {
+            running.progress().ledger.received >= 128
+        });
         running.stop();
         drop(closed);
         let outcome = running.join().unwrap();
@@ -564,6 +570,33 @@ fn threads_stay_on_the_cores_they_may_use() {
     assert_eq!(seen["worker-1"], [cores.of(2).unwrap()]);
 }
 
+/// A source that gives most of its packets after something has happened.
+struct Halting {
+    inner: Box<dyn PacketSource + Send>,
+    packets_before: usize,
+    has_happened: Arc<AtomicBool>,
+}
+
+impl PacketSource for Halting {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        if self.packets_before == 0 {
+            wait_until("it happens", || self.has_happened.load(Ordering::Acquire));
+        }
+        let batch = self.inner.next_batch()?;
+        let count = batch.as_ref().map_or(0, Batch::len);
+        self.packets_before = self.packets_before.saturating_sub(count);
+        Ok(batch)
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.inner.interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.inner.ledger()
+    }
+}
+
 #[test]
 fn what_an_application_wants_changes_while_the_capture_runs() {
     let (_folder, path) = trace(Preset::Mix, 3000);
@@ -572,6 +605,12 @@ fn what_an_application_wants_changes_while_the_capture_runs() {
         let seen = Arc::new(Mutex::new(BTreeMap::<(u64, u32), u64>::new()));
         let (to, changes) = (Arc::clone(&seen), control.clone());
         let asked = Arc::new(AtomicBool::new(false));
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let source = Halting {
+            inner: open(&path).unwrap(),
+            packets_before: 10_000,
+            has_happened: Arc::clone(&has_asked),
+        };
         let handlers = Closures::new()
             .on_created(move |stream| {
                 let key = (stream.cutoff().0, stream.chunk_bytes());
@@ -586,9 +625,10 @@ fn what_an_application_wants_changes_while_the_capture_runs() {
                     assert!(changes.set_base_threshold(0.75));
                     assert!(changes.set_overload_cutoff(Some(99)));
                     assert!(changes.set_policies(HostPolicies::new(OverlapPolicy::Last)));
+                    has_asked.store(true, Ordering::Release);
                 }
             });
-        let outcome = Capture::file(&path)
+        let outcome = Capture::source(source, false)
             .shards(shards)
             .workers(workers)
             .controlled_by(control)

@@ -9,7 +9,7 @@ mod shared_support;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowgauge_capture::Error as CaptureError;
 use flowgauge_capture::generate::Preset;
@@ -533,6 +533,9 @@ fn what_a_client_keeps_of_a_stream_comes_back() {
                 match event.kind {
                     EventKind::Created => event.stream.set_user_state(stream.uid + 1),
                     _ => {
+                        // So long that every clock notices it.
+                        let began = Instant::now();
+                        while began.elapsed().is_zero() {}
                         assert_eq!(stream.user_state, stream.uid + 1);
                         seen += 1;
                     }

@@ -9,8 +9,9 @@ mod shared_support;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -227,15 +228,29 @@ fn who_asks_without_end_and_never_listens_stops_nothing() {
 fn descriptors_that_clients_send_are_closed() {
     let shared = Shared::start();
     let (connection, [pool, ring, page]) = join_by_hand(&name(&shared));
-    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let before = open();
     let files = [pool.as_fd(), ring.as_fd(), page.as_fd(), connection.as_fd()];
+    // Descriptors of these files alone: other tests of this program open and close theirs meanwhile.
+    let file = |path: PathBuf| -> Option<(u64, u64)> {
+        let about = std::fs::metadata(path).ok()?;
+        Some((about.dev(), about.ino()))
+    };
+    let own = files.map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()).into());
+    let own = own.map(file);
+    assert!(own.iter().all(Option::is_some));
+    let open = || {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap();
+        let all = all.map(|entry| file(entry.unwrap().path()));
+        all.filter(|found| own.contains(found)).count()
+    };
+    let before = open();
+    assert!(before >= files.len());
     for _ in 0..200 {
         connection.send_files(&[STATUS], &files).unwrap();
         assert_eq!(next(&connection).0[0], 135);
     }
-    // Other tests of this program have some open, too.
-    assert!(open() < before + 100, "{} of {before}", open());
+    // It may have answered the last one before it closed them.
+    let after = open();
+    assert!(after <= before + files.len(), "{after} of {before}");
     drop(connection);
     shared.wait_until("it is gone", |status| status.clients.is_empty());
     shared.ledger();
@@ -353,7 +368,7 @@ fn a_flood_of_connections_keeps_nobody_out() {
     shared.feed(&portions);
     drop(flood.input.take());
     let count: u64 = flood.wait_for("flooded ").parse().unwrap();
-    assert!(count > 200, "{count}");
+    assert!(count >= 200, "{count}");
     shared.end();
     let expected = alone(&everything(), &portions);
     for reader in readers {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Instant;
 
 use flowgauge_capture::generate::Preset;
 use flowgauge_runtime::shared::{Application, Client, Error};
@@ -147,9 +148,15 @@ fn a_thread_discards_and_keeps() {
     struct Keeper {
         joined: Arc<AtomicU64>,
         bytes: Arc<AtomicU64>,
+        /// Nanoseconds that each stream took here, or less.
+        busy: BTreeMap<u64, u64>,
     }
     impl Handlers for Keeper {
         fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+            // So long that every clock notices it.
+            let began = Instant::now();
+            while began.elapsed().is_zero() {}
+            *self.busy.entry(stream.uid()).or_default() += began.elapsed().as_nanos() as u64;
             let fresh = chunk.new_bytes().len() as u64;
             self.bytes.fetch_add(fresh, Ordering::Relaxed);
             if chunk.flags().contains(ChunkFlags::KEPT) {
@@ -162,7 +169,9 @@ fn a_thread_discards_and_keeps() {
             stream.keep_chunk();
         }
         fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
-            assert!(stream.processing_time() > 0 || stream.chunks() == 0);
+            let busy = self.busy.remove(&stream.uid()).unwrap_or_default();
+            assert_eq!(busy == 0, stream.chunks() == 0);
+            assert!(stream.processing_time() >= busy);
         }
     }
     let portions = trace(Preset::Elephants, 0.01);
@@ -179,6 +188,7 @@ fn a_thread_discards_and_keeps() {
     let running = run(shared.join(&application), &control, move |_| Keeper {
         joined: Arc::clone(&joins),
         bytes: Arc::clone(&counts),
+        busy: BTreeMap::new(),
     });
     shared.feed_through(&portions, packets_of(&portions));
     control.stop();
