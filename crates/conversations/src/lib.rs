@@ -10,6 +10,9 @@ mod flows;
 mod logs;
 mod protocols;
 mod report;
+#[cfg(test)]
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
 
 use flowgauge_stack::ComponentInfo;
 

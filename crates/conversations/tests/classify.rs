@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use conversations::{endpoints, records_of_stack, text};
-use corpora::corpora;
+use corpora::{corpora, skipped};
 
 /// Names of nDPI's and ours.
 const NAMES: &[(&str, &str)] = &[
@@ -95,7 +95,7 @@ fn pairs(
         let name = result.file_stem().unwrap().to_string_lossy().into_owned();
         let trace = root.join("pcap").join(&name);
         let Some(theirs) = results_of(&result, &trace) else {
-            eprintln!("SKIPPED: no ndpiReader");
+            skipped("no ndpiReader");
             return false;
         };
         let theirs = String::from_utf8_lossy(&theirs);
@@ -159,8 +159,7 @@ fn ndpi_finds_the_same_protocols() {
 fn ndpis_library_says_what_it_says_to_its_reader() {
     const STACK: &str = "flows { classify = yes, ndpi = yes, checksums = ignore }";
     if let Err(error) = flowgauge_sys::ndpi::version() {
-        eprintln!("SKIPPED: {error}");
-        return;
+        return skipped(error);
     }
     let (mut all, mut protocols, mut applications) = (0_u32, 0_u32, (0_u32, 0_u32));
     let mut others: BTreeMap<String, u32> = BTreeMap::new();

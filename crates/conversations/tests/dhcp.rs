@@ -12,7 +12,7 @@ mod support;
 use std::process::Command;
 
 use conversations::{Compared, records, text};
-use corpora::corpora;
+use corpora::{corpora, skipped};
 use serde_json::Value;
 
 const FIELDS: [&str; 12] = [
@@ -48,8 +48,7 @@ const NAMES: [&str; 11] = [
 fn tshark_dhcpv6() {
     let Some(corpora) = corpora() else { return };
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("SKIPPED tshark_dhcpv6: no tshark");
-        return;
+        return skipped("no tshark");
     }
     let traces = [
         "tcpdump/tests/dhcpv6-rfc6355-duid-uuid.pcap",

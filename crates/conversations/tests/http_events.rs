@@ -13,7 +13,7 @@ use std::process::Command;
 use conversations::{
     Compared, records, records_of_stack, suricata_checks, text, zeek_log, zeek_tests,
 };
-use corpora::corpora;
+use corpora::{corpora, skipped};
 use serde_json::Value;
 
 /// Tests of suricata-verify that differ, and why.
@@ -292,8 +292,7 @@ fn http_2_as_tshark_reads_it() {
         let path = corpora.join(trace);
         let ours = records(&path, "http");
         let Some(mut theirs) = of_tshark(&path, None) else {
-            eprintln!("SKIPPED http_2_as_tshark_reads_it: no tshark");
-            return;
+            return skipped("no tshark");
         };
         // Which port it is on has to be said to tshark, mostly.
         if theirs.0.is_empty() && theirs.1.is_empty() {

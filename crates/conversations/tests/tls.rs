@@ -17,7 +17,7 @@ use conversations::{
     Compared, against_zeek, differences, endpoints, has_endpoints, records, same, suricata_checks,
     text, zeek_endpoints,
 };
-use corpora::corpora;
+use corpora::{corpora, skipped};
 use serde_json::Value;
 
 #[test]
@@ -274,8 +274,7 @@ fn ndpi_results() {
 fn tshark_ja3() {
     let Some(corpora) = corpora() else { return };
     if Command::new("tshark").arg("--version").output().is_err() {
-        eprintln!("SKIPPED tshark_ja3: no tshark");
-        return;
+        return skipped("no tshark");
     }
     let root = corpora.join("ndpi/tests/cfgs/default");
     let mut compared = Compared::default();

@@ -250,12 +250,13 @@ mod tests {
     use flowgauge_wire::{Address, Nanos};
 
     use super::*;
+    use crate::skipped::skipped;
 
     fn ndpi() -> Option<Ndpi> {
         match Ndpi::new() {
             Ok(ndpi) => Some(ndpi),
             Err(error) => {
-                eprintln!("SKIPPED: {error:?}");
+                skipped(format_args!("{error:?}"));
                 None
             }
         }
