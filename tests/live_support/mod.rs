@@ -3,6 +3,9 @@
 // Each test binary compiles this module and uses part of it.
 #![allow(dead_code)]
 
+#[path = "../shared/wait.rs"]
+mod wait;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -18,6 +21,7 @@ use nix::unistd::Pid;
 
 use crate::frames::lab::Lab;
 use crate::support::{flowgauge, scratch};
+use wait::wait_until;
 
 /// What is waited for takes milliseconds; this is only there to end a hang.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -106,14 +110,6 @@ fn backlog_is_empty() -> bool {
         let backlog = line.split_whitespace().nth(11);
         backlog.is_none_or(|value| u32::from_str_radix(value, 16) == Ok(0))
     })
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < TIME_LIMIT, "waited in vain: {what}");
-        std::thread::yield_now();
-    }
 }
 
 /// The program, running.

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
 mod command_support;
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use command_support::policy;
+use skipped::skipped;
 
 fn flowgauge(folder: &Path, line: &str, forced: Option<&Path>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
@@ -336,8 +339,7 @@ fn metadata_of_captures_does_not_come_through() {
         .current_dir(folder)
         .output();
     if !made.is_ok_and(|made| made.status.success()) {
-        eprintln!("SKIPPED metadata_of_captures_does_not_come_through no editcap");
-        return;
+        return skipped("no editcap");
     }
     let is_in = |name: &str| {
         let bytes = fs::read(folder.join(name)).unwrap();
@@ -407,8 +409,7 @@ payload = \"UNCHANGED\"
         "{said}"
     );
     let Some(before) = tshark(&folder.join("zoo.pcap")) else {
-        eprintln!("SKIPPED tshark_reads_the_same_but_for_addresses no tshark");
-        return;
+        return skipped("no tshark");
     };
     let after = tshark(&folder.join("out.pcap")).unwrap();
     assert_eq!(before.len(), after.len());

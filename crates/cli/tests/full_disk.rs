@@ -4,19 +4,21 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
 mod stack_support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use skipped::skipped;
 use stack_support::flowgauge;
 
 /// Where the file system is, for the one that runs there.
 const FOLDER: &str = "FULL_DISK";
 
 #[test]
-#[allow(clippy::print_stderr)] // Why it is skipped.
 fn what_is_on_a_full_disk_is_whole() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return on_it(&PathBuf::from(folder));
@@ -32,11 +34,11 @@ fn what_is_on_a_full_disk_is_whole() {
         .output();
     let output = match ran {
         Ok(output) if output.status.code() != Some(77) => output,
-        _ => return eprintln!("skipped: no file system can be mounted here"),
+        _ => return skipped("no file system can be mounted here"),
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if said.contains("unshare failed") {
-        return eprintln!("skipped: {said}");
+        return skipped(said);
     }
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{printed}{said}");

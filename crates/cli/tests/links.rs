@@ -2,15 +2,24 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
+#[path = "../../../tests/shared/loopback.rs"]
+mod loopback;
+#[path = "../../../tests/shared/wait.rs"]
+mod wait;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
+use loopback::own_address;
+use wait::wait_until;
+
 struct Place {
     folder: PathBuf,
-    port: u16,
+    /// Where its input or its agent listens.
+    address: SocketAddr,
 }
 
 impl Drop for Place {
@@ -26,12 +35,11 @@ impl Place {
             std::env::temp_dir().join(format!("flowgauge-links-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("stacks")).unwrap();
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        let place = Place { folder, port };
+        let address = own_address();
+        let place = Place { folder, address };
         place.good("keys authority");
         for machine in machines {
-            place.good(&format!("keys add {machine} --host 127.0.0.1"));
+            place.good(&format!("keys add {machine} --host {}", address.ip()));
         }
         place.good("generate small -q --flows 300 --seed 3 -w small.pcap");
         fs::copy(
@@ -43,7 +51,7 @@ impl Place {
     }
 
     fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        self.address.to_string()
     }
 
     fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
@@ -308,9 +316,10 @@ fn an_agent_runs_stacks_for_those_who_may() {
             .success()
     );
     let mut listed = String::new();
-    while !listed.contains("killed  failed") {
+    wait_until("it is noticed", || {
         listed = stdout(&ops(&["list"]));
-    }
+        listed.contains("killed  failed")
+    });
     assert!(listed.contains("signal: 9"), "{listed}");
     stdout(&ops(&["restart", "killed"]));
     // The agent ends its stacks with it.
@@ -346,9 +355,7 @@ fn an_agent_that_was_killed_starts_its_stacks_again() {
     let ops = |words: &[&str]| stdout(&place.admin("ops", words));
     let agent = start("");
     // One address for it: two of them could not be.
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = socket.local_addr().unwrap().to_string();
-    drop(socket);
+    let port = own_address().to_string();
     let listening = format!("input {{ listen = \"{port}\", identity = agent }} - count");
     ops(&["start", "long", "-e", &listening]);
     ops(&[
@@ -358,7 +365,7 @@ fn an_agent_that_was_killed_starts_its_stacks_again() {
         &listening.replace(&port, "127.0.0.1:0"),
     ]);
     ops(&["start", "short", "-e", "count", "-r", "small.pcap"]);
-    while !ops(&["list"]).contains("short  done") {}
+    wait_until("short is done", || ops(&["list"]).contains("short  done"));
     ops(&["stop", "gone"]);
     // Only what was done is forgotten, once that was noticed.
     let kept = || {
@@ -366,22 +373,23 @@ fn an_agent_that_was_killed_starts_its_stacks_again() {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.collect::<Vec<String>>()
     };
-    while kept() != ["long.json"] {}
+    wait_until("short is forgotten", || kept() == ["long.json"]);
     signal(&agent, "-KILL");
     drop(agent);
     let agent = start("");
     let mut listed = String::new();
-    while !listed.contains("long  running, started by ops") {
+    wait_until("long is started again", || {
         listed = ops(&["list"]);
         assert!(!listed.contains("failed"), "{listed}");
-    }
+        listed.contains("long  running, started by ops")
+    });
     assert_eq!(listed.lines().count(), 1, "{listed}");
     signal(&agent, "-INT");
     agent.end();
     // One that is no longer allowed is not started, and one that is forgotten not either.
     fs::write(place.folder.join("rights"), "ops all\n").unwrap();
     let agent = start("");
-    while !ops(&["list"]).is_empty() {}
+    wait_until("nothing is started", || ops(&["list"]).is_empty());
     signal(&agent, "-INT");
     let (_, said) = agent.end();
     assert!(
@@ -389,7 +397,7 @@ fn an_agent_that_was_killed_starts_its_stacks_again() {
         "{said}"
     );
     let agent = start("--forget");
-    while !kept().is_empty() {}
+    wait_until("all is forgotten", || kept().is_empty());
     signal(&agent, "-INT");
     agent.end();
 }

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use command_support::{handles, objects, policy, printed, signal};
+use command_support::{handles, objects, policy, printed, signal, wait_until};
 use serde_json::Value;
 
 /// A folder with a trace of HTTP, and how many transactions it has.
@@ -433,10 +433,10 @@ fn a_hangup_ends_no_log_and_moved_files_are_begun_anew() {
     let (first, rest) = bytes.split_at(bytes.len() / 2);
     let mut input = child.stdin.take().expect("a pipe");
     input.write_all(first).expect("it reads");
-    while fs::metadata(&path).map_or(0, |meta| meta.len()) == 0 {
+    wait_until("something is written", || {
         assert!(child.try_wait().expect("a child").is_none());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+        fs::metadata(&path).is_ok_and(|meta| meta.len() > 0)
+    });
     fs::rename(&path, &moved).expect("it is there");
     signal(&child, "-HUP");
     // It looks now and then, with what it reads.
@@ -470,10 +470,10 @@ fn a_hangup_ends_a_capture_and_leaves_a_whole_file() {
     input.write_all(&bytes[..24]).expect("it reads");
     // It handles signals before it makes the file.
     handles(&child, 1);
-    while !path.exists() {
+    wait_until("the file is there", || {
         assert!(child.try_wait().expect("a child").is_none());
-        std::thread::yield_now();
-    }
+        path.exists()
+    });
     let _ = input.write_all(&bytes[24..]);
     signal(&child, "-HUP");
     let output = child.wait_with_output().expect("a child");

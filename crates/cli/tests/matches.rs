@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use skipped::skipped;
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
@@ -48,7 +52,7 @@ fn engines(folder: &Folder) -> Vec<&'static str> {
     fs::write(folder.0.join("empty.txt"), "x").unwrap();
     let probe = folder.run("match -e a --matcher vectorscan -r gone.pcap");
     if String::from_utf8_lossy(&probe.stderr).contains("cannot load") {
-        eprintln!("SKIPPED with Vectorscan: it is not installed");
+        skipped("with Vectorscan: it is not installed");
         return vec!["aho-corasick"];
     }
     vec!["aho-corasick", "vectorscan"]

@@ -189,16 +189,23 @@ fn what_goes_through_is_said_while_it_runs() {
     let mut said = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
     let (enough, is_enough) = std::sync::mpsc::channel::<()>();
     let writer = std::thread::spawn(move || {
-        // The same packets again and again, until the second has passed.
+        // The same packets again and again, until that was said.
         stdin.write_all(&trace[..24]).expect("it reads");
         while is_enough.try_recv().is_err() {
             stdin.write_all(&trace[24..]).expect("it reads");
         }
     });
-    let mut counts: Vec<serde_json::Value> = Vec::new();
-    while counts.len() < 2 {
+    let mut next = || -> serde_json::Value {
         let line = said.next().expect("it says something").expect("text");
-        counts.push(serde_json::from_str(&line).expect("JSON"));
+        serde_json::from_str(&line).expect("JSON")
+    };
+    // However long it takes until something went through.
+    let mut counts = [next(), next()];
+    for _ in 0..60 {
+        if counts[1]["items"] != 0 {
+            break;
+        }
+        counts = [next(), next()];
     }
     enough.send(()).expect("the writer goes on");
     writer.join().expect("it ends");
@@ -207,11 +214,8 @@ fn what_goes_through_is_said_while_it_runs() {
     assert_eq!(counts[0]["component"], "tcpscan");
     assert_eq!(counts[1]["component"], "count");
     assert_eq!(counts[1]["items"], counts[1]["result"]);
-    assert!(
-        counts[0]["items"]
-            .as_u64()
-            .is_some_and(|items| items > 1_000)
-    );
+    let items = |count: &serde_json::Value| count["items"].as_u64().expect("a number");
+    assert!(items(&counts[0]) >= items(&counts[1]) && items(&counts[1]) > 0);
     fs::remove_dir_all(&folder).expect("it can go");
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, too
 
 mod command_support;
+#[path = "../../../tests/shared/skipped.rs"]
+mod skipped;
 
 use std::fs;
 use std::io::Write;
@@ -14,6 +16,7 @@ use serde_json::Value;
 use command_support::{
     Folder, command, fails, handles, json_lines, run, signal, sorted, stderr, text,
 };
+use skipped::skipped;
 
 #[test]
 fn files_hold_the_bytes_that_the_list_counts() {
@@ -101,8 +104,7 @@ fn packets_after_the_planned_end_are_not_received() {
 #[test]
 fn what_a_full_disk_refused_is_not_delivered() {
     if !Path::new("/dev/full").exists() {
-        println!("skipped: no /dev/full");
-        return;
+        return skipped("no /dev/full");
     }
     let folder = Folder::new("full");
     let (trace, truth) = folder.trace();

@@ -3,12 +3,16 @@
 #![allow(dead_code, missing_docs, unreachable_pub)] // each test uses a part
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../../tests/shared/wait.rs"]
+mod wait;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+pub(crate) use wait::wait_until;
 
 /// A folder that goes with the test.
 pub struct Folder(pub PathBuf);
@@ -129,9 +133,7 @@ pub fn handles(child: &Child, number: u32) {
         let mask = line.unwrap().split_whitespace().nth(1).unwrap();
         u64::from_str_radix(mask, 16).unwrap() & 1 << (number - 1) != 0
     };
-    while !handled() {
-        std::thread::yield_now();
-    }
+    wait_until("it handles the signal", handled);
 }
 
 pub fn signal(child: &Child, name: &str) {
