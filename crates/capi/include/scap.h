@@ -25,7 +25,8 @@
  * bytes of transport payload, packets are packets of the stream with or without payload.
  *
  * DROPPED is what was wanted and lost to overload; DISCARDED is what was not wanted (cutoff, filter,
- * duplicate).
+ * duplicate, outside of its stream). Bytes count one by one; a packet is discarded or dropped where all of its
+ * payload is, and captured otherwise.
  *
  * THREADS. Handles are independent of each other. scap_start_capture() blocks its caller; callbacks run
  * in that thread, or, after scap_set_worker_threads(sc, n) with n > 1, in up to n threads at once: then a callback must
@@ -225,7 +226,7 @@ typedef struct scap_stream_stats {
     uint64_t bytes;         /* all payload bytes, wanted or not, as the packets' headers say */
     uint64_t pkts;          /* all packets */
     scap_count_t dropped;   /* of these, wanted and lost to overload */
-    scap_count_t discarded; /* of these, not wanted: behind the cutoff, or duplicates */
+    scap_count_t discarded; /* of these, not wanted: behind the cutoff, duplicates, outside of the stream */
     scap_count_t captured;  /* of these, taken into the stream */
 } scap_stream_stats_t;
 
@@ -281,7 +282,7 @@ typedef struct scap_stats {
     uint64_t pkts_received;
     uint64_t pkts_delivered;
     uint64_t pkts_lost;    /* wanted: by the network card, the kernel's ring, for want of memory or priority */
-    uint64_t pkts_refused; /* not wanted: filter, cutoff, malformed, duplicate */
+    uint64_t pkts_refused; /* not wanted: filter, cutoff, malformed, duplicate, outside of the stream */
     /* Data events, and the bytes in them; and those for which worker threads left no memory (never with files: they
      * wait). */
     uint64_t chunks;

@@ -25,6 +25,6 @@ pub use defragment::{
 };
 pub use policy::{OverlapPolicy, UnknownPolicy};
 pub use tcp::{
-    GapCause, Half, HalfFlags, Reassembler, ReassemblyConfig, ReassemblyStatistics, Receiver,
-    Segment,
+    Account, Forgotten, GapCause, Half, HalfFlags, Reassembler, ReassemblyConfig,
+    ReassemblyStatistics, Receiver, Segment, Unplaced,
 };

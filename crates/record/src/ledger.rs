@@ -27,6 +27,7 @@ fields! {
     filter Unsigned Packets "FILTER" 3 "discarded by a filter in user space";
     sink Unsigned Packets "SINK" 4 "dropped because a sink could not take them";
     strict Unsigned Packets "STRICT" 4 "discarded by mode strict: behind missing bytes, or without a handshake";
+    outside Unsigned Packets "OUTSIDE" 4 "discarded because they have no place in their stream: from before the first bytes taken, behind its end, or where they cannot be";
 }
 
 /// A [`Ledger`] as a record.
@@ -54,6 +55,7 @@ impl Record for LedgerRow<'_> {
                 Place::Filter => &LEDGER.filter,
                 Place::Sink => &LEDGER.sink,
                 Place::Strict => &LEDGER.strict,
+                Place::Outside => &LEDGER.outside,
             };
             visitor.unsigned(field, ledger.at(place));
         }

@@ -56,7 +56,7 @@ fields! {
     all_bytes Unsigned Bytes "ALL_BYTES" 3 "their payload, that which came again included (with --counters)";
     dropped_packets Unsigned None "DROPPED" 3 "packets lost to overload (with --counters)";
     dropped_bytes Unsigned Bytes "DROPPED_BYTES" 3 "their payload (with --counters)";
-    discarded_packets Unsigned None "DISCARDED" 3 "packets not wanted: beyond the cutoff, duplicates (with --counters)";
+    discarded_packets Unsigned None "DISCARDED" 3 "packets not wanted: beyond the cutoff, duplicates, outside of the stream (with --counters)";
     discarded_bytes Unsigned Bytes "DISCARDED_BYTES" 3 "their payload (with --counters)";
     captured_packets Unsigned None "CAPTURED" 3 "packets taken: all without dropped and discarded (with --counters)";
     captured_bytes Unsigned Bytes "CAPTURED_BYTES" 3 "their payload (with --counters)";

@@ -133,8 +133,10 @@ impl Streams {
         }
         let closed = after(side, peer);
         if len != 0 {
+            handler.stream_begins(0, Some(&[]));
             Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
                 .deliver(pass.decoded.payload(pass.batch, packet));
+            handler.stream_begins(0, None);
         }
         if H::PACKETS && closed {
             let tracked = StreamFlow::Tracked(pass.tracker, flow.id);

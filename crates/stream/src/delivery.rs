@@ -72,13 +72,18 @@ impl<'a, H: Handler> Delivery<'a, H> {
 }
 
 impl<H: Handler> Receiver for Delivery<'_, H> {
+    const PACKETS: bool = H::PACKETS;
+
     fn data(&mut self, bytes: &[u8]) {
         self.deliver(bytes);
     }
 
-    fn waited(&mut self, bytes: &[u8], captured: Nanos) {
+    fn waited(&mut self, bytes: &[u8], captured: Nanos, begin: &[u32]) {
         self.complete = self.complete.max(captured);
+        self.handler
+            .stream_begins(self.progress.position(), Some(begin));
         self.deliver_of(bytes, self.complete);
+        self.handler.stream_begins(0, None);
     }
 
     fn gap(&mut self, bytes: u64, cause: GapCause) {

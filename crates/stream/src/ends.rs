@@ -82,6 +82,7 @@ impl Streams {
                 let stream = side.progress.stream(stream_id(id, direction), flow);
                 handler.stream_ends(&stream, ended.at());
                 if protocol == TCP {
+                    let waits = side.half.is_queued();
                     let mut delivery = Delivery {
                         id: stream_id(id, direction),
                         flow,
@@ -94,6 +95,10 @@ impl Streams {
                     trailing = self
                         .reassembler
                         .finish(&mut side.half, &peer.half, &mut delivery);
+                    if H::PACKETS && waits {
+                        let forgotten = self.reassembler.take_forgotten();
+                        handler.stream_forgotten(stream_id(id, direction), forgotten);
+                    }
                 }
                 if side.progress.status == StreamStatus::Active {
                     side.progress.status = status;

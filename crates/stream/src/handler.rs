@@ -2,7 +2,7 @@
 
 use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow};
 use flowgauge_reassembly::tcp::HalfFlags;
-use flowgauge_reassembly::{Half, OverlapPolicy, Reassembler};
+use flowgauge_reassembly::{Forgotten, Half, OverlapPolicy, Reassembler, Unplaced};
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Direction, Nanos, Place, TcpFlags};
 
 /// How a stream stands or ended.
@@ -414,6 +414,19 @@ pub trait Handler {
     fn stream_packet(&mut self, _stream: &Stream<'_>, _packet: &StreamPacket<'_>) -> Admit {
         Admit::Take
     }
+
+    /// Of what [`Handler::stream_data`] is called for next packets [begin](flowgauge_reassembly::Account)
+    /// so many bytes behind `base`; `None`: from now on one begins with the first byte again.
+    #[inline(always)]
+    fn stream_begins(&mut self, _base: u64, _begin: Option<&[u32]>) {}
+
+    /// Some bytes of a packet that was [taken](Admit::Take), or all, came a second time or have no place in the
+    /// stream, where [`Handler::PACKETS`] says that packets are wanted.
+    fn stream_unplaced(&mut self, _stream: u32, _packet: &Decoded, _unplaced: &Unplaced) {}
+
+    /// What waited for its turn in the stream will not be delivered: the stream began or ended elsewhere, or
+    /// was given up.
+    fn stream_forgotten(&mut self, _stream: u32, _forgotten: Forgotten) {}
 
     /// A segment of the stream has other bytes than one that waits for the same place.
     fn stream_conflict(&mut self, _stream: u32) {}

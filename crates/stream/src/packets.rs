@@ -2,7 +2,7 @@
 //! reassembled, and control a direction from outside.
 
 use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
-use flowgauge_reassembly::{GapCause, OverlapPolicy, Segment};
+use flowgauge_reassembly::{Forgotten, GapCause, OverlapPolicy, Segment};
 use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
 
 use crate::connection::{Phase, Side};
@@ -21,7 +21,7 @@ impl Streams {
         ledger: &mut Ledger,
     ) {
         while let Some(request) = handler.request() {
-            self.fulfil(request);
+            self.fulfil(request, handler);
         }
         const NOT_OFFERED: u16 = DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
         if packet.flags.0 & NOT_OFFERED != 0 || !flow.id.is_some() {
@@ -61,7 +61,7 @@ impl Streams {
                 let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
                 ledger.refuse(place, frames, bytes);
                 if matches!(place, Place::Cutoff | Place::Strict) {
-                    self.abandon(id);
+                    self.fulfil(Request::Abandon(id), handler);
                     return self.consumed(pass, packet, flow, handler);
                 }
                 // As if the snap length had cut its payload off.
@@ -69,7 +69,9 @@ impl Streams {
                     payload_captured: 0,
                     ..*packet
                 };
+                self.is_refused = true;
                 self.payload(pass, &lost, flow, handler);
+                self.is_refused = false;
             }
         }
     }
@@ -153,21 +155,25 @@ impl Streams {
 
     /// Does what a handler asks for.
     #[cold]
-    pub(crate) fn fulfil(&mut self, request: Request) {
+    pub(crate) fn fulfil<H: Handler>(&mut self, request: Request, handler: &mut H) {
         match request {
-            Request::Abandon(id) => self.abandon(id),
-            Request::Policy(id, policy) => self.set_policy(id, policy),
-        };
+            Request::Abandon(id) => {
+                let forgotten = self.abandon(id).unwrap_or_default();
+                if forgotten != Forgotten::default() {
+                    handler.stream_forgotten(id, forgotten);
+                }
+            }
+            Request::Policy(id, policy) => {
+                self.set_policy(id, policy);
+            }
+        }
     }
 
-    /// Forgets what waits for a direction and never lets anything wait for it again.
-    pub(crate) fn abandon(&mut self, id: u32) -> bool {
-        if self.side(id).is_none() {
-            return false;
-        }
-        let Some(connection) = self.connections.get_mut(FlowId(id / 2)) else {
-            return false;
-        };
+    /// Forgets what waits for a direction and never lets anything wait for it again. Returns what that was;
+    /// `None` when there is no such stream.
+    pub(crate) fn abandon(&mut self, id: u32) -> Option<Forgotten> {
+        self.side(id)?;
+        let connection = self.connections.get_mut(FlowId(id / 2))?;
         let (side, peer) = sides(connection, id as usize & 1);
         if !side.half.is_abandoned() {
             self.reassembler.abandon(&mut side.half);
@@ -175,7 +181,7 @@ impl Streams {
             side.progress.settle_gap();
             after(side, peer);
         }
-        true
+        Some(self.reassembler.take_forgotten())
     }
 
     /// Hands on all that waits for a direction.

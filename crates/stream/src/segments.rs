@@ -1,12 +1,14 @@
 //! Segments that are not simply next, and what waits for them.
 
 use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
-use flowgauge_reassembly::{Half, HalfFlags, Reassembler, ReassemblyStatistics, Segment};
+use flowgauge_reassembly::{
+    Account, Forgotten, Half, HalfFlags, Reassembler, ReassemblyStatistics, Segment, Unplaced,
+};
 use flowgauge_wire::{Decoded, Nanos, TcpFlags};
 
 use crate::delivery::Delivery;
 use crate::handler::{Handler, Remark, StreamFlow};
-use crate::streams::{Pass, Streams, after, sides, stream_id};
+use crate::streams::{CONTROL, Pass, Streams, after, sides, stream_id};
 
 /// How things stood before a segment.
 struct Before {
@@ -64,6 +66,11 @@ impl Streams {
             len: packet.payload_len,
             fin: packet.tcp_flags.contains(TcpFlags::FIN),
             time: packet.time,
+            account: match packet.tcp_flags.intersects(CONTROL) {
+                _ if self.is_refused => Account::Nothing,
+                true => Account::Bytes,
+                false => Account::Packet,
+            },
         };
         let id = stream_id(flow.id, packet.direction.index());
         let time = packet.time;
@@ -74,15 +81,25 @@ impl Streams {
             .set_ceiling(handler.waiting_ceiling(Some(id)));
         let conflicts = self.reassembler.conflicts();
         let before = H::REMARKS.then(|| self.before(id, &segment));
+        let mut unplaced = Unplaced::default();
+        if segment.account == Account::Bytes {
+            handler.stream_begins(0, Some(&[]));
+        }
         self.work_on(
             id,
             time,
             pass.tracker,
             handler,
             |reassembler, half, peer, out| {
-                reassembler.segment(id, half, peer, &segment, out);
+                unplaced = reassembler.segment(id, half, peer, &segment, out);
             },
         );
+        if segment.account == Account::Bytes {
+            handler.stream_begins(0, None);
+        }
+        if H::PACKETS && unplaced.bytes != 0 && segment.account != Account::Nothing {
+            handler.stream_unplaced(id, packet, &unplaced);
+        }
         if self.reassembler.conflicts() != conflicts {
             handler.stream_conflict(id);
         }
@@ -222,6 +239,12 @@ impl Streams {
             &peer.half,
             &mut delivery,
         );
+        if H::PACKETS {
+            let forgotten = self.reassembler.take_forgotten();
+            if forgotten != Forgotten::default() {
+                handler.stream_forgotten(id, forgotten);
+            }
+        }
         if after(side, peer) && H::PACKETS {
             let tracked = StreamFlow::Tracked(tracker, flow);
             handler.stream_closed(&side.progress.stream(id, tracked));

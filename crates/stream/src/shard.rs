@@ -178,12 +178,12 @@ impl Shard {
     /// connection does. What is not delivered because of this does not count as missing. Returns
     /// whether there is such a stream.
     pub fn abandon(&mut self, stream: u32) -> bool {
-        self.streams.abandon(stream)
+        self.streams.abandon(stream).is_some()
     }
 
-    /// Packets that were delivered, with so many bytes of payload, were lost for want of memory further on.
-    pub fn lose(&mut self, packets: u64, bytes: u64) {
-        self.ledger.refuse(Place::Memory, packets, bytes);
+    /// Packets that were delivered, with so many bytes of payload, ended at `place` further on.
+    pub fn refuse(&mut self, place: Place, packets: u64, bytes: u64) {
+        self.ledger.refuse(place, packets, bytes);
     }
 
     /// Sets the idle timeouts of TCP, UDP and other flows, of those in the table, too.
@@ -197,8 +197,8 @@ impl Shard {
     }
 
     /// Does what a handler asks for ([`Handler::request`]), now.
-    pub fn fulfil(&mut self, request: Request) {
-        self.streams.fulfil(request);
+    pub fn fulfil<H: Handler>(&mut self, request: Request, handler: &mut H) {
+        self.streams.fulfil(request, handler);
     }
 
     /// Delivers what waits for a stream, holes reported as missing.
@@ -309,7 +309,7 @@ impl Shard {
             return;
         }
         while let Some(request) = handler.request() {
-            self.streams.fulfil(request);
+            self.streams.fulfil(request, handler);
         }
         let streams = &mut self.streams;
         self.tracker

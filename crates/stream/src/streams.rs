@@ -14,7 +14,7 @@ pub(crate) const UDP: u8 = 17;
 /// With exactly ACK of these a packet begins and ends nothing.
 const PLAIN: TcpFlags =
     TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0 | TcpFlags::ACK.0);
-const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
+pub(crate) const CONTROL: TcpFlags = TcpFlags(TcpFlags::SYN.0 | TcpFlags::FIN.0 | TcpFlags::RST.0);
 
 #[derive(Debug)]
 pub(crate) struct Streams {
@@ -24,6 +24,8 @@ pub(crate) struct Streams {
     pub(crate) created: u64,
     pub(crate) high: u64,
     pub(crate) delivered: Delivered,
+    /// The packet under way was refused, and is accounted for.
+    pub(crate) is_refused: bool,
 }
 
 /// What is read while a packet is dealt with.
@@ -91,6 +93,7 @@ impl Streams {
             created: 0,
             high: 0,
             delivered: Delivered::default(),
+            is_refused: false,
         }
     }
 

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "engine/accounts.rs"]
+mod accounts;
 #[path = "engine/applications.rs"]
 mod applications;
 #[path = "engine/cases.rs"]
@@ -374,10 +376,7 @@ fn run_acting(
     let ledger = engine.ledger();
     assert!(ledger.is_balanced());
     assert_eq!(statistics.all.packets, wire.packets.len() as u64);
-    assert_eq!(
-        statistics.discarded.packets,
-        ledger.at(Place::Duplicate) + ledger.at(Place::Cutoff)
-    );
+    assert_eq!(statistics.discarded.packets, ledger.discarded());
     assert_eq!(
         (statistics.dropped.packets, statistics.packets_lost),
         (0, 0)

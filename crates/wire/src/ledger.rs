@@ -28,11 +28,14 @@ pub enum Place {
     /// Discarded because its stream is put in order strictly: bytes before it are missing, or its
     /// connection's handshake was not seen.
     Strict = 10,
+    /// Discarded because it has no place in its stream: from before the first bytes taken of it, behind
+    /// its FIN, or where its sequence numbers cannot be.
+    Outside = 11,
 }
 
 impl Place {
     /// All places, in order.
-    pub const ALL: [Place; 11] = [
+    pub const ALL: [Place; 12] = [
         Place::Nic,
         Place::KernelRing,
         Place::KernelFilter,
@@ -44,6 +47,7 @@ impl Place {
         Place::Filter,
         Place::Sink,
         Place::Strict,
+        Place::Outside,
     ];
 
     /// Name in reports and records.
@@ -60,6 +64,7 @@ impl Place {
             Place::Filter => "filter",
             Place::Sink => "sink",
             Place::Strict => "strict",
+            Place::Outside => "outside",
         }
     }
 

@@ -3,7 +3,7 @@
 
 use flowgauge_wire::Nanos;
 
-use super::{GapCause, Half, Reassembler, ReassemblyConfig, Receiver, Segment};
+use super::{Account, GapCause, Half, Reassembler, ReassemblyConfig, Receiver, Segment};
 use crate::policy::OverlapPolicy;
 
 const BASE: u32 = 0xffff_0000;
@@ -57,6 +57,7 @@ impl Target {
             len: len as u32,
             fin: false,
             time: Nanos::from_secs(1),
+            account: Account::Packet,
         };
         let (half, peer) = (&mut self.half, &self.peer);
         self.reassembler

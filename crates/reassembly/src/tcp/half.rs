@@ -2,6 +2,7 @@
 
 use flowgauge_wire::Nanos;
 
+use super::account::Account;
 use super::distance;
 use crate::policy::OverlapPolicy;
 
@@ -100,6 +101,8 @@ pub struct Segment<'a> {
     pub fin: bool,
     /// Capture time.
     pub time: Nanos,
+    /// What it counts for.
+    pub account: Account,
 }
 
 impl Half {

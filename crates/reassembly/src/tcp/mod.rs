@@ -43,16 +43,20 @@
 //! - Bytes cut off by the snap length are a hole that is given up at once: no retransmission will
 //!   bring them.
 
+mod account;
 mod config;
 mod half;
 mod piece;
 mod pool;
 mod queue;
 mod reassembler;
+mod receiver;
 
+pub use account::{Account, Forgotten, Unplaced};
 pub use config::{ReassemblyConfig, ReassemblyStatistics};
 pub use half::{Half, HalfFlags, Segment};
-pub use reassembler::{GapCause, Passed, Reassembler, Receiver};
+pub use reassembler::{Passed, Reassembler};
+pub use receiver::{GapCause, Receiver};
 
 /// Signed distance from `from` to `to` in sequence space (RFC 9293 section 3.4).
 #[inline(always)]

@@ -20,6 +20,12 @@ pub(super) struct Piece {
     pub(super) start: u16,
     /// False for bytes that the snap length cut off: they are known to exist, nothing more.
     pub(super) captured: bool,
+    /// Its first byte is the first that had a place of a segment that counts as a packet.
+    pub(super) begins: bool,
+    /// What it counts for was counted elsewhere.
+    pub(super) refused: bool,
+    /// Other segments have joined it: where they begin is noted in the block.
+    pub(super) has_joined: bool,
 }
 
 /// Where a segment begins and ends.
@@ -39,6 +45,9 @@ impl Piece {
         time: Nanos::ZERO,
         start: 0,
         captured: false,
+        begins: false,
+        refused: false,
+        has_joined: false,
     };
 
     #[inline]

@@ -8,6 +8,9 @@ use super::queue::Queue;
 
 /// Bytes in a block: a full Ethernet segment fits.
 pub(super) const BLOCK: usize = 2048;
+/// Where segments have joined, the end of a block has a bit for each of its bytes: whether a packet begins
+/// there.
+const NOTES: usize = BLOCK / 8;
 /// Blocks that are allocated together: a mebibyte.
 const SLAB: usize = 512;
 /// What a block costs, its description included, and that of a queue: each has one block at least.
@@ -139,20 +142,64 @@ impl Pool {
         }
     }
 
-    /// Appends to a piece, if its block has room for all of `data`.
-    pub(super) fn append(&mut self, index: u32, data: &[u8]) -> bool {
-        let Some(piece) = self.pieces.get(index as usize) else {
+    /// Appends to a piece, if its block has room for all of `data` and for notes where packets begin in
+    /// it: one `begins` there, or not.
+    pub(super) fn append(&mut self, index: u32, data: &[u8], begins: bool) -> bool {
+        let Some(&piece) = self.pieces.get(index as usize) else {
             return false;
         };
         let len = piece.len as usize;
-        if !piece.captured || usize::from(piece.start) + len + data.len() > BLOCK {
+        if !piece.captured || usize::from(piece.start) + len + data.len() > BLOCK - NOTES {
             return false;
         }
         self.write(index, len, data);
+        let is_noted = begins || piece.has_joined;
+        if is_noted && let Some(notes) = self.notes_mut(index) {
+            if !piece.has_joined {
+                notes.fill(0);
+            }
+            if begins && let Some(byte) = notes.get_mut(len / 8) {
+                *byte |= 1 << (len % 8);
+            }
+        }
         if let Some(piece) = self.pieces.get_mut(index as usize) {
             piece.len += data.len() as u32;
+            piece.has_joined = is_noted;
         }
         true
+    }
+
+    /// Tells where packets begin in a piece, in order.
+    #[inline]
+    pub(super) fn beginnings(&self, index: u32, mut tell: impl FnMut(u32)) {
+        let Some(piece) = self.piece(index) else {
+            return;
+        };
+        if piece.begins {
+            tell(0);
+        }
+        if !piece.has_joined {
+            return;
+        }
+        let slab = self.slabs.get(index as usize / SLAB);
+        let notes = slab.and_then(|slab| slab.get(notes_of(index)));
+        let notes = notes.unwrap_or(&[]).iter().zip((0..piece.len).step_by(8));
+        for (&byte, from) in notes {
+            let mut rest = byte;
+            while rest != 0 {
+                let at = from + rest.trailing_zeros();
+                // (A piece that was cut in two has notes of what is no longer in it.)
+                if at < piece.len {
+                    tell(at);
+                }
+                rest &= rest - 1;
+            }
+        }
+    }
+
+    fn notes_mut(&mut self, index: u32) -> Option<&mut [u8]> {
+        let slab = self.slabs.get_mut(index as usize / SLAB)?;
+        slab.get_mut(notes_of(index))
     }
 
     pub(super) fn used_bytes(&self) -> u64 {
@@ -167,6 +214,12 @@ impl Pool {
         }
         self.used > self.limit - self.limit / 8
     }
+}
+
+/// Where the notes of a block are in its slab.
+fn notes_of(index: u32) -> core::ops::Range<usize> {
+    let end = (index as usize % SLAB + 1) * BLOCK;
+    end - NOTES..end
 }
 
 /// Blocks that fit into so many bytes.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use flowgauge_wire::Nanos;
 
 use super::ReassemblyStatistics;
+use super::account::Account;
 use super::distance;
 use super::half::NONE;
 use super::piece::{Bounds, Piece};
@@ -52,6 +53,20 @@ pub(super) struct Newcomer<'a> {
     pub(super) bytes: Option<&'a [u8]>,
     pub(super) owner: Bounds,
     pub(super) time: Nanos,
+    pub(super) account: Account,
+    /// An earlier byte of its segment had a place.
+    pub(super) has_begun: bool,
+    /// Bytes of it that came a second time.
+    pub(super) repeated: u32,
+}
+
+impl Newcomer<'_> {
+    /// Bytes of it get a place. Returns whether they are the first of a packet.
+    fn begin(&mut self) -> bool {
+        let begins = !self.has_begun && self.account == Account::Packet;
+        self.has_begun = true;
+        begins
+    }
 }
 
 impl Queue {
@@ -83,7 +98,7 @@ impl Queue {
     pub(super) fn insert(
         &mut self,
         pool: &mut Pool,
-        new: &Newcomer<'_>,
+        new: &mut Newcomer<'_>,
         policy: OverlapPolicy,
         statistics: &mut ReassemblyStatistics,
     ) -> Result<(), u32> {
@@ -112,6 +127,7 @@ impl Queue {
                 piece.end()
             };
             let Some(bytes) = new.bytes else {
+                new.repeated += distance(next, to) as u32;
                 next = to;
                 at = piece.next;
                 continue;
@@ -145,12 +161,18 @@ impl Queue {
                 if let Some(piece) = pool.piece_mut(at) {
                     if !piece.captured {
                         piece.captured = true;
+                        piece.begins |= new.begin();
+                        piece.refused = false;
                         piece.start = 0;
                         self.bytes += u64::from(piece.len);
                     }
                     piece.owner = new.owner;
                 }
                 pool.write(at, 0, theirs);
+            }
+            // (What was refused does not count itself.)
+            if !piece.refused {
+                new.repeated += distance(next, to) as u32;
             }
             next = to;
             at = match pool.piece(at) {
@@ -339,7 +361,7 @@ impl Queue {
         pool: &mut Pool,
         before: u32,
         range: Range<u32>,
-        new: &Newcomer<'_>,
+        new: &mut Newcomer<'_>,
         anonymous: bool,
     ) -> Result<(), u32> {
         let (mut from, to) = (range.start, range.end);
@@ -348,7 +370,9 @@ impl Queue {
             let place = distance(new.start, from) as usize;
             let part = &bytes[place..place + distance(from, to) as usize];
             let adjacent = pool.piece(prev).is_some_and(|piece| piece.end() == from);
-            if adjacent && pool.append(prev, part) {
+            let begins = !new.has_begun && new.account == Account::Packet;
+            if adjacent && pool.append(prev, part, begins) {
+                new.has_begun = true;
                 self.bytes += part.len() as u64;
                 self.near = prev;
                 return Ok(());
@@ -365,9 +389,13 @@ impl Queue {
                 owner: new.owner,
                 time: new.time,
                 captured: new.bytes.is_some(),
+                refused: new.account == Account::Nothing,
                 ..Piece::EMPTY
             };
             let index = pool.allocate(piece).ok_or(from)?;
+            if let Some(piece) = pool.piece_mut(index) {
+                piece.begins = new.begin();
+            }
             if let Some(bytes) = new.bytes {
                 let offset = distance(new.start, from) as usize;
                 pool.write(index, 0, &bytes[offset..offset + len]);
@@ -419,6 +447,8 @@ impl Queue {
             seq,
             len: piece.len - kept as u32,
             start: 0,
+            begins: false,
+            has_joined: false,
             ..piece
         })?;
         if piece.captured {
@@ -428,6 +458,7 @@ impl Queue {
             copy[..len].copy_from_slice(rest);
             pool.write(second, 0, &copy[..len]);
         }
+        // (What has joined behind that, before the policy changed, is not noted any more.)
         if let Some(first) = pool.piece_mut(index) {
             first.len = kept as u32;
         }
@@ -450,15 +481,18 @@ mod tests {
         for place in places {
             let start = BASE.wrapping_add(place * 4);
             let end = start.wrapping_add(2);
-            let new = Newcomer {
+            let mut new = Newcomer {
                 start,
                 end,
                 // Cut off by the snap length: no bytes to compare.
                 bytes: None,
                 owner: Bounds { start, end },
                 time: Nanos::ZERO,
+                account: Account::Packet,
+                has_begun: false,
+                repeated: 0,
             };
-            let inserted = queue.insert(&mut pool, &new, OverlapPolicy::First, &mut statistics);
+            let inserted = queue.insert(&mut pool, &mut new, OverlapPolicy::First, &mut statistics);
             assert_eq!(inserted, Ok(()));
             count += 1;
         }

@@ -2,80 +2,14 @@
 
 use flowgauge_wire::{Budget, Nanos};
 
+use super::account::{Account, Forgotten, Unplaced, forget};
 use super::config::{ReassemblyConfig, ReassemblyStatistics};
 use super::distance;
 use super::half::{Half, HalfFlags, NONE, Segment};
 use super::piece::Bounds;
 use super::pool::Pool;
 use super::queue::{Newcomer, Queue};
-
-/// Why a hole was given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum GapCause {
-    /// The peer has received the bytes; they were not captured.
-    Acknowledged = 0,
-    /// Too old, or too much waited behind it, and the peer was never seen.
-    OneSided = 1,
-    /// Too old.
-    Time = 2,
-    /// Too much of this stream waited behind it.
-    Bytes = 3,
-    /// The memory for all streams was used up.
-    Memory = 4,
-    /// The stream ended.
-    End = 5,
-    /// The snap length cut the bytes off.
-    Cut = 6,
-    /// Whoever reads the stream does not wait for them (mode FAST, or it wants no more).
-    NotAwaited = 7,
-}
-
-impl GapCause {
-    /// All causes, in order.
-    pub const ALL: [GapCause; 8] = [
-        GapCause::Acknowledged,
-        GapCause::OneSided,
-        GapCause::Time,
-        GapCause::Bytes,
-        GapCause::Memory,
-        GapCause::End,
-        GapCause::Cut,
-        GapCause::NotAwaited,
-    ];
-
-    /// Name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            GapCause::Acknowledged => "acknowledged",
-            GapCause::OneSided => "one_sided",
-            GapCause::Time => "time",
-            GapCause::Bytes => "bytes",
-            GapCause::Memory => "memory",
-            GapCause::End => "end",
-            GapCause::Cut => "cut",
-            GapCause::NotAwaited => "not_awaited",
-        }
-    }
-}
-
-/// Takes a direction's bytes in order.
-pub trait Receiver {
-    /// The next bytes. Never empty.
-    fn data(&mut self, bytes: &[u8]);
-
-    /// The same of bytes that had to wait, of a segment that was captured at `captured`.
-    fn waited(&mut self, bytes: &[u8], captured: Nanos) {
-        let _ = captured;
-        self.data(bytes);
-    }
-
-    /// That many bytes are missing here. Never 0.
-    fn gap(&mut self, bytes: u64, cause: GapCause);
-
-    /// What comes is taken for the stream's beginning, as nothing before it came in time.
-    fn begun(&mut self) {}
-}
+use super::receiver::{GapCause, Receiver};
 
 /// Holds what came too early, for all streams of a shard.
 #[derive(Debug)]
@@ -86,6 +20,9 @@ pub struct Reassembler {
     free: Vec<u32>,
     hand: usize,
     statistics: ReassemblyStatistics,
+    forgotten: Forgotten,
+    /// Where packets begin in what is handed on: memory to be used again.
+    begin: Vec<u32>,
 }
 
 impl Reassembler {
@@ -98,12 +35,14 @@ impl Reassembler {
             free: Vec::new(),
             hand: 0,
             statistics: ReassemblyStatistics::default(),
+            forgotten: Forgotten::default(),
+            begin: Vec::new(),
         }
     }
 
     /// Takes any segment of the direction `half` that `peer` answers to, and hands on what has
     /// become deliverable. `owner` is the caller's name for the direction, see
-    /// [`Reassembler::visit`].
+    /// [`Reassembler::visit`]. Returns what of it has no place in the stream, or not for the first time.
     pub fn segment(
         &mut self,
         owner: u32,
@@ -111,10 +50,13 @@ impl Reassembler {
         peer: &Half,
         segment: &Segment<'_>,
         out: &mut impl Receiver,
-    ) {
+    ) -> Unplaced {
+        let mut unplaced = Unplaced::default();
         if half.flags.contains(HalfFlags::CLOSED) {
             self.statistics.after_fin_bytes += u64::from(segment.len);
-            return;
+            unplaced.bytes = segment.len;
+            unplaced.outside = half.distance_to(segment.seq).is_none_or(|at| at >= 0);
+            return unplaced;
         }
         let ack = peer.ack();
         self.forget_false_fin(half, ack);
@@ -133,7 +75,9 @@ impl Reassembler {
         }
         if !self.is_plausible(half, peer, end) {
             self.statistics.implausible += 1;
-            return;
+            unplaced.bytes = segment.len;
+            unplaced.outside = true;
+            return unplaced;
         }
         if segment.fin {
             self.note_fin(half, end, ack);
@@ -143,6 +87,8 @@ impl Reassembler {
         if half.flags.contains(HalfFlags::FIN) && distance(half.fin_seq, to) > 0 {
             let beyond = distance(half.fin_seq, to) as u32;
             self.statistics.after_fin_bytes += u64::from(beyond.min(segment.len));
+            unplaced.bytes = beyond.min(segment.len);
+            unplaced.outside = beyond >= segment.len;
             to = half.fin_seq;
             let kept = distance(seq, to).max(0) as usize;
             bytes = &bytes[..bytes.len().min(kept)];
@@ -157,6 +103,7 @@ impl Reassembler {
             if old > 0 {
                 let old = (old as u32).min(segment.len);
                 self.statistics.old_bytes += u64::from(old);
+                unplaced.bytes += old;
                 bytes = bytes.get(old as usize..).unwrap_or(&[]);
                 seq = seq.wrapping_add(old);
             }
@@ -168,10 +115,13 @@ impl Reassembler {
                 bytes,
                 owner: owner_bounds,
                 time: segment.time,
+                account: segment.account,
+                has_begun: false,
             };
-            self.take(owner, half, ack, &part, out);
+            unplaced.bytes += self.take(owner, half, ack, &part, out);
         }
         self.settle(half, ack, segment.time, out);
+        unplaced
     }
 
     /// Looks again whether the hole of a direction has to be given up: to be called when the peer
@@ -295,6 +245,12 @@ impl Reassembler {
         half.flags.insert(HalfFlags::PASSED);
     }
 
+    /// What waited and was not handed on, since this was asked last.
+    #[inline]
+    pub fn take_forgotten(&mut self) -> Forgotten {
+        core::mem::take(&mut self.forgotten)
+    }
+
     /// Bytes that wait for a direction.
     pub fn waiting_bytes(&self, half: &Half) -> u64 {
         if !half.is_queued() {
@@ -390,7 +346,8 @@ impl Reassembler {
         self.statistics
     }
 
-    /// Takes a part that lies at or after `next_seq` and before a FIN.
+    /// Takes a part that lies at or after `next_seq` and before a FIN. Returns how much of it waited
+    /// already.
     fn take(
         &mut self,
         owner: u32,
@@ -398,26 +355,30 @@ impl Reassembler {
         ack: Option<u32>,
         part: &Part<'_>,
         out: &mut impl Receiver,
-    ) {
+    ) -> u32 {
         let mut part = *part;
+        let mut repeated = 0;
         // Each turn hands on or gives up something, so the loop ends.
         loop {
             if half.flags.contains(HalfFlags::SYNCED) && part.seq == half.next_seq {
                 part = self.take_next(half, &part, out);
                 if part.is_empty() {
-                    return;
+                    return repeated;
                 }
             } else {
                 self.statistics.out_of_order += 1;
             }
-            let Err(stuck) = self.hold(owner, half, ack, &part) else {
-                return;
+            let Err(stuck) = self.hold(owner, half, ack, &mut part, &mut repeated) else {
+                return repeated;
             };
             // No memory: give up what is before it, then it is next itself.
             self.skip_to(half, stuck, GapCause::Memory, out);
+            // What waited from there on was handed on, too.
+            let passed = distance(stuck, half.next_seq);
+            repeated += passed.clamp(0, distance(stuck, part.end)) as u32;
             part = part.from(half.next_seq);
             if part.is_empty() {
-                return;
+                return repeated;
             }
         }
     }
@@ -436,14 +397,17 @@ impl Reassembler {
         };
         let len = distance(part.seq, to).max(0) as usize;
         let direct = &part.bytes[..part.bytes.len().min(len)];
-        if !direct.is_empty() {
-            out.data(direct);
+        match part.has_begun {
+            _ if direct.is_empty() => {}
+            true => out.waited(direct, part.time, &[]),
+            false => out.data(direct),
         }
         if direct.len() < len {
             self.report_gap((len - direct.len()) as u64, GapCause::Cut, out);
         }
         half.next_seq = to;
-        let rest = part.from(to);
+        let mut rest = part.from(to);
+        rest.has_begun |= len != 0;
         if rest.is_empty() {
             self.drain(half, out);
         }
@@ -456,7 +420,8 @@ impl Reassembler {
         owner: u32,
         half: &mut Half,
         ack: Option<u32>,
-        part: &Part<'_>,
+        part: &mut Part<'_>,
+        repeated: &mut u32,
     ) -> Result<(), u32> {
         if !half.is_queued() {
             let mut queue = Queue::new(owner, ack, part.time);
@@ -480,24 +445,34 @@ impl Reassembler {
         let seen = part.seq.wrapping_add(part.bytes.len() as u32);
         let mut result = Ok(());
         if !part.bytes.is_empty() {
-            let new = Newcomer {
+            let mut new = Newcomer {
                 start: part.seq,
                 end: seen,
                 bytes: Some(part.bytes),
                 owner: part.owner,
                 time: part.time,
+                account: part.account,
+                has_begun: part.has_begun,
+                repeated: 0,
             };
-            result = queue.insert(&mut self.pool, &new, half.policy, &mut self.statistics);
+            result = queue.insert(&mut self.pool, &mut new, half.policy, &mut self.statistics);
+            part.has_begun = new.has_begun;
+            *repeated += new.repeated;
         }
         if result.is_ok() && seen != part.end {
-            let new = Newcomer {
+            let mut new = Newcomer {
                 start: seen,
                 end: part.end,
                 bytes: None,
                 owner: part.owner,
                 time: part.time,
+                account: part.account,
+                has_begun: part.has_begun,
+                repeated: 0,
             };
-            result = queue.insert(&mut self.pool, &new, half.policy, &mut self.statistics);
+            result = queue.insert(&mut self.pool, &mut new, half.policy, &mut self.statistics);
+            part.has_begun = new.has_begun;
+            *repeated += new.repeated;
         }
         self.statistics.memory_high = self.statistics.memory_high.max(self.pool.used_bytes());
         if queue.head == NONE {
@@ -592,7 +567,7 @@ impl Reassembler {
 
     /// Hands on waiting pieces as long as they are next. What lies before that (where the stream
     /// begins became known after it had to wait) is old.
-    fn drain(&mut self, half: &mut Half, out: &mut impl Receiver) {
+    fn drain<R: Receiver>(&mut self, half: &mut Half, out: &mut R) {
         if !half.is_queued() || !half.flags.contains(HalfFlags::SYNCED) {
             return;
         }
@@ -611,13 +586,26 @@ impl Reassembler {
             let old = (old as u32).min(piece.len);
             let len = piece.len - old;
             self.statistics.old_bytes += u64::from(old);
+            let is_accounted = !piece.refused;
+            let begin = &mut self.begin;
+            if R::PACKETS {
+                begin.clear();
+                self.pool.beginnings(queue.head, |at| begin.push(at));
+            }
+            if old != 0 && is_accounted {
+                let gone = forget(begin, old, len);
+                self.forgotten += Forgotten {
+                    packets: gone,
+                    bytes: u64::from(old),
+                };
+            }
             // Before it is handed on: whoever keeps it needs the room.
             self.pool.uncharge();
             if len > 0 {
                 half.next_seq = end;
                 if captured {
                     let bytes = self.pool.bytes(queue.head);
-                    out.waited(bytes.get(old as usize..).unwrap_or(&[]), time);
+                    out.waited(bytes.get(old as usize..).unwrap_or(&[]), time, begin);
                 } else {
                     out.gap(u64::from(len), GapCause::Cut);
                     self.statistics.gaps[GapCause::Cut as usize] += 1;
@@ -631,7 +619,13 @@ impl Reassembler {
 
     fn release_queue(&mut self, half: &mut Half) {
         if let Some(queue) = self.queues.get_mut(half.queue as usize) {
-            while queue.head != NONE {
+            while let Some(piece) = self.pool.piece(queue.head) {
+                if !piece.refused {
+                    let mut packets = 0;
+                    let bytes = u64::from(piece.len);
+                    self.pool.beginnings(queue.head, |_| packets += 1);
+                    self.forgotten += Forgotten { packets, bytes };
+                }
                 self.pool.uncharge();
                 queue.pop(&mut self.pool);
             }
@@ -732,6 +726,9 @@ struct Part<'a> {
     bytes: &'a [u8],
     owner: Bounds,
     time: Nanos,
+    account: Account,
+    /// An earlier byte of its segment had a place.
+    has_begun: bool,
 }
 
 impl<'a> Part<'a> {

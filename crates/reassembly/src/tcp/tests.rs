@@ -73,6 +73,7 @@ impl Stream {
             len,
             fin,
             time: self.time,
+            account: Account::Packet,
         };
         if !fin
             && len as usize == data.len()

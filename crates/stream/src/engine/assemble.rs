@@ -5,7 +5,7 @@
 //! ([`deliver`](super::deliver)).
 
 use flowgauge_sys::blocks::Block;
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Nanos, Place};
 
 use super::buffers::Buffers;
 use super::chunk::{ChunkFlags, Content};
@@ -51,7 +51,7 @@ impl Core {
         while !run.bytes.is_empty() {
             match self.append_turn(events, context, leader, run) {
                 Some(rest) => run = rest,
-                None => return self.discard_rest(leader, run.bytes.len() as u64),
+                None => return self.discard_run(leader, &run, Place::Cutoff),
             }
         }
         if run.last {
@@ -77,7 +77,7 @@ impl Core {
             self.send_pending(events, context, leader, ChunkFlags::CUTOFF);
             return Some(run);
         }
-        let stop = self.stop(leader, run.offset)?;
+        let stop = self.stop(leader, run.offset, run.gap_before)?;
         let wanted = run.bytes.len().min((stop - run.offset) as usize);
         let parameters = self.parameters(place);
         if chunk == NONE {
@@ -141,10 +141,10 @@ impl Core {
     }
 
     /// The first position at or behind `offset` from which on an application that shares the chunk
-    /// of `leader` wants nothing more. Those who want nothing from `offset` on leave. `None` when
-    /// the leader does.
+    /// of `leader` wants nothing more. Those who want nothing from `offset` on leave: of the `gap` bytes
+    /// missing before it they miss those that they wanted. `None` when the leader does.
     #[inline(always)]
-    pub(super) fn stop(&mut self, leader: ViewAt, offset: u64) -> Option<u64> {
+    pub(super) fn stop(&mut self, leader: ViewAt, offset: u64, gap: u64) -> Option<u64> {
         let view = self.view(leader)?;
         if view.flags.has(ViewFlags::OVER) {
             return None;
@@ -153,7 +153,7 @@ impl Core {
         if limit > offset && self.records.get(leader.record)?.more == NONE {
             return Some(limit);
         }
-        self.stop_of_all(leader, offset)
+        self.stop_of_all(leader, offset, gap)
     }
 
     /// Begins a chunk with room for `wanted` bytes of `run`; false when there is no memory.
@@ -465,6 +465,11 @@ impl<'a> Run<'a> {
     /// What is left behind the first `len` bytes, or nothing.
     pub(super) fn skip(self, len: u64) -> Run<'a> {
         self.after(self.bytes.len().min(len as usize))
+    }
+
+    /// Position behind the last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
     }
 
     /// How many bytes lie at or behind `position`.

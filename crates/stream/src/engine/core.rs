@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use flowgauge_flow::FlowId;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
-use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, PacketDescriptor};
+use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, PacketDescriptor, Place};
 
 use super::budget::Watermarks;
 use super::buffers::Buffers;
@@ -20,6 +20,7 @@ use super::record::{
 use super::silence::Silences;
 use super::slab::{NONE, Slab, Table};
 use super::statistics::{Counts, EngineStatistics};
+use super::unwanted::Beginnings;
 use crate::handler::Request;
 
 /// Packets that what is kept for a stream is fetched ahead.
@@ -85,15 +86,20 @@ pub(super) struct Core {
     pub(super) watchful: bool,
     /// More memory is used than the base threshold.
     pub(super) pressed: bool,
-    /// Of the stream that is ending: what is known to be missing at its end.
-    pub(super) trailing_gap: (u32, u64),
+    /// Of the stream that is ending: what is known to be missing at its end, and where that begins.
+    pub(super) trailing_gap: (u32, u64, u64),
     pub(super) statistics: EngineStatistics,
     pub(super) offload: Box<dyn Offload>,
     pub(super) has_offload: bool,
     pub(super) stopwatch: Option<Box<dyn Stopwatch>>,
     pub(super) silences: Silences,
-    /// What was in chunks without memory and is not in the ledger yet.
-    pub(super) lost: Counts,
+    /// Packets that were delivered, but are dropped or discarded, and are not in the ledger yet.
+    pub(super) refused: Vec<(Place, Counts)>,
+    /// Where packets begin in the bytes in order that are dealt with.
+    pub(super) beginnings: Beginnings,
+    /// Of the packet under way: the views to which it was given where it belongs, in mode FAST, a bit each
+    /// in their order.
+    pub(super) placed: u32,
     /// What the shard is to do before the next packet.
     pub(super) requests: VecDeque<Request>,
 }
@@ -150,7 +156,7 @@ impl Core {
             has_policies: !config.policies.is_uniform(),
             need_packets: false,
             some_packets: false,
-            trailing_gap: (NONE, 0),
+            trailing_gap: (NONE, 0, 0),
             filtered: false,
             descriptors: Vec::new(),
             upcoming: Box::new([NONE; BATCH_SIZE + AHEAD]),
@@ -162,7 +168,9 @@ impl Core {
             offload: Box::new(NoOffload),
             has_offload: false,
             stopwatch: None,
-            lost: Counts::default(),
+            refused: Vec::new(),
+            beginnings: Beginnings::default(),
+            placed: 0,
             silences: Silences::new(&config.shard.flow),
             requests: VecDeque::new(),
         }

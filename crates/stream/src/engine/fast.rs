@@ -63,6 +63,17 @@ impl Origin {
     }
 }
 
+/// What became of a segment in mode FAST.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Placed {
+    /// Bytes that counted.
+    pub(super) new: u64,
+    /// Of these, bytes in whose place others were before: copies that lost against them.
+    pub(super) replaced: u64,
+    /// More bytes that would have been new, but that nobody wants.
+    pub(super) unwanted: u64,
+}
+
 impl Core {
     /// Whether the chunk under way of a view has all bytes before `end`.
     pub(super) fn is_complete(&self, at: ViewAt, end: u64) -> bool {
@@ -72,8 +83,7 @@ impl Core {
     }
 
     /// Takes a segment wherever it belongs, for those who share the parameters of `leader`. `seen`
-    /// is the position behind the farthest byte so far. Returns how many bytes were new, and how many
-    /// more would have been that nobody wants.
+    /// is the position behind the farthest byte so far.
     pub(super) fn place<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -82,19 +92,36 @@ impl Core {
         run: Run<'_>,
         seen: u64,
         origin: Origin,
-    ) -> (u64, u64) {
+    ) -> Placed {
+        let mut placed = Placed::default();
+        placed.unwanted = self.place_in(events, context, leader, run, seen, origin, &mut placed);
+        placed
+    }
+
+    /// The same. Returns how many bytes more would have been new that nobody wants.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "those of place")]
+    fn place_in<E: Events + ?Sized>(
+        &mut self,
+        events: &mut E,
+        context: Context<'_>,
+        leader: ViewAt,
+        run: Run<'_>,
+        seen: u64,
+        origin: Origin,
+        placed: &mut Placed,
+    ) -> u64 {
         let (mut run, mut leader, mut seen) = (run, leader, seen);
-        let mut new = 0;
         // Each turn takes or skips bytes, sends the chunk or begins one.
         while !run.bytes.is_empty() {
             let Some(view) = self.view(leader) else {
-                return (new, 0);
+                return 0;
             };
             let (chunk, place) = (view.chunk, view.parameters);
             if view.flags.has(ViewFlags::OVER) {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return (new, run.new_from(seen)),
+                    None => return run.new_from(seen),
                 }
                 continue;
             }
@@ -107,10 +134,14 @@ impl Core {
                 self.send_pending(events, context, leader, ChunkFlags::CUTOFF);
                 continue;
             }
-            if run.offset >= view.limit && self.stop(leader, run.offset).is_none() {
+            if run.offset >= view.limit
+                && self
+                    .stop(leader, run.offset, run.offset.saturating_sub(seen))
+                    .is_none()
+            {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return (new, run.new_from(seen)),
+                    None => return run.new_from(seen),
                 }
                 continue;
             }
@@ -123,17 +154,17 @@ impl Core {
                 if gap == 0 || gap >= target {
                     // Nothing to leave room for, or too much.
                     run.gap_before = gap;
-                    let Some(stop) = self.stop(leader, run.offset) else {
+                    let Some(stop) = self.stop(leader, run.offset, gap) else {
                         match self.heir(leader, place) {
                             Some(heir) => leader = heir,
-                            None => return (new, run.new_from(seen)),
+                            None => return run.new_from(seen),
                         }
                         continue;
                     };
                     let wanted = run.bytes.len().min((stop - run.offset) as usize);
                     let before = run.offset;
                     let rest = self.append_some(events, context, leader, run, wanted, origin);
-                    new += rest.offset - before;
+                    placed.new += rest.offset - before;
                     seen = rest.offset;
                     run = rest;
                     if seen == stop {
@@ -148,16 +179,16 @@ impl Core {
                         continue;
                     }
                     run.gap_before = gap;
-                    let Some(stop) = self.stop(leader, run.offset) else {
+                    let Some(stop) = self.stop(leader, run.offset, gap) else {
                         match self.heir(leader, place) {
                             Some(heir) => leader = heir,
-                            None => return (new, run.new_from(seen)),
+                            None => return run.new_from(seen),
                         }
                         continue;
                     };
                     let wanted = run.bytes.len().min((stop - run.offset) as usize);
                     self.send_in_place(events, context, leader, &run, wanted, ChunkFlags::EARLY);
-                    new += wanted as u64;
+                    placed.new += wanted as u64;
                     seen = run.offset + wanted as u64;
                     run = run.skip(wanted as u64);
                 }
@@ -175,10 +206,10 @@ impl Core {
                 seen = end;
                 continue;
             }
-            let Some(stop) = self.stop(leader, run.offset) else {
+            let Some(stop) = self.stop(leader, run.offset, 0) else {
                 match self.heir(leader, place) {
                     Some(heir) => leader = heir,
-                    None => return (new, run.new_from(seen)),
+                    None => return run.new_from(seen),
                 }
                 continue;
             };
@@ -201,11 +232,11 @@ impl Core {
             if run.offset > end {
                 self.note_gap(leader.record);
             }
-            new += self.write(chunk, &run, wanted, origin);
+            self.write(chunk, &run, wanted, origin, placed);
             run = run.skip(wanted as u64);
             let can_wait = self.charge_holes(leader.record, chunk);
             let Some(pending) = self.pending.get(chunk) else {
-                return (new, 0);
+                return 0;
             };
             if !can_wait {
                 seen = pending.end();
@@ -218,7 +249,7 @@ impl Core {
         if run.last {
             self.send_pending(events, context, leader, ChunkFlags::LAST);
         }
-        (new, 0)
+        0
     }
 
     /// Takes bytes that are next and for which no chunk is under way. Returns what is left.
@@ -243,7 +274,7 @@ impl Core {
             let stance = self.stance(leader);
             if self.begin_chunk(events, context, leader, &run, wanted) {
                 let chunk = self.view(leader).map_or(NONE, |view| view.chunk);
-                self.write(chunk, &run, wanted, origin);
+                self.write(chunk, &run, wanted, origin, &mut Placed::default());
                 return run.skip(wanted as u64);
             }
             if self.stance(leader) != stance {
@@ -283,23 +314,31 @@ impl Core {
     }
 
     /// Writes the first `wanted` bytes of the run to their place in a chunk that has room for them.
-    /// Returns how many counted.
-    fn write(&mut self, chunk: u32, run: &Run<'_>, wanted: usize, origin: Origin) -> u64 {
+    /// Adds to `placed` how many counted.
+    fn write(
+        &mut self,
+        chunk: u32,
+        run: &Run<'_>,
+        wanted: usize,
+        origin: Origin,
+        placed: &mut Placed,
+    ) {
         let Some(pending) = self.pending.get_mut(chunk) else {
-            return 0;
+            return;
         };
         let at = (run.offset - pending.start) as u32;
         let Some(bytes) = run.bytes.get(..wanted) else {
-            return 0;
+            return;
         };
         let is_first = pending.content.bytes.len() == pending.repeated as usize;
-        let new = pending.content.put(at, bytes, origin);
+        let (new, replaced) = pending.content.put(at, bytes, origin);
+        placed.new += new;
+        placed.replaced += replaced;
         pending.segments += u32::from(new != 0 && wanted == run.bytes.len());
         pending.time = pending.time.max(run.time);
         if is_first && new != 0 {
             self.note_first(chunk, run.time);
         }
-        new
     }
 
     /// Charges the account of a chunk's holes; false when there is no memory for it.
@@ -351,15 +390,15 @@ impl Content {
     }
 
     /// Puts `new` at `at`: behind the end, in holes, and over what loses against it. Returns how
-    /// many bytes counted.
-    fn put(&mut self, at: u32, new: &[u8], origin: Origin) -> u64 {
+    /// many bytes counted, and how many of them others had to give way for.
+    fn put(&mut self, at: u32, new: &[u8], origin: Origin) -> (u64, u64) {
         let len = self.bytes.len() as u32;
         let end = at + new.len() as u32;
         if at > len {
             self.holes.get_or_insert_default().runs.push(len..at);
             self.bytes.zero_up_to(at as usize);
         }
-        let mut taken = 0;
+        let (mut taken, mut replaced) = (0, 0);
         if end > len {
             let behind = &new[len.saturating_sub(at) as usize..];
             taken += self.bytes.extend(behind) as u64;
@@ -368,14 +407,14 @@ impl Content {
             && !holes.runs.is_empty()
         {
             let bytes = self.bytes.as_mut_slice();
-            taken += holes.replace(bytes, at, new, origin);
-            taken += holes.fill(bytes, at, new, origin);
+            replaced = holes.replace(bytes, at, new, origin);
+            taken += replaced + holes.fill(bytes, at, new, origin);
             if end > len {
                 holes.pieces.push(origin.piece(at.max(len)..end));
             }
             holes.settle();
         }
-        taken
+        (taken, replaced)
     }
 }
 
@@ -457,7 +496,7 @@ mod tests {
             end: i64::from(at) + bytes.len() as i64,
             policy,
         };
-        content.put(at, bytes, origin)
+        content.put(at, bytes, origin).0
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::chunk::{ChunkFlags, ChunkInfo, Source};
 use super::config::{MAX_APPLICATIONS, Mode};
 use super::core::Core;
 use super::events::Events;
-use super::fast::Origin;
+use super::fast::{Origin, Placed};
 use super::noted::Note;
 use super::packets::{Log, NewPacket};
 use super::pass::{CONTROL, FAST_OPEN, Hook, TCP, UDP};
@@ -29,6 +29,31 @@ pub(super) struct Offer {
     pub(super) over: u32,
     /// Where nothing of it is new it is refused.
     pub(super) is_refusable: bool,
+    /// What is not new of it is counted.
+    pub(super) is_counted: bool,
+    /// It is so many packets, where nothing of it is new.
+    pub(super) packets: u64,
+    /// Bytes of it that are before the stream or behind its end.
+    pub(super) beside: u64,
+}
+
+impl Offer {
+    /// What is to be discarded of it for one to whom so much of the run was new.
+    fn unwanted(&self, run: &Run<'_>, placed: Placed) -> Counts {
+        let len = run.bytes.len() as u64 + self.beside;
+        let bytes = match self.is_counted {
+            true => len - (placed.new - placed.replaced).min(len),
+            false => placed.unwanted,
+        };
+        Counts {
+            packets: if placed.new == 0 && bytes != 0 {
+                self.packets
+            } else {
+                0
+            },
+            bytes,
+        }
+    }
 }
 
 impl<E: Events + ?Sized> Hook<'_, E> {
@@ -41,6 +66,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         is_old: bool,
     ) -> Admit {
         let core = &mut *self.core;
+        core.placed = 0;
         let Some(record) = core.records.get(stream.id) else {
             return Admit::Take;
         };
@@ -69,6 +95,18 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             core.note_syn(stream.id, packet);
         }
         let has_payload = decoded.payload_len != 0;
+        let is_reset = is_tcp && decoded.tcp_flags.contains(TcpFlags::RST);
+        let is_unwanted = is_reset || is_control && flags.has(RecordFlags::DONE);
+        if has_payload && is_unwanted {
+            // They count, but what they carry is no part of the stream (RFC 9293, section 3.5.3), or not wanted.
+            core.discard(
+                stream.id,
+                Counts {
+                    packets: 0,
+                    ..counts
+                },
+            );
+        }
         if has_payload && !is_control {
             if flags.has(RecordFlags::DONE) {
                 core.discard(stream.id, counts);
@@ -93,6 +131,12 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             .records
             .get(stream.id)
             .map_or(flags, |record| record.flags);
+        if has_payload && is_unwanted {
+            return match is_reset {
+                true => Admit::Take,
+                false => Admit::Consumed,
+            };
+        }
         if has_payload && flags.has(RecordFlags::FAST) {
             return self.fast_segment(stream, packet, counts);
         }
@@ -102,12 +146,13 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let is_copy = is_old || has_payload && packet.is_waiting_copy();
         if is_copy && !is_control {
             self.core.discard(stream.id, counts);
-            return Admit::Refuse(Place::Duplicate);
+            return Admit::Refuse(copy_place(packet));
         }
-        if has_payload && !is_control {
-            let over = self.core.views_that_are_over(stream.id);
-            let packets = Counts { bytes: 0, ..counts };
-            self.core.discard_for_each(stream.id, over, packets);
+        if packet.payload.len() != decoded.payload_len as usize {
+            self.core.discard_cut(stream, packet, true);
+        }
+        if has_payload {
+            self.core.discard_late_of_fast(stream.id, packet);
         }
         Admit::Take
     }
@@ -239,11 +284,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         // one to be believed: reassembly finds out, and delivers.
         let over = self.core.views_that_are_over(id);
         let is_control = decoded.tcp_flags.intersects(CONTROL);
-        let packets = Counts { bytes: 0, ..counts };
         let Some(offset) = packet.offset.filter(|_| packet.expected) else {
-            if !is_control {
-                self.core.discard_for_each(id, over, packets);
-            }
             return Admit::Take;
         };
         // (Of a stream that was in another mode before, what was delivered is known, too.)
@@ -282,16 +323,28 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             self.core.compare(id, packet);
         }
         let is_refusable = !ordered && !is_control && !packet.payload.is_empty();
-        let offer = Offer { over, is_refusable };
+        let beside = packet.payload.len() - run.bytes.len();
+        let is_cut = packet.payload.len() != decoded.payload_len as usize;
+        if ordered {
+            self.core.placed = self.core.views_in_fast_mode(id, over);
+        }
+        let offer = Offer {
+            over,
+            is_refusable,
+            is_counted: true,
+            packets: if is_control { 0 } else { counts.packets },
+            beside: beside as u64,
+        };
         let new = self.place(stream, run, seen, origin, offer);
         if let Some(len) = ends_after {
             self.send_complete(stream, (offset + len).max(0) as u64);
         }
         if ordered {
-            // Bytes count for those when they are in order.
-            if !is_control {
-                self.core.discard_for_each(id, over, packets);
+            // For those for whom it is over they count when they are in order.
+            if is_cut {
+                self.core.discard_cut(stream, packet, true);
             }
+            self.core.discard_late_of_fast(id, packet);
             return Admit::Take;
         }
         if new == 0 && is_refusable {
@@ -303,17 +356,20 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 .map_or(flags, |record| record.flags);
             return Admit::Refuse(match flags.has(RecordFlags::DONE) {
                 true => flags.done_place(),
-                false => Place::Duplicate,
+                false if ends_after.is_some_and(|len| len <= 0) => Place::Outside,
+                false => copy_place(packet),
             });
         }
-        if !is_control {
-            self.core.discard_for_each(id, over, counts);
+        if is_cut {
+            self.core.discard_cut(stream, packet, false);
         }
+        let packets = if is_control { 0 } else { counts.packets };
+        (self.core).discard_for_each(id, over, Counts { packets, ..counts });
         Admit::Consumed
     }
 
     /// Gives a segment to all in mode FAST, of whom none has seen a byte at or behind `seen`. Returns
-    /// how many bytes were new. What somebody did not want of it counts as discarded, unless nothing was
+    /// how many bytes were new. What was not, or is not wanted, counts as discarded, unless nothing was
     /// new of a segment that [is refusable](Offer::is_refusable).
     pub(super) fn place(
         &mut self,
@@ -335,10 +391,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if self.core.is_alone(first) {
             if self.core.mode_of(first) == Mode::Fast && self.core.is_leader(first) {
                 let core = &mut *self.core;
-                let (taken, rest) = core.place(self.events, context, first, run, seen, origin);
-                new = taken;
-                if rest != 0 && (new != 0 || !offer.is_refusable) {
-                    core.discard_bytes(id, rest);
+                let placed = core.place(self.events, context, first, run, seen, origin);
+                new = placed.new;
+                let unwanted = offer.unwanted(&run, placed);
+                if unwanted.bytes != 0 && (new != 0 || !offer.is_refusable) {
+                    core.discard_offered(first, unwanted);
                 }
             }
         } else {
@@ -362,7 +419,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         offer: Offer,
     ) -> u64 {
         let mut new = 0;
-        let mut unwanted = [0; MAX_APPLICATIONS];
+        let mut unwanted = [Counts::default(); MAX_APPLICATIONS];
         let views = self.core.all_views(id).enumerate();
         for ((place, at), unwanted) in views.zip(&mut unwanted) {
             if offer.over & 1 << place != 0 {
@@ -370,15 +427,15 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             }
             if self.core.mode_of(at) == Mode::Fast && self.core.is_leader(at) {
                 let core = &mut *self.core;
-                let (taken, rest) = core.place(self.events, context, at, run, seen, origin);
-                new = new.max(taken);
-                *unwanted = rest;
+                let placed = core.place(self.events, context, at, run, seen, origin);
+                new = new.max(placed.new);
+                *unwanted = offer.unwanted(&run, placed);
             }
         }
         if new != 0 || !offer.is_refusable {
-            for (at, bytes) in self.core.all_views(id).zip(unwanted) {
-                if bytes != 0 {
-                    self.core.discard_rest(at, bytes);
+            for (at, counts) in self.core.all_views(id).zip(unwanted) {
+                if counts.bytes != 0 {
+                    self.core.discard_offered(at, counts);
                 }
             }
         }
@@ -386,7 +443,25 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     }
 }
 
+/// Where a packet ends of which nothing is new.
+fn copy_place(packet: &StreamPacket<'_>) -> Place {
+    let end = |offset| offset + i64::from(packet.decoded.payload_len);
+    match packet.offset.is_some_and(|offset| end(offset) <= 0) {
+        // Nobody ever saw those bytes.
+        true => Place::Outside,
+        false => Place::Duplicate,
+    }
+}
+
 impl Core {
+    /// The views in mode FAST of a direction, without those of `over`, a bit each in their order.
+    #[cold]
+    fn views_in_fast_mode(&self, id: u32, over: u32) -> u32 {
+        (self.views_of(id).enumerate())
+            .filter(|&(place, at)| over & 1 << place == 0 && self.mode_of(at) == Mode::Fast)
+            .fold(0, |views, (place, _)| views | 1 << place)
+    }
+
     /// Whether a packet is kept while memory is short.
     fn is_admitted(&self, id: u32, packet: &StreamPacket<'_>) -> bool {
         let offset = packet.offset.unwrap_or(0).max(0) as u64;

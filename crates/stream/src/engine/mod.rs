@@ -106,6 +106,7 @@ pub use stream_ref::{StreamErrors, StreamRef, StreamSnapshot};
 use self::core::{Core, flow_of};
 use self::pass::Hook;
 use self::stream_ref::Context;
+use self::unwanted::Forgets;
 use crate::handler::StreamStatus;
 use crate::shard::Shard;
 
@@ -312,12 +313,11 @@ impl Engine {
     fn catch_up(&mut self) {
         self.core.tidy_parameters();
         self.core.tell_silences(&mut self.shard);
-        let lost = ::core::mem::take(&mut self.core.lost);
-        if lost != Counts::default() {
-            self.shard.lose(lost.packets, lost.bytes);
-        }
         while let Some(request) = self.core.requests.pop_front() {
-            self.shard.fulfil(request);
+            self.shard.fulfil(request, &mut Forgets(&mut self.core));
+        }
+        for (place, counts) in self.core.refused.drain(..) {
+            self.shard.refuse(place, counts.packets, counts.bytes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
 
 use flowgauge_flow::FlowTracker;
-use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_reassembly::{Forgotten, OverlapPolicy, Unplaced};
 use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Direction, Nanos, TcpFlags};
 
 use super::assemble::Run;
@@ -127,11 +127,25 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         let flags = packet.decoded.tcp_flags;
         let is_odd = flags.contains(TcpFlags::RST)
             || len != 0 && (packet.waiting || flags.contains(TcpFlags::SYN));
-        let is_usual = packet.expected && !is_odd;
+        let is_whole = packet.payload.len() == len as usize;
+        let is_usual = packet.expected && !is_odd && is_whole;
         if !is_old && is_usual && !is_lone && !self.core.need_packets && !self.attends() {
             return Admit::Take;
         }
         self.judge(stream, packet, is_old)
+    }
+
+    #[inline]
+    fn stream_begins(&mut self, base: u64, begin: Option<&[u32]>) {
+        self.core.beginnings.announce(base, begin);
+    }
+
+    fn stream_unplaced(&mut self, stream: u32, packet: &Decoded, unplaced: &Unplaced) {
+        self.core.discard_unplaced(stream, packet, unplaced);
+    }
+
+    fn stream_forgotten(&mut self, stream: u32, forgotten: Forgotten) {
+        self.core.discard_forgotten(stream, forgotten);
     }
 
     fn stream_conflict(&mut self, stream: u32) {
@@ -242,7 +256,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         }
         if is_wanted {
             self.send_all(stream, ChunkFlags::LAST);
-            self.core.trailing_gap = (id, trailing_gap);
+            self.core.trailing_gap = (id, trailing_gap, stream.bytes + stream.missing_bytes);
             let mut at = Some(ViewAt::first(id));
             while let Some(this) = at {
                 at = self.core.next_view(this);
@@ -260,7 +274,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
                 };
                 self.events.terminated(application, &mut stream);
             }
-            self.core.trailing_gap = (NONE, 0);
+            self.core.trailing_gap = (NONE, 0, 0);
             self.core.statistics.terminated += 1;
         }
         self.core.forget(id);
@@ -277,6 +291,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         };
         let (more, flags, seen) = (record.more, record.flags, record.position);
         let end = chunk.offset + chunk.bytes.len() as u64;
+        core.beginnings.next = chunk.offset;
         if flags.has(RecordFlags::DONE) {
             return core.discard_for_all(stream.id, chunk.offset, end);
         }
@@ -311,6 +326,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             let offer = Offer {
                 over,
                 is_refusable: false,
+                // (What is not new has waited for others, and was offered when it came.)
+                is_counted: false,
+                packets: self.core.beginnings.of(&run),
+                beside: 0,
             };
             self.place(stream, run, seen, Origin::of(&run), offer);
             if !flags.has(RecordFlags::ORDERED) {

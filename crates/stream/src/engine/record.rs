@@ -266,6 +266,8 @@ pub(super) struct OwnLoss {
     pub(super) discarded: Counts,
     /// How far it had got in mode FAST when it left it, or wanted no more.
     pub(super) ahead: u64,
+    /// Bytes missing where mode STRICT stopped, or before the cutoff, where the next ones are behind it.
+    pub(super) missing: u64,
 }
 
 /// What was lost of a direction or not wanted.
@@ -278,8 +280,6 @@ pub(super) struct Loss {
     /// What a backend kept away: in `discarded`, too, but unknown to the flow table.
     pub(super) elsewhere: Counts,
     pub(super) elsewhere_last: Nanos,
-    /// Bytes missing where mode STRICT stopped.
-    pub(super) halted_at: u64,
 }
 
 /// What decides how a stream is cut into chunks. Views of a direction whose sets are equal share its

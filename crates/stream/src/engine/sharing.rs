@@ -4,6 +4,7 @@
 //! Whoever changes anything goes its own way from there on, with a copy of what the chunk had.
 
 use flowgauge_sys::blocks::Block;
+use flowgauge_wire::Place;
 
 use super::assemble::Run;
 use super::chunk::{ChunkFlags, Content};
@@ -90,7 +91,7 @@ impl Core {
                     && self.is_over(at)
                 {
                     *member = None;
-                    self.discard_rest(at, run.bytes.len() as u64);
+                    self.discard_run(at, &run, Place::Cutoff);
                 }
             }
             if is_over {
@@ -100,7 +101,7 @@ impl Core {
     }
 
     #[cold]
-    pub(super) fn stop_of_all(&mut self, leader: ViewAt, offset: u64) -> Option<u64> {
+    pub(super) fn stop_of_all(&mut self, leader: ViewAt, offset: u64, gap: u64) -> Option<u64> {
         let place = self.view(leader)?.parameters;
         let mut stop = u64::MAX;
         let mut at = Some(ViewAt::first(leader.record));
@@ -114,6 +115,7 @@ impl Core {
             }
             if view.limit <= offset {
                 self.cut(this);
+                self.note_missing(this, offset, gap);
             } else {
                 stop = stop.min(view.limit);
             }

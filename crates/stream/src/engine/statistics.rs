@@ -49,7 +49,11 @@ impl AddAssign for Counts {
 
 /// What became of a stream's packets, for one application: what it alone did not want or lost counts,
 /// too. *Dropped* were wanted and lost to overload; *discarded* were
-/// not wanted (cutoff, filter, duplicate).
+/// not wanted (cutoff, filter, where mode STRICT stopped, duplicate, outside of the stream); *captured* is the rest.
+///
+/// Bytes are those of the headers, and count one by one: of a segment that is in part beyond the cutoff, or repeats
+/// some bytes, that part is discarded. What the snap length cut off of what was taken is captured, and missing. A
+/// packet with payload is dropped or discarded where all of it is; those with SYN, FIN or RST are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatistics {
     /// Capture time of its first packet; zero without any.

@@ -183,14 +183,17 @@ impl StreamRef<'_> {
 
     /// In [`Events::terminated`](super::Events::terminated): bytes known to be missing at the end of
     /// the stream (the receiver acknowledged them, or a FIN or cut packets say that there were
-    /// more), after the last chunk. Zero in other events, and where nobody wanted them: beyond a cutoff.
-    /// Where mode STRICT stopped ([`StreamRef::is_halted`]): the bytes missing there, from then on.
+    /// more), after the last chunk. Zero in other events. Nothing beyond the cutoff is missing.
+    /// Where the cutoff was reached ([`StreamRef::is_cut`]) by bytes behind it, or mode STRICT stopped
+    /// ([`StreamRef::is_halted`]): the bytes missing there, from then on.
     pub fn missing_at_end(&self) -> u64 {
-        if self.is_halted() {
-            return self.core.loss(self.at.record).halted_at;
+        if self.is_halted() || self.is_cut() {
+            return self.core.own_loss(self.at).missing;
         }
         match self.core.trailing_gap {
-            (id, bytes) if id == self.at.record && !self.is_cut() && !self.is_discarded() => bytes,
+            (id, bytes, from) if id == self.at.record && !self.is_discarded() => {
+                bytes.min(self.cutoff().0.saturating_sub(from))
+            }
             _ => 0,
         }
     }

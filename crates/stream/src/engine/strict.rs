@@ -1,5 +1,7 @@
 //! Where mode STRICT stops.
 
+use flowgauge_wire::Place;
+
 use super::assemble::Run;
 use super::config::Mode;
 use super::core::Core;
@@ -47,17 +49,12 @@ impl Core {
             {
                 view.flags.set(ViewFlags::OVER | ViewFlags::HALTED);
                 halted = true;
-                self.discard_rest(at, run.bytes.len() as u64);
+                self.discard_run(at, run, Place::Strict);
+                self.note_missing(at, run.offset, gap);
             }
         }
         if halted && gap == 0 {
             self.note_error(record, StreamErrors::INCOMPLETE_HANDSHAKE);
-        }
-        if halted
-            && gap != 0
-            && let Some(loss) = self.loss_mut(record)
-        {
-            loss.halted_at = gap;
         }
         self.note_views(record);
     }

@@ -2,12 +2,69 @@
 //!
 //! Of a direction that one application has, the direction's; of a shared one each application's own,
 //! and the totals count what nobody got.
+//!
+//! Every byte of payload is captured, discarded or dropped, whatever becomes of the rest of its packet. A
+//! packet is discarded when nothing of it was taken; those with SYN, FIN or RST never are. What that was
+//! is often known only when its turn comes: then it is taken out of what was delivered
+//! ([`Core::refuse`]).
+
+use flowgauge_reassembly::{Forgotten, Unplaced};
+use flowgauge_wire::{Decoded, Place};
 
 use super::assemble::Run;
 use super::config::Mode;
 use super::core::Core;
+use super::pass::{CONTROL, TCP};
 use super::record::{RecordFlags, ViewAt, ViewFlags};
+use super::slab::NONE;
 use super::statistics::Counts;
+use crate::handler::{Handler, Stream, StreamPacket};
+
+/// Where packets begin in the bytes in order that are dealt with.
+#[derive(Debug, Default)]
+pub(super) struct Beginnings {
+    /// Where one does whose bytes did not have to wait.
+    pub(super) next: u64,
+    /// They are in the list instead.
+    is_listed: bool,
+    list: Vec<u64>,
+}
+
+impl Beginnings {
+    /// In what follows packets begin so many bytes behind `base`; `None`: one begins with the first byte.
+    pub(super) fn announce(&mut self, base: u64, begin: Option<&[u32]>) {
+        self.is_listed = begin.is_some();
+        self.list.clear();
+        let begin = begin.unwrap_or(&[]).iter();
+        self.list.extend(begin.map(|&at| base + u64::from(at)));
+    }
+
+    /// How many begin there.
+    fn between(&self, from: u64, to: u64) -> u64 {
+        match self.is_listed {
+            true => self
+                .list
+                .iter()
+                .filter(|at| (from..to).contains(at))
+                .count() as u64,
+            false => u64::from((from..to).contains(&self.next)),
+        }
+    }
+
+    /// How many begin in a run.
+    pub(super) fn of(&self, run: &Run<'_>) -> u64 {
+        self.between(run.offset, run.end())
+    }
+}
+
+/// Counts what a stream that is given up between batches has left waiting.
+pub(super) struct Forgets<'a>(pub(super) &'a mut Core);
+
+impl Handler for Forgets<'_> {
+    fn stream_forgotten(&mut self, stream: u32, forgotten: Forgotten) {
+        self.0.discard_forgotten(stream, forgotten);
+    }
+}
 
 impl Core {
     /// The cutoff of a view is reached.
@@ -16,8 +73,27 @@ impl Core {
         if let Some(view) = self.view_mut(at) {
             view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
         }
+        let has_loss = (self.records.get(at.record)).is_some_and(|record| record.loss != NONE);
+        if (has_loss || at.extra != NONE)
+            && self.own_loss(at).missing != 0
+            && let Some(own) = self.own_loss_mut(at)
+        {
+            // That was before it was raised.
+            own.missing = 0;
+        }
         self.leave_chunk(at);
         self.note_views(at.record);
+    }
+
+    /// A view wants nothing from `offset` on, or less, and the `gap` bytes before that are missing.
+    pub(super) fn note_missing(&mut self, at: ViewAt, offset: u64, gap: u64) {
+        let limit = self.view(at).map_or(0, |view| view.limit);
+        let missing = limit.min(offset).saturating_sub(offset - gap);
+        if missing != 0
+            && let Some(own) = self.own_loss_mut(at)
+        {
+            own.missing = missing;
+        }
     }
 
     pub(super) fn is_over(&self, at: ViewAt) -> bool {
@@ -33,10 +109,170 @@ impl Core {
             .is_some_and(|record| record.flags.has(RecordFlags::DONE))
     }
 
-    /// Counts bytes of a run that nobody wants any more.
-    pub(super) fn discard_bytes(&mut self, record: u32, bytes: u64) {
-        if bytes != 0 {
-            self.discard(record, Counts { packets: 0, bytes });
+    /// Packets that were delivered end at `place` nevertheless.
+    #[cold]
+    pub(super) fn refuse(&mut self, place: Place, counts: Counts) {
+        if counts.packets == 0 {
+            return;
+        }
+        match self.refused.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, known)) => *known += counts,
+            None => self.refused.push((place, counts)),
+        }
+    }
+
+    /// Counts what nobody wants of packets that were delivered.
+    fn discard_late(&mut self, record: u32, counts: Counts, place: Place) {
+        if counts != Counts::default() {
+            self.discard(record, counts);
+            self.refuse(place, counts);
+        }
+    }
+
+    /// Where packets end that were taken for a direction, but of which nothing is wanted.
+    fn done_place(&self, record: u32) -> Place {
+        let record = self.records.get(record);
+        record.map_or(Place::Cutoff, |record| record.flags.done_place())
+    }
+
+    /// An application wants nothing of a run, or of what is left of it.
+    #[cold]
+    pub(super) fn discard_run(&mut self, at: ViewAt, run: &Run<'_>, place: Place) {
+        let counts = Counts {
+            packets: self.beginnings.of(run),
+            bytes: run.bytes.len() as u64,
+        };
+        match self.is_alone(at) {
+            true => self.discard_late(at.record, counts, place),
+            false => self.discard_for(at, counts),
+        }
+    }
+
+    /// The same of what was offered in mode FAST; `packets` of it found no place at all.
+    pub(super) fn discard_offered(&mut self, at: ViewAt, counts: Counts) {
+        if !self.is_alone(at) {
+            return self.discard_for(at, counts);
+        }
+        let place = match self.is_done(at.record) {
+            true => self.done_place(at.record),
+            false => Place::Duplicate,
+        };
+        self.discard_late(at.record, counts, place);
+    }
+
+    /// Counts what the snap length cut off a packet behind the cutoffs; for views that are over, too, where
+    /// `of_over`.
+    #[cold]
+    pub(super) fn discard_cut(
+        &mut self,
+        stream: &Stream<'_>,
+        packet: &StreamPacket<'_>,
+        of_over: bool,
+    ) {
+        let Some(offset) = packet.offset else {
+            return;
+        };
+        let decoded = packet.decoded;
+        let captured = packet.payload.len() as i64;
+        let end = offset + i64::from(decoded.payload_len);
+        // What is old of it counts as repeated.
+        let known = (stream.bytes + stream.missing_bytes) as i64;
+        let begin = (offset + captured).max(known).max(0) as u64;
+        let is_control = decoded.key.protocol == TCP && decoded.tcp_flags.intersects(CONTROL);
+        for at in self.all_views(stream.id) {
+            let limit = match (self.is_over(at), self.view(at)) {
+                (false, Some(view)) => view.limit,
+                (true, _) if of_over => 0,
+                _ => continue,
+            };
+            let from = begin.max(limit);
+            if from as i64 >= end {
+                continue;
+            }
+            let is_whole = captured == 0 && from as i64 == offset && !is_control;
+            let counts = Counts {
+                packets: u64::from(is_whole) * u64::from(decoded.frames),
+                bytes: end as u64 - from,
+            };
+            match self.is_alone(at) {
+                true => self.discard_late(stream.id, counts, Place::Cutoff),
+                false => self.discard_for(at, counts),
+            }
+        }
+    }
+
+    /// A packet comes late for views that were in mode FAST and for which it is over: what is before the
+    /// place where they left it is not counted when it is in order.
+    #[inline]
+    pub(super) fn discard_late_of_fast(&mut self, id: u32, packet: &StreamPacket<'_>) {
+        if self.is_alone(ViewAt::first(id)) {
+            return;
+        }
+        let Some(offset) = packet.offset.filter(|_| packet.expected) else {
+            return;
+        };
+        let decoded = packet.decoded;
+        let is_control = decoded.key.protocol == TCP && decoded.tcp_flags.intersects(CONTROL);
+        let end = offset + i64::from(decoded.payload_len);
+        for (place, at) in self.all_views(id).enumerate() {
+            let ahead = self.ahead_of(at) as i64;
+            if end <= ahead && self.is_over(at) && self.placed & 1 << place == 0 {
+                self.placed |= 1 << place;
+                let counts = Counts {
+                    packets: u64::from(!is_control) * u64::from(decoded.frames),
+                    bytes: u64::from(decoded.payload_len),
+                };
+                self.discard_for(at, counts);
+            }
+        }
+    }
+
+    /// Some bytes of a packet that was taken came a second time or have no place, or all.
+    #[cold]
+    pub(super) fn discard_unplaced(&mut self, id: u32, packet: &Decoded, unplaced: &Unplaced) {
+        let bytes = u64::from(unplaced.bytes);
+        let is_control = packet.tcp_flags.intersects(CONTROL);
+        let is_whole = unplaced.bytes >= packet.payload_len && !is_control;
+        let packets = u64::from(is_whole) * u64::from(packet.frames);
+        let counts = Counts { packets, bytes };
+        if self.placed == 0 {
+            let place = match unplaced.outside {
+                true => Place::Outside,
+                false => Place::Duplicate,
+            };
+            return self.discard_late(id, counts, place);
+        }
+        for (place, at) in self.all_views(id).enumerate() {
+            // The others know for themselves what is new of it.
+            if self.placed & 1 << place == 0 {
+                self.discard_for(at, counts);
+            }
+        }
+    }
+
+    /// What waited for its turn will not be delivered.
+    #[cold]
+    pub(super) fn discard_forgotten(&mut self, id: u32, forgotten: Forgotten) {
+        let counts = Counts {
+            packets: forgotten.packets,
+            bytes: forgotten.bytes,
+        };
+        // Those in mode FAST had it when it came.
+        let had_it = |core: &Core, at| {
+            core.mode_of(at) == Mode::Fast && !core.is_over(at)
+                || (core.view(at)).is_some_and(|view| view.flags.has(ViewFlags::AHEAD))
+        };
+        if !self.all_views(id).any(|at| had_it(self, at)) || self.is_alone(ViewAt::first(id)) {
+            let place = match self.is_done(id) {
+                true => self.done_place(id),
+                false => Place::Outside,
+            };
+            return self.discard_late(id, counts, place);
+        }
+        for at in self.all_views(id) {
+            if !had_it(self, at) {
+                self.discard_for(at, counts);
+            }
         }
     }
 
@@ -45,7 +281,7 @@ impl Core {
     pub(super) fn drop_chunk(&mut self, at: ViewAt, lost: Counts) {
         self.statistics.lost_bytes += lost.bytes;
         if self.is_alone(at) {
-            self.lost += lost;
+            self.refuse(Place::Memory, lost);
             self.drop(at.record, lost);
         } else if let Some(own) = self.own_loss_mut(at) {
             own.dropped += lost;
@@ -55,10 +291,11 @@ impl Core {
     /// An application wants no more of what came for it.
     #[cold]
     pub(super) fn discard_rest(&mut self, at: ViewAt, bytes: u64) {
-        if self.is_alone(at) {
-            self.discard_bytes(at.record, bytes);
-        } else {
-            self.discard_for(at, Counts { packets: 0, bytes });
+        let counts = Counts { packets: 0, bytes };
+        if !self.is_alone(at) {
+            self.discard_for(at, counts);
+        } else if bytes != 0 {
+            self.discard(at.record, counts);
         }
     }
 
@@ -98,8 +335,11 @@ impl Core {
         for at in self.all_views(id) {
             let from = from.max(self.ahead_of(at));
             if self.is_over(at) && from < to {
-                let bytes = to - from;
-                self.discard_for(at, Counts { packets: 0, bytes });
+                let counts = Counts {
+                    packets: self.beginnings.between(from, to),
+                    bytes: to - from,
+                };
+                self.discard_for(at, counts);
             }
         }
     }
@@ -110,7 +350,11 @@ impl Core {
         let ahead = (self.views_of(id).map(|at| self.ahead_of(at)).max()).unwrap_or(0);
         let common = ahead.clamp(from, to);
         self.discard_for_some(id, from, common);
-        self.discard_bytes(id, to - common);
+        let counts = Counts {
+            packets: self.beginnings.between(common, to),
+            bytes: to - common,
+        };
+        self.discard_late(id, counts, self.done_place(id));
     }
 
     /// Bytes before this were dealt with for a view when they came: it is, or was, in mode FAST.

@@ -256,7 +256,7 @@ fn what_waits_counts_once_for_an_application_that_does_not_want_it() {
     };
     assert_eq!(none.discarded, everything);
     let behind = Counts {
-        packets: 1,
+        packets: 2,
         bytes: 20,
     };
     assert_eq!(some.discarded, behind);

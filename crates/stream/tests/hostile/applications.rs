@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, ChunkFlags, Command, Counts, Cutoff, DataChunk, Engine,
-    Events, FilterPacket, HostPolicies, OwnedChunk, Parameter, Priorities, StreamFilter, StreamRef,
+    Events, FilterPacket, HostPolicies, Mode, OwnedChunk, Parameter, Priorities, StreamFilter,
+    StreamRef,
 };
 use flowgauge_wire::Nanos;
 
@@ -23,6 +24,8 @@ struct Known {
     cutoff: u64,
     delivered_bytes: u64,
     is_discarded: bool,
+    /// Not all that was delivered is counted: where the stream begins was not known.
+    is_uncounted: bool,
 }
 
 pub(crate) struct Applications {
@@ -38,6 +41,8 @@ pub(crate) struct Applications {
     /// Of streams that ended, as the first of their applications saw them.
     pub(crate) all: Counts,
     counted: HashSet<u64>,
+    /// Which modes they have: FAST, others.
+    modes: [bool; 2],
     /// Every stream was somebody's.
     pub(crate) saw_all: bool,
 }
@@ -55,6 +60,7 @@ impl Applications {
             uids: Vec::new(),
             all: Counts::default(),
             counted: HashSet::new(),
+            modes: [false; 2],
             saw_all: true,
         }
     }
@@ -72,6 +78,7 @@ impl Applications {
             },
             ..ApplicationConfig::default()
         };
+        self.modes[usize::from(config.mode != Mode::Fast)] = true;
         config.cutoff.default = Cutoff(random.of(&[u64::MAX, u64::MAX, 0, 700, 5000]));
         if random.once_in(6) {
             let odd = |packet: &FilterPacket<'_>| {
@@ -327,6 +334,9 @@ impl Events for Applications {
                 }
             }
         }
+        if sent.is_none_or(|sent| sent.begins != Some(begin)) {
+            known.is_uncounted = true;
+        }
         known.delivered_bytes += fresh;
         match self.random.below(4) {
             0 | 1 => {
@@ -356,11 +366,16 @@ impl Events for Applications {
         assert!(lost.bytes <= statistics.all.bytes, "{statistics:?}");
         assert!(lost.packets <= statistics.all.packets, "{statistics:?}");
         if known.direction.is_some() {
+            let (delivered, captured) = (known.delivered_bytes, statistics.captured().bytes);
             assert!(
-                known.delivered_bytes <= statistics.captured().bytes,
-                "delivered {} of {statistics:?}",
-                known.delivered_bytes
+                delivered <= captured,
+                "delivered {delivered} of {statistics:?}"
             );
+            // Where nobody meddles every byte is accounted for. (What is delivered of a stream picked up
+            // in its midst is not counted here; what waits for others in vain is not exact for mode FAST.)
+            if self.is_quiet && !known.is_uncounted && self.modes != [true; 2] {
+                assert_eq!(delivered, captured, "{statistics:?}");
+            }
         }
         if self.counted.insert(stream.uid()) {
             self.all += statistics.all;

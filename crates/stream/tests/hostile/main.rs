@@ -138,15 +138,7 @@ fn run(seed: u64) {
 fn balance(engine: &Engine, applications: &Applications, is_over: bool) {
     let (ledger, statistics) = (engine.ledger(), engine.statistics());
     assert!(ledger.is_balanced());
-    let discarded: u64 = [
-        Place::Cutoff,
-        Place::Duplicate,
-        Place::Filter,
-        Place::Strict,
-    ]
-    .iter()
-    .map(|&place| ledger.at(place))
-    .sum();
+    let discarded = ledger.discarded() - ledger.at(Place::Malformed);
     assert_eq!(statistics.discarded.packets, discarded, "discarded packets");
     let dropped = ledger.at(Place::Priority) + ledger.at(Place::Memory);
     assert_eq!(statistics.dropped.packets, dropped, "dropped packets");
