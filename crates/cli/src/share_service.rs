@@ -114,6 +114,10 @@ fn describe(status: &shared::Status) -> (Status, String) {
                 + statistics.lost_terminated;
             found.push_str(&format!(", {events} events lost"));
         }
+        if statistics.refused_commands > 0 {
+            let refused = statistics.refused_commands;
+            found.push_str(&format!(", {refused} requests refused"));
+        }
         found.push(')');
     }
     (verdict, found)

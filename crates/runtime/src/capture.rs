@@ -335,7 +335,7 @@ pub struct Outcome {
     /// What each worker has done.
     pub workers: Vec<WorkerStatistics>,
     /// Chunks that workers were to get but for which there was no memory; none where the source
-    /// waits.
+    /// waits. Of a shared capture what this process was too slow for.
     pub lost: Lost,
     /// What was damaged or failed; the run went on with what was readable.
     pub errors: Vec<flowgauge_capture::Error>,

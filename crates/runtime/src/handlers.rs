@@ -390,8 +390,29 @@ pub struct Chunk<'a>(Bytes<'a>);
 #[derive(Debug)]
 enum Bytes<'a> {
     Here(&'a mut dyn ChunkHere),
-    There(&'a Parcel, &'a [u8], ChunkInfo),
-    Shared(&'a SharedChunk<'a>, &'a [u8], ChunkInfo),
+    There(&'a Parcel, Shown<'a>),
+    Shared(&'a SharedChunk<'a>, Shown<'a>),
+}
+
+/// What is delivered of a chunk that came from elsewhere: its first bytes, perhaps behind others that were kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) info: ChunkInfo,
+    /// By how much positions in the chunk have moved.
+    pub(crate) shift: u32,
+}
+
+impl Shown<'_> {
+    /// Holes of the chunk that came, as positions in what is delivered.
+    fn holes(&self, came: impl IntoIterator<Item = Range<u32>>) -> Vec<Range<u32>> {
+        let len = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        let place = |position: u32| position.saturating_add(self.shift).min(len);
+        came.into_iter()
+            .map(|hole| place(hole.start)..place(hole.end))
+            .filter(|hole| !hole.is_empty())
+            .collect()
+    }
 }
 
 /// [`DataChunk`] without its lifetime.
@@ -430,18 +451,25 @@ impl<'a> Chunk<'a> {
         Chunk(Bytes::Here(chunk))
     }
 
-    /// A chunk that came as `parcel`; its bytes may be others: cut, or with kept ones before them.
-    pub(crate) fn there(parcel: &'a Parcel, bytes: &'a [u8], info: ChunkInfo) -> Chunk<'a> {
-        Chunk(Bytes::There(parcel, bytes, info))
+    /// A chunk that came as `parcel`, or what is left of it.
+    pub(crate) fn there(parcel: &'a Parcel, shown: Shown<'a>) -> Chunk<'a> {
+        Chunk(Bytes::There(parcel, shown)).with_own_flags()
     }
 
-    /// A chunk of another process' capture; its bytes may be fewer.
-    pub(crate) fn shared(
-        chunk: &'a SharedChunk<'a>,
-        bytes: &'a [u8],
-        info: ChunkInfo,
-    ) -> Chunk<'a> {
-        Chunk(Bytes::Shared(chunk, bytes, info))
+    /// A chunk of another process' capture, or what is left of it.
+    pub(crate) fn shared(chunk: &'a SharedChunk<'a>, shown: Shown<'a>) -> Chunk<'a> {
+        Chunk(Bytes::Shared(chunk, shown)).with_own_flags()
+    }
+
+    /// Its holes may have been in what is not delivered.
+    fn with_own_flags(mut self) -> Chunk<'a> {
+        let has_holes = !self.flags().contains(ChunkFlags::HOLE) || !self.holes().is_empty();
+        if let Bytes::There(_, shown) | Bytes::Shared(_, shown) = &mut self.0
+            && !has_holes
+        {
+            shown.info.flags = shown.info.flags.without(ChunkFlags::HOLE);
+        }
+        self
     }
 
     /// The bytes, contiguous in memory. Where a hole is, zeros.
@@ -449,7 +477,7 @@ impl<'a> Chunk<'a> {
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             Bytes::Here(chunk) => chunk.bytes(),
-            Bytes::There(_, bytes, _) | Bytes::Shared(_, bytes, _) => bytes,
+            Bytes::There(_, shown) | Bytes::Shared(_, shown) => shown.bytes,
         }
     }
 
@@ -464,7 +492,7 @@ impl<'a> Chunk<'a> {
     pub fn info(&self) -> ChunkInfo {
         match &self.0 {
             Bytes::Here(chunk) => chunk.info(),
-            Bytes::There(_, _, info) | Bytes::Shared(_, _, info) => *info,
+            Bytes::There(_, shown) | Bytes::Shared(_, shown) => shown.info,
         }
     }
 
@@ -487,15 +515,8 @@ impl<'a> Chunk<'a> {
     pub fn holes(&self) -> Vec<Range<u32>> {
         match &self.0 {
             Bytes::Here(chunk) => chunk.holes().to_vec(),
-            Bytes::There(parcel, bytes, _) => {
-                let before = bytes.len().saturating_sub(parcel.bytes().len()) as u32;
-                let mut holes = parcel.holes();
-                for hole in &mut holes {
-                    *hole = hole.start.saturating_add(before)..hole.end.saturating_add(before);
-                }
-                holes
-            }
-            Bytes::Shared(chunk, ..) => chunk.holes().collect(),
+            Bytes::There(parcel, shown) => shown.holes(parcel.holes()),
+            Bytes::Shared(chunk, shown) => shown.holes(chunk.holes()),
         }
     }
 

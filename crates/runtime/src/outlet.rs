@@ -124,6 +124,17 @@ pub struct Lost {
     pub bytes: u64,
     /// Streams of which no event came, where processes share a capture and this one was too slow.
     pub streams: u64,
+    /// Commands and changes that the process which captures for several refused, or did not hear in time.
+    pub commands: u64,
+}
+
+impl Lost {
+    pub(crate) fn add(&mut self, other: Lost) {
+        self.chunks += other.chunks;
+        self.bytes += other.bytes;
+        self.streams += other.streams;
+        self.commands += other.commands;
+    }
 }
 
 impl Outlet {

@@ -12,7 +12,7 @@ use flowgauge_stream::engine::{
 
 use crate::application::Team;
 use crate::clock::Clock;
-use crate::handlers::{Chunk, Remote, StreamHandle};
+use crate::handlers::{Chunk, Remote, Shown, StreamHandle};
 use crate::outlet::{Kind, Load, Message, Order, Parcel};
 use crate::queue::{Bell, Receiver, Sender};
 
@@ -254,9 +254,11 @@ impl Worker {
         remote.snapshot.chunks = local.chunks;
         let own = info;
         let kept = local.kept.take().filter(|kept| kept.goes_on_with(own));
+        let mut shift = 0;
         if let Some(kept) = &kept {
             let fresh = bytes.get(info.repeated as usize..).unwrap_or(&[]);
             kept.join(fresh, &mut self.joined);
+            shift = (kept.len as u32).saturating_sub(own.repeated);
             info.repeated = kept.len as u32;
             info.offset = kept.start;
             info.flags = info.flags.with(ChunkFlags::KEPT);
@@ -271,7 +273,7 @@ impl Worker {
         self.team.call(application, |handlers| {
             handlers.data(
                 &mut StreamHandle::there(remote, shard),
-                &mut Chunk::there(chunk, bytes, info),
+                &mut Chunk::there(chunk, Shown { bytes, info, shift }),
             );
         });
         let limit = self.budget.limit();

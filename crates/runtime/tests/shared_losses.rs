@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use flowgauge_capture::generate::Preset;
 use flowgauge_runtime::shared::{Application, Client, Error, EventKind, Next};
 use flowgauge_runtime::{Chunk, Control, Cores, Handlers, Outcome, StreamHandle};
-use flowgauge_stream::engine::StreamSnapshot;
+use flowgauge_stream::engine::{ChunkInfo, StreamSnapshot};
 
 use shared_support::feed::{Shared, everything};
 use shared_support::{LIMIT, alone, packets_of, smaller, trace};
@@ -68,29 +69,54 @@ impl Handlers for Checker {
     }
 
     fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
-        self.with(&stream.snapshot(), |life| {
-            let info = chunk.info();
-            assert_eq!(life.position + info.gap_before, info.offset);
-            life.position = info.offset + chunk.bytes().len() as u64;
+        let now = stream.snapshot();
+        self.with(&now, |life| {
+            life.position = told(life.position, chunk.info(), chunk.bytes());
             life.data += 1;
+            assert_eq!(now.chunks, life.data, "those that came");
         });
     }
 
     fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
-        self.with(&stream.snapshot(), |life| life.has_ended = true);
+        let now = stream.snapshot();
+        self.with(&now, |life| {
+            assert_eq!(now.chunks, life.data);
+            life.has_ended = true;
+        });
+    }
+}
+
+/// Where a stream stands behind a chunk that says what it repeats, and what is missing before it.
+fn told(position: u64, info: ChunkInfo, bytes: &[u8]) -> u64 {
+    let fresh = info.offset + u64::from(info.repeated);
+    assert_eq!(position + info.gap_before, fresh, "{info:?}");
+    let repeats = info.repeated > 0;
+    assert!(!repeats || info.gap_before == 0, "{position} {info:?}");
+    info.offset + bytes.len() as u64
+}
+
+/// Chunks that repeat much of each other.
+fn overlapping() -> Application {
+    Application {
+        chunk_bytes: 4000,
+        overlap_bytes: 3000,
+        ..everything()
     }
 }
 
 /// A client that stands still while most of the packets come.
-fn slow(run: impl FnOnce(Client, Seen, &Control) -> (Outcome, Result<(), Error>) + Send) {
+fn slow(
+    application: Application,
+    run: impl FnOnce(Client, Seen, &Control) -> (Outcome, Result<(), Error>) + Send,
+) {
     let portions = trace(Preset::Mix, 0.01);
-    let expected = alone(&everything(), &portions).len() as u64;
+    let expected = alone(&application, &portions).len() as u64;
     let most = portions.len() * 3 / 4;
     let before = packets_of(&portions[..most]);
     let shared = Shared::start();
     let client = shared.join(&Application {
         memory_bytes: 1 << 20,
-        ..everything()
+        ..application
     });
     let (control, seen) = (Control::default(), Seen::default());
     let (outcome, end) = thread::scope(|scope| {
@@ -105,6 +131,11 @@ fn slow(run: impl FnOnce(Client, Seen, &Control) -> (Outcome, Result<(), Error>)
         for portion in smaller(&portions[most..], 256) {
             shared.feed_one(&portion);
             shared.wait_until("it has read", |status| status.clients[0].waiting == 0);
+        }
+        let since = Instant::now();
+        while control.progress().lost.chunks == 0 {
+            assert!(since.elapsed() < LIMIT, "it is told meanwhile");
+            thread::yield_now();
         }
         control.stop();
         running.join().unwrap()
@@ -125,24 +156,35 @@ fn slow(run: impl FnOnce(Client, Seen, &Control) -> (Outcome, Result<(), Error>)
 
 #[test]
 fn every_stream_begins_and_ends_in_one_thread() {
-    slow(|client, seen, control| client.run(&mut Checker(seen), control));
+    for application in [everything(), overlapping()] {
+        slow(application, |client, seen, control| {
+            client.run(&mut Checker(seen), control)
+        });
+    }
 }
 
 #[test]
 fn every_stream_begins_and_ends_on_workers() {
-    slow(|client, seen, control| {
-        client.run_on_workers(3, &Cores::any(), move |_| Checker(seen.clone()), control)
-    });
+    for application in [everything(), overlapping()] {
+        slow(application, |client, seen, control| {
+            client.run_on_workers(3, &Cores::any(), move |_| Checker(seen.clone()), control)
+        });
+    }
 }
 
 #[test]
 fn what_was_lost_at_the_end_is_missing_there() {
+    missing_at_the_end(everything());
+    missing_at_the_end(overlapping());
+}
+
+fn missing_at_the_end(application: Application) {
     let portions = trace(Preset::Elephants, 0.01);
     let mut shared = Shared::start();
-    let mut quick = shared.join(&everything());
+    let mut quick = shared.join(&application);
     let mut slow = shared.join(&Application {
         memory_bytes: 1 << 20,
-        ..everything()
+        ..application
     });
     let ends = |client: &mut Client| {
         let (mut positions, mut ends) = (BTreeMap::<u64, u64>::new(), BTreeMap::new());
@@ -155,8 +197,7 @@ fn what_was_lost_at_the_end_is_missing_there() {
                     match &event.kind {
                         EventKind::Created => {}
                         EventKind::Data(chunk) => {
-                            assert_eq!(*position + chunk.info().gap_before, chunk.info().offset);
-                            *position = chunk.info().offset + chunk.bytes().len() as u64;
+                            *position = told(*position, chunk.info(), chunk.bytes());
                         }
                         EventKind::Terminated => {
                             missing += stream.missing_at_end;

@@ -226,7 +226,7 @@ fn packets_are_in_the_account_of_those_who_ask() {
     );
     assert_eq!(second.pool_in_use, held(0) + held(1));
     for client in &mut clients {
-        client.leave().unwrap();
+        client.leave();
     }
     for client in &mut clients[..2] {
         loop {
@@ -262,7 +262,7 @@ fn others_do_not_notice_who_comes_and_goes() {
             let mut passing = shared.join(&wanting(everything()));
             shared.feed_one(portion);
             if number % 20 == 3 {
-                passing.leave().unwrap();
+                passing.leave();
                 seen += packets_of_client(&mut passing).count();
             }
         } else {

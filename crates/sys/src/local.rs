@@ -174,7 +174,7 @@ impl Connection {
     /// `WouldBlock` when there is none, `BrokenPipe` when the peer is gone, `EMSGSIZE`.
     pub fn send(&self, message: &[u8]) -> io::Result<()> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        net::send(&self.0, message, flags)?;
+        net::send(&self.0, message, flags).map_err(unsent)?;
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Connection {
             match net::send(&self.0, message, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(unsent(error)),
             }
         }
     }
@@ -204,7 +204,7 @@ impl Connection {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        net::sendmsg(&self.0, &[IoSlice::new(message)], &mut control, flags)?;
+        net::sendmsg(&self.0, &[IoSlice::new(message)], &mut control, flags).map_err(unsent)?;
         Ok(())
     }
 
@@ -278,6 +278,16 @@ impl Connection {
     pub fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
         wait_for(self.as_fd(), limit)
     }
+
+    /// The same, or until there is room to send.
+    ///
+    /// # Errors
+    /// As [`Connection::wait`].
+    pub fn wait_for_room(&self, limit: Option<Duration>) -> io::Result<bool> {
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN | PollFlags::OUT)];
+        poll(&mut polled, limit)?;
+        Ok(!polled[0].revents().is_empty())
+    }
 }
 
 impl AsFd for Connection {
@@ -320,6 +330,15 @@ pub fn wait_for(file: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<boo
     let mut polled = [PollFd::new(&file, PollFlags::IN)];
     poll(&mut polled, limit)?;
     Ok(!polled[0].revents().is_empty())
+}
+
+/// Why a message could not be sent. Who has ended with messages that it had not received is as gone as who had none:
+/// the kernel tells the two apart, once.
+fn unsent(error: Errno) -> io::Error {
+    match error {
+        Errno::CONNRESET => io::ErrorKind::BrokenPipe.into(),
+        error => error.into(),
+    }
 }
 
 fn ready(file: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
@@ -475,6 +494,40 @@ mod tests {
         assert_eq!(one.receive(&mut buffer).unwrap(), 10);
         let gone = one.receive(&mut buffer).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_peer_that_ends_without_having_heard_is_gone() {
+        let sends: [fn(&Connection) -> io::Result<()>; 3] = [
+            |own| own.send(b"too late"),
+            |own| own.send_patiently(b"too late"),
+            |own| own.send_files(b"too late", &[own.as_fd()]),
+        ];
+        for send in sends {
+            let (own, peer) = Connection::pair().unwrap();
+            own.send(b"not received").unwrap();
+            drop(peer);
+            for _ in 0..2 {
+                let gone = send(&own).unwrap_err();
+                assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe, "{gone}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_socket_has_room_when_the_peer_has_received() {
+        let (own, peer) = Connection::pair().unwrap();
+        let mut sent = 0;
+        while own.send(&[0; 1024]).is_ok() {
+            sent += 1;
+        }
+        assert!(!own.wait_for_room(Some(Duration::ZERO)).unwrap());
+        let mut buffer = [0; 1024];
+        for _ in 0..sent {
+            peer.receive(&mut buffer).unwrap();
+        }
+        assert!(own.wait_for_room(None).unwrap());
+        own.send(b"more").unwrap();
     }
 
     #[test]

@@ -12,6 +12,7 @@ use flowgauge_wire::Ledger;
 #[cfg(doc)]
 use crate::capture::Capture;
 use crate::changes::{Change, Changes, Reader};
+use crate::outlet::Lost;
 
 /// Stops a capture and tells how it goes, from any thread. Cloning gives another handle.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,7 @@ pub struct Control {
 struct ShardProgress {
     ledger: Ledger,
     statistics: EngineStatistics,
+    lost: Lost,
 }
 
 /// Counters of a capture under way; some packets behind.
@@ -34,6 +36,8 @@ pub struct Progress {
     pub ledger: Ledger,
     /// Counters of the engines, added up; without those of the layers below.
     pub statistics: EngineStatistics,
+    /// What did not reach the handlers: [`Outcome::lost`](crate::Outcome::lost) so far.
+    pub lost: Lost,
 }
 
 impl Control {
@@ -115,17 +119,28 @@ impl Control {
         for shard in shards.iter() {
             progress.ledger.merge(&shard.ledger);
             progress.statistics.add(&shard.statistics);
+            progress.lost.add(shard.lost);
         }
         progress
     }
 
-    pub(crate) fn publish(&self, number: usize, ledger: Ledger, statistics: EngineStatistics) {
+    pub(crate) fn publish(
+        &self,
+        number: usize,
+        ledger: Ledger,
+        statistics: EngineStatistics,
+        lost: Lost,
+    ) {
         let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
         if shards.len() <= number {
             shards.resize_with(number + 1, ShardProgress::default);
         }
         if let Some(place) = shards.get_mut(number) {
-            *place = ShardProgress { ledger, statistics };
+            *place = ShardProgress {
+                ledger,
+                statistics,
+                lost,
+            };
         }
     }
 }

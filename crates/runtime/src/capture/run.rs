@@ -236,8 +236,7 @@ impl Outcome {
         self.ledger.merge(&part.ledger);
         self.shards.push(part.statistics);
         self.errors.extend(part.errors);
-        self.lost.chunks += part.lost.chunks;
-        self.lost.bytes += part.lost.bytes;
+        self.lost.add(part.lost);
     }
 }
 
@@ -267,12 +266,14 @@ impl Driver<'_> {
             Handling::Here(mut team) => {
                 let clock = Clock::start();
                 engine.set_stopwatch(move || clock.now());
-                let part = self.drive(source, engine, &mut team, |_, _| {});
+                let part = self.drive(source, engine, &mut team, |_, _| {}, |_| Lost::default());
                 team.finish();
                 part
             }
             Handling::Queued(mut outlet) => {
-                let mut part = self.drive(source, engine, &mut outlet, Outlet::between_batches);
+                let between = Outlet::between_batches;
+                let mut part =
+                    self.drive(source, engine, &mut outlet, between, |outlet| outlet.lost);
                 outlet.finish();
                 part.lost = outlet.lost;
                 part
@@ -286,6 +287,7 @@ impl Driver<'_> {
         mut engine: Engine,
         events: &mut E,
         between: impl Fn(&mut E, &mut Engine),
+        lost: impl Fn(&E) -> Lost,
     ) -> Part {
         let Shards {
             control,
@@ -311,13 +313,13 @@ impl Driver<'_> {
             batches += 1;
             if idle || batches.is_multiple_of(BATCHES_PER_LOOK) {
                 let ledger = with_refusals(source.ledger(), engine.ledger());
-                control.publish(self.number, ledger, engine.statistics());
+                control.publish(self.number, ledger, engine.statistics(), lost(events));
             }
         }
         engine.finish(events);
         let ledger = with_refusals(source.ledger(), engine.ledger());
         let statistics = engine.statistics();
-        control.publish(self.number, ledger.clone(), statistics);
+        control.publish(self.number, ledger.clone(), statistics, lost(events));
         Part {
             ledger,
             statistics,

@@ -134,7 +134,10 @@ impl Application {
         requests.push(Request::Join(Box::new(Join {
             name: self.name.clone(),
             memory_bytes: self.memory_bytes,
-            least_memory: self.least_memory_bytes.unwrap_or(self.memory_bytes),
+            least_memory: self
+                .least_memory_bytes
+                .unwrap_or(self.memory_bytes)
+                .max(least_memory(self.chunk_bytes)),
             thresholds: self.thresholds(),
             need_packets: self.need_packets,
             wants_data: self.wants_data,
@@ -180,13 +183,24 @@ impl Application {
         }
     }
 
+    /// Whether chunks of this size and overlap can be had with so much memory.
+    ///
+    /// # Errors
+    /// [`Error::Wanted`] where they cannot.
+    pub fn check_sizes(
+        chunk_bytes: u32,
+        overlap_bytes: u32,
+        memory_bytes: u64,
+    ) -> Result<(), Error> {
+        within(chunk_bytes, overlap_bytes, memory_bytes).map_err(|what| Error::Wanted { what })
+    }
+
     fn check(&self) -> Result<(), Error> {
         let wanted = |what: String| Err(Error::Wanted { what });
         if self.cutoff_classes.len().max(self.priority_classes.len()) > MOST_CLASSES {
             return wanted(format!("at most {MOST_CLASSES} classes of each kind"));
         }
-        within(self.chunk_bytes, self.overlap_bytes, self.memory_bytes)
-            .map_or_else(wanted, |()| Ok(()))
+        Application::check_sizes(self.chunk_bytes, self.overlap_bytes, self.memory_bytes)
     }
 }
 
@@ -207,13 +221,18 @@ pub(super) fn within(
             "an overlap of {overlap_bytes} bytes in chunks of {chunk_bytes}"
         ));
     }
-    let least = Application::LEAST_MEMORY.max(4 * u64::from(chunk_bytes));
+    let least = least_memory(chunk_bytes);
     if memory_bytes < least {
         return Err(format!(
             "memory of {memory_bytes} bytes for chunks that wait; it takes {least} at least"
         ));
     }
     Ok(())
+}
+
+/// The least memory for chunks of this size.
+fn least_memory(chunk_bytes: u32) -> u64 {
+    Application::LEAST_MEMORY.max(4 * u64::from(chunk_bytes))
 }
 
 /// Filters that a client has sent, by number: a program per link type.

@@ -15,9 +15,10 @@ use flowgauge_sys::local::{self, Connection};
 use flowgauge_sys::shared::{EventReader, PoolView};
 use flowgauge_wire::{Ledger, LinkType};
 
-use super::application::{Application, within};
+use super::application::Application;
 use super::error::Error;
 use super::layout::{Body, Content, Kind, SharedPackets};
+use super::outbox::Outbox;
 use super::protocol::{MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
 use super::start::{self, Found, ServiceProgram};
 use super::statistics::{self, ClientStatistics, Status};
@@ -67,7 +68,7 @@ pub struct Client {
 /// What this side of the connection knows.
 #[derive(Debug)]
 struct Local {
-    connection: Arc<Connection>,
+    outbox: Outbox,
     interface: String,
     process: u32,
     /// Whose it is: a forked child has a copy of everything, but is not the client.
@@ -88,6 +89,8 @@ struct OwnState {
     uid: u64,
     user_state: u64,
     processing_time: u64,
+    /// Data events that came.
+    chunks: u64,
     /// A chunk that is to be delivered again with the next: its position and its bytes.
     kept: Option<(u64, Vec<u8>)>,
 }
@@ -194,14 +197,17 @@ impl Client {
             let own = flowgauge_sys::process::name_of(std::process::id());
             application.name = own.unwrap_or_default();
         }
-        let (wanted, memory) = (application.plain(), application.memory_bytes);
+        let wanted = application.plain();
         let thresholds = application.thresholds();
         for request in application.requests(&links)? {
             talk.send(&request)?;
         }
         let (reply, files) = talk.receive()?;
-        let application = match reply {
-            Reply::Joined { application } => ApplicationId(application),
+        let (application, memory) = match reply {
+            Reply::Joined {
+                application,
+                memory,
+            } => (ApplicationId(application), memory),
             reply => return Err(talk.unexpected(reply)),
         };
         let Ok([pool, ring, page]) = <[_; 3]>::try_from(files) else {
@@ -214,7 +220,7 @@ impl Client {
         Ok(Client {
             events: events.map_err(map)?,
             local: Local {
-                connection,
+                outbox: Outbox::new(connection),
                 interface: interface.to_owned(),
                 process,
                 owner: std::process::id(),
@@ -282,6 +288,7 @@ impl Client {
     /// Ends the event before, and waits for the next.
     pub(super) fn find_event(&mut self, limit: Option<Duration>) -> Result<Heard, Error> {
         self.finish_event();
+        self.local.outbox.push();
         let started = Instant::now();
         while !self.events.has_next() {
             match &self.end {
@@ -307,8 +314,8 @@ impl Client {
         self.local.command(uid, command);
     }
 
-    /// Bytes of chunks that may wait.
-    pub(super) fn memory_bytes(&self) -> u64 {
+    /// Bytes of chunks that may wait for this process: what the service granted.
+    pub fn memory_bytes(&self) -> u64 {
         self.memory
     }
 
@@ -320,13 +327,15 @@ impl Client {
     pub fn change(&mut self, change: impl FnOnce(&mut ApplicationConfig)) -> Result<(), Error> {
         let mut wanted = self.wanted.clone();
         change(&mut wanted);
-        let sizes = within(wanted.chunk_bytes, wanted.overlap_bytes, self.memory);
-        sizes.map_err(|what| Error::Wanted { what })?;
-        // When the service is gone the next event says so.
-        let request = Request::Change(Terms::of(&wanted));
-        let _ = self.local.connection.send_patiently(&request.encode());
+        Application::check_sizes(wanted.chunk_bytes, wanted.overlap_bytes, self.memory)?;
+        self.say(&Request::Change(Terms::of(&wanted)));
         self.wanted = wanted;
         Ok(())
+    }
+
+    /// Counts a change that cannot be.
+    pub(super) fn refuse(&self) {
+        self.local.outbox.give_up(1);
     }
 
     /// Changes [`Application::base_threshold`], of what waits for this client, at once.
@@ -345,30 +354,32 @@ impl Client {
 
     fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
-        // When the service is gone the next event says so.
-        let request = Request::Thresholds(thresholds);
-        let _ = self.local.connection.send_patiently(&request.encode());
+        self.say(&Request::Thresholds(thresholds));
+    }
+
+    /// Tells the service. When it is gone the next event says so; what it does not hear in time is counted.
+    fn say(&self, request: &Request) {
+        self.local.outbox.send(request);
     }
 
     /// Asks the service to end this client's events: those that are there still come, then what its
     /// streams have in partial chunks and their ends, then [`Next::End`]. From another thread:
-    /// [`Client::leaver`].
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn leave(&self) -> Result<(), Error> {
-        self.leaver().leave()
+    /// [`Client::leaver`]. The service hears of it while events are taken.
+    pub fn leave(&self) {
+        self.say(&Request::Leave);
     }
 
     /// A handle that can end this client's events from another thread.
     pub fn leaver(&self) -> Leaver {
-        Leaver(Arc::clone(&self.local.connection))
+        Leaver(Arc::clone(self.local.outbox.connection()))
     }
 
     /// What this client got and what it lost, and where the packets of the capture went; a tenth of
     /// a second old at most while packets come.
     pub fn statistics(&self) -> (ClientStatistics, Ledger) {
-        statistics::read(|at| self.events.counter(at))
+        let (mut own, ledger) = statistics::read(|at| self.events.counter(at));
+        own.refused_commands += self.local.outbox.unsent();
+        (own, ledger)
     }
 
     /// What is captured.
@@ -411,13 +422,13 @@ impl Client {
         if !self.events.prepare_to_sleep() {
             return Ok(true);
         }
-        let heard = self.local.connection.wait(limit);
+        let heard = self.local.outbox.wait(limit);
         self.events.awake();
         if !heard.map_err(Error::system(failed))? {
             return Ok(false);
         }
         let mut message = [0; 2048];
-        match self.local.connection.receive(&mut message) {
+        match self.local.outbox.connection().receive(&mut message) {
             Ok(len) => match Reply::decode(&message[..len]) {
                 Some(Reply::Ended(reason)) => self.end = Some(End::Reason(reason)),
                 Some(Reply::Left) => self.end = Some(End::Reason("as asked".to_owned())),
@@ -439,7 +450,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         // There may be leavers, which have a handle to it. A child's end must not be ours.
         if self.local.owner == std::process::id() {
-            self.local.connection.shut_down();
+            self.local.outbox.connection().shut_down();
         }
     }
 }
@@ -485,6 +496,8 @@ impl Local {
         let known = streams
             .get(&place)
             .filter(|state| state.uid == snapshot.uid);
+        // The service has counted those that were lost, too.
+        snapshot.chunks = known.map_or(0, |state| state.chunks);
         if let Some(state) = known {
             snapshot.user_state = state.user_state;
             snapshot.processing_time = state.processing_time;
@@ -503,7 +516,10 @@ impl Local {
         content: Content<'a>,
         joined: &'a mut Vec<u8>,
     ) -> SharedChunk<'a> {
-        let kept = self.with_state(uid, |state| state.kept.take());
+        let kept = self.with_state(uid, |state| {
+            state.chunks += 1;
+            state.kept.take()
+        });
         self.busy.set(Some((uid, Instant::now())));
         let plain = SharedChunk {
             bytes: content.bytes,
@@ -545,9 +561,7 @@ impl Local {
         {
             return;
         }
-        // When the service is gone the next event says so.
-        let request = Request::Command { uid, command };
-        let _ = self.connection.send_patiently(&request.encode());
+        self.outbox.command(uid, command);
     }
 }
 
@@ -685,7 +699,10 @@ impl Talk<'_> {
             .send_patiently(&request.encode())
             .map_err(|error| match error.kind() {
                 // It may have said why.
-                io::ErrorKind::BrokenPipe => self.receive().err().unwrap_or(self.died()),
+                io::ErrorKind::BrokenPipe => match self.receive() {
+                    Ok((reply, _)) => self.unexpected(reply),
+                    Err(error) => error,
+                },
                 io::ErrorKind::WouldBlock => self.silent(),
                 _ => Error::system("talk to the shared capture")(error),
             })

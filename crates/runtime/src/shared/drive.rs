@@ -18,7 +18,7 @@ use crate::application::{Application as HandledBy, Health};
 use crate::capture::{Control, Outcome};
 use crate::changes::Change;
 use crate::crew::crew;
-use crate::handlers::{Chunk, Handlers, Remote, StreamHandle};
+use crate::handlers::{Chunk, Handlers, Remote, Shown, StreamHandle};
 use crate::outlet::{Kind, Lost, Outlet, Parcel};
 use crate::threads::{self, Cores, ThreadFailure};
 use crate::worker::is_before;
@@ -185,8 +185,10 @@ impl Client {
             for changes in &mut changes {
                 changes.each(|change| match change {
                     Change::Application(_, change) => {
-                        // What is out of bounds changes nothing.
-                        let _ = self.change(|wanted| change(wanted));
+                        // What is out of bounds changes nothing, and is counted.
+                        if self.change(|wanted| change(wanted)).is_err() {
+                            self.refuse();
+                        }
                     }
                     Change::BaseThreshold(share) => self.set_base_threshold(share),
                     Change::OverloadCutoff(cutoff) => self.set_overload_cutoff(cutoff),
@@ -196,9 +198,7 @@ impl Client {
             }
             if leaving.is_none() && control.is_stopped() {
                 leaving = Some(Instant::now());
-                if let Err(error) = self.leave() {
-                    break Err(error);
-                }
+                self.leave();
             }
             let is_idle = match turn(self, streams) {
                 Ok(Turn::Event) => {
@@ -218,7 +218,12 @@ impl Client {
             if is_idle || unpublished == EVENTS {
                 unpublished = 0;
                 let outcome = self.outcome(streams, before);
-                control.publish(0, outcome.ledger, streams.total);
+                // Of which streams something may still come is not known yet.
+                let lost = Lost {
+                    streams: 0,
+                    ..outcome.lost
+                };
+                control.publish(0, outcome.ledger, streams.total, lost);
             }
             if is_idle && leaving.is_some_and(|since| since.elapsed() > PATIENCE) {
                 let interface = self.interface().to_owned();
@@ -238,6 +243,7 @@ impl Client {
                 chunks: lost.events,
                 bytes: lost.bytes,
                 streams: own.lost_created.saturating_sub(streams.made_up),
+                commands: own.refused_commands,
             },
             ..Outcome::default()
         }
@@ -299,6 +305,10 @@ struct Known {
     all: Counts,
     lost: Counts,
     unwanted: Counts,
+    /// Data events that were handled.
+    chunks: u64,
+    /// Bytes that came when the handlers wanted no more.
+    passed_bytes: u64,
 }
 
 impl Streams {
@@ -342,6 +352,13 @@ impl Streams {
         let known = self.known(uid);
         known.apply_to(&mut remote.snapshot);
         let is_known = known.seen.is_some() || matches!(kind, EventKind::Created);
+        let opposite_uid = remote.snapshot.opposite_uid;
+        if let Some(opposite) = self.known.get(&(opposite_uid as u32))
+            && opposite.uid == opposite_uid
+        {
+            let discarded = &mut remote.snapshot.opposite_statistics.discarded;
+            discarded.bytes += opposite.passed_bytes;
+        }
         if !is_known {
             self.make_up();
             let now = remote.snapshot;
@@ -389,13 +406,23 @@ impl Streams {
         handlers: &mut H,
     ) {
         let mut info = chunk.info();
-        // What was on its way when the handlers lost interest.
+        let mut bytes = chunk.bytes();
+        // What was on its way when the handlers lost interest: the service has counted it as captured.
         let wanted = remote.snapshot.cutoff.0.saturating_sub(info.offset);
-        if remote.snapshot.is_discarded || wanted <= u64::from(info.repeated) {
+        let repeated = u64::from(info.repeated);
+        let is_over = remote.snapshot.is_discarded || wanted <= repeated;
+        let taken = if is_over { repeated } else { wanted };
+        let passed = (bytes.len() as u64).saturating_sub(taken);
+        let known = self.known(remote.snapshot.uid);
+        known.passed_bytes += passed;
+        known.chunks += u64::from(!is_over);
+        remote.snapshot.chunks = known.chunks;
+        remote.snapshot.statistics.discarded.bytes += passed;
+        self.total.discarded.bytes += passed;
+        if is_over {
             return;
         }
-        let mut bytes = chunk.bytes();
-        if wanted < bytes.len() as u64 {
+        if passed > 0 {
             bytes = bytes.get(..wanted as usize).unwrap_or(bytes);
             info.flags = info.flags.with(ChunkFlags::CUTOFF);
         }
@@ -403,7 +430,14 @@ impl Streams {
         self.total.chunk_bytes += bytes.len() as u64;
         handlers.data(
             &mut StreamHandle::there(remote, 0),
-            &mut Chunk::shared(chunk, bytes, info),
+            &mut Chunk::shared(
+                chunk,
+                Shown {
+                    bytes,
+                    info,
+                    shift: 0,
+                },
+            ),
         );
         if remote.kept {
             stream.keep_chunk();
@@ -509,5 +543,7 @@ impl Known {
         snapshot.cutoff = self.cutoff.unwrap_or(snapshot.cutoff);
         snapshot.priority = self.priority.unwrap_or(snapshot.priority);
         snapshot.is_discarded |= self.discarded;
+        snapshot.chunks = self.chunks;
+        snapshot.statistics.discarded.bytes += self.passed_bytes;
     }
 }

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
-    ApplicationId, Cutoff, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence, StreamErrors,
-    StreamRef, StreamSnapshot, Watermarks,
+    ApplicationId, ChunkInfo, Cutoff, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence,
+    StreamErrors, StreamRef, StreamSnapshot, Watermarks,
 };
 use flowgauge_sys::local::{Connection, Peer};
 use flowgauge_sys::process;
@@ -16,7 +16,7 @@ use flowgauge_wire::Ledger;
 use super::application::{LONGEST_SILENCE, within};
 use super::codec::Encoder;
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
-use super::protocol::{Join, Reply, Terms, Thresholds};
+use super::protocol::{Join, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
 use super::statistics::{self, ClientStatistics, ClientStatus};
 
 /// Streams with losses that are remembered for a client.
@@ -57,6 +57,20 @@ struct Loss {
     bytes: u64,
     /// Since the last chunk that it got, with those that were missing before chunks it lost.
     since: u64,
+}
+
+impl Loss {
+    /// Puts into a chunk's description what was lost since the last one that the client got: bytes that it repeats may
+    /// be new then. How many of those that were lost it has.
+    fn tell(&self, info: &mut ChunkInfo) -> u64 {
+        if self.since == 0 {
+            return 0;
+        }
+        let (missing, repeated) = (info.gap_before + self.since, u64::from(info.repeated));
+        info.gap_before = missing.saturating_sub(repeated);
+        info.repeated = repeated.saturating_sub(missing) as u32;
+        missing.min(repeated)
+    }
 }
 
 impl Member {
@@ -217,6 +231,21 @@ impl Member {
         }
     }
 
+    /// Takes what it says when the capture is over, so that it need not wait for room in its socket: for its streams
+    /// it is too late. False when it has gone.
+    fn hear_last(&mut self, message: &mut [u8]) -> bool {
+        match self.connection.receive(message) {
+            Ok(len) => {
+                let said = message.get(..len).and_then(Request::decode);
+                if let Some(Request::Thresholds(thresholds)) = said {
+                    self.set_thresholds(thresholds);
+                }
+                true
+            }
+            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+
     /// A number of entries that only creations and terminations may use.
     fn reserve(&self) -> u32 {
         self.ring.entries() / 8
@@ -248,6 +277,8 @@ pub(super) struct Members {
     patience: Option<Instant>,
     scratch: Encoder,
     extra: Encoder,
+    /// The message at hand, of those that come when the capture is over.
+    message: Vec<u8>,
 }
 
 /// A chunk in the pool.
@@ -272,6 +303,7 @@ impl Members {
             patience: None,
             scratch: Encoder::default(),
             extra: Encoder::default(),
+            message: Vec::new(),
         }
     }
 
@@ -333,6 +365,7 @@ impl Members {
     /// From now on waits for clients that are slow, all in all for so long.
     pub(super) fn be_patient(&mut self, limit: Duration) {
         self.patience = Some(Instant::now() + limit);
+        self.message = vec![0; MESSAGE_BYTES];
     }
 
     fn place(&self, application: ApplicationId) -> Option<usize> {
@@ -368,11 +401,9 @@ impl Members {
             if fits(member) || !waits {
                 return;
             }
-            if member.connection.wait(Some(NAP)).unwrap_or(true) {
-                if member.connection.is_gone() {
-                    return;
-                }
-                std::thread::sleep(NAP);
+            let said = member.connection.wait(Some(NAP));
+            if said.unwrap_or(true) && !member.hear_last(&mut self.message) {
+                return;
             }
         }
     }
@@ -460,16 +491,19 @@ impl Events for Members {
         };
         let verdict = sentence(member);
         let room = member.ring.room() > member.reserve();
-        let mut pushed = false;
+        let (mut pushed, mut recovered) = (false, 0);
         if verdict == Sentence::Keep && room {
             let mut info = chunk.info();
             let mut snapshot = stream.snapshot();
             if !member.losses.is_empty()
                 && let Some(loss) = member.losses.get(&uid)
             {
-                info.gap_before += loss.since;
-                snapshot.statistics.dropped.bytes += loss.bytes;
-                snapshot.errors.insert(StreamErrors::GAP);
+                recovered = loss.tell(&mut info);
+                let lost = loss.bytes.saturating_sub(recovered);
+                snapshot.statistics.dropped.bytes += lost;
+                if lost > 0 {
+                    snapshot.errors.insert(StreamErrors::GAP);
+                }
             }
             let len = chunk.bytes().len() as u32;
             if let Some(stored) = self.store(uid, chunk) {
@@ -500,6 +534,7 @@ impl Events for Members {
                 && let Some(loss) = member.losses.get_mut(&uid)
             {
                 loss.since = 0;
+                loss.bytes = loss.bytes.saturating_sub(recovered);
             }
             // A burst must not overflow what the client could have read meanwhile.
             if member.ring.room() < member.ring.entries() / 2 {
@@ -534,7 +569,9 @@ impl Events for Members {
         if let Some(loss) = member.losses.remove(&snapshot.uid) {
             snapshot.statistics.dropped.bytes += loss.bytes;
             snapshot.missing_at_end += loss.since;
-            snapshot.errors.insert(StreamErrors::GAP);
+            if loss.bytes > 0 {
+                snapshot.errors.insert(StreamErrors::GAP);
+            }
         }
         let told = self.tell(at, Kind::Terminated, snapshot);
         if let Some(member) = self.list.get_mut(at) {

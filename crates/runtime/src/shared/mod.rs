@@ -58,6 +58,7 @@ mod error;
 mod held;
 mod layout;
 mod member;
+mod outbox;
 mod protocol;
 mod service;
 mod start;

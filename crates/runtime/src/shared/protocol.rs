@@ -7,7 +7,7 @@
 //!    Filter, once per filter and link type ->
 //!    Join --------------------------------->
 //!                                     <----- Joined with three descriptors, or Refused
-//!    Command, Change, Thresholds ... ------>
+//!    Commands, Change, Thresholds ... ----->
 //!                                     <----- Wake, when the client sleeps and there is an event
 //!    Leave -------------------------------->
 //!                                     <----- Left, behind the last event
@@ -27,7 +27,7 @@ use super::codec::{Decoder, Encoder};
 
 /// Version of the protocol, of the layout of events, and of what they mean. It is part of the
 /// name: programs of different versions do not meet.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 
 /// No message is longer.
 pub(super) const MESSAGE_BYTES: usize = 64 << 10;
@@ -46,8 +46,8 @@ pub(super) enum Request {
     },
     /// What the client wants.
     Join(Box<Join>),
-    /// Something about one stream.
-    Command { uid: u64, command: Command },
+    /// Something about streams, each by its number; at least one.
+    Commands(Vec<(u64, Command)>),
     /// Something about all streams.
     Change(Terms),
     /// What is lost first.
@@ -136,6 +136,8 @@ pub(super) enum Reply {
     Joined {
         /// The number of its application.
         application: u8,
+        /// Bytes of chunks that may wait for it.
+        memory: u64,
     },
     /// There are events.
     Wake,
@@ -149,7 +151,8 @@ pub(super) enum Reply {
 
 const FILTER: u8 = 1;
 const JOIN: u8 = 2;
-const COMMAND: u8 = 3;
+/// What a message of commands begins with.
+pub(super) const COMMANDS: u8 = 3;
 const STATUS: u8 = 4;
 const LEAVE: u8 = 5;
 const CHANGE: u8 = 6;
@@ -181,9 +184,11 @@ impl Request {
                 out.u8(JOIN);
                 join.encode(&mut out);
             }
-            Request::Command { uid, command } => {
-                out.u8(COMMAND).u64(*uid);
-                encode_command(*command, &mut out);
+            Request::Commands(commands) => {
+                out.u8(COMMANDS);
+                for (uid, command) in commands {
+                    append_command(*uid, *command, &mut out);
+                }
             }
             Request::Change(terms) => {
                 out.u8(CHANGE);
@@ -229,10 +234,13 @@ impl Request {
                 }
             }
             JOIN => Request::Join(Box::new(Join::decode(&mut rest)?)),
-            COMMAND => Request::Command {
-                uid: rest.u64()?,
-                command: decode_command(&mut rest)?,
-            },
+            COMMANDS => {
+                let mut commands = Vec::new();
+                while commands.is_empty() || !rest.0.is_empty() {
+                    commands.push((rest.u64()?, decode_command(&mut rest)?));
+                }
+                Request::Commands(commands)
+            }
             CHANGE => Request::Change(Terms::decode(&mut rest)?),
             THRESHOLDS => Request::Thresholds(Thresholds::decode(&mut rest)?),
             STATUS => Request::Status,
@@ -399,7 +407,9 @@ impl Terms {
     }
 }
 
-fn encode_command(command: Command, out: &mut Encoder) {
+/// Adds one to the message of [`Request::Commands`].
+pub(super) fn append_command(uid: u64, command: Command, out: &mut Encoder) {
+    out.u64(uid);
     match command {
         Command::SetCutoff(Cutoff(bytes)) => out.u8(0).u64(bytes),
         Command::SetPriority(priority) => out.u8(1).u64(priority.into()),
@@ -461,8 +471,11 @@ impl Reply {
             Reply::Refused(why) => {
                 out.u8(REFUSED).text(why);
             }
-            Reply::Joined { application } => {
-                out.u8(JOINED).u8(*application);
+            Reply::Joined {
+                application,
+                memory,
+            } => {
+                out.u8(JOINED).u8(*application).u64(*memory);
             }
             Reply::Wake => {
                 out.u8(WAKE);
@@ -495,6 +508,7 @@ impl Reply {
             REFUSED => Reply::Refused(rest.text()?),
             JOINED => Reply::Joined {
                 application: rest.u8()?,
+                memory: rest.u64()?,
             },
             WAKE => Reply::Wake,
             ENDED => Reply::Ended(rest.text()?),
@@ -543,10 +557,10 @@ pub(super) mod tests {
                 program: Filter::compile("tcp port 80", ethernet, 65_535).unwrap(),
             },
             Request::Join(Box::new(join())),
-            Request::Command {
-                uid: 77,
-                command: Command::SetCutoff(Cutoff(5)),
-            },
+            Request::Commands(vec![
+                (77, Command::SetCutoff(Cutoff(5))),
+                (78, Command::Discard),
+            ]),
             Request::Thresholds(Thresholds::new(0.25, None)),
             Request::Status,
             Request::Leave,
@@ -580,17 +594,14 @@ pub(super) mod tests {
             Command::SetParameter(Parameter::InactivityTimeout(None)),
             Command::SetParameter(Parameter::InactivityTimeout(Some(Nanos(5)))),
         ] {
-            let message = Request::Command { uid: 1, command }.encode();
+            let message = Request::Commands(vec![(1, command)]).encode();
             let decoded = Request::decode(&message);
-            assert!(
-                matches!(decoded, Some(Request::Command { uid: 1, command: back }) if back == command)
-            );
+            assert!(matches!(decoded, Some(Request::Commands(back)) if back == [(1, command)]));
         }
-        let message = Request::Command {
-            uid: 1,
-            command: Command::SetUserState(1),
-        };
-        assert!(Request::decode(&message.encode()).is_none());
+        for commands in [vec![(1, Command::SetUserState(1))], Vec::new()] {
+            let message = Request::Commands(commands).encode();
+            assert!(Request::decode(&message).is_none());
+        }
     }
 
     #[test]
@@ -601,7 +612,10 @@ pub(super) mod tests {
                 links: vec![LinkType::ETHERNET, LinkType::RAW],
             },
             Reply::Refused("no".to_owned()),
-            Reply::Joined { application: 31 },
+            Reply::Joined {
+                application: 31,
+                memory: 1 << 40,
+            },
             Reply::Wake,
             Reply::Ended(String::new()),
             Reply::Left,
@@ -617,9 +631,10 @@ pub(super) mod tests {
     fn damaged_messages_are_answered() {
         for message in requests().iter().map(Request::encode) {
             for len in 0..message.len() {
-                // A filter may end sooner, where its program is still one.
+                // A filter may end sooner, where its program is still one, and commands behind any of them.
                 let decoded = Request::decode(&message[..len]);
-                let shorter = matches!(decoded, Some(Request::Filter { .. }));
+                let shorter =
+                    matches!(decoded, Some(Request::Filter { .. } | Request::Commands(_)));
                 assert!(decoded.is_none() || shorter, "{len} of {message:?}");
             }
             let mut longer = message.clone();

@@ -448,7 +448,7 @@ impl Service {
                     let status = status(&self.members, &self.ledger);
                     let _ = guest.connection.send(&status.encode());
                 }
-                Request::Command { .. } | Request::Change(_) | Request::Thresholds(_) => {
+                Request::Commands(_) | Request::Change(_) | Request::Thresholds(_) => {
                     return Fate::Goes(Some("join first".to_owned()));
                 }
                 Request::Leave => return Fate::Goes(None),
@@ -497,6 +497,7 @@ impl Service {
         };
         let reply = Reply::Joined {
             application: application.0,
+            memory: member.memory(),
         };
         let [ring, page] = member.ring().files();
         let files = [self.members.pool.file(), ring, page];
@@ -528,22 +529,24 @@ impl Service {
                 Heard::End => return false,
             };
             match request {
-                Request::Command { uid, command } => {
-                    let admitted = match command {
-                        Command::SetParameter(parameter) => member.admits(parameter),
-                        Command::SetPriority(priority) => {
-                            member.uses_priority(priority);
-                            true
+                Request::Commands(commands) => {
+                    for (uid, command) in commands {
+                        let admitted = match command {
+                            Command::SetParameter(parameter) => member.admits(parameter),
+                            Command::SetPriority(priority) => {
+                                member.uses_priority(priority);
+                                true
+                            }
+                            _ => true,
+                        };
+                        match (admitted, member.application) {
+                            // Of a stream that has ended meanwhile it is too late.
+                            (true, Some(application)) => {
+                                self.engine.command(uid, application, command);
+                            }
+                            (true, None) => {}
+                            (false, _) => member.refuse_command(),
                         }
-                        _ => true,
-                    };
-                    match (admitted, member.application) {
-                        // Of a stream that has ended meanwhile it is too late.
-                        (true, Some(application)) => {
-                            self.engine.command(uid, application, command);
-                        }
-                        (true, None) => {}
-                        (false, _) => member.refuse_command(),
                     }
                 }
                 Request::Change(terms) => match (member.agrees(terms), member.application) {

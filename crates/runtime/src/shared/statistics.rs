@@ -41,7 +41,7 @@ pub struct ClientStatistics {
     pub lost_to_ring: Chunks,
     /// Chunks lost because the pool was full, or they and their packets too large for it.
     pub lost_to_pool: Chunks,
-    /// Commands that were refused.
+    /// Commands and changes that the service refused, or did not hear in time.
     pub refused_commands: u64,
 }
 

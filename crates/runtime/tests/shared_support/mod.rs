@@ -17,7 +17,7 @@ use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Cutoffs, DataChunk, Engine, EngineConfig, Events, Priorities,
     StreamFilter, StreamRef, StreamSnapshot,
 };
-use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
+use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 use sha2::{Digest, Sha256};
 
 /// What is waited for takes milliseconds; this only ends a hang.
@@ -42,8 +42,12 @@ impl Portion {
 
 /// The packets of a generated trace.
 pub(crate) fn trace(preset: Preset, scale: f64) -> Vec<Portion> {
+    trace_of(&Config::new(preset).scaled(scale))
+}
+
+pub(crate) fn trace_of(config: &Config) -> Vec<Portion> {
     let mut file = Vec::new();
-    generate(&Config::new(preset).scaled(scale), &mut file).unwrap();
+    generate(config, &mut file).unwrap();
     let mut source = open_reader(std::io::Cursor::new(file), "generated").unwrap();
     let mut portions = Vec::new();
     while let Some(batch) = source.next_batch().unwrap() {
@@ -59,6 +63,44 @@ pub(crate) fn trace(preset: Preset, scale: f64) -> Vec<Portion> {
         portions.push(portion);
     }
     portions
+}
+
+/// So many datagrams of eight bytes, each of a stream of its own that nobody answers.
+pub(crate) fn datagrams(count: u32) -> Portion {
+    let mut portion = Portion {
+        memory: Vec::new(),
+        packets: Vec::new(),
+    };
+    for number in 0..count {
+        let [_, high, middle, low] = number.to_be_bytes();
+        let mut ip = [
+            0x45, 0, 0, 36, 0, 0, 0, 0, 64, 17, 0, 0, 10, high, middle, low, 10, 200, 0, 1,
+        ];
+        let words = ip.chunks_exact(2);
+        let sum: u32 = words
+            .map(|two| u32::from(two[0]) << 8 | u32::from(two[1]))
+            .sum();
+        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        let offset = portion.memory.len() as u32;
+        portion.memory.extend_from_slice(&[2; 12]);
+        portion.memory.extend_from_slice(&[8, 0]);
+        portion.memory.extend_from_slice(&ip);
+        portion
+            .memory
+            .extend_from_slice(&[0x04, 0, 0x27, 0x0f, 0, 16, 0, 0]);
+        portion.memory.extend_from_slice(b"datagram");
+        let len = portion.memory.len() as u32 - offset;
+        portion.packets.push(PacketDescriptor {
+            offset,
+            captured_len: len,
+            wire_len: len,
+            time: Nanos::from_millis(1000 + u64::from(number) / 1000),
+            link: LinkType::ETHERNET,
+            ..PacketDescriptor::default()
+        });
+    }
+    portion
 }
 
 /// The same packets in portions of at most `count`.

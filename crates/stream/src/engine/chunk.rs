@@ -44,8 +44,10 @@ impl ChunkFlags {
         ChunkFlags(self.0 | other.0)
     }
 
+    /// These bits without those of `other`.
+    #[inline(always)]
     #[must_use]
-    pub(super) const fn without(self, other: ChunkFlags) -> ChunkFlags {
+    pub const fn without(self, other: ChunkFlags) -> ChunkFlags {
         ChunkFlags(self.0 & !other.0)
     }
 }
