@@ -242,8 +242,9 @@ typedef struct scap_stream {
     int chunk_size;
     int flags;                    /* [ours] enum scap_chunk_flag, in data events */
     struct scap_stream *opposite; /* the other direction, never NULL; its stats are of this event, the rest of its own last one.
-                                   * Of UDP and others a direction without packets has no events: its counts are 0 and its
-                                   * status is this one's */
+                                   * While a direction has no packets its counts are 0 and its status is this one's; it has
+                                   * events of its own all the same, unless the filter of a shared capture, which judges each
+                                   * direction by itself, keeps it out */
     char *data;                   /* the chunk, in data events; not to be written, and NULL in other events */
     uint32_t data_len;            /* bytes in it; the paper has both names */
     uint32_t len;                 /* the same */
@@ -283,8 +284,8 @@ typedef struct scap_stats {
     uint64_t pkts_delivered;
     uint64_t pkts_lost;    /* wanted: by the network card, the kernel's ring, for want of memory or priority */
     uint64_t pkts_refused; /* not wanted: filter, cutoff, malformed, duplicate, outside of the stream */
-    /* Data events, and the bytes in them; and those for which worker threads left no memory (never with files: they
-     * wait). */
+    /* Data events, and the bytes in them; and those that were lost on their way: for which worker threads left no memory
+     * (never with files: they wait), or, where programs share a capture, this one was too slow. */
     uint64_t chunks;
     uint64_t chunk_bytes;
     uint64_t chunks_lost;
@@ -292,13 +293,16 @@ typedef struct scap_stats {
     /* Streams; both directions of a connection count. */
     uint64_t streams_created;
     uint64_t streams_terminated;
-    /* Bytes of the memory budget. */
+    /* Bytes of the memory budget: in use, at most so far, and all. Where programs share a capture memory_size is what this
+     * one was granted, and the first two are 0: memory is in use in the process that captures (flowgauge doctor). */
     uint64_t memory_used;
     uint64_t memory_high;
     uint64_t memory_size;
     uint64_t streams_lost; /* streams of which no event came: where programs share a capture, and this one was too slow;
                             * known at the end */
-    uint64_t reserved[7];
+    uint64_t requests_lost; /* what was asked for (cutoffs, priorities, parameters) and the process that captures for several
+                             * programs refused, or was too slow to hear */
+    uint64_t reserved[6];
 } scap_stats_t;
 
 /* Called for an event of a stream. */
@@ -364,8 +368,9 @@ int scap_dispatch_termination(scap_t *sc, void (*callback)(stream_t *stream));
 int scap_start_capture(scap_t *sc);
 
 /* Ends the capture soon: from a callback, another thread or a signal handler. It returns at once; what the kernel
- * holds already is still processed before scap_start_capture() returns. SCAP_ESTATE when nothing runs; its errors have no
- * message. */
+ * holds already is still processed before scap_start_capture() returns (where programs share a capture: what the process
+ * that captures has processed by then, and no more). SCAP_ESTATE when nothing runs, or in another process; its errors have
+ * no message. */
 int scap_stop_capture(scap_t *sc);
 
 /* What was seen so far; during the capture, as of a moment ago. */

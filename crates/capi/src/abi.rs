@@ -186,7 +186,8 @@ pub struct RawStats {
     pub(crate) memory_high: u64,
     pub(crate) memory_size: u64,
     pub(crate) streams_lost: u64,
-    pub(crate) reserved: [u64; 7],
+    pub(crate) requests_lost: u64,
+    pub(crate) reserved: [u64; 6],
 }
 
 #[cfg(test)]
@@ -227,7 +228,7 @@ mod tests {
         layout!(RawPacketHeader, "struct scap_pkthdr": ts, caplen, len, time, offset, payload, payload_len, reserved);
         layout!(RawStats, "scap_stats_t": bytes, pkts, dropped, discarded, captured, pkts_received, pkts_delivered,
             pkts_lost, pkts_refused, chunks, chunk_bytes, chunks_lost, chunk_bytes_lost, streams_created, streams_terminated, memory_used,
-            memory_high, memory_size, streams_lost, reserved);
+            memory_high, memory_size, streams_lost, requests_lost, reserved);
         let numbers = [
             ("SCAP_INACTIVITY_TIMEOUT", parameter::INACTIVITY_TIMEOUT),
             ("SCAP_CHUNK_SIZE", parameter::CHUNK_SIZE),

@@ -2,9 +2,7 @@
 
 use flowgauge_capture::live::LiveConfig;
 use flowgauge_runtime::capture::Progress;
-use flowgauge_runtime::{
-    Capture, Control, Lost, Outcome, RunError, WorkerStatistics, stream_filter,
-};
+use flowgauge_runtime::{Capture, Control, Outcome, RunError, WorkerStatistics, stream_filter};
 use flowgauge_stream::ShardConfig;
 use flowgauge_stream::engine::{
     ApplicationConfig, Cutoffs, EngineConfig, HostPolicies, Priorities, StreamFilter,
@@ -31,8 +29,9 @@ pub(crate) fn run(handle: &Handle, setup: Setup) -> Result<(), Failure> {
     if let Device::Interface { name, .. } = &device {
         match share::join(name, &settings) {
             Joined::Shared(client) => return share::run(handle, client, &settings),
-            Joined::Alone(None) => {}
+            Joined::Alone(None) => handle.set_shared(None),
             Joined::Alone(Some(why)) => {
+                handle.set_shared(None);
                 handle.remark(format!("scap_start_capture: {why}"));
                 return run_alone(handle, device, &settings).map_err(|failure| failure.after(&why));
             }
@@ -138,25 +137,24 @@ pub(crate) fn change_engine(control: &Control, before: &Settings, after: &Settin
 /// # Errors
 /// When a class has a wrong filter.
 pub(crate) fn application(settings: &Settings) -> Result<ApplicationConfig, Failure> {
-    let of_direction = |direction: usize| {
-        let set = settings.cutoff_direction.get(direction).copied().flatten();
-        set.map(events::cutoff)
+    let [from_initiator, from_responder] = settings.cutoffs_of_directions();
+    // Nobody looks at chunks that nobody asked for: nothing is put together then.
+    let wants_data = settings.callbacks.data.is_some();
+    let (chunk_bytes, overlap_bytes) = match wants_data {
+        true => (settings.chunk_bytes, settings.overlap_bytes),
+        false => (0, 0),
     };
     Ok(ApplicationConfig {
         filter: None,
         mode: settings.mode.into(),
         cutoff: Cutoffs {
             default: events::cutoff(settings.cutoff),
-            from_initiator: of_direction(0),
-            from_responder: of_direction(1),
+            from_initiator,
+            from_responder,
             classes: classes(&settings.cutoff_classes, |&bytes| events::cutoff(bytes))?,
         },
-        // Nobody looks at chunks that nobody asked for: nothing is put together then.
-        chunk_bytes: match settings.callbacks.data {
-            Some(_) => settings.chunk_bytes,
-            None => 0,
-        },
-        overlap_bytes: settings.overlap_bytes,
+        chunk_bytes,
+        overlap_bytes,
         flush_timeout: settings.flush_timeout,
         priority: Priorities {
             default: 0,
@@ -178,7 +176,8 @@ fn classes<V, T>(
 }
 
 /// Counters of a capture as C programs see them.
-pub(crate) fn statistics(progress: &Progress, lost: Lost) -> RawStats {
+pub(crate) fn statistics(progress: &Progress) -> RawStats {
+    let lost = progress.lost;
     let (engine, ledger) = (&progress.statistics, &progress.ledger);
     RawStats {
         bytes: engine.all.bytes,
@@ -200,7 +199,8 @@ pub(crate) fn statistics(progress: &Progress, lost: Lost) -> RawStats {
         memory_high: engine.memory_high,
         memory_size: 0,
         streams_lost: lost.streams,
-        reserved: [0; 7],
+        requests_lost: lost.commands,
+        reserved: [0; 6],
     }
 }
 
@@ -209,11 +209,12 @@ pub(crate) fn final_statistics(outcome: &Outcome) -> RawStats {
     let progress = Progress {
         ledger: outcome.ledger.clone(),
         statistics: outcome.total(),
+        lost: outcome.lost,
     };
     let mut total = RawStats {
         // Engines counted when they were done; workers have given back what they had since.
         memory_used: 0,
-        ..statistics(&progress, outcome.lost)
+        ..statistics(&progress)
     };
     if !outcome.workers.is_empty() {
         // Engines counted what they sent, workers what the program got.

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 use core::ptr::NonNull;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use flowgauge_runtime::{Chunk, Handlers, StreamHandle};
 use flowgauge_stream::StreamStatus;
@@ -22,7 +22,12 @@ pub(crate) struct Program {
     callbacks: Callbacks,
     /// Streams whose memory was made for the opposite direction's event, by number.
     prepared: HashMap<u64, NonNull<RawStream>>,
+    /// Those of them whose opposite direction has ended, in this order: their own end follows soon, or never.
+    left: VecDeque<u64>,
 }
+
+/// Streams that may wait for their end when the opposite direction has ended: one that a filter keeps out has none.
+const MOST_LEFT: usize = 64;
 
 // SAFETY: the pointers point into the scene's nodes, which go with it; those of the scene itself are null but
 // while a callback runs, when nothing moves to another thread.
@@ -34,6 +39,7 @@ impl Program {
             scene,
             callbacks,
             prepared: HashMap::new(),
+            left: VecDeque::new(),
         }
     }
 
@@ -89,8 +95,9 @@ impl Program {
         // SAFETY: the opposite one is in the same pair, whose memory lives as long.
         unsafe {
             (*raw.opposite).stats = counted;
-            if counted.pkts == 0 {
-                // A direction without a packet may have no events to say so.
+            let uid = stream.opposite_uid();
+            if counted.pkts == 0 || self.prepared.contains_key(&uid) {
+                // It has had no event that says so, and where a filter keeps it out it has none.
                 (*raw.opposite).status = raw.status;
             }
         }
@@ -133,11 +140,15 @@ impl Handlers for Program {
         };
         let mut nodes = self.scene.nodes.borrow_mut();
         nodes.remove(shown.as_ptr());
-        if self.callbacks.creation.is_none() && self.callbacks.data.is_none() {
-            // It was made for this event alone, and so was the opposite one.
-            if let Some(opposite) = self.prepared.remove(&stream.opposite_uid()) {
-                nodes.remove(opposite.as_ptr());
-            }
+        if !self.prepared.contains_key(&stream.opposite_uid()) {
+            return;
+        }
+        self.left.push_back(stream.opposite_uid());
+        if self.left.len() > MOST_LEFT
+            && let Some(longest) = self.left.pop_front()
+            && let Some(opposite) = self.prepared.remove(&longest)
+        {
+            nodes.remove(opposite.as_ptr());
         }
     }
 }
@@ -303,4 +314,85 @@ pub(crate) fn count(of: Counts) -> RawCount {
 
 fn number(of: u32) -> c_int {
     c_int::try_from(of).unwrap_or(c_int::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use flowgauge_capture::generate::{Config, Preset, generate};
+    use flowgauge_runtime::{Capture, stream_filter};
+    use flowgauge_stream::engine::ApplicationConfig;
+
+    use super::*;
+    use crate::registry::Token;
+
+    /// A program's end, and how many pairs it had in the end.
+    struct Counted(Program, Arc<Mutex<(u64, usize, usize)>>);
+
+    impl Handlers for Counted {
+        fn created(&mut self, stream: &mut StreamHandle<'_>) {
+            self.0.created(stream);
+        }
+
+        fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+            self.0.data(stream, chunk);
+        }
+
+        fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
+            self.0.terminated(stream);
+            self.1.lock().unwrap().0 += 1;
+        }
+
+        fn finish(&mut self) {
+            let mut counted = self.1.lock().unwrap();
+            counted.1 = self.0.prepared.len();
+            counted.2 = self.0.scene.nodes.borrow().live_pairs();
+        }
+    }
+
+    extern "C" fn nothing(_: *mut RawStream) {}
+
+    /// Of one direction of each connection nothing comes: what was made for it is given back.
+    #[test]
+    fn a_direction_that_is_not_wanted_keeps_no_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("web.pcap");
+        let config = Config::new(Preset::Web).scaled(0.01);
+        generate(&config, std::fs::File::create(&path).unwrap()).unwrap();
+        let sets: [fn(&mut Callbacks); 4] = [
+            |callbacks| callbacks.creation = Some(nothing),
+            |callbacks| callbacks.data = Some(nothing),
+            |callbacks| callbacks.termination = Some(nothing),
+            |callbacks| {
+                callbacks.creation = Some(nothing);
+                callbacks.data = Some(nothing);
+                callbacks.termination = Some(nothing);
+            },
+        ];
+        for set in sets {
+            let mut callbacks = Callbacks::default();
+            set(&mut callbacks);
+            for filter in ["dst port 80 or dst port 443", ""] {
+                let wanted = ApplicationConfig {
+                    filter: (!filter.is_empty()).then(|| stream_filter(filter).unwrap()),
+                    ..ApplicationConfig::default()
+                };
+                let counted = Arc::<Mutex<(u64, usize, usize)>>::default();
+                let count = Arc::clone(&counted);
+                let outcome = Capture::file(&path)
+                    .application(wanted, move |_| {
+                        let scene = Scene::new(Token(0), false, false);
+                        Counted(Program::new(scene, callbacks), Arc::clone(&count))
+                    })
+                    .run()
+                    .unwrap();
+                assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+                let (ended, prepared, pairs) = *counted.lock().unwrap();
+                assert!(ended > 100, "{ended}");
+                assert!(prepared <= MOST_LEFT, "{filter:?}: {prepared} of {ended}");
+                assert!(pairs <= MOST_LEFT, "{filter:?}: {pairs} of {ended}");
+            }
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flowgauge_runtime::{Control, Lost, Outcome};
+use flowgauge_runtime::shared::Application;
+use flowgauge_runtime::{Control, Outcome};
 use flowgauge_stream::engine::{ApplicationConfig, ApplicationId};
 use flowgauge_wire::LinkType;
 
@@ -24,8 +25,6 @@ pub(crate) struct Handle {
     pub(crate) control: Control,
     memory_bytes: AtomicU64,
     wants_data: AtomicBool,
-    /// Whether the capture is shared with other processes.
-    pub(crate) is_shared: AtomicBool,
     /// Link types of the packets.
     pub(crate) links: Vec<LinkType>,
     /// What everything came to.
@@ -51,6 +50,8 @@ enum Phase {
 struct Running {
     /// What holds for streams that begin now.
     settings: Settings,
+    /// Whether it is shared with other processes, or about to be: then nothing can be changed that could not be there.
+    is_shared: bool,
 }
 
 impl Handle {
@@ -60,7 +61,6 @@ impl Handle {
             control: Control::with_flag(stop),
             memory_bytes: AtomicU64::new(setup.settings.memory_bytes),
             wants_data: AtomicBool::new(false),
-            is_shared: AtomicBool::new(false),
             links: setup.device.links(),
             total: Mutex::default(),
             phase: Mutex::new(Phase::Configured(Box::new(setup))),
@@ -100,10 +100,11 @@ impl Handle {
         };
         let mut settings = running.settings.clone();
         change(&mut settings)?;
-        let mut wanted = capture::application(&settings)?;
-        if self.is_shared.load(Ordering::Relaxed) {
-            share::admits_change(&running.settings, &settings)?;
-            wanted.chunk_bytes = settings.chunk_bytes;
+        let wanted = capture::application(&settings)?;
+        if running.is_shared {
+            let memory = self.memory_bytes.load(Ordering::Relaxed);
+            let memory = memory.max(Application::LEAST_MEMORY);
+            share::admits_change(&running.settings, &settings, memory)?;
         }
         let is_asked = if settings.has_engine_of(&running.settings) {
             let change = move |now: &mut ApplicationConfig| now.clone_from(&wanted);
@@ -133,6 +134,8 @@ impl Handle {
                 let settings = &setup.settings;
                 *phase = Phase::Running(Box::new(Running {
                     settings: settings.clone(),
+                    is_shared: matches!(setup.device, Device::Interface { .. })
+                        && share::is_wanted(settings),
                 }));
                 self.memory_bytes
                     .store(settings.memory_bytes, Ordering::Relaxed);
@@ -154,6 +157,17 @@ impl Handle {
                 "the capture is over",
                 "a handle captures once: create another one",
             )),
+        }
+    }
+
+    /// The capture that runs is shared, with so much memory for this process; or it is not.
+    pub(crate) fn set_shared(&self, memory_bytes: Option<u64>) {
+        let mut phase = lock(&self.phase);
+        if let Phase::Running(running) = &mut *phase {
+            running.is_shared = memory_bytes.is_some();
+        }
+        if let Some(bytes) = memory_bytes {
+            self.memory_bytes.store(bytes, Ordering::Relaxed);
         }
     }
 
@@ -200,8 +214,7 @@ impl Handle {
     /// Counters so far.
     pub(crate) fn statistics(&self) -> RawStats {
         let total = *lock(&self.total);
-        let mut statistics =
-            total.unwrap_or_else(|| capture::statistics(&self.control.progress(), Lost::default()));
+        let mut statistics = total.unwrap_or_else(|| capture::statistics(&self.control.progress()));
         statistics.memory_size = self.memory_bytes.load(Ordering::Relaxed);
         if !self.wants_data.load(Ordering::Relaxed) {
             // The engine's chunks were no events.
@@ -223,4 +236,62 @@ fn started(what: &str) -> Failure {
 /// What a panic left behind is whole: nothing is changed in steps under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::ReassemblyMode;
+
+    fn handle() -> Handle {
+        let setup = Setup {
+            device: Device::Interface {
+                name: "lo".to_owned(),
+                link: LinkType::ETHERNET,
+            },
+            settings: Settings::new(ReassemblyMode::Wait, false),
+        };
+        Handle::new(Token(0), Arc::default(), setup)
+    }
+
+    fn add_class(handle: &Handle) -> Result<(), Failure> {
+        handle.adjust(|settings| {
+            settings.priority_classes.push((3, "udp".to_owned()));
+            Ok(())
+        })
+    }
+
+    fn set_chunk(handle: &Handle, bytes: u32) -> Result<(), Failure> {
+        handle.adjust(|settings| {
+            settings.chunk_bytes = bytes;
+            Ok(())
+        })
+    }
+
+    /// What a shared capture could not do is refused as soon as it is about to be one, and not accepted and lost.
+    #[test]
+    fn what_cannot_be_shared_is_refused_while_the_capture_is_joined() {
+        let handle = handle();
+        add_class(&handle).unwrap();
+        let setup = handle.start().unwrap();
+        assert_eq!(setup.settings.priority_classes.len(), 1);
+        assert_eq!(add_class(&handle).unwrap_err().code, Code::State);
+        set_chunk(&handle, 1000).unwrap();
+        // It captures for itself after all.
+        handle.set_shared(None);
+        add_class(&handle).unwrap();
+        set_chunk(&handle, 2 << 20).unwrap();
+    }
+
+    /// A chunk size that the service would refuse is refused here: it would be in all that is asked for later.
+    #[test]
+    fn sizes_are_held_against_the_memory_that_was_granted() {
+        let handle = handle();
+        handle.start().unwrap();
+        handle.set_shared(Some(1 << 20));
+        assert_eq!(handle.statistics().memory_size, 1 << 20);
+        let refused = set_chunk(&handle, 1 << 20).unwrap_err();
+        assert_eq!(refused.code, Code::Argument);
+        set_chunk(&handle, 1 << 18).unwrap();
+    }
 }

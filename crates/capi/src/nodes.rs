@@ -75,6 +75,12 @@ impl Nodes {
         }
     }
 
+    /// Pairs of which a stream lives.
+    #[cfg(test)]
+    pub(crate) fn live_pairs(&self) -> usize {
+        self.blocks.len() * PAIRS_PER_BLOCK - self.free.len()
+    }
+
     /// The pair and side that an address is of.
     fn place(&self, stream: *mut RawStream) -> Option<(NonNull<Pair>, usize)> {
         let address = stream.addr();

@@ -76,6 +76,8 @@ impl Token {
         match self.slot() {
             None => Stopped::NoHandle,
             Some(slot) if !slot.running.load(Ordering::Acquire) => Stopped::NotRunning,
+            // It is the parent's.
+            Some(_) if self.is_elsewhere() => Stopped::NotRunning,
             Some(slot) => {
                 if let Some(stop) = slot.stop.get() {
                     stop.store(true, Ordering::Release);

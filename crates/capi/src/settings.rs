@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::net::IpAddr;
 
 use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_stream::engine::Cutoff;
 use flowgauge_wire::Nanos;
 
 use crate::abi::{Callback, parameter};
@@ -110,6 +111,12 @@ impl Settings {
             share: true,
             callbacks: Callbacks::default(),
         }
+    }
+
+    /// Cutoffs of the initiator's and of the responder's direction, where they have some of their own.
+    pub(crate) fn cutoffs_of_directions(&self) -> [Option<Cutoff>; 2] {
+        self.cutoff_direction
+            .map(|set| set.map(crate::events::cutoff))
     }
 
     /// As a share.

@@ -1,10 +1,7 @@
 //! A capture that other processes share: `scap_start_capture` joins the one that runs on the interface, or starts it.
 
-use std::sync::atomic::Ordering;
-
 use flowgauge_runtime::Cores;
 use flowgauge_runtime::shared::{Application, Client, Error, ServiceProgram};
-use flowgauge_stream::engine::Cutoff;
 
 use crate::capture;
 use crate::current::{Request, Scene};
@@ -27,10 +24,15 @@ pub(crate) enum Joined {
     Alone(Option<String>),
 }
 
+/// Whether a program wants to share the captures of interfaces.
+pub(crate) fn is_wanted(settings: &Settings) -> bool {
+    let is_off = std::env::var_os(SWITCH).is_some_and(|value| value == "0");
+    settings.share && !is_off
+}
+
 /// Joins the shared capture on `interface`.
 pub(crate) fn join(interface: &str, settings: &Settings) -> Joined {
-    let is_off = std::env::var_os(SWITCH).is_some_and(|value| value == "0");
-    if is_off || !settings.share {
+    if !is_wanted(settings) {
         return Joined::Alone(None);
     }
     let joined = application(settings).and_then(|application| {
@@ -54,7 +56,7 @@ pub(crate) fn run(
     client: Box<Client>,
     settings: &Settings,
 ) -> Result<(), Failure> {
-    handle.is_shared.store(true, Ordering::Relaxed);
+    handle.set_shared(Some(client.memory_bytes()));
     let (token, callbacks) = (handle.token, settings.callbacks);
     let need_packets = settings.need_packets;
     let program = move |_thread| Program::new(Scene::new(token, need_packets, true), callbacks);
@@ -93,11 +95,15 @@ pub(crate) fn admits(request: Request) -> Result<(), Failure> {
     }
 }
 
-/// Checks what a program changes while the capture runs.
+/// Checks what a program changes while the capture runs, with so much memory.
 ///
 /// # Errors
 /// Where it is more than a shared capture can do.
-pub(crate) fn admits_change(before: &Settings, after: &Settings) -> Result<(), Failure> {
+pub(crate) fn admits_change(
+    before: &Settings,
+    after: &Settings,
+    memory_bytes: u64,
+) -> Result<(), Failure> {
     let alone = "set SCAP_SHARE to 0 before the capture";
     let classes =
         |settings: &Settings| settings.cutoff_classes.len() + settings.priority_classes.len();
@@ -114,7 +120,13 @@ pub(crate) fn admits_change(before: &Settings, after: &Settings) -> Result<(), F
             ));
         }
     }
-    admits(Request::Set(Parameter::ChunkBytes(after.chunk_bytes)))
+    let sizes = |settings: &Settings| (settings.chunk_bytes, settings.overlap_bytes);
+    if sizes(before) == sizes(after) {
+        return Ok(());
+    }
+    // They go along with all that is changed later, which would be refused with them.
+    Application::check_sizes(after.chunk_bytes, after.overlap_bytes, memory_bytes)
+        .map_err(|error| Failure::new(Code::Argument, error, alone))
 }
 
 /// What the program wants, as others' captures take it; otherwise why they do not.
@@ -133,10 +145,7 @@ fn application(settings: &Settings) -> Result<Application, String> {
     if let Some((_, why)) = own.into_iter().find(|(is_wanted, _)| *is_wanted) {
         return Err(why.to_owned());
     }
-    let direction = |direction: usize| -> Option<Cutoff> {
-        let set = settings.cutoff_direction.get(direction).copied().flatten();
-        set.map(events::cutoff)
-    };
+    let [from_initiator, from_responder] = settings.cutoffs_of_directions();
     let cutoffs = settings.cutoff_classes.iter();
     let priorities = settings.priority_classes.iter();
     let memory_bytes = settings.memory_bytes.max(Application::LEAST_MEMORY);
@@ -144,8 +153,8 @@ fn application(settings: &Settings) -> Result<Application, String> {
         filter: settings.filter.clone(),
         mode: settings.mode.into(),
         cutoff: events::cutoff(settings.cutoff),
-        from_initiator: direction(0),
-        from_responder: direction(1),
+        from_initiator,
+        from_responder,
         cutoff_classes: cutoffs
             .map(|(bytes, filter)| (filter.clone(), events::cutoff(*bytes)))
             .collect(),
@@ -158,7 +167,7 @@ fn application(settings: &Settings) -> Result<Application, String> {
         inactivity_timeout: settings.inactivity_timeout,
         memory_bytes,
         least_memory_bytes: Some(memory_bytes.min(LEAST_MEMORY)),
-        base_threshold: f64::from(settings.base_threshold_percent) / 100.0,
+        base_threshold: settings.base_threshold(),
         overload_cutoff: settings.overload_cutoff,
         wants_data,
         need_packets: settings.need_packets,
@@ -201,11 +210,20 @@ mod tests {
         let admits = |change: fn(&mut Settings)| {
             let mut after = before.clone();
             change(&mut after);
-            admits_change(&before, &after)
+            admits_change(&before, &after, 4 << 20)
         };
         admits(|settings| settings.base_threshold_percent = 10).unwrap();
         admits(|settings| settings.overload_cutoff = Some(1000)).unwrap();
         admits(|settings| settings.cutoff = Some(7)).unwrap();
+        admits(|settings| settings.chunk_bytes = 1 << 20).unwrap();
+        let too_large = admits(|settings| settings.chunk_bytes = (1 << 20) + 1);
+        assert_eq!(too_large.unwrap_err().code, Code::Argument);
+        // Chunks need four times their size.
+        let mut after = before.clone();
+        after.chunk_bytes = 1 << 20;
+        let refused = admits_change(&before, &after, 2 << 20).unwrap_err();
+        assert_eq!(refused.code, Code::Argument);
+        assert!(refused.message.contains("4194304"), "{}", refused.message);
         let others: [fn(&mut Settings); 3] = [
             |settings| settings.policy = crate::settings::policy(1).unwrap(),
             |settings| settings.priority_classes.push((3, "udp".to_owned())),

@@ -53,7 +53,7 @@ static void count_and_fork(stream_t *sd)
         CHECK(scap_set_cutoff(sc, 1) == SCAP_ESTATE);
         CHECK(scap_get_stats(sc, &stats) == SCAP_ESTATE);
         scap_discard_stream(sc, sd);
-        CHECK(scap_stop_capture(sc) == 0);
+        CHECK(scap_stop_capture(sc) == SCAP_ESTATE);
         scap_close(sc);
         CHECK(scap_error(sc) == SCAP_ESTATE);
         _exit(failures);
