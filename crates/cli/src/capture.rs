@@ -138,6 +138,19 @@ fn bounded(bounds: &BoundOptions, sources: u64) -> Result<ShardConfig, Failure> 
 }
 
 fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Result<Sink, Failure> {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    if let Some(ending) = [".bz2", ".xz", ".lz4", ".br"]
+        .iter()
+        .find(|it| name.ends_with(*it))
+    {
+        return Err(Failure::usage(
+            format!(
+                "{}: files are not compressed as {ending} says",
+                path.display()
+            ),
+            "the endings .gz and .zst say how to compress",
+        ));
+    }
     let format = match options.files.format {
         Some(CaptureFormat::Pcap) => FileFormat::PcapNanoseconds,
         Some(CaptureFormat::PcapMicroseconds) => FileFormat::PcapMicroseconds,

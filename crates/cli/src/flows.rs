@@ -33,7 +33,7 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
     preset.set_some(
         "flows",
         "active_timeout",
-        engine.active_timeout.map(duration),
+        options.records.active_timeout.map(duration),
     );
     if engine.community_id_seed != 0 {
         preset.set("flows", "community_id_seed", engine.community_id_seed);

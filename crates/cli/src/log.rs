@@ -48,7 +48,7 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
         preset.insert("output", "anonymize");
         preset.set_path("anonymize", "policy", Some(policy))?;
     }
-    let active_timeout = options.engine.active_timeout.map(duration);
+    let active_timeout = options.records.active_timeout.map(duration);
     preset.set_some("transactions", "active_timeout", active_timeout);
     if options.engine.community_id_seed != 0 {
         let seed = options.engine.community_id_seed;

@@ -19,7 +19,7 @@ pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
     preset.set_some(
         "report",
         "active_timeout",
-        engine.active_timeout.map(duration),
+        options.records.active_timeout.map(duration),
     );
     preset.set("report", "top", options.top);
     if options.headers_only {

@@ -88,7 +88,7 @@ pub(crate) struct WriteOptions {
     /// Begin a new file every so many seconds
     #[arg(short = 'G', long = "rotate-seconds", value_name = "SECONDS", value_parser = parse_positive::<u64>)]
     pub(crate) rotate_seconds: Option<u64>,
-    /// With -C or a ring: keep so many and overwrite the oldest; with -G: stop after so many
+    /// With -C: keep so many files and overwrite the oldest; with -G: stop after so many; with a ring: keep at most so many
     #[arg(short = 'W', long = "file-count", value_name = "FILES", value_parser = parse_positive::<u32>)]
     pub(crate) file_count: Option<u32>,
 }

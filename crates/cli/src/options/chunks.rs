@@ -23,22 +23,22 @@ pub(crate) struct ChunkOptions {
     pub(crate) cutoffs: CutoffOptions,
     /// Priority under overload of streams that a filter matches: '2:host 192.0.2.1'; higher is
     /// kept longer, 0 is the default; may be repeated, the first that matches counts
-    #[arg(long, value_name = "N:FILTER", value_parser = parse_priority)]
+    #[arg(long, value_name = "N:FILTER", allow_hyphen_values = true, value_parser = parse_priority)]
     pub(crate) priority: Vec<Class<u8>>,
     /// Size of chunks (units K, M); 0: segments as they come [default: 16K]
-    #[arg(long, value_name = "BYTES", value_parser = parse_chunk)]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = parse_chunk)]
     pub(crate) chunk: Option<u32>,
     /// Bytes of a chunk repeated at the start of the next [default: 0]
-    #[arg(long, value_name = "BYTES", value_parser = parse_chunk)]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = parse_chunk)]
     pub(crate) overlap: Option<u32>,
     /// Deliver a chunk that is not full after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = parse_seconds)]
     pub(crate) flush_timeout: Option<Nanos>,
     /// Share of --memory (0 to 1) below which nothing is dropped [default: 0.5]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) base_threshold: Option<f64>,
     /// Under overload, drop what lies beyond so many bytes in its stream first
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = parse_size)]
     pub(crate) overload_cutoff: Option<u64>,
     /// Add to each record what became of the stream's packets: all, dropped, discarded, captured
     #[arg(long, conflicts_with_all = ["tally", "gaps"])]
@@ -62,7 +62,7 @@ pub(crate) struct OrderOptions {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CutoffOptions {
     /// Only the first bytes of each stream (units K, M, G); 0: statistics only
-    #[arg(long, value_name = "BYTES", value_parser = parse_cutoff)]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = parse_cutoff)]
     pub(crate) cutoff: Option<Cutoff>,
     /// Cutoff of one direction, before --cutoff: client:10K (what the initiator sends) or server:1M;
     /// may be repeated
@@ -70,7 +70,7 @@ pub(crate) struct CutoffOptions {
     pub(crate) cutoff_direction: Vec<DirectionCutoff>,
     /// Cutoff of streams that a filter matches, before all others: '10K:tcp port 443'; may be repeated,
     /// the first that matches counts
-    #[arg(long, value_name = "BYTES:FILTER", value_parser = parse_cutoff_class)]
+    #[arg(long, value_name = "BYTES:FILTER", allow_hyphen_values = true, value_parser = parse_cutoff_class)]
     pub(crate) cutoff_class: Vec<Class<Cutoff>>,
 }
 

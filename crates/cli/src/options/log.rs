@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueEnum};
 use flowgauge_wire::Nanos;
 
-use super::shared::{CommonOptions, EngineOptions, InputOptions, PresetOptions};
+use super::shared::{CommonOptions, EngineOptions, InputOptions, PresetOptions, RecordOptions};
 use super::values::{parse_seconds, parse_size};
 
 /// `log`
@@ -90,6 +90,8 @@ pub(crate) struct LogOptions {
     pub(crate) common: CommonOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) records: RecordOptions,
     #[command(flatten)]
     pub(crate) preset: PresetOptions,
 }

@@ -30,7 +30,7 @@ pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
 pub(crate) use shared::{
     BoundOptions, ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions,
-    PresetOptions,
+    PresetOptions, RecordOptions,
 };
 pub(crate) use stack::{
     BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,
@@ -159,6 +159,8 @@ pub(crate) struct FlowsOptions {
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
     #[command(flatten)]
+    pub(crate) records: RecordOptions,
+    #[command(flatten)]
     pub(crate) aggregate: AggregateOptions,
     #[command(flatten)]
     pub(crate) classify: ClassifyOptions,
@@ -270,6 +272,8 @@ pub(crate) struct ReportOptions {
     pub(crate) common: CommonOptions,
     #[command(flatten)]
     pub(crate) engine: EngineOptions,
+    #[command(flatten)]
+    pub(crate) records: RecordOptions,
     #[command(flatten)]
     pub(crate) preset: PresetOptions,
 }

@@ -124,9 +124,6 @@ pub(crate) struct EngineOptions {
     /// End flows without packets after so many seconds: tcp=300,udp=60,other=30, or one number
     #[arg(long, value_name = "SECONDS", value_parser = parse_idle_timeouts)]
     pub(crate) idle_timeout: Option<IdleTimeouts>,
-    /// Write a record of flows that last longer than so many seconds, again and again
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) active_timeout: Option<Nanos>,
     #[command(flatten)]
     pub(crate) bounds: BoundOptions,
     /// Seed of the Community IDs
@@ -155,4 +152,12 @@ pub(crate) enum ChecksumMode {
     Ignore,
     /// Refuse wrong ones, except from senders all of whose packets are wrong (offloading hosts)
     Auto,
+}
+
+/// For commands that write records of flows.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RecordOptions {
+    /// Write a record of flows that last longer than so many seconds, again and again
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) active_timeout: Option<Nanos>,
 }

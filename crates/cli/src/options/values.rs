@@ -137,6 +137,9 @@ const BINARY_UNITS: &[(&str, u64)] = &[
 
 pub(super) fn parse_scaled(text: &str, units: &[(&str, u64)], without: u64) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!("\"{text}\" is no number, 0 or more"));
+    }
     let unit = &text[digits.len()..];
     let factor = if unit.is_empty() {
         without
