@@ -88,6 +88,8 @@ fn service(interface: &str) {
     let listener = shared::inherited_listener().unwrap();
     let config = ServiceConfig {
         grace: Duration::from_millis(100),
+        // Of which the programs use little: enough that each gets all it asks for, on any machine.
+        pool_bytes: 8 << 30,
         ..ServiceConfig::default()
     };
     let stop = StopHandle::default();

@@ -20,7 +20,8 @@ use flowgauge_wire::Nanos;
 
 use shared_support::feed::{Shared, everything};
 use shared_support::{
-    LIMIT, Stories, Story, alone, alone_from, listen, listen_into, packets_of, same, smaller, trace,
+    LIMIT, Stories, Story, alone, alone_from, each_event, listen, listen_into, packets_of, same,
+    smaller, trace,
 };
 
 #[test]
@@ -212,33 +213,26 @@ fn what_was_lost_shows_in_the_stream() {
     shared.end();
     // Between chunks: the gap that the next one tells of is what was lost there.
     let (mut positions, mut gaps, mut dropped) = (BTreeMap::<u64, u64>::new(), 0, 0);
-    loop {
-        match client.next_event(Some(LIMIT)).unwrap() {
-            Next::Event(event) => {
-                let stream = event.stream.snapshot();
-                if let EventKind::Data(chunk) = &event.kind {
-                    let info = chunk.info();
-                    let position = positions.entry(stream.uid).or_default();
-                    assert_eq!(*position + info.gap_before, info.offset);
-                    gaps += info.gap_before;
-                    *position = info.offset + chunk.bytes().len() as u64;
-                }
-                if let EventKind::Terminated = event.kind {
-                    dropped += stream.statistics.dropped.bytes;
-                }
-            }
-            Next::Idle => panic!("nothing happens"),
-            Next::End(_) => break,
+    each_event(&mut client, |event| {
+        let stream = event.stream.snapshot();
+        if let EventKind::Data(chunk) = &event.kind {
+            let info = chunk.info();
+            let position = positions.entry(stream.uid).or_default();
+            assert_eq!(*position + info.gap_before, info.offset);
+            gaps += info.gap_before;
+            *position = info.offset + chunk.bytes().len() as u64;
         }
-    }
+        if let EventKind::Terminated = event.kind {
+            dropped += stream.statistics.dropped.bytes;
+        }
+    });
     let (lost, _) = client.statistics();
     assert!(
         gaps > 1 << 19 && gaps <= lost.lost_data().bytes,
         "{gaps} {lost:?}"
     );
-    if lost.lost_terminated == 0 {
-        assert_eq!(dropped, lost.lost_data().bytes);
-    }
+    assert_eq!(lost.lost_terminated, 0, "{lost:?}");
+    assert_eq!(dropped, lost.lost_data().bytes);
     shared.ledger();
 }
 
@@ -305,24 +299,57 @@ fn what_would_hold_for_others_cannot_be_set() {
     let shared = Shared::start();
     let mut client = shared.join(&everything());
     shared.feed_through(&portions, packets_of(&portions));
-    let mut chunks = 0;
+    let mut chunks = 0_u32;
     while let Next::Event(event) = client.next_event(Some(Duration::ZERO)).unwrap() {
         if let EventKind::Data(_) = event.kind {
             chunks += 1;
             let policy = Parameter::Policy(flowgauge_reassembly::OverlapPolicy::First);
             let error = event.stream.set_parameter(policy).unwrap_err();
             assert!(error.to_string().contains("overlap"), "{error}");
-            // The engine remembers each value that was ever given.
-            let size = Parameter::ChunkBytes(1000 + chunks);
-            event.stream.set_parameter(size).unwrap();
             event.stream.set_priority(chunks as u8);
         }
     }
     assert!(chunks > 100, "{chunks}");
     client.leave();
     listen_into(&mut client, &mut Stories::default());
-    let (statistics, _) = client.statistics();
-    assert_eq!(statistics.refused_commands, u64::from(chunks) - 64);
+    assert_eq!(client.statistics().0.refused_commands, 0);
+    shared.ledger();
+}
+
+/// The engine keeps combinations of values, so those are what there may be 64 of.
+#[test]
+fn the_streams_of_a_client_have_so_many_sets_of_parameters() {
+    let portions = trace(Preset::Web, 0.0005);
+    let shared = Shared::start();
+    let mut client = shared.join(&everything());
+    // The first packet, so that its stream lasts.
+    shared.feed_one(&smaller(&portions, 1)[0]);
+    let Next::Event(event) = client.next_event(Some(LIMIT)).unwrap() else {
+        panic!("nothing happens");
+    };
+    assert!(matches!(event.kind, EventKind::Created));
+    let set = |parameter| event.stream.set_parameter(parameter).unwrap();
+    for value in 1..=40 {
+        set(Parameter::ChunkBytes(1000 + value));
+        set(Parameter::FlushTimeout(Some(Nanos::from_secs(
+            value.into(),
+        ))));
+    }
+    // Again what there was is no other set.
+    for _ in 0..20 {
+        set(Parameter::Mode(Mode::Wait));
+    }
+    // That of its joining is the first of 64, each of these is another.
+    shared.wait_until("all commands are heard", |status| {
+        status.clients[0].statistics.refused_commands == 80 - 63
+    });
+    shared.status();
+    assert_eq!(shared.status().clients[0].statistics.refused_commands, 17);
+    // What all streams are to have is no exception.
+    client.change(|wanted| wanted.chunk_bytes = 77).unwrap();
+    shared.wait_until("the change is refused", |status| {
+        status.clients[0].statistics.refused_commands == 18
+    });
     shared.ledger();
 }
 
@@ -445,18 +472,12 @@ fn streams_that_are_discarded_say_nothing_more() {
         shared.status();
     }
     shared.end();
-    loop {
-        match client.next_event(Some(LIMIT)).unwrap() {
-            Next::Event(event) => {
-                let stream = event.stream.snapshot();
-                if let EventKind::Terminated = event.kind {
-                    discarded += u64::from(stream.is_discarded);
-                }
-            }
-            Next::Idle => panic!("nothing happens"),
-            Next::End(_) => break,
+    each_event(&mut client, |event| {
+        let stream = event.stream.snapshot();
+        if let EventKind::Terminated = event.kind {
+            discarded += u64::from(stream.is_discarded);
         }
-    }
+    });
     let all: u64 = expected.values().map(|story| story.bytes).sum();
     let got: u64 = bytes.values().sum();
     assert!(discarded > 5, "{discarded}");
@@ -486,31 +507,25 @@ fn kept_chunks_are_joined() {
     );
     let mut bytes = BTreeMap::<u64, Vec<u8>>::new();
     let (mut joined, mut longest) = (0, 0);
-    loop {
-        match client.next_event(Some(LIMIT)).unwrap() {
-            Next::Event(event) => {
-                let uid = event.stream.snapshot().uid;
-                if let EventKind::Data(chunk) = &event.kind {
-                    let own = bytes.entry(uid).or_default();
-                    let info = chunk.info();
-                    let before = own.len() - info.repeated as usize;
-                    assert_eq!(&own[before..], &chunk.bytes()[..info.repeated as usize]);
-                    own.extend_from_slice(chunk.new_bytes());
-                    if info.flags.contains(ChunkFlags::KEPT) {
-                        joined += 1;
-                        assert!(!chunk.is_shared());
-                    }
-                    longest = longest.max(chunk.bytes().len());
-                    // Up to four chunks in one.
-                    if chunk.bytes().len() < 3500 {
-                        event.stream.keep_chunk();
-                    }
-                }
+    each_event(&mut client, |event| {
+        let uid = event.stream.snapshot().uid;
+        if let EventKind::Data(chunk) = &event.kind {
+            let own = bytes.entry(uid).or_default();
+            let info = chunk.info();
+            let before = own.len() - info.repeated as usize;
+            assert_eq!(&own[before..], &chunk.bytes()[..info.repeated as usize]);
+            own.extend_from_slice(chunk.new_bytes());
+            if info.flags.contains(ChunkFlags::KEPT) {
+                joined += 1;
+                assert!(!chunk.is_shared());
             }
-            Next::Idle => panic!("nothing happens"),
-            Next::End(_) => break,
+            longest = longest.max(chunk.bytes().len());
+            // Up to four chunks in one.
+            if chunk.bytes().len() < 3500 {
+                event.stream.keep_chunk();
+            }
         }
-    }
+    });
     assert!(joined > 10, "{joined}");
     assert!((3900..=4000).contains(&longest), "{longest}");
     let got: u64 = bytes.values().map(|one| one.len() as u64).sum();
@@ -526,29 +541,23 @@ fn what_a_client_keeps_of_a_stream_comes_back() {
     shared.feed(&portions);
     shared.end();
     let (mut seen, mut timed) = (0, 0);
-    loop {
-        match client.next_event(Some(LIMIT)).unwrap() {
-            Next::Event(event) => {
-                let stream = event.stream.snapshot();
-                match event.kind {
-                    EventKind::Created => event.stream.set_user_state(stream.uid + 1),
-                    _ => {
-                        // So long that every clock notices it.
-                        let began = Instant::now();
-                        while began.elapsed().is_zero() {}
-                        assert_eq!(stream.user_state, stream.uid + 1);
-                        seen += 1;
-                    }
-                }
-                if let (EventKind::Terminated, 1..) = (&event.kind, stream.chunks) {
-                    assert!(stream.processing_time > 0);
-                    timed += 1;
-                }
+    each_event(&mut client, |event| {
+        let stream = event.stream.snapshot();
+        match event.kind {
+            EventKind::Created => event.stream.set_user_state(stream.uid + 1),
+            _ => {
+                // So long that every clock notices it.
+                let began = Instant::now();
+                while began.elapsed().is_zero() {}
+                assert_eq!(stream.user_state, stream.uid + 1);
+                seen += 1;
             }
-            Next::Idle => panic!("nothing happens"),
-            Next::End(_) => break,
         }
-    }
+        if let (EventKind::Terminated, 1..) = (&event.kind, stream.chunks) {
+            assert!(stream.processing_time > 0);
+            timed += 1;
+        }
+    });
     assert!(seen > 20 && timed > 10, "{seen} {timed}");
     shared.ledger();
 }
@@ -699,24 +708,42 @@ fn what_the_service_cannot_give_is_refused() {
         ..everything()
     };
     let _one = shared.join(&small);
-    let two = shared.join(&small);
     let refused = shared.connect(&small).unwrap_err().to_string();
-    assert!(refused.contains("are left"), "{refused}");
-    drop(two);
-    shared.wait_until("one is gone", |status| status.clients.len() == 1);
-    let two = shared.join(&small);
+    assert!(refused.contains("4194304 are left"), "{refused}");
     // Or makes do with less.
     let modest = Application {
         memory_bytes: 6 << 20,
         least_memory_bytes: Some(2 << 20),
         ..everything()
     };
+    let two = shared.join(&modest);
+    assert_eq!(shared.status().clients[1].memory, 2 << 20);
     let refused = shared.connect(&modest).unwrap_err().to_string();
     assert!(refused.contains("2097152 bytes of memory"), "{refused}");
     drop(two);
     shared.wait_until("one is gone", |status| status.clients.len() == 1);
-    let _modest = shared.join(&modest);
-    assert_eq!(shared.status().clients[1].memory, 4 << 20);
+    let _two = shared.join(&modest);
+    shared.ledger();
+}
+
+/// However much the first want, there is something for those who come after.
+#[test]
+fn nobody_gets_all_the_memory_that_is_left() {
+    let shared = Shared::start_with(ServiceConfig {
+        grace: LIMIT,
+        pool_bytes: 64 << 20,
+        ..ServiceConfig::default()
+    });
+    let greedy = Application {
+        memory_bytes: 1 << 30,
+        least_memory_bytes: Some(0),
+        ..everything()
+    };
+    let _clients: Vec<Client> = (0..6).map(|_| shared.join(&greedy)).collect();
+    let status = shared.status();
+    let mib: Vec<u64> = status.clients.iter().map(|one| one.memory >> 20).collect();
+    assert_eq!(mib, [32, 16, 8, 4, 2, 1]);
+    assert!(shared.connect(&greedy).is_err());
     shared.ledger();
 }
 

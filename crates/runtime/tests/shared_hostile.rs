@@ -265,7 +265,13 @@ struct Process {
 
 impl Process {
     fn start(role: &str, name: &str) -> Process {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if role == "tight" {
+            command = Command::new("sh");
+            command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]);
+            command.arg(std::env::current_exe().unwrap());
+        }
+        let mut child = command
             .args(["--exact", "other", "--nocapture", "--test-threads=1"])
             .env("FLOWGAUGE_TEST_ROLE", format!("{role} {name}"))
             .stdin(Stdio::piped())
@@ -274,11 +280,16 @@ impl Process {
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let input = child.stdin.take();
-        let mut process = Process {
+        Process {
             child,
             input,
             output,
-        };
+        }
+    }
+
+    /// ... that says that it is ready.
+    fn start_until_ready(role: &str, name: &str) -> Process {
+        let mut process = Process::start(role, name);
         process.wait_for("ready");
         process
     }
@@ -312,6 +323,7 @@ fn other() {
     match role.split_once(' ').unwrap() {
         ("flood", name) => flood(name),
         ("orphan", name) => orphan(name),
+        ("tight", _) => tight(),
         _ => unreachable!("{role}"),
     }
 }
@@ -353,12 +365,39 @@ fn orphan(name: &str) {
     let _ = (child.kill(), child.wait());
 }
 
+/// A service that has descriptors for one connection and one half of a ring left.
+fn tight() {
+    let shared = Shared::start();
+    let mut taken = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    taken.truncate(taken.len() - 2);
+    println!("ready {}", name(&shared));
+    std::io::stdout().flush().unwrap();
+    let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+}
+
+#[test]
+fn who_cannot_be_given_memory_is_told_so() {
+    let mut tight = Process::start("tight", "");
+    let name = tight.wait_for("ready ");
+    let connection = Connection::connect(&name).unwrap();
+    assert_eq!(next(&connection).0[0], WELCOME);
+    connection.send(&join_message()).unwrap();
+    let (reply, _) = next(&connection);
+    let told = String::from_utf8_lossy(&reply);
+    assert_eq!(reply[0], REFUSED, "{told}");
+    assert!(told.contains("Too many open files"), "{told}");
+    wait_for_end(&connection);
+}
+
 /// Thousands of connections of one process keep nobody out, and no packet.
 #[test]
 fn a_flood_of_connections_keeps_nobody_out() {
     let portions = trace(Preset::Mix, 0.002);
     let mut shared = Shared::start();
-    let mut flood = Process::start("flood", &name(&shared));
+    let mut flood = Process::start_until_ready("flood", &name(&shared));
     let readers: Vec<_> = (0..8)
         .map(|_| {
             let mut honest = shared.join(&everything());
@@ -387,7 +426,7 @@ fn a_client_ends_with_its_process_and_the_service_with_the_last() {
         pool_bytes: 64 << 20,
         ..ServiceConfig::default()
     });
-    let mut orphan = Process::start("orphan", &name(&shared));
+    let mut orphan = Process::start_until_ready("orphan", &name(&shared));
     let child = orphan.wait_for("child ");
     assert_eq!(shared.status().clients.len(), 1);
     drop(orphan);

@@ -12,12 +12,12 @@ use std::thread;
 use std::time::Instant;
 
 use flowgauge_capture::generate::Preset;
-use flowgauge_runtime::shared::{Application, Client, Error, EventKind, Next};
+use flowgauge_runtime::shared::{Application, Client, Error, EventKind};
 use flowgauge_runtime::{Chunk, Control, Cores, Handlers, Outcome, StreamHandle};
 use flowgauge_stream::engine::{ChunkInfo, StreamSnapshot};
 
 use shared_support::feed::{Shared, everything};
-use shared_support::{LIMIT, alone, packets_of, smaller, trace};
+use shared_support::{LIMIT, alone, each_event, packets_of, smaller, trace};
 
 /// A stream as handlers know it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,26 +189,21 @@ fn missing_at_the_end(application: Application) {
     let ends = |client: &mut Client| {
         let (mut positions, mut ends) = (BTreeMap::<u64, u64>::new(), BTreeMap::new());
         let mut missing = 0;
-        loop {
-            match client.next_event(Some(LIMIT)).unwrap() {
-                Next::Event(event) => {
-                    let stream = event.stream.snapshot();
-                    let position = positions.entry(stream.uid).or_default();
-                    match &event.kind {
-                        EventKind::Created => {}
-                        EventKind::Data(chunk) => {
-                            *position = told(*position, chunk.info(), chunk.bytes());
-                        }
-                        EventKind::Terminated => {
-                            missing += stream.missing_at_end;
-                            ends.insert(stream.uid, *position + stream.missing_at_end);
-                        }
-                    }
+        each_event(client, |event| {
+            let stream = event.stream.snapshot();
+            let position = positions.entry(stream.uid).or_default();
+            match &event.kind {
+                EventKind::Created => {}
+                EventKind::Data(chunk) => {
+                    *position = told(*position, chunk.info(), chunk.bytes());
                 }
-                Next::Idle => panic!("nothing happens"),
-                Next::End(_) => break (ends, missing),
+                EventKind::Terminated => {
+                    missing += stream.missing_at_end;
+                    ends.insert(stream.uid, *position + stream.missing_at_end);
+                }
             }
-        }
+        });
+        (ends, missing)
     };
     let (told, nothing) = thread::scope(|scope| {
         let reader = scope.spawn(|| ends(&mut quick));

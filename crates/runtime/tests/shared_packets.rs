@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use flowgauge_capture::generate::Preset;
-use flowgauge_runtime::shared::{Application, Client, EventKind, Next};
+use flowgauge_runtime::shared::{Application, Client, EventKind};
 use flowgauge_runtime::{Chunk, Control, Cores, Handlers, StreamHandle};
 use flowgauge_stream::engine::{
     ApplicationId, ChunkPacket, Cutoff, DataChunk, Engine, EngineConfig, Events, Mode, StreamRef,
@@ -18,7 +18,7 @@ use flowgauge_stream::engine::{
 
 use shared_support::feed::{Shared, everything};
 use shared_support::{
-    LIMIT, Portion, alone, configuration, listen, packets_of, same, smaller, trace,
+    Portion, alone, configuration, each_event, listen, packets_of, same, smaller, trace,
 };
 
 /// The packets of each stream, in their order, with the position of their chunk.
@@ -70,18 +70,13 @@ fn packets_alone(application: &Application, portions: &[Portion]) -> Packets {
 /// All of a client's, until its end.
 fn packets_of_client(client: &mut Client) -> Packets {
     let mut packets = Packets::default();
-    loop {
-        match client.next_event(Some(LIMIT)).unwrap() {
-            Next::Event(event) => {
-                if let EventKind::Data(chunk) = &event.kind {
-                    let offset = chunk.info().offset;
-                    packets.take(event.stream.snapshot(), offset, chunk.packets());
-                }
-            }
-            Next::Idle => panic!("nothing happens"),
-            Next::End(_) => return packets,
+    each_event(client, |event| {
+        if let EventKind::Data(chunk) = &event.kind {
+            let offset = chunk.info().offset;
+            packets.take(event.stream.snapshot(), offset, chunk.packets());
         }
-    }
+    });
+    packets
 }
 
 fn same_packets(got: &Packets, expected: &Packets) {
@@ -229,18 +224,12 @@ fn packets_are_in_the_account_of_those_who_ask() {
         client.leave();
     }
     for client in &mut clients[..2] {
-        loop {
-            match client.next_event(Some(LIMIT)).unwrap() {
-                Next::Event(event) => {
-                    if let EventKind::Data(chunk) = &event.kind {
-                        assert_eq!(chunk.packets().len(), 0);
-                        assert!(!chunk.bytes().is_empty());
-                    }
-                }
-                Next::Idle => panic!("nothing happens"),
-                Next::End(_) => break,
+        each_event(client, |event| {
+            if let EventKind::Data(chunk) = &event.kind {
+                assert_eq!(chunk.packets().len(), 0);
+                assert!(!chunk.bytes().is_empty());
             }
-        }
+        });
     }
     packets_of_client(&mut clients[2]);
     for shared in [one, two] {

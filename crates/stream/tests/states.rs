@@ -327,6 +327,42 @@ fn parameter_sets_that_nobody_has_any_more_make_room() {
     assert_eq!(engine.statistics().parameters_refused, 0);
 }
 
+/// Applications that come and go while the streams they had last.
+#[test]
+fn parameter_sets_of_applications_that_are_gone_make_room() {
+    /// Each stream gets a chunk size of its own.
+    struct Different(u32);
+    impl Events for Different {
+        fn created(&mut self, of: ApplicationId, stream: &mut StreamRef<'_>) {
+            if of == ApplicationId(1) {
+                self.0 += 1;
+                stream.set_parameter(Parameter::ChunkBytes(self.0));
+            }
+        }
+    }
+    let (mut engine, mut events) = (engine(Mode::Wait), Different(1 << 17));
+    let mut stays = vec![0x45, 0, 0, 29, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1];
+    stays.extend([10, 0, 0, 2, 0, 0, 0, 9, 0, 9, 0, 0, b'x']);
+    let packet = PacketDescriptor {
+        time: Nanos::from_secs(1),
+        captured_len: stays.len() as u32,
+        wire_len: stays.len() as u32,
+        link: LinkType::RAW,
+        ..PacketDescriptor::default()
+    };
+    for round in 0..40_u8 {
+        assert!(engine.add(ApplicationConfig::default()).is_some());
+        for port in 1000..2000_u16 {
+            stays[14..16].copy_from_slice(&[1, round]);
+            stays[20..22].copy_from_slice(&port.to_be_bytes());
+            engine.process(&Batch::new(&stays, &[packet]), &mut events);
+        }
+        engine.remove(ApplicationId(1));
+    }
+    assert_eq!(events.0 - (1 << 17), 40 * 2000);
+    assert_eq!(engine.statistics().parameters_refused, 0);
+}
+
 #[test]
 fn a_chunk_kept_again_and_again_grows() {
     /// Keeps every chunk.

@@ -17,7 +17,7 @@ use super::protocol::{Join, Request, Thresholds};
 /// what is lost when this process is too slow for it.
 #[derive(Clone, Debug)]
 pub struct Application {
-    /// Shown where the users of a capture are listed; the program's name when empty.
+    /// Shown where the users of a capture are listed, its first 64 bytes; the program's name when empty.
     pub name: String,
     /// Which streams, in pcap-filter syntax; all when empty.
     pub filter: String,
@@ -45,9 +45,9 @@ pub struct Application {
     /// the longest decides; none: the service's.
     pub inactivity_timeout: Option<Nanos>,
     /// Bytes of chunks that may wait for this process. Beyond, its events are lost, those of
-    /// other processes are not.
+    /// other processes are not. Of what the service has left nobody gets more than half.
     pub memory_bytes: u64,
-    /// With how much less it makes do where the service has no more; none: with nothing less.
+    /// With how much less it makes do then; none: with nothing less.
     pub least_memory_bytes: Option<u64>,
     /// Share of `memory_bytes` below which nothing is lost.
     pub base_threshold: f64,
@@ -231,7 +231,7 @@ pub(super) fn within(
 }
 
 /// The least memory for chunks of this size.
-fn least_memory(chunk_bytes: u32) -> u64 {
+pub(super) fn least_memory(chunk_bytes: u32) -> u64 {
     Application::LEAST_MEMORY.max(4 * u64::from(chunk_bytes))
 }
 

@@ -71,8 +71,6 @@ struct Local {
     outbox: Outbox,
     interface: String,
     process: u32,
-    /// Whose it is: a forked child has a copy of everything, but is not the client.
-    owner: u32,
     application: ApplicationId,
     /// What is kept of streams here, by the place of their number that is used again: so it is
     /// not more than there are streams, even where terminations were lost.
@@ -216,14 +214,14 @@ impl Client {
             });
         };
         let map = Error::system("map the memory of the shared capture");
-        let events = PoolView::open(pool).and_then(|pool| EventReader::open(ring, page, pool));
+        let events = PoolView::open(pool, Arc::clone(&connection))
+            .and_then(|pool| EventReader::open(ring, page, pool));
         Ok(Client {
             events: events.map_err(map)?,
             local: Local {
                 outbox: Outbox::new(connection),
                 interface: interface.to_owned(),
                 process,
-                owner: std::process::id(),
                 application,
                 streams: RefCell::default(),
                 busy: Cell::default(),
@@ -446,15 +444,6 @@ impl Client {
     }
 }
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        // There may be leavers, which have a handle to it. A child's end must not be ours.
-        if self.local.owner == std::process::id() {
-            self.local.outbox.connection().shut_down();
-        }
-    }
-}
-
 /// Ends the events of a [`Client`], from any thread.
 #[derive(Clone, Debug)]
 pub struct Leaver(Arc<Connection>);
@@ -602,7 +591,7 @@ impl SharedStream<'_> {
         self.command(Command::Discard);
     }
 
-    /// Changes a parameter. The service admits 64 different values of a client; what is beyond is
+    /// Changes a parameter. The streams of a client may have 64 different sets of them; what is beyond is
     /// counted ([`ClientStatistics::refused_commands`]).
     ///
     /// # Errors

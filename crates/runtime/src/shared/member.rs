@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkInfo, Cutoff, DataChunk, Events, MAX_APPLICATIONS, Parameter, Sentence,
-    StreamErrors, StreamRef, StreamSnapshot, Watermarks,
+    ApplicationId, ChunkInfo, ChunkParameters, DataChunk, Events, MAX_APPLICATIONS, Parameter,
+    Sentence, StreamErrors, StreamRef, StreamSnapshot, Watermarks,
 };
 use flowgauge_sys::local::{Connection, Peer};
 use flowgauge_sys::process;
@@ -14,6 +14,7 @@ use flowgauge_sys::shared::{Area, EventWriter, Pool};
 use flowgauge_wire::Ledger;
 
 use super::application::{LONGEST_SILENCE, within};
+use super::attention::Guest;
 use super::codec::Encoder;
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
 use super::protocol::{Join, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
@@ -22,12 +23,15 @@ use super::statistics::{self, ClientStatistics, ClientStatus};
 /// Streams with losses that are remembered for a client.
 const MOST_LOSSES: usize = 1 << 20;
 
-/// Different values that a client may give parameters of streams: the engine keeps each.
-const MOST_PARAMETERS: usize = 64;
+/// Different sets of parameters that a client's streams may have, its own among them: the engine keeps each, and
+/// each with a flush timeout is a timer.
+const MOST_SETS: usize = 64;
 
 /// A client.
 #[derive(Debug)]
 pub(super) struct Member {
+    /// The connection's number.
+    pub(super) number: u64,
     pub(super) connection: Connection,
     pub(super) application: Option<ApplicationId>,
     peer: Peer,
@@ -41,14 +45,24 @@ pub(super) struct Member {
     watermarks: Watermarks,
     wants_data: bool,
     priorities: Box<[bool; 256]>,
-    parameters: Vec<Parameter>,
-    /// The same of what it wants of all streams.
-    terms: Vec<Terms>,
+    /// What its streams have had.
+    sets: Vec<ChunkParameters>,
     statistics: ClientStatistics,
     /// Bytes of streams that it lost.
     losses: HashMap<u64, Loss>,
     /// It claimed what cannot be.
     pub(super) lied: bool,
+}
+
+/// What a client gets when it joins.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) application: ApplicationId,
+    pub(super) epoch: u64,
+    pub(super) memory: u64,
+    pub(super) ring: EventWriter,
+    /// What its streams have where nothing else is said.
+    pub(super) set: ChunkParameters,
 }
 
 /// What a client lost of a stream.
@@ -74,23 +88,34 @@ impl Loss {
 }
 
 impl Member {
-    /// A client that gets the memory it wants, or the `free` bytes that are left.
-    pub(super) fn new(
-        connection: Connection,
-        peer: Peer,
-        join: &Join,
-        application: ApplicationId,
-        epoch: u64,
-        free: u64,
-    ) -> std::io::Result<Member> {
+    /// Room for the events of a client with so much memory.
+    pub(super) fn ring_for(memory: u64) -> std::io::Result<EventWriter> {
         // Small chunks need more events than memory.
         const EVENTS: core::ops::RangeInclusive<u64> = 1 << 10..=1 << 16;
-        let memory = join.memory_bytes.min(free);
         let events = (memory >> 11).clamp(*EVENTS.start(), *EVENTS.end());
+        EventWriter::new(events as u32)
+    }
+
+    /// A client with so much memory, and the ring for it.
+    pub(super) fn new(guest: Guest, join: &Join, seat: Seat) -> Member {
+        let Guest {
+            number,
+            connection,
+            peer,
+            ..
+        } = guest;
+        let Seat {
+            application,
+            epoch,
+            memory,
+            ring,
+            set,
+        } = seat;
         let (threshold, overload_cutoff) =
             (join.thresholds.base(), join.thresholds.overload_cutoff);
         let mut member = Member {
-            ring: EventWriter::new(events as u32)?,
+            ring,
+            number,
             connection,
             application: Some(application),
             peer,
@@ -101,8 +126,7 @@ impl Member {
             watermarks: Watermarks::new(memory, threshold, overload_cutoff),
             wants_data: join.wants_data,
             priorities: Box::new([false; 256]),
-            parameters: Vec::new(),
-            terms: Vec::new(),
+            sets: vec![set],
             statistics: ClientStatistics::default(),
             losses: HashMap::new(),
             lied: false,
@@ -115,7 +139,7 @@ impl Member {
             member.priorities[usize::from(priority)] = true;
         }
         member.note_priorities();
-        Ok(member)
+        member
     }
 
     /// Becomes readable when its process ends; none where that is not visible from here.
@@ -131,59 +155,55 @@ impl Member {
         self.memory
     }
 
-    /// Whether it may set this parameter.
-    pub(super) fn admits(&mut self, parameter: Parameter) -> bool {
-        if matches!(parameter, Parameter::Policy(_)) {
+    /// Whether it may set this parameter of a stream, which has these now if it has not ended.
+    pub(super) fn admits(&mut self, parameter: Parameter, now: Option<ChunkParameters>) -> bool {
+        match parameter {
             // It would hold for everybody.
-            return false;
+            Parameter::Policy(_) => false,
+            Parameter::ChunkBytes(bytes) | Parameter::OverlapBytes(bytes)
+                if bytes > super::Application::LARGEST_CHUNK =>
+            {
+                false
+            }
+            Parameter::InactivityTimeout(timeout) => {
+                timeout.is_none_or(|timeout| timeout <= LONGEST_SILENCE)
+            }
+            _ => now.is_none_or(|now| self.takes(now.with(parameter))),
         }
-        if let Parameter::ChunkBytes(bytes) | Parameter::OverlapBytes(bytes) = parameter
-            && bytes > super::Application::LARGEST_CHUNK
-        {
-            return false;
-        }
-        if let Parameter::InactivityTimeout(Some(timeout)) = parameter {
-            // They are no more sets for the engine.
-            return timeout <= LONGEST_SILENCE;
-        }
-        if let Parameter::InactivityTimeout(None) = parameter {
+    }
+
+    /// Whether its streams may have these parameters: they have had them, or not too many others.
+    fn takes(&mut self, set: ChunkParameters) -> bool {
+        if self.sets.contains(&set) {
             return true;
         }
-        if self.parameters.contains(&parameter) {
-            return true;
+        let is_one_more = self.sets.len() < MOST_SETS;
+        if is_one_more {
+            self.sets.push(set);
         }
-        if self.parameters.len() < MOST_PARAMETERS {
-            self.parameters.push(parameter);
-            return true;
-        }
-        false
+        is_one_more
     }
 
     /// What it may have of what it wants from now on; none where it asks for too much.
     pub(super) fn agrees(&mut self, terms: Terms) -> Option<Terms> {
-        let sizes = within(terms.chunk_bytes, terms.overlap_bytes, self.memory);
-        let set = Terms {
-            cutoff: Cutoff::UNLIMITED,
-            from_initiator: None,
-            from_responder: None,
-            inactivity_timeout: None,
-            priority: 0,
-            ..terms
-        };
-        let is_known = self.terms.contains(&set);
-        if sizes.is_err() || !is_known && self.terms.len() >= MOST_PARAMETERS {
-            return None;
-        }
-        if !is_known {
-            self.terms.push(set);
-        }
-        self.uses_priority(terms.priority);
+        within(terms.chunk_bytes, terms.overlap_bytes, self.memory).ok()?;
         let bytes = |bytes| if self.wants_data { bytes } else { 0 };
-        Some(Terms {
+        let terms = Terms {
             chunk_bytes: bytes(terms.chunk_bytes),
             overlap_bytes: bytes(terms.overlap_bytes),
             inactivity_timeout: (terms.inactivity_timeout).map(|time| time.min(LONGEST_SILENCE)),
             ..terms
+        };
+        let set = ChunkParameters {
+            chunk_bytes: terms.chunk_bytes,
+            overlap_bytes: terms.overlap_bytes,
+            flush_timeout: terms.flush_timeout,
+            mode: terms.mode,
+        };
+        let has_room = self.takes(set);
+        has_room.then(|| {
+            self.uses_priority(terms.priority);
+            terms
         })
     }
 

@@ -34,8 +34,10 @@
 //! - *Lie*: chunks and events cannot be written by clients at all (sealed memory,
 //!   [`flowgauge_sys::shared`]); how far it claims to have read is believed if it can be so,
 //!   otherwise the client is dismissed. Messages and filter programs are checked; each client has a
-//!   bounded number of filters, parameters and messages per round.
-//! - *Decide for others*: overlap policy and expiry are those of the service.
+//!   bounded number of filters, sets of parameters, and messages per round. Nobody gets more than half of the
+//!   memory that is left.
+//! - *Decide for others*: the overlap policy is that of the service. When silence ends a stream the client with the
+//!   longest inactivity timeout decides, of those who have it; a day is the longest.
 //!
 //! What remains shared is the speed of the one engine: a client that wants bytes where others want
 //! statistics costs its work, and filters of all run for each new stream.
@@ -51,6 +53,7 @@
 //! whatever the last one brings); more than one capturing thread.
 
 mod application;
+mod attention;
 mod client;
 mod codec;
 mod drive;
@@ -69,6 +72,6 @@ pub use client::{Client, EventKind, Leaver, Next, SharedChunk, SharedEvent, Shar
 pub use error::Error;
 pub(crate) use held::HeldChunk;
 pub use layout::SharedPackets;
-pub use service::{Served, Service, ServiceConfig, serve_interface};
+pub use service::{OpenedService, Served, Service, ServiceConfig, serve_interface, turn_away};
 pub use start::{ServiceProgram, SharedCapture, inherited_listener, listen, shared_captures};
 pub use statistics::{Chunks, ClientStatistics, ClientStatus, Status};

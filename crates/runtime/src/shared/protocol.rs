@@ -32,6 +32,9 @@ pub(super) const VERSION: u32 = 7;
 /// No message is longer.
 pub(super) const MESSAGE_BYTES: usize = 64 << 10;
 
+/// Bytes of a client's name at most: those of all fit in one message.
+const LONGEST_NAME: usize = 64;
+
 /// Instructions of a filter at most, the kernel's own limit.
 const MOST_INSTRUCTIONS: usize = 4096;
 
@@ -280,7 +283,10 @@ impl Join {
     }
 
     fn decode(rest: &mut Decoder<'_>) -> Option<Join> {
-        let name = rest.text()?;
+        let mut name = rest.text()?;
+        while name.len() > LONGEST_NAME {
+            name.pop();
+        }
         let (memory_bytes, least_memory) = (rest.u64()?, rest.u64()?);
         let thresholds = Thresholds::decode(rest)?;
         let need_packets = rest.flag()?;
@@ -523,6 +529,9 @@ impl Reply {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use flowgauge_stream::engine::MAX_APPLICATIONS;
+
+    use super::super::statistics::{ClientStatus, Status};
     use super::*;
 
     pub(in crate::shared) fn join() -> Join {
@@ -578,6 +587,27 @@ pub(super) mod tests {
                 assert_eq!(one, two);
             }
         }
+    }
+
+    /// However many clients there are, and whatever they call themselves.
+    #[test]
+    fn names_of_all_clients_fit_in_one_message() {
+        let name = "\u{e9}".repeat(500);
+        let asked = Request::Join(Box::new(Join { name, ..join() }));
+        let Some(Request::Join(join)) = Request::decode(&asked.encode()) else {
+            panic!("not understood");
+        };
+        assert_eq!(join.name, "\u{e9}".repeat(32));
+        let client = ClientStatus {
+            name: join.name,
+            ..ClientStatus::default()
+        };
+        let status = Status {
+            clients: vec![client; 2 * MAX_APPLICATIONS],
+            ..Status::default()
+        };
+        let message = Reply::Status(status.encode()).encode();
+        assert!(message.len() <= MESSAGE_BYTES, "{}", message.len());
     }
 
     #[test]

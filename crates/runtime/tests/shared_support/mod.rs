@@ -233,9 +233,14 @@ pub(crate) fn listen(client: &mut Client) -> BTreeMap<Who, Story> {
 }
 
 pub(crate) fn listen_into(client: &mut Client, stories: &mut Stories) -> String {
+    each_event(client, |event| stories.told(&event))
+}
+
+/// Gives `told` each event of a client until its end; why it is over.
+pub(crate) fn each_event(client: &mut Client, mut told: impl FnMut(SharedEvent<'_>)) -> String {
     loop {
         match client.next_event(Some(LIMIT)).unwrap() {
-            Next::Event(event) => stories.told(&event),
+            Next::Event(event) => told(event),
             Next::Idle => panic!("nothing happens"),
             Next::End(reason) => return reason,
         }

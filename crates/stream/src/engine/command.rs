@@ -25,6 +25,38 @@ pub enum Parameter {
     InactivityTimeout(Option<Nanos>),
 }
 
+/// What decides how an application gets the chunks of a stream. Those of equal parameters share them; the engine
+/// keeps each set that some stream has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkParameters {
+    /// Chunk size in bytes; 0: segments in place.
+    pub chunk_bytes: u32,
+    /// Bytes repeated from chunk to chunk.
+    pub overlap_bytes: u32,
+    /// How long a partial chunk may wait.
+    pub flush_timeout: Option<Nanos>,
+    /// How TCP bytes are put in order.
+    pub mode: Mode,
+}
+
+impl ChunkParameters {
+    /// With one of them changed. (Some parameters are none of a chunk.)
+    #[must_use]
+    pub fn with(self, parameter: Parameter) -> ChunkParameters {
+        let mut changed = self;
+        match parameter {
+            Parameter::ChunkBytes(bytes) => changed.chunk_bytes = bytes,
+            Parameter::OverlapBytes(bytes) => changed.overlap_bytes = bytes,
+            Parameter::FlushTimeout(timeout) => changed.flush_timeout = timeout,
+            Parameter::Mode(mode) => changed.mode = mode,
+            Parameter::Policy(_) | Parameter::InactivityTimeout(_) => return self,
+        }
+        let most = changed.chunk_bytes.saturating_sub(1);
+        changed.overlap_bytes = changed.overlap_bytes.min(most);
+        changed
+    }
+}
+
 /// The same as the methods of [`StreamRef`](super::StreamRef), as values that travel: what a worker
 /// thread sends back about a stream it was given
 /// ([`Engine::command`](super::Engine::command)).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use flowgauge_wire::{Decoded, Nanos, PacketDescriptor};
 
+use super::command::ChunkParameters;
 use super::policies::HostPolicies;
 use super::record::{Loss, Pending, Record};
 use crate::config::ShardConfig;
@@ -162,6 +163,16 @@ pub struct ApplicationConfig {
 }
 
 impl ApplicationConfig {
+    /// How its chunks are made where nothing else is said of a stream.
+    pub fn chunk_parameters(&self) -> ChunkParameters {
+        ChunkParameters {
+            chunk_bytes: self.chunk_bytes,
+            overlap_bytes: self.overlap_bytes,
+            flush_timeout: self.flush_timeout,
+            mode: self.mode,
+        }
+    }
+
     /// The paper's chunk size.
     pub const CHUNK_BYTES: u32 = 16_384;
 }

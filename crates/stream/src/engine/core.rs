@@ -330,7 +330,9 @@ impl Core {
             if !self.records.get(id).is_some_and(is_live) {
                 continue;
             }
-            for view in self.views_of(id).filter_map(|at| self.view(at)) {
+            // Of applications that are gone nothing is asked any more.
+            let views = self.views_of(id).filter_map(|at| self.view(at));
+            for view in views.filter(|view| view.application != u8::MAX) {
                 used[usize::from(view.parameters)] = true;
             }
         }

@@ -89,7 +89,7 @@ use flowgauge_wire::{Batch, Ledger};
 
 pub use budget::{Sentence, Watermarks};
 pub use chunk::{ChunkFlags, ChunkInfo, DataChunk, OutOfMemory, OwnedChunk};
-pub use command::{Command, Parameter};
+pub use command::{ChunkParameters, Command, Parameter};
 pub use config::{
     ApplicationConfig, ApplicationId, Cutoff, Cutoffs, EngineConfig, FilterPacket,
     MAX_APPLICATIONS, Mode, Priorities, StreamFilter,
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Enters an application. It gets the streams that are created from now on; `None` when there
-    /// are [`MAX_APPLICATIONS`] already.
+    /// are [`MAX_APPLICATIONS`] already, or streams have as many different [`ChunkParameters`] as can be kept.
     pub fn add(&mut self, application: ApplicationConfig) -> Option<ApplicationId> {
         self.add_for_packets(application, self.need_packets)
     }
@@ -261,6 +261,15 @@ impl Engine {
         let found = self.core.command(uid, application, command);
         self.catch_up();
         found
+    }
+
+    /// How an application gets the chunks of one of its streams; `None` when it has ended.
+    pub fn chunk_parameters(
+        &self,
+        uid: u64,
+        application: ApplicationId,
+    ) -> Option<ChunkParameters> {
+        self.core.chunk_parameters(uid, application)
     }
 
     /// Changes the base threshold ([`EngineConfig::base_threshold`]).

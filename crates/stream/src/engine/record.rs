@@ -4,6 +4,7 @@ use flowgauge_sys::blocks::Block;
 use flowgauge_wire::{Nanos, Place};
 
 use super::chunk::{ChunkFlags, Content};
+use super::command::ChunkParameters;
 use super::config::Mode;
 use super::slab::NONE;
 use super::statistics::Counts;
@@ -294,6 +295,27 @@ pub(super) struct Parameters {
     pub(super) packets: bool,
     /// Tells sets apart that are equal otherwise, where applications do not share.
     pub(super) private: Option<u8>,
+}
+
+impl Parameters {
+    pub(super) fn of_chunks(&self) -> ChunkParameters {
+        ChunkParameters {
+            chunk_bytes: self.chunk_bytes,
+            overlap_bytes: self.overlap_bytes,
+            flush_timeout: self.flush_timeout,
+            mode: self.mode,
+        }
+    }
+
+    pub(super) fn changed(self, to: ChunkParameters) -> Parameters {
+        Parameters {
+            chunk_bytes: to.chunk_bytes,
+            overlap_bytes: to.overlap_bytes,
+            flush_timeout: to.flush_timeout,
+            mode: to.mode,
+            ..self
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use flowgauge_flow::{FlowRecord, FlowTracker};
 use flowgauge_wire::{Address, Direction, FlowKey};
 
-use super::command::{Command, Parameter};
+use super::command::{ChunkParameters, Command, Parameter};
 use super::config::{ApplicationId, Cutoff, MAX_APPLICATIONS, Mode};
 use super::core::{Core, flow_of};
 use super::record::{OwnLoss, Parameters, RecordFlags, ViewAt, ViewFlags};
@@ -417,16 +417,29 @@ impl Core {
         application: ApplicationId,
         command: Command,
     ) -> bool {
-        let found = self.find(uid).and_then(|id| {
-            self.views_of(id).find(|&at| {
-                self.view(at)
-                    .is_some_and(|view| view.application == application.0)
-            })
-        });
+        let found = self.view_of(uid, application);
         if let Some(at) = found {
             self.apply(at, command);
         }
         found.is_some()
+    }
+
+    /// What an application has of a stream that lives.
+    fn view_of(&self, uid: u64, application: ApplicationId) -> Option<ViewAt> {
+        self.views_of(self.find(uid)?).find(|&at| {
+            self.view(at)
+                .is_some_and(|view| view.application == application.0)
+        })
+    }
+
+    /// How an application gets the chunks of a stream that lives.
+    pub(super) fn chunk_parameters(
+        &self,
+        uid: u64,
+        application: ApplicationId,
+    ) -> Option<ChunkParameters> {
+        let view = self.view(self.view_of(uid, application)?)?;
+        Some(self.parameters(view.parameters).of_chunks())
     }
 
     /// Does what an application asks for its view of a stream.
@@ -494,21 +507,16 @@ impl Core {
         let Some(view) = self.view(at) else {
             return;
         };
-        let mut changed = self.parameters(view.parameters);
+        let current = self.parameters(view.parameters);
         match parameter {
-            Parameter::ChunkBytes(bytes) => changed.chunk_bytes = bytes,
-            Parameter::OverlapBytes(bytes) => changed.overlap_bytes = bytes,
-            Parameter::FlushTimeout(timeout) => changed.flush_timeout = timeout,
-            Parameter::Mode(mode) => changed.mode = mode,
             Parameter::Policy(policy) => {
                 self.requests.push_back(Request::Policy(at.record, policy));
                 return;
             }
             Parameter::InactivityTimeout(timeout) => return self.set_silence(at, timeout),
+            _ => {}
         }
-        changed.overlap_bytes = changed
-            .overlap_bytes
-            .min(changed.chunk_bytes.saturating_sub(1));
+        let changed = current.changed(current.of_chunks().with(parameter));
         self.change_parameters(at, changed);
         self.note_views(at.record);
     }

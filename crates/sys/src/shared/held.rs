@@ -101,7 +101,10 @@ impl HeldBytes {
 
     fn find(&self) -> Option<&[u8]> {
         // SAFETY: the service does not use the area again before it is told that the event was
-        // read, which is when this has been dropped.
+        // read, which is when this has been dropped, or this end of the connection has closed, which
+        // the view of the pool keeps open. (It also does when it dismisses a client that breaks the
+        // protocol, or when its own process is not what it should be: it is trusted, and what a client
+        // says on its connection is its owner's to keep to.)
         unsafe { self.lent.pool.bytes(self.offset, self.len) }
     }
 

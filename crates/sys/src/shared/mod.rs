@@ -23,7 +23,9 @@
 //!
 //! An area of the pool is used again when every ring that got a reference to it was read past
 //! the event, or was closed. So what a client borrows from an event stays as it is until it asks
-//! for the next one, or, where it took it out ([`EventReader::take_event`]), until it drops it.
+//! for the next one, or, where it took it out ([`EventReader::take_event`]), until it drops it. A
+//! ring is closed when its client's connection is, which [`PoolView`] keeps open; or when the client
+//! was dismissed because it lied or broke the protocol.
 
 mod held;
 mod memory;

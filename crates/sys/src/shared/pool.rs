@@ -8,8 +8,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use super::memory::{self, Mapping};
+use crate::local::Connection;
 
 /// Smallest area in bytes, as a power of two.
 const SMALLEST: u32 = 8;
@@ -252,17 +254,27 @@ impl Pool {
 #[derive(Debug)]
 pub struct PoolView {
     memory: Mapping,
+    /// To the writer: when this end closes, areas that were read here may be used again.
+    connection: Arc<Connection>,
+    /// Whose it is: a forked child has a copy.
+    owner: u32,
 }
 
 impl PoolView {
-    /// Maps what [`Pool::file`] is, read-only.
+    /// Maps what [`Pool::file`] is, read-only. `connection` is by which the writer knows that somebody reads:
+    /// it stays open as long as the view does, and with that as long as bytes are borrowed or held, and is shut
+    /// down then, whoever else has it.
     ///
     /// # Errors
     /// `InvalidData` when its size can change; the system's.
-    pub fn open(file: OwnedFd) -> io::Result<PoolView> {
+    pub fn open(file: OwnedFd, connection: Arc<Connection>) -> io::Result<PoolView> {
         let bytes = memory::sealed_size(&file)?;
         let memory = Mapping::new(&file, bytes, false)?;
-        Ok(PoolView { memory })
+        Ok(PoolView {
+            memory,
+            connection,
+            owner: std::process::id(),
+        })
     }
 
     /// `len` bytes at `offset`, if they are inside.
@@ -276,6 +288,15 @@ impl PoolView {
             .at(usize::try_from(offset).ok()?, len as usize)?;
         // SAFETY: inside the mapping, initialised, and by the caller's promise not written to.
         Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), len as usize) })
+    }
+}
+
+impl Drop for PoolView {
+    fn drop(&mut self) {
+        // The end of a forked child must not be that of its parent.
+        if self.owner == std::process::id() {
+            self.connection.shut_down();
+        }
     }
 }
 
@@ -299,6 +320,10 @@ mod tests {
 
     use super::*;
 
+    fn connection() -> Arc<Connection> {
+        Arc::new(Connection::pair().unwrap().0)
+    }
+
     /// The bytes of an area as a reader sees them.
     fn read<'a>(pool: &Pool, view: &'a PoolView, area: &Area) -> &'a [u8] {
         // SAFETY: the tests read before they release.
@@ -306,7 +331,8 @@ mod tests {
     }
 
     fn view(pool: &Pool) -> PoolView {
-        PoolView::open(pool.file().try_clone_to_owned().unwrap()).unwrap()
+        let file = pool.file().try_clone_to_owned().unwrap();
+        PoolView::open(file, connection()).unwrap()
     }
 
     #[test]
@@ -435,7 +461,7 @@ mod tests {
     fn memory_of_a_size_that_can_change_is_refused() {
         let file = memory::create("test", 4096).unwrap();
         assert_eq!(
-            PoolView::open(file).unwrap_err().kind(),
+            PoolView::open(file, connection()).unwrap_err().kind(),
             io::ErrorKind::InvalidData
         );
     }
