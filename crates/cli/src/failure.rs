@@ -88,6 +88,21 @@ impl Failure {
         }
     }
 
+    /// The error and its hint, for another program to print.
+    pub(crate) fn in_one_line(&self) -> String {
+        match self {
+            Failure::Usage {
+                hint: Some(hint), ..
+            }
+            | Failure::Run {
+                hint: Some(hint), ..
+            } => {
+                format!("{self}; hint: {hint}")
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// Prints the error and its hint on standard error and says how to exit.
     pub(crate) fn report(&self) -> ExitCode {
         match self {

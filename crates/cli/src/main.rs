@@ -68,9 +68,6 @@ fn run(command: &Command) -> Result<(), Failure> {
     if command.writes_standard_output() {
         sinks::check_stdout()?;
     }
-    if let Command::ShareService(_) = command {
-        anonymize::refuse_if_forced("other programs would get the packets of a shared capture")?;
-    }
     match command {
         Command::Flows(options) => flows::run(options),
         Command::Streams(options) => streams::run(options),

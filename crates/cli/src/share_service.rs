@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use flowgauge_runtime::shared::{self, ServiceConfig};
+use flowgauge_runtime::shared::{self, OpenedService, ServiceConfig};
+use flowgauge_sys::local::Listener;
 use flowgauge_sys::machine::{Check, Status};
 use flowgauge_sys::privileges;
 
+use crate::anonymize;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::options::ShareServiceOptions;
@@ -18,23 +20,59 @@ const USERS: [&str; 2] = ["flowgauge", "nobody"];
 /// The environment variable that names the group whose members may join, where no option does.
 const GROUP: &str = "FLOWGAUGE_SHARE_GROUP";
 
-/// Runs the command.
+/// How long the program that started this one may take to come, before it is told why there is nothing.
+const COMING: Duration = Duration::from_secs(2);
+
+/// Runs the command. Where another program started it nobody sees what it prints: whoever comes to the
+/// socket is told what is wrong.
 ///
 /// # Errors
 /// When standard input is no listening socket, or the interface cannot be opened.
 pub(crate) fn run(options: &ShareServiceOptions) -> Result<(), Failure> {
-    let failed = |error: shared::Error| Failure::run(error.to_string(), error.hint());
-    let group = group(options)?;
-    let listener = if options.listen {
-        shared::listen(&options.interface).map_err(failed)?
-    } else {
-        shared::inherited_listener().map_err(|error| {
-            Failure::usage(
-                error.to_string(),
-                "programs that share a capture start this command; by hand, give --listen",
-            )
-        })?
+    let forced =
+        anonymize::refuse_if_forced("other programs would get the packets of a shared capture");
+    let listener = match listener(options) {
+        Ok(listener) => listener,
+        Err(failure) => return Err(forced.err().unwrap_or(failure)),
     };
+    let opened = forced.and_then(|()| open(options));
+    let (opened, control) = opened.inspect_err(|failure| {
+        let patience = match options.listen {
+            true => Duration::ZERO,
+            false => COMING,
+        };
+        shared::turn_away(&listener, &failure.in_one_line(), patience);
+    })?;
+    if options.listen {
+        say!(
+            "flowgauge: sharing {}, until it is stopped",
+            options.interface
+        );
+    }
+    let served = opened.run(listener, &control.stop_handle());
+    say!("{}", summary::ledger_line(&served.ledger));
+    match served.failure {
+        None => Ok(()),
+        Some(error) => Err(Failure::running(&error)),
+    }
+}
+
+/// The socket that programs come to.
+fn listener(options: &ShareServiceOptions) -> Result<Listener, Failure> {
+    if options.listen {
+        return shared::listen(&options.interface).map_err(|error| failed(&error));
+    }
+    shared::inherited_listener().map_err(|error| {
+        Failure::usage(
+            error.to_string(),
+            "programs that share a capture start this command; by hand, give --listen",
+        )
+    })
+}
+
+/// Opens the interface, and gives up root.
+fn open(options: &ShareServiceOptions) -> Result<(OpenedService, Control), Failure> {
+    let group = group(options)?;
     let control = Control::install()?;
     let user = USERS.into_iter().find(|user| privileges::user_exists(user));
     let mut config = ServiceConfig {
@@ -44,20 +82,12 @@ pub(crate) fn run(options: &ShareServiceOptions) -> Result<(), Failure> {
     if options.listen {
         config.grace = Duration::MAX;
     }
-    let stop = control.stop_handle();
-    if options.listen {
-        say!(
-            "flowgauge: sharing {}, until it is stopped",
-            options.interface
-        );
-    }
-    let served = shared::serve_interface(listener, &options.interface, user, config, &stop);
-    let served = served.map_err(failed)?;
-    say!("{}", summary::ledger_line(&served.ledger));
-    match served.failure {
-        None => Ok(()),
-        Some(error) => Err(Failure::running(&error)),
-    }
+    let opened = OpenedService::open(&options.interface, user, config);
+    Ok((opened.map_err(|error| failed(&error))?, control))
+}
+
+fn failed(error: &shared::Error) -> Failure {
+    Failure::run(error.to_string(), error.hint())
 }
 
 /// The group that may join, from the option or the environment.
@@ -70,7 +100,10 @@ fn group(options: &ShareServiceOptions) -> Result<Option<u32>, Failure> {
     let number = name.map(|name| {
         privileges::group_id(&name).map_err(|error| {
             Failure::usage(
-                format!("the shared capture on {}: {error}", options.interface),
+                format!(
+                    "who may share the capture on {}: {error}",
+                    options.interface
+                ),
                 format!("--group or {GROUP} takes a group's name or number; see getent group"),
             )
         })

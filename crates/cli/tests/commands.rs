@@ -583,8 +583,18 @@ fn the_manual_is_complete() {
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual.md");
     let manual = fs::read_to_string(manual).unwrap();
     for name in [
-        "flows", "streams", "match", "log", "report", "capture", "packets", "generate", "keys",
+        "flows",
+        "streams",
+        "match",
+        "log",
+        "report",
+        "capture",
+        "anonymize",
+        "packets",
+        "generate",
+        "keys",
         "doctor",
+        "share-service",
     ] {
         let heading = format!("## `flowgauge {name}`\n");
         let (_, after) = manual
