@@ -245,7 +245,7 @@ fn changes_that_cannot_be_are_counted() {
 #[test]
 fn a_client_knows_what_it_was_granted() {
     let shared = Shared::start_with(flowgauge_runtime::shared::ServiceConfig {
-        pool_bytes: 5 << 20,
+        pool_bytes: 10 << 20,
         grace: LIMIT,
         ..Default::default()
     });
@@ -255,6 +255,7 @@ fn a_client_knows_what_it_was_granted() {
         ..everything()
     });
     assert_eq!(client.memory_bytes(), shared.status().clients[0].memory);
+    // Half of what was left.
     assert_eq!(client.memory_bytes(), 5 << 20);
     // Chunks need four times their size.
     let refused = shared.connect(&Application {
