@@ -67,26 +67,32 @@ fn what_cannot_be_opened_is_not_said_to_be_shared() {
 /// Whoever starts it hears why it cannot capture: what it prints nobody sees.
 #[test]
 fn who_starts_it_is_told_what_is_wrong() {
-    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/headers.toml");
+    // A key is made beside the policy.
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("headers.toml");
+    let headers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies/headers.toml");
+    std::fs::copy(headers, &policy).unwrap();
     let causes = [
         (
             "FLOWGAUGE_SHARE_GROUP=no-such-group".to_owned(),
             "no-such-group",
         ),
         (
-            format!("FLOWGAUGE_ANONYMIZE={policy}"),
+            format!("FLOWGAUGE_ANONYMIZE={}", policy.display()),
             "headers.toml is forced",
         ),
-        ("NOTHING=wrong".to_owned(), "fg-missing"),
+        ("NOTHING=wrong".to_owned(), "fg-missing2"),
     ];
-    for (variable, cause) in causes {
+    for (number, (variable, cause)) in causes.into_iter().enumerate() {
+        // The one before may still be about to end, and tells whoever comes what it ends of.
+        let interface = format!("fg-missing{number}");
         let program = ServiceProgram::Command {
             program: "env".into(),
             arguments: [variable.as_str(), PROGRAM, "share-service", "-i"]
                 .map(Into::into)
                 .to_vec(),
         };
-        let refused = Client::connect("fg-missing", &Application::default(), &program);
+        let refused = Client::connect(&interface, &Application::default(), &program);
         let refused = refused.unwrap_err();
         assert!(
             matches!(refused, Error::Refused { .. }),
