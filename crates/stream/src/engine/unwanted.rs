@@ -174,7 +174,7 @@ impl Core {
         };
         let decoded = packet.decoded;
         let captured = packet.payload.len() as i64;
-        let end = offset + i64::from(decoded.payload_len);
+        let end = (offset + i64::from(decoded.payload_len)).max(0) as u64;
         // What is old of it counts as repeated.
         let known = (stream.bytes + stream.missing_bytes) as i64;
         let begin = (offset + captured).max(known).max(0) as u64;
@@ -185,14 +185,15 @@ impl Core {
                 (true, _) if of_over => 0,
                 _ => continue,
             };
+            // (A limit may be more than any position.)
             let from = begin.max(limit);
-            if from as i64 >= end {
+            if from >= end {
                 continue;
             }
             let is_whole = captured == 0 && from as i64 == offset && !is_control;
             let counts = Counts {
                 packets: u64::from(is_whole) * u64::from(decoded.frames),
-                bytes: end as u64 - from,
+                bytes: end - from,
             };
             match self.is_alone(at) {
                 true => self.discard_late(stream.id, counts, Place::Cutoff),
