@@ -73,6 +73,7 @@ pub(crate) fn write_packets(
     let mut sink = create_sink(options, path, &opened.sources)?;
     control.listen_for_trigger()?;
     input::announce(opened.listening.as_deref(), options.common.quiet);
+    control.begin();
     let outcome = copy(&mut opened.sources, &mut sink, &control, opened.live)?;
     let written = sink.written();
     if !options.common.quiet {

@@ -40,7 +40,7 @@ impl Control {
 
     fn register(&self, writes_logs: bool) -> std::io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
-            // A filter of thousands of terms is compiled for minutes, when nothing is captured yet.
+            // Compiling a filter of thousands of terms takes its time, and nothing is captured yet.
             let compiles = flowgauge_sys::ending::cannot_stop();
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, compiles)?;
             // In this order: the first signal finds `stop` unset and sets it, the second quits.
@@ -62,6 +62,11 @@ impl Control {
         // Who waits for a pipe, or for room in a spool, looks, too.
         flowgauge_sys::ending::ends_when(Arc::clone(&self.stop));
         Ok(())
+    }
+
+    /// Packets come from now on: no signal ends the process before what came is written, but a second one.
+    pub(crate) fn begin(&self) {
+        flowgauge_sys::ending::work_begins();
     }
 
     /// Handles SIGUSR2, too.

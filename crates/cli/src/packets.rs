@@ -35,6 +35,7 @@ pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
     }
     let mut printer = Printer::open(options)?;
     opened.announce(options.output.common.quiet);
+    control.begin();
     let mut outcome = Outcome::default();
     let started = std::time::Instant::now();
     for source in &mut opened.sources {

@@ -19,19 +19,63 @@ pub fn is_ending() -> bool {
         .is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-static UNDERWAY: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static START: Start = Start::new();
 
-/// Set while something goes on that nothing can stop but the end of the process, and that loses nothing: who handles
-/// signals then lets the first one end it.
+/// Set while something goes on that nothing can stop but the end of the process, before there is anything to lose: who
+/// handles signals then lets the first one end it.
 pub fn cannot_stop() -> Arc<AtomicBool> {
-    Arc::clone(UNDERWAY.get_or_init(Arc::default))
+    START.flag()
+}
+
+/// From now on the end of the process would lose something.
+pub fn work_begins() {
+    START.has_begun.store(true, Ordering::Relaxed);
 }
 
 /// Does what nothing can stop.
 pub(crate) fn without_stop<T>(work: impl FnOnce() -> T) -> T {
-    let flag = cannot_stop();
-    flag.store(true, Ordering::Relaxed);
-    let done = work();
-    flag.store(false, Ordering::Relaxed);
-    done
+    START.without_stop(work)
+}
+
+/// What is done before work begins.
+struct Start {
+    cannot_stop: OnceLock<Arc<AtomicBool>>,
+    has_begun: AtomicBool,
+}
+
+impl Start {
+    const fn new() -> Start {
+        Start {
+            cannot_stop: OnceLock::new(),
+            has_begun: AtomicBool::new(false),
+        }
+    }
+
+    fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(self.cannot_stop.get_or_init(Arc::default))
+    }
+
+    fn without_stop<T>(&self, work: impl FnOnce() -> T) -> T {
+        let flag = self.flag();
+        flag.store(!self.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
+        let done = work();
+        flag.store(false, Ordering::Relaxed);
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_before_work_begins_a_signal_may_end_the_process() {
+        let start = Start::new();
+        let is_set = || start.flag().load(Ordering::Relaxed);
+        assert!(!is_set());
+        assert!(start.without_stop(is_set));
+        assert!(!is_set());
+        start.has_begun.store(true, Ordering::Relaxed);
+        assert!(!start.without_stop(is_set));
+    }
 }

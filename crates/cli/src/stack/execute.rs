@@ -59,6 +59,9 @@ impl Running {
         }
         let control = Control::install_for(program.stacks.iter().any(writes_logs))?;
         super::agent::end_with_agent(&control);
+        if program.stacks.iter().any(|stack| stack.has_source()) {
+            control.begin();
+        }
         let options = RunnerOptions {
             workers: input.workers.map_or(1, usize::from),
             ..RunnerOptions::default()
@@ -76,6 +79,7 @@ impl Running {
         if let Some(opened) = &opened {
             opened.announce(common.quiet);
         }
+        control.begin();
         let started = Instant::now();
         Ok(Running {
             runner,
