@@ -475,6 +475,17 @@ fn memory_bounds_flows_groups_hashes_and_lists() {
         &["flows", "--by", "src_ip,src_port", "--sum", "bytes"],
         &["streams", "--hash"],
         &["streams", "--count"],
+        &["streams", "--count", "--cutoff", "10k"],
+        &["streams", "--mode", "fast", "--hash"],
+        &[
+            "match",
+            "-e",
+            "GET",
+            "--cutoff",
+            "1k",
+            "--matcher",
+            "aho-corasick",
+        ],
         &["report"],
     ] {
         let arguments = [command, &["--memory", "16M", "-r", flood]].concat();

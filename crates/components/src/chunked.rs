@@ -10,7 +10,7 @@ use flowgauge_stream::engine::{
     ApplicationConfig, Budget, Cutoff, Cutoffs, DataChunk, Engine, EngineConfig, Events,
     HostPolicies, Mode, Priorities, StreamFilter,
 };
-use flowgauge_stream::{ShardConfig, stream_filter};
+use flowgauge_stream::{Needs, ShardConfig, Shares, stream_filter};
 use flowgauge_wire::Nanos;
 
 pub(crate) const MODE: OptionInfo = OptionInfo::new(
@@ -70,7 +70,7 @@ pub(crate) const FLUSH_TIMEOUT: OptionInfo = OptionInfo::new(
 pub(crate) const BASE_THRESHOLD: OptionInfo = OptionInfo::new(
     "base_threshold",
     OptionKind::Number { min: 0.0, max: 1.0 },
-    "share of memory below which nothing is dropped, 0.5 where nothing is said",
+    "share of the memory for chunks below which nothing is dropped, 0.5 where nothing is said",
 );
 pub(crate) const OVERLOAD_CUTOFF: OptionInfo = OptionInfo::new(
     "overload_cutoff",
@@ -102,9 +102,13 @@ pub(crate) fn are_wanted(settings: &Settings) -> bool {
     OPTIONS.iter().any(|option| given(&option))
 }
 
-/// The memory budget of an engine where nothing is said of memory.
-pub(crate) fn usual_memory() -> u64 {
-    EngineConfig::default().memory_bytes
+/// The budget of all copies, for chunks, segments that wait and records of packets: what is there for
+/// segments elsewhere.
+pub(crate) fn budget(settings: &Settings, needs: Needs) -> Budget {
+    Budget::new(match settings.size("memory") {
+        Some(bytes) => Shares::new(bytes, 1, needs).segments,
+        None => EngineConfig::default().memory_bytes,
+    })
 }
 
 /// The engine of streams in chunks, with one application.

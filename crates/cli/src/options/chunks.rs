@@ -34,7 +34,7 @@ pub(crate) struct ChunkOptions {
     /// Deliver a chunk that is not full after so many seconds
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = parse_seconds)]
     pub(crate) flush_timeout: Option<Nanos>,
-    /// Share of --memory (0 to 1) below which nothing is dropped [default: 0.5]
+    /// Share of the memory for chunks (0 to 1) below which nothing is dropped [default: 0.5]
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) base_threshold: Option<f64>,
     /// Under overload, drop what lies beyond so many bytes in its stream first

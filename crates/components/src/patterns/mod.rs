@@ -20,7 +20,7 @@ use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Budget, ChunkFlags, DataChunk, EngineConfig, Events, Mode,
     StreamRef,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream, StreamIdentity};
+use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
 
 use crate::chunked::{self, Chunked};
@@ -199,10 +199,6 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         needs.per_flow += EngineConfig::BYTES_PER_CONNECTION;
     }
     let config = engine::configuration(settings, needs)?;
-    let budget = || match settings.size("memory") {
-        Some(bytes) => Shares::new(bytes, 1, needs).segments,
-        None => chunked::usual_memory(),
-    };
     let shared = settings.shared(|| {
         Ok(Shared {
             wanted: Wanted::new(settings)?,
@@ -214,7 +210,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             unsearched: AtomicU64::new(0),
             copies: AtomicUsize::new(0),
             ended: Mutex::default(),
-            budget: Budget::new(budget()),
+            budget: chunked::budget(settings, needs),
         })
     })?;
     let way = if in_chunks {

@@ -7,9 +7,9 @@ use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::TotalsRow;
 use flowgauge_stack::{Account, OptionInfo, OptionKind, Packets, SettingError, Settings};
 use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Budget, DataChunk, Events, StreamRef,
+    ApplicationConfig, ApplicationId, Budget, DataChunk, EngineConfig, Events, StreamRef,
 };
-use flowgauge_stream::{Chunk, Needs, Stream, StreamIdentity};
+use flowgauge_stream::{Chunk, ShardConfig, Stream, StreamIdentity};
 use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
@@ -28,10 +28,10 @@ pub(super) fn are_wanted(settings: &Settings) -> bool {
     chunked::are_wanted(settings) || settings.setting(COUNTERS.name).is_some()
 }
 
-/// The memory budget of all copies.
-pub(super) fn memory_bytes(settings: &Settings) -> u64 {
-    settings.size("memory").unwrap_or(chunked::usual_memory())
-}
+/// Bytes of memory that a connection takes while it lasts, beside those of its flow and of its hashes. Those
+/// of its chunks are in the budget.
+pub(super) const BYTES_PER_CONNECTION: u64 =
+    EngineConfig::BYTES_PER_CONNECTION + 2 * size_of::<Progress>() as u64;
 
 /// Gives a record for every direction or hole, and the bytes to files where asked for.
 pub(super) struct Chunks {
@@ -42,17 +42,17 @@ pub(super) struct Chunks {
 impl Chunks {
     pub(super) fn new(
         settings: &Settings,
+        shard: ShardConfig,
         wanted: Wanted,
         budget: &Budget,
     ) -> Result<Chunks, SettingError> {
-        // The one budget takes the place of what is divided elsewhere.
-        let shard = engine::configuration_in(settings, None, Needs::default())?;
         let chunk_bytes = ApplicationConfig::CHUNK_BYTES;
         Ok(Chunks {
             chunked: Chunked::new(settings, shard, budget, chunk_bytes)?,
             state: State {
                 wanted,
                 progress: Vec::new(),
+                hashes: Vec::new(),
                 totals: TotalsRow::default(),
             },
         })
@@ -96,13 +96,14 @@ struct Progress {
     gaps: u64,
     /// Position behind the last byte or hole.
     end: u64,
-    hash: Option<Sha256>,
 }
 
 struct State {
     wanted: Wanted,
     /// By the dense part of the unique id.
     progress: Vec<Progress>,
+    /// The same, where hashes are wanted.
+    hashes: Vec<Option<Sha256>>,
     totals: TotalsRow,
 }
 
@@ -125,7 +126,9 @@ impl Give<'_, '_> {
         progress.bytes += bytes.len() as u64;
         progress.end = offset + bytes.len() as u64;
         state.totals.bytes += bytes.len() as u64;
-        if let Some(hash) = &mut progress.hash {
+        if state.wanted.hashes
+            && let Some(hash) = slot(&mut state.hashes, id)
+        {
             hash.update(bytes);
         }
         if state.wanted.totals {
@@ -164,10 +167,10 @@ impl Give<'_, '_> {
         }
     }
 
-    fn write(&mut self, stream: &StreamRef<'_>, progress: Progress) {
+    fn write(&mut self, stream: &StreamRef<'_>, progress: Progress, hash: Option<Sha256>) {
         let wanted = self.state.wanted;
         let mut text = Vec::new();
-        if let Some(hash) = progress.hash {
+        if let Some(hash) = hash {
             write_hex_bytes(&mut text, &hash.finalize());
         }
         let StreamIdentity {
@@ -210,10 +213,10 @@ impl Events for Give<'_, '_> {
     fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
         let id = stream.uid() as u32;
         self.state.totals.streams += 1;
-        *slot(&mut self.state.progress, id) = Progress {
-            hash: self.state.wanted.hashes.then(Sha256::new),
-            ..Progress::default()
-        };
+        *slot(&mut self.state.progress, id) = Progress::default();
+        if self.state.wanted.hashes {
+            *slot(&mut self.state.hashes, id) = Some(Sha256::new());
+        }
         if let Some(files) = self.ways.files {
             files.created(id);
         }
@@ -238,6 +241,9 @@ impl Events for Give<'_, '_> {
             self.gap(stream, end, trailing);
         }
         let progress = core::mem::take(slot(&mut self.state.progress, id));
+        let hash = (self.state.wanted.hashes)
+            .then(|| slot(&mut self.state.hashes, id).take())
+            .flatten();
         let totals = &mut self.state.totals;
         totals.missing_bytes += progress.missing_bytes;
         totals.gaps += progress.gaps;
@@ -246,7 +252,7 @@ impl Events for Give<'_, '_> {
             files.terminated(id);
         }
         if self.state.wanted.streams && !self.state.wanted.totals {
-            self.write(stream, progress);
+            self.write(stream, progress, hash);
         }
     }
 }

@@ -171,10 +171,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let wanted = Wanted::of(settings);
     refuse_contradictions(settings, wanted)?;
     let folder = settings.text("out").map(str::to_owned);
+    let in_chunks = chunks::are_wanted(settings);
     let needs = Needs {
         streams: true,
         per_flow: 2 * size_of::<Option<Sha256>>() as u64 * u64::from(wanted.hashes)
-            + files::BYTES_PER_CONNECTION * u64::from(folder.is_some()),
+            + files::BYTES_PER_CONNECTION * u64::from(folder.is_some())
+            + chunks::BYTES_PER_CONNECTION * u64::from(in_chunks),
         results: folder.is_some(),
     };
     let memory = settings.size("memory");
@@ -187,18 +189,17 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         Ok(Shared {
             files: OnceLock::new(),
             totals: Mutex::new((TotalsRow::default(), settings.copies())),
-            budget: Budget::new(chunks::memory_bytes(settings)),
+            budget: chunked::budget(settings, needs),
         })
     })?;
-    let kind = if chunks::are_wanted(settings) {
-        Kind::Chunks(Box::new(Chunks::new(settings, wanted, &shared.budget)?))
+    let config = engine::configuration(settings, needs)?;
+    let kind = if in_chunks {
+        let chunks = Chunks::new(settings, config, wanted, &shared.budget)?;
+        Kind::Chunks(Box::new(chunks))
+    } else if wanted.totals && folder.is_none() {
+        Kind::Totals(Box::new(Totals::new(config)))
     } else {
-        let config = engine::configuration(settings, needs)?;
-        if wanted.totals && folder.is_none() {
-            Kind::Totals(Box::new(Totals::new(config)))
-        } else {
-            Kind::Segments(Box::new(Segments::new(config, wanted)))
-        }
+        Kind::Segments(Box::new(Segments::new(config, wanted)))
     };
     Ok(Box::new(Streams {
         kind,
