@@ -102,8 +102,7 @@ impl Handle {
         change(&mut settings)?;
         let wanted = capture::application(&settings)?;
         if running.is_shared {
-            let memory = self.memory_bytes.load(Ordering::Relaxed);
-            let memory = memory.max(Application::LEAST_MEMORY);
+            let memory = self.memory_bytes().max(Application::LEAST_MEMORY);
             share::admits_change(&running.settings, &settings, memory)?;
         }
         let is_asked = if settings.has_engine_of(&running.settings) {
@@ -211,11 +210,17 @@ impl Handle {
         *lock(&self.total) = Some(capture::final_statistics(outcome));
     }
 
+    /// What was asked for, or what a shared capture grants now.
+    fn memory_bytes(&self) -> u64 {
+        let granted = self.control.granted_memory();
+        granted.unwrap_or_else(|| self.memory_bytes.load(Ordering::Relaxed))
+    }
+
     /// Counters so far.
     pub(crate) fn statistics(&self) -> RawStats {
         let total = *lock(&self.total);
         let mut statistics = total.unwrap_or_else(|| capture::statistics(&self.control.progress()));
-        statistics.memory_size = self.memory_bytes.load(Ordering::Relaxed);
+        statistics.memory_size = self.memory_bytes();
         if !self.wants_data.load(Ordering::Relaxed) {
             // The engine's chunks were no events.
             (statistics.chunks, statistics.chunk_bytes) = (0, 0);

@@ -697,57 +697,6 @@ fn clients_hear_why_the_capture_is_over() {
 }
 
 #[test]
-fn what_the_service_cannot_give_is_refused() {
-    let shared = Shared::start_with(ServiceConfig {
-        grace: LIMIT,
-        pool_bytes: 8 << 20,
-        ..ServiceConfig::default()
-    });
-    let small = Application {
-        memory_bytes: 4 << 20,
-        ..everything()
-    };
-    let _one = shared.join(&small);
-    let refused = shared.connect(&small).unwrap_err().to_string();
-    assert!(refused.contains("4194304 are left"), "{refused}");
-    // Or makes do with less.
-    let modest = Application {
-        memory_bytes: 6 << 20,
-        least_memory_bytes: Some(2 << 20),
-        ..everything()
-    };
-    let two = shared.join(&modest);
-    assert_eq!(shared.status().clients[1].memory, 2 << 20);
-    let refused = shared.connect(&modest).unwrap_err().to_string();
-    assert!(refused.contains("2097152 bytes of memory"), "{refused}");
-    drop(two);
-    shared.wait_until("one is gone", |status| status.clients.len() == 1);
-    let _two = shared.join(&modest);
-    shared.ledger();
-}
-
-/// However much the first want, there is something for those who come after.
-#[test]
-fn nobody_gets_all_the_memory_that_is_left() {
-    let shared = Shared::start_with(ServiceConfig {
-        grace: LIMIT,
-        pool_bytes: 64 << 20,
-        ..ServiceConfig::default()
-    });
-    let greedy = Application {
-        memory_bytes: 1 << 30,
-        least_memory_bytes: Some(0),
-        ..everything()
-    };
-    let _clients: Vec<Client> = (0..6).map(|_| shared.join(&greedy)).collect();
-    let status = shared.status();
-    let mib: Vec<u64> = status.clients.iter().map(|one| one.memory >> 20).collect();
-    assert_eq!(mib, [32, 16, 8, 4, 2, 1]);
-    assert!(shared.connect(&greedy).is_err());
-    shared.ledger();
-}
-
-#[test]
 fn at_most_as_many_as_the_engine_takes() {
     let shared = Shared::start();
     let tiny = Application {

@@ -241,30 +241,3 @@ fn changes_that_cannot_be_are_counted() {
     assert!(handlers.0);
     shared.ledger();
 }
-
-#[test]
-fn a_client_knows_what_it_was_granted() {
-    let shared = Shared::start_with(flowgauge_runtime::shared::ServiceConfig {
-        pool_bytes: 10 << 20,
-        grace: LIMIT,
-        ..Default::default()
-    });
-    let client = shared.join(&Application {
-        memory_bytes: 64 << 20,
-        least_memory_bytes: Some(1 << 20),
-        ..everything()
-    });
-    assert_eq!(client.memory_bytes(), shared.status().clients[0].memory);
-    // Half of what was left.
-    assert_eq!(client.memory_bytes(), 5 << 20);
-    // Chunks need four times their size.
-    let refused = shared.connect(&Application {
-        memory_bytes: 64 << 20,
-        least_memory_bytes: Some(1 << 20),
-        chunk_bytes: 1 << 20,
-        ..everything()
-    });
-    assert!(refused.unwrap_err().to_string().contains("4194304 bytes"));
-    drop(client);
-    shared.ledger();
-}

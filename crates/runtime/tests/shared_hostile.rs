@@ -34,7 +34,7 @@ const JOINED: u8 = 131;
 
 /// The name that the service listens under.
 fn name(shared: &Shared) -> String {
-    format!("flowgauge/share/7/{}/{}", process::user(), shared.interface)
+    format!("flowgauge/share/8/{}/{}", process::user(), shared.interface)
 }
 
 /// The next message of the service.

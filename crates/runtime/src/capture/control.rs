@@ -1,6 +1,6 @@
 //! A capture under way, seen and changed from outside.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flowgauge_capture::live::StopHandle;
@@ -20,6 +20,8 @@ pub struct Control {
     stop: Arc<AtomicBool>,
     changes: Arc<Changes>,
     shards: Arc<Mutex<Vec<ShardProgress>>>,
+    /// 0 where nothing was granted.
+    granted: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -122,6 +124,16 @@ impl Control {
             progress.lost.add(shard.lost);
         }
         progress
+    }
+
+    /// Bytes of chunks that may wait for this client of a shared capture, a moment ago; none in a private one.
+    pub fn granted_memory(&self) -> Option<u64> {
+        let granted = self.granted.load(Ordering::Relaxed);
+        (granted > 0).then_some(granted)
+    }
+
+    pub(crate) fn grant(&self, bytes: u64) {
+        self.granted.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn publish(

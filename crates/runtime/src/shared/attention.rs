@@ -7,8 +7,9 @@ use flowgauge_stream::engine::{Command, MAX_APPLICATIONS};
 use flowgauge_sys::local::{self, Connection, Peer};
 use flowgauge_wire::Ledger;
 
-use super::application::{Filters, least_memory};
+use super::application::Filters;
 use super::error::Error;
+use super::grant::granted;
 use super::member::{Member, Members, Seat};
 use super::protocol::{Join, Reply, Request};
 use super::service::{GUEST_LIMIT, Service};
@@ -292,7 +293,7 @@ impl Service {
             return refuse(&guest, no_room(list.len(), applications));
         };
         let failed = |error| Error::system("give it room for events")(error).to_string();
-        let ring = match Member::ring_for(memory) {
+        let ring = match Member::ring_for(memory, join.memory_bytes) {
             Ok(ring) => ring,
             Err(error) => {
                 self.engine.remove(application);
@@ -421,24 +422,9 @@ impl Service {
             self.engine.remove(application);
         }
         self.members.remove(at);
-    }
-}
-
-/// The memory that a client gets of what is left: what it wants, but half at most, so that there is some for the
-/// next. Otherwise why it gets none.
-fn granted(join: &Join, left: u64) -> Result<u64, String> {
-    let wanted = join.memory_bytes;
-    let least = join
-        .least_memory
-        .max(least_memory(join.chunk_bytes))
-        .min(wanted);
-    let most = left / 2;
-    match most >= least {
-        true => Ok(wanted.min(most)),
-        false => Err(format!(
-            "{least} bytes of memory are wanted, {left} are left, of which one program gets half at most; \
-             hint: ask for less"
-        )),
+        // What it had is others' now.
+        self.members.share_out(self.config.pool_bytes);
+        self.members.show(&self.ledger);
     }
 }
 
@@ -496,31 +482,7 @@ fn status(members: &Members, ledger: &Ledger) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::tests::join;
     use super::*;
-
-    #[test]
-    fn half_of_what_is_left_stays_for_others() {
-        const MIB: u64 = 1 << 20;
-        let asks = |memory_bytes, least_memory, chunk_bytes| Join {
-            memory_bytes,
-            least_memory,
-            chunk_bytes,
-            ..join()
-        };
-        assert_eq!(granted(&asks(2 * MIB, 2 * MIB, 0), 64 * MIB), Ok(2 * MIB));
-        assert_eq!(granted(&asks(64 * MIB, MIB, 0), 64 * MIB), Ok(32 * MIB));
-        assert_eq!(granted(&asks(64 * MIB, 0, 0), 2 * MIB), Ok(MIB));
-        for (wants, left) in [
-            (asks(64 * MIB, 33 * MIB, 0), 64 * MIB),
-            (asks(64 * MIB, 0, 0), 2 * MIB - 1),
-            // Four chunks at least.
-            (asks(64 * MIB, 0, 1 << 20), 7 * MIB),
-        ] {
-            let why = granted(&wants, left).unwrap_err();
-            assert!(why.contains("are left"), "{why}");
-        }
-    }
 
     #[test]
     fn why_there_is_no_room_is_said() {

@@ -312,9 +312,9 @@ impl Client {
         self.local.command(uid, command);
     }
 
-    /// Bytes of chunks that may wait for this process: what the service granted.
+    /// Bytes of chunks that may wait for this process: what the service grants. It may become more, never less.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory
+        self.memory.max(self.events.counter(statistics::MEMORY))
     }
 
     /// Changes what is wanted: the inactivity timeout of all streams, everything else of those that
@@ -325,7 +325,11 @@ impl Client {
     pub fn change(&mut self, change: impl FnOnce(&mut ApplicationConfig)) -> Result<(), Error> {
         let mut wanted = self.wanted.clone();
         change(&mut wanted);
-        Application::check_sizes(wanted.chunk_bytes, wanted.overlap_bytes, self.memory)?;
+        Application::check_sizes(
+            wanted.chunk_bytes,
+            wanted.overlap_bytes,
+            self.memory_bytes(),
+        )?;
         self.say(&Request::Change(Terms::of(&wanted)));
         self.wanted = wanted;
         Ok(())

@@ -181,6 +181,7 @@ impl Client {
         let mut leaving: Option<Instant> = None;
         let mut unpublished = 0;
         let mut changes = control.changes(1);
+        control.grant(self.memory_bytes());
         loop {
             for changes in &mut changes {
                 changes.each(|change| match change {
@@ -224,6 +225,7 @@ impl Client {
                     ..outcome.lost
                 };
                 control.publish(0, outcome.ledger, streams.total, lost);
+                control.grant(self.memory_bytes());
             }
             if is_idle && leaving.is_some_and(|since| since.elapsed() > PATIENCE) {
                 let interface = self.interface().to_owned();

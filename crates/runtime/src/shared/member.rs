@@ -16,6 +16,7 @@ use flowgauge_wire::Ledger;
 use super::application::{LONGEST_SILENCE, within};
 use super::attention::Guest;
 use super::codec::Encoder;
+use super::grant::{cost_of, events_for, grown};
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
 use super::protocol::{Join, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
 use super::statistics::{self, ClientStatistics, ClientStatus};
@@ -42,7 +43,10 @@ pub(super) struct Member {
     epoch: u64,
     ring: EventWriter,
     memory: u64,
+    /// Of memory, what it asked for.
+    asked: u64,
     watermarks: Watermarks,
+    thresholds: Thresholds,
     wants_data: bool,
     priorities: Box<[bool; 256]>,
     /// What its streams have had.
@@ -88,12 +92,9 @@ impl Loss {
 }
 
 impl Member {
-    /// Room for the events of a client with so much memory.
-    pub(super) fn ring_for(memory: u64) -> std::io::Result<EventWriter> {
-        // Small chunks need more events than memory.
-        const EVENTS: core::ops::RangeInclusive<u64> = 1 << 10..=1 << 16;
-        let events = (memory >> 11).clamp(*EVENTS.start(), *EVENTS.end());
-        EventWriter::new(events as u32)
+    /// Room for the events of a client with so much memory, which may get as much as it asked for.
+    pub(super) fn ring_for(memory: u64, asked: u64) -> std::io::Result<EventWriter> {
+        EventWriter::growing(events_for(memory), events_for(asked))
     }
 
     /// A client with so much memory, and the ring for it.
@@ -111,8 +112,6 @@ impl Member {
             ring,
             set,
         } = seat;
-        let (threshold, overload_cutoff) =
-            (join.thresholds.base(), join.thresholds.overload_cutoff);
         let mut member = Member {
             ring,
             number,
@@ -123,7 +122,9 @@ impl Member {
             name: join.name.clone(),
             epoch,
             memory,
-            watermarks: Watermarks::new(memory, threshold, overload_cutoff),
+            asked: join.memory_bytes,
+            watermarks: watermarks(memory, join.thresholds),
+            thresholds: join.thresholds,
             wants_data: join.wants_data,
             priorities: Box::new([false; 256]),
             sets: vec![set],
@@ -153,6 +154,18 @@ impl Member {
 
     pub(super) fn memory(&self) -> u64 {
         self.memory
+    }
+
+    /// Whether it had to make do with less than it asked for, and still wants it.
+    fn wants_memory(&self) -> bool {
+        self.memory < self.asked && self.application.is_some()
+    }
+
+    /// It gets so much memory.
+    fn set_memory(&mut self, memory: u64) {
+        self.memory = memory;
+        self.watermarks = watermarks(memory, self.thresholds);
+        self.note_priorities();
     }
 
     /// Whether it may set this parameter of a stream, which has these now if it has not ended.
@@ -209,6 +222,7 @@ impl Member {
 
     /// From now on it loses events from here on.
     pub(super) fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.thresholds = thresholds;
         self.watermarks.set_base_threshold(thresholds.base());
         let cutoff = thresholds.overload_cutoff;
         self.watermarks.set_overload_cutoff(cutoff);
@@ -240,6 +254,11 @@ impl Member {
     fn collect(&mut self, pool: &mut Pool) {
         if !self.lied && !self.ring.collect(pool) {
             self.lied = true;
+        }
+        // Where there is more memory now than when it joined the ring is to hold more, too.
+        let events = events_for(self.memory);
+        if self.ring.entries() < events {
+            self.ring.grow(events);
         }
     }
 
@@ -313,6 +332,10 @@ struct Stored {
     area: Area,
 }
 
+fn watermarks(memory: u64, thresholds: Thresholds) -> Watermarks {
+    Watermarks::new(memory, thresholds.base(), thresholds.overload_cutoff)
+}
+
 impl Members {
     pub(super) fn new(pool: Pool) -> Members {
         Members {
@@ -327,9 +350,26 @@ impl Members {
         }
     }
 
-    /// Bytes that all clients together may let wait.
+    /// Bytes that all clients together may take.
     pub(super) fn promised(&self) -> u64 {
-        self.list.iter().map(Member::memory).sum()
+        self.list.iter().map(|one| cost_of(one.memory)).sum()
+    }
+
+    /// Gives what is left of `all` bytes to those who had to make do with less than they asked for, first to who has
+    /// least.
+    pub(super) fn share_out(&mut self, all: u64) {
+        let wants = |at: &usize| self.list.get(*at).is_some_and(Member::wants_memory);
+        let mut order: Vec<usize> = (0..self.list.len()).filter(wants).collect();
+        order.sort_by_key(|&at| self.list.get(at).map(Member::memory));
+        for at in order {
+            let left = all.saturating_sub(self.promised());
+            if let Some(member) = self.list.get_mut(at) {
+                let memory = grown(member.memory, member.asked, left);
+                if memory > member.memory {
+                    member.set_memory(memory);
+                }
+            }
+        }
     }
 
     pub(super) fn add(&mut self, member: Member) {
@@ -379,6 +419,7 @@ impl Members {
             statistics::show(&member.statistics, ledger, |at, word| {
                 member.ring.set_counter(at, word);
             });
+            member.ring.set_counter(statistics::MEMORY, member.memory);
         }
     }
 

@@ -27,7 +27,7 @@ use super::codec::{Decoder, Encoder};
 
 /// Version of the protocol, of the layout of events, and of what they mean. It is part of the
 /// name: programs of different versions do not meet.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 
 /// No message is longer.
 pub(super) const MESSAGE_BYTES: usize = 64 << 10;

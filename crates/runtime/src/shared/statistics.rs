@@ -1,8 +1,12 @@
 //! What was delivered to a client, and what was lost because it was too slow.
 
+use flowgauge_sys::shared::COUNTERS;
 use flowgauge_wire::{Ledger, Place};
 
 use super::codec::{Decoder, Encoder};
+
+/// The number beside the events that says what memory the client has.
+pub(super) const MEMORY: usize = COUNTERS - 1;
 
 /// Chunks and their bytes (repeated ones not counted).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -229,8 +233,6 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_sys::shared::COUNTERS;
-
     use super::*;
 
     fn statistics() -> ClientStatistics {
@@ -246,7 +248,10 @@ mod tests {
     #[test]
     fn counters_come_back() {
         let mut counters = [0; COUNTERS];
-        show(&statistics(), &ledger(), |at, word| counters[at] = word);
+        show(&statistics(), &ledger(), |at, word| {
+            assert!(at < MEMORY);
+            counters[at] = word;
+        });
         let (own, shared) = read(|at| counters[at]);
         assert_eq!((own, shared.clone()), (statistics(), ledger()));
         assert!(shared.is_balanced());

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  ring, read-only for the client                              page of the client
-//!  0     magic, bytes per entry, entries                       0   events read
+//!  0     magic, bytes per entry, entries in use                0   events read
 //!  64    events published                                      64  whether it sleeps
 //!  128   counters, for whatever they are
 //!  4096  entries: number | offset in the pool | length | body
@@ -11,6 +11,11 @@
 //! Positions count events since the beginning and are never taken modulo anything but to find
 //! the entry. Each entry carries its position, so that a reader notices when it is not the one
 //! that it expects.
+//!
+//! A ring may begin with fewer entries than its file has room for, and grow: only when the reader has read all that was
+//! written. What was written before is then at nobody's place, and what is written behind that is published after the
+//! new number of entries is. So a reader that looks at the number of entries after each new number of events knows
+//! where these are.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::collections::VecDeque;
@@ -67,6 +72,8 @@ pub struct EventWriter {
     ring_file: OwnedFd,
     page_file: OwnedFd,
     entries: u32,
+    /// Entries that the file has room for.
+    most: u32,
     /// Events written, published or not.
     written: u64,
     published: u64,
@@ -84,8 +91,17 @@ impl EventWriter {
     /// # Errors
     /// The system's.
     pub fn new(entries: u32) -> io::Result<EventWriter> {
-        let entries = entries.clamp(2, MOST).next_power_of_two();
-        let bytes = PAGE + entries as usize * size_of::<Entry>();
+        EventWriter::growing(entries, entries)
+    }
+
+    /// The same, which can [grow](EventWriter::grow) to `most`. Until it does that costs addresses only.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn growing(entries: u32, most: u32) -> io::Result<EventWriter> {
+        let entries = rounded(entries);
+        let most = rounded(most).max(entries);
+        let bytes = PAGE + most as usize * size_of::<Entry>();
         let ring_file = memory::create("flowgauge-events", bytes)?;
         let ring = Mapping::new(&ring_file, bytes, true)?;
         memory::seal(&ring_file, true)?;
@@ -98,6 +114,7 @@ impl EventWriter {
             ring_file,
             page_file,
             entries,
+            most,
             written: 0,
             published: 0,
             read: 0,
@@ -113,6 +130,33 @@ impl EventWriter {
             word(&writer.ring, at)?.store(value, Ordering::Relaxed);
         }
         Ok(writer)
+    }
+
+    /// Bytes of memory of a ring for so many events, with all that belongs to it.
+    pub fn bytes_of(entries: u32) -> u64 {
+        let each = size_of::<Entry>() + size_of::<Place>();
+        // The ring's first page, and the reader's.
+        (2 * PAGE + rounded(entries) as usize * each) as u64
+    }
+
+    /// Makes room for so many events, if all that were written have been read. Whether there is that much room now,
+    /// or as much as there can be.
+    pub fn grow(&mut self, entries: u32) -> bool {
+        let entries = rounded(entries).min(self.most);
+        if entries <= self.entries {
+            return true;
+        }
+        if self.read != self.written {
+            return false;
+        }
+        let Ok(fact) = word(&self.ring, header::ENTRIES) else {
+            return false;
+        };
+        // The next number of published events is stored behind it, with release.
+        fact.store(u64::from(entries), Ordering::Relaxed);
+        self.entries = entries;
+        self.references.reserve(entries as usize);
+        true
     }
 
     /// What the client maps: the ring, and the page that it writes to.
@@ -249,6 +293,8 @@ pub struct EventReader {
     page: Arc<Mapping>,
     pool: Arc<PoolView>,
     entries: u32,
+    /// Entries that the mapping has room for.
+    most: u32,
     /// What was taken out and is not given back.
     lent: Option<Arc<Lent>>,
     /// The event in hand, where others are taken out.
@@ -280,8 +326,8 @@ impl EventReader {
             return Err(wrong("its layout"));
         }
         let entries = u32::try_from(fact(header::ENTRIES)?).unwrap_or(0);
-        let fits = PAGE + entries as usize * size_of::<Entry>() == bytes;
-        if !entries.is_power_of_two() || entries > MOST || !fits {
+        let most = u32::try_from((bytes - PAGE) / size_of::<Entry>()).unwrap_or(0);
+        if !entries.is_power_of_two() || entries > most || most > MOST {
             return Err(wrong("its number of entries"));
         }
         Ok(EventReader {
@@ -289,6 +335,7 @@ impl EventReader {
             page: Arc::new(page),
             pool: Arc::new(pool),
             entries,
+            most,
             lent: None,
             borrowed: None,
             position: 0,
@@ -424,6 +471,7 @@ impl EventReader {
         if let Ok(published) = word(&self.ring, header::PUBLISHED) {
             // Acquire: the entries are read after their number. More than a whole ring cannot be.
             let published = published.load(Ordering::Acquire);
+            self.look_at_size();
             self.published = published.clamp(
                 self.position,
                 self.position.saturating_add(u64::from(self.entries)),
@@ -431,6 +479,27 @@ impl EventReader {
         }
         self.position != self.published
     }
+
+    /// The ring may have grown: nothing was in it then, and nothing taken out of it.
+    fn look_at_size(&mut self) {
+        let Ok(fact) = word(&self.ring, header::ENTRIES) else {
+            return;
+        };
+        let Ok(entries) = u32::try_from(fact.load(Ordering::Relaxed)) else {
+            return;
+        };
+        let can_be = entries > self.entries && entries <= self.most && entries.is_power_of_two();
+        if can_be {
+            self.entries = entries;
+            // It knows places in the ring as it was.
+            self.lent = None;
+        }
+    }
+}
+
+/// A number of entries that a ring can have.
+fn rounded(entries: u32) -> u32 {
+    entries.clamp(2, MOST).next_power_of_two()
 }
 
 fn wrong(what: &str) -> io::Error {

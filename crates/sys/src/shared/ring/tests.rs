@@ -321,6 +321,121 @@ fn two_threads_agree() {
 }
 
 #[test]
+fn a_ring_grows_when_all_is_read() {
+    let mut pool = Pool::new(1 << 20).unwrap();
+    let mut writer = EventWriter::growing(4, 9).unwrap();
+    let mut reader = reader_of(&pool, &writer);
+    // Where the places of old and new ring differ.
+    for number in 0..6 {
+        assert!(push(&mut writer, &mut pool, number, b"before"));
+        let _ = writer.publish();
+        assert_eq!(reader.next_event().unwrap().unwrap().body, body(number));
+        reader.done();
+        assert!(writer.collect(&mut pool));
+    }
+    assert!(push(&mut writer, &mut pool, 6, b"held"));
+    let _ = writer.publish();
+    let (is, held) = reader.take_event().unwrap().unwrap();
+    assert_eq!(is, body(6));
+    assert!(writer.collect(&mut pool));
+    assert!(!writer.grow(16), "something is not read yet");
+    assert_eq!((writer.entries(), held.bytes()), (4, &b"held"[..]));
+    drop(held);
+    assert!(!writer.grow(16), "nor seen to be read");
+    assert!(writer.collect(&mut pool));
+    assert!(writer.grow(16) && writer.grow(16) && writer.grow(2));
+    assert_eq!((writer.entries(), writer.room()), (16, 16));
+    assert!(reader.next_event().unwrap().is_none());
+    for round in 0..5_u8 {
+        for number in 0..16 {
+            assert!(push(&mut writer, &mut pool, number, &[round]));
+        }
+        assert!(!writer.push(&body(0), &mut pool, None), "it is full");
+        let _ = writer.publish();
+        let mut taken = Vec::new();
+        for number in 0..16 {
+            let (is, bytes) = reader.take_event().unwrap().unwrap();
+            assert_eq!((is, bytes.bytes()), (body(number), &[round][..]));
+            taken.push(bytes);
+        }
+        assert!(reader.next_event().unwrap().is_none());
+        taken.reverse();
+        drop(taken);
+        assert!(writer.collect(&mut pool));
+        assert_eq!((writer.waiting(), pool.in_use()), (0, 0));
+    }
+}
+
+#[test]
+fn a_ring_grows_under_a_reader() {
+    const EVENTS: u64 = 20_000;
+    let mut pool = Pool::new(1 << 23).unwrap();
+    let mut writer = EventWriter::growing(2, 1 << 14).unwrap();
+    let mut reader = reader_of(&pool, &writer);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for number in 0..EVENTS {
+                // By turns with bytes that are borrowed and that are taken out.
+                loop {
+                    let found = if number % 3 == 0 {
+                        let taken = reader.take_event().unwrap();
+                        taken.map(|(body, bytes)| (body, bytes.bytes().to_vec()))
+                    } else {
+                        let event = reader.next_event().unwrap();
+                        event.map(|event| (event.body, event.data.to_vec()))
+                    };
+                    if let Some((is, bytes)) = found {
+                        assert_eq!(is, body(number as u8));
+                        assert_eq!(bytes, number.to_le_bytes());
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+            }
+            reader.done();
+        });
+        for number in 0..EVENTS {
+            while writer.room() == 0 {
+                let _ = writer.publish();
+                assert!(writer.collect(&mut pool));
+                std::thread::yield_now();
+            }
+            let bytes = number.to_le_bytes();
+            assert!(push(&mut writer, &mut pool, number as u8, &bytes));
+            let _ = writer.publish();
+            if number % 1000 == 0 {
+                while !writer.grow(2 * writer.entries()) {
+                    assert!(writer.collect(&mut pool));
+                    std::thread::yield_now();
+                }
+            }
+        }
+        while writer.waiting() > 0 {
+            assert!(writer.collect(&mut pool));
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!((writer.entries(), pool.in_use()), (1 << 14, 0));
+}
+
+#[test]
+fn a_reader_believes_no_size_that_cannot_be() {
+    let mut pool = Pool::new(1 << 20).unwrap();
+    let mut writer = EventWriter::growing(4, 8).unwrap();
+    let mut reader = reader_of(&pool, &writer);
+    for size in [0, 2, 5, 16, u64::MAX] {
+        let fact = word(&writer.ring, header::ENTRIES).unwrap();
+        fact.store(size, Ordering::Relaxed);
+        assert!(push(&mut writer, &mut pool, 1, b"there"));
+        let _ = writer.publish();
+        assert_eq!(reader.next_event().unwrap().unwrap().data, b"there");
+        assert_eq!(reader.entries, 4, "{size}");
+        reader.done();
+        assert!(writer.collect(&mut pool));
+    }
+}
+
+#[test]
 fn counters_are_shown() {
     let (_, writer, reader) = pair(2, 4096);
     writer.set_counter(0, 7);
