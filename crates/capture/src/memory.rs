@@ -281,6 +281,11 @@ impl Lending {
         self.0.get_or_insert_with(|| MemoryPool::new(Lending::MOST));
     }
 
+    /// Whether some was handed on.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Another memory. Waits while all are held elsewhere.
     pub(crate) fn fresh(&self, bytes: usize) -> SharedMemory {
         match &self.0 {

@@ -1,9 +1,10 @@
 //! The bytes under every file source: a window that moves over the input.
 //!
 //! Long regular files are mapped, everything else is read into a buffer. Measured (November 2026,
-//! reading and decoding from the page cache): a mapped file costs half to three quarters of a read
+//! reading and decoding from the page cache): on one machine a mapped file costs half to three quarters of a read
 //! one where the page cache has large pages, and a tenth less where it has small ones, because nothing is
-//! copied and what nobody looks at is not touched.
+//! copied and what nobody looks at is not touched; on another, with small pages, twice as much. So both
+//! are tried on very long files, once the first window is through (`trial`).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,6 +17,7 @@ use flowgauge_sys::mapping::LARGE_PAGE;
 
 use crate::error::Error;
 use crate::file::source::Memory;
+use crate::file::trial::{TRIAL_MIN, reading_is_cheaper};
 use crate::memory::{Lending, MappedFile, SharedMemory};
 
 /// Bytes asked of the system at once. 512 KiB stays in a second-level cache together with what
@@ -61,6 +63,8 @@ struct Mapped {
     held: VecDeque<SharedMemory>,
     /// Shares its position with the reader, which goes on where the mapping ends.
     file: File,
+    /// Whether it is settled that the file stays mapped.
+    settled: bool,
 }
 
 impl Input {
@@ -230,6 +234,9 @@ impl Input {
             return false;
         };
         let position = self.base as usize + self.start;
+        if mapped.is_better_read(position, self.lending.is_lent()) {
+            return false;
+        }
         let last = self.base as usize + self.end;
         let base = position / LARGE_PAGE * LARGE_PAGE;
         let wanted = position.saturating_add(need).max(last + 1);
@@ -257,8 +264,8 @@ impl Input {
     }
 
     /// Goes on without the mapping: what is left of the window is copied, what follows is read. So
-    /// what was appended to the file meanwhile is read too, and what cannot be read is an error of
-    /// reading.
+    /// what was appended to the file meanwhile is read too, and what cannot be read, or was cut off, is an error of
+    /// reading or an early end.
     #[cold]
     fn unmap(&mut self) -> io::Result<()> {
         let Some(mut mapped) = self.mapped.take() else {
@@ -349,7 +356,24 @@ impl Mapped {
             whole: MappedFile::new(file).ok()?,
             held: VecDeque::new(),
             file: file.try_clone().ok()?,
+            settled: false,
         })
+    }
+
+    /// Whether to go on from `position` by reading: tried once, behind the first window. What others read, too, or
+    /// get windows of, stays mapped: each window is one for all of them.
+    #[cold]
+    fn is_better_read(&mut self, position: usize, is_lent: bool) -> bool {
+        let mapping = self.whole.mapping();
+        if self.settled || position == 0 {
+            return false;
+        }
+        self.settled = true;
+        let at = position.next_multiple_of(LARGE_PAGE);
+        mapping.len().saturating_sub(at) >= TRIAL_MIN
+            && !is_lent
+            && !self.whole.is_shared()
+            && reading_is_cheaper(mapping, &self.file, at)
     }
 }
 

@@ -4,8 +4,8 @@
 //! and ERF, plain or compressed with gzip or zstd, from a file, a pipe or standard input (`-`).
 //!
 //! A batch's descriptors point straight into a window of the file (see `input`): the page cache
-//! where it can be mapped, otherwise one reused buffer, in which nothing is copied but a record that is
-//! cut by the buffer's end.
+//! where it can be mapped and that is not found to cost more than reading (`trial`), otherwise one reused
+//! buffer, in which nothing is copied but a record that is cut by the buffer's end.
 
 mod erf;
 mod input;
@@ -16,6 +16,7 @@ mod pcapng;
 mod pipe;
 mod snoop;
 mod source;
+mod trial;
 
 pub use multi::{MultiSource, expand, open_all};
 pub(crate) use source::{MAX_PACKET_BYTES, wire_bytes};
