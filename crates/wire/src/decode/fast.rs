@@ -17,6 +17,12 @@ use crate::packet::{PacketDescriptor, PacketFlags};
 
 const ETHERNET_LEN: usize = 14;
 
+/// Where the transport header begins behind an IPv4 header without options.
+const PLAIN_AT: usize = ETHERNET_LEN + 20;
+
+/// With as many bytes as TCP's header has at least: frames are seldom shorter, whatever is in them.
+const PLAIN_LEN: usize = PLAIN_AT + 20;
+
 const VLAN_LEN: usize = 4;
 const VLAN: u16 = 0x8100;
 
@@ -39,6 +45,11 @@ pub(super) fn frame(decoder: &Decoder, frame: Frame<'_>, slot: &mut Decoded) -> 
     {
         return less_usual(slot);
     }
+    if let Some(head) = frame.bytes.first_chunk()
+        && plain(ports, head, frame, slot)
+    {
+        return true;
+    }
     let Some(head) = frame.bytes.first_chunk::<ETHERNET_LEN>() else {
         return false;
     };
@@ -48,6 +59,121 @@ pub(super) fn frame(decoder: &Decoder, frame: Frame<'_>, slot: &mut Decoded) -> 
         VLAN => less_usual(slot),
         _ => false,
     }
+}
+
+/// The most usual frames: TCP or UDP behind an IPv4 header without options. Says whether it is one.
+#[inline(always)]
+fn plain(
+    ports: &PortFilter,
+    head: &[u8; PLAIN_LEN],
+    frame: Frame<'_>,
+    slot: &mut Decoded,
+) -> bool {
+    // Ethernet type, version and header length; flags and fragment offset.
+    let (first, second) = (word(head, 12), word(head, 20));
+    if (first & 0x00ff_ffff ^ 0x0045_0008) | (second & 0xff3f) != 0 {
+        return false;
+    }
+    let total = u32::from(((first >> 32) as u16).swap_bytes());
+    if ETHERNET_LEN as u32 + total > frame.descriptor.wire_len {
+        return false;
+    }
+    match (second >> 24) as u8 {
+        TCP => {
+            let header_len = u32::from(head[PLAIN_AT + 12] & 0xf0) >> 2;
+            let is_usual = header_len >= 20 && total >= 20 + header_len;
+            if is_usual {
+                plain_transport::<TCP>(head, frame, total, header_len, total - 20 - header_len, slot);
+            }
+            is_usual
+        }
+        UDP => {
+            let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+            let length = u32::from(port(PLAIN_AT + 4));
+            let is_usual = length >= 8
+                && total >= 20 + length
+                && !ports.may_contain(port(PLAIN_AT))
+                && !ports.may_contain(port(PLAIN_AT + 2));
+            if is_usual {
+                plain_transport::<UDP>(head, frame, total, 8, length - 8, slot);
+            }
+            is_usual
+        }
+        _ => false,
+    }
+}
+
+/// Eight bytes as they lie there, the first one lowest.
+#[inline(always)]
+fn word(head: &[u8; PLAIN_LEN], at: usize) -> u64 {
+    let bytes = head.get(at..).and_then(<[u8]>::first_chunk::<8>);
+    bytes.map_or(0, |&bytes| u64::from_le_bytes(bytes))
+}
+
+/// Writes what [`plain`] found out, field by field: each value is forgotten as soon as it is in its place, so that none
+/// goes through the stack.
+#[inline(always)]
+fn plain_transport<const PROTOCOL: u8>(
+    head: &[u8; PLAIN_LEN],
+    frame: Frame<'_>,
+    total: u32,
+    header_len: u32,
+    payload_len: u32,
+    slot: &mut Decoded,
+) {
+    const AT: usize = PLAIN_AT;
+    let long = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let (wire, end) = (frame.descriptor.wire_len, ETHERNET_LEN as u32 + total);
+    let native = |at: usize| u64::from(long(at).to_be());
+    let sum = native(14) + native(18) + native(22) + native(26) + native(30);
+    let captured = frame.bytes.len() as u32;
+    let payload_offset = AT as u32 + header_len;
+    let bad = u16::from(!is_right(sum)) * DecodeFlags::BAD_IP_CHECKSUM.0;
+    let cut = u16::from(captured < end) * DecodeFlags::CUT.0;
+    let trailer = u16::from(wire > end) * DecodeFlags::TRAILER.0;
+    slot.flags = DecodeFlags(DecodeFlags::TRANSPORT.0 | cut | trailer | bad);
+    slot.ip_len = total;
+    slot.payload_len = payload_len;
+    slot.payload_offset = payload_offset;
+    slot.payload_captured = captured.saturating_sub(payload_offset).min(payload_len);
+    slot.time = frame.descriptor.time;
+    slot.wire_len = wire;
+    slot.hash = 0;
+    let is_tcp = PROTOCOL == TCP;
+    slot.seq = if is_tcp { long(AT + 4) } else { 0 };
+    slot.ack = if is_tcp { long(AT + 8) } else { 0 };
+    let (tcp_flags, window) = (head[AT + 13], [head[AT + 14], head[AT + 15]]);
+    slot.tcp_flags = TcpFlags(if is_tcp { tcp_flags } else { 0 });
+    slot.window = if is_tcp { u16::from_be_bytes(window) } else { 0 };
+    slot.index = frame.index;
+    slot.ip_offset = ETHERNET_LEN as u16;
+    slot.transport_offset = AT as u16;
+    slot.frames = 1;
+    slot.tunnel = 0;
+    slot.vlan = [0, 0];
+    slot.icmp_type = 0;
+    slot.icmp_code = 0;
+    slot.vlan_count = 0;
+    slot.problem = Problem::None;
+    slot.ttl = head[22];
+    let ports = long(AT);
+    let from = u64::from(long(26)) << 16 | u64::from(ports >> 16);
+    let to = u64::from(long(30)) << 16 | u64::from(ports & 0xffff);
+    let (low, high) = (from.min(to), from.max(to));
+    slot.direction = match from <= to {
+        true => Direction::LowToHigh,
+        false => Direction::HighToLow,
+    };
+    slot.key = FlowKey {
+        low: Address::v4(((low >> 16) as u32).to_be_bytes()),
+        high: Address::v4(((high >> 16) as u32).to_be_bytes()),
+        low_port: low as u16,
+        high_port: high as u16,
+        protocol: PROTOCOL,
+        version: 4,
+        reserved: 0,
+        context: 0,
+    };
 }
 
 /// Where the IP header begins where that is not behind a plain Ethernet header: one VLAN tag, in the
