@@ -63,12 +63,7 @@ pub(super) fn frame(decoder: &Decoder, frame: Frame<'_>, slot: &mut Decoded) -> 
 
 /// The most usual frames: TCP or UDP behind an IPv4 header without options. Says whether it is one.
 #[inline(always)]
-fn plain(
-    ports: &PortFilter,
-    head: &[u8; PLAIN_LEN],
-    frame: Frame<'_>,
-    slot: &mut Decoded,
-) -> bool {
+fn plain(ports: &PortFilter, head: &[u8; PLAIN_LEN], frame: Frame<'_>, slot: &mut Decoded) -> bool {
     // Ethernet type, version and header length; flags and fragment offset.
     let (first, second) = (word(head, 12), word(head, 20));
     if (first & 0x00ff_ffff ^ 0x0045_0008) | (second & 0xff3f) != 0 {
@@ -83,7 +78,14 @@ fn plain(
             let header_len = u32::from(head[PLAIN_AT + 12] & 0xf0) >> 2;
             let is_usual = header_len >= 20 && total >= 20 + header_len;
             if is_usual {
-                plain_transport::<TCP>(head, frame, total, header_len, total - 20 - header_len, slot);
+                plain_transport::<TCP>(
+                    head,
+                    frame,
+                    total,
+                    header_len,
+                    total - 20 - header_len,
+                    slot,
+                );
             }
             is_usual
         }
@@ -144,7 +146,11 @@ fn plain_transport<const PROTOCOL: u8>(
     slot.ack = if is_tcp { long(AT + 8) } else { 0 };
     let (tcp_flags, window) = (head[AT + 13], [head[AT + 14], head[AT + 15]]);
     slot.tcp_flags = TcpFlags(if is_tcp { tcp_flags } else { 0 });
-    slot.window = if is_tcp { u16::from_be_bytes(window) } else { 0 };
+    slot.window = if is_tcp {
+        u16::from_be_bytes(window)
+    } else {
+        0
+    };
     slot.index = frame.index;
     slot.ip_offset = ETHERNET_LEN as u16;
     slot.transport_offset = AT as u16;
