@@ -13,7 +13,7 @@
 //! the tag is all that is needed. Fresh tables come zeroed from the operating system page by page,
 //! as they are touched.
 
-use flowgauge_sys::pages::advise_huge;
+use flowgauge_sys::pages::Words;
 use flowgauge_sys::prefetch::prefetch_at;
 
 use crate::wheel::NONE;
@@ -42,7 +42,7 @@ enum Near {
 
 #[derive(Debug)]
 struct Table {
-    slots: Vec<u64>,
+    slots: Words,
     /// 32 - log2(slots).
     shift: u32,
     used: usize,
@@ -50,14 +50,11 @@ struct Table {
 
 impl Table {
     fn new(slots: usize) -> Table {
-        // Zeroed memory is not touched before it is used, so the advice comes in time.
-        let mut table = Table {
-            slots: vec![0; slots],
+        Table {
+            slots: Words::zeroed(slots),
             shift: 32 - slots.trailing_zeros(),
             used: 0,
-        };
-        advise_huge(&mut table.slots);
-        table
+        }
     }
 
     #[inline(always)]

@@ -12,7 +12,7 @@
 
 use core::hash::BuildHasher;
 
-use flowgauge_sys::pages::advise_huge;
+use flowgauge_sys::pages::Words;
 use flowgauge_sys::prefetch::prefetch;
 use flowgauge_wire::{Address, Decoded, FlowKey, FoldedState};
 
@@ -179,7 +179,7 @@ fn place(print: u64) -> usize {
 #[derive(Debug, Default)]
 struct Table {
     /// A power of two, or none; at most half of them are in use.
-    slots: Box<[u64]>,
+    slots: Words,
     len: usize,
 }
 
@@ -229,11 +229,9 @@ impl Table {
     fn grow(&mut self, limit: usize) {
         let most = (2 * limit).next_power_of_two();
         let size = (8 * self.slots.len()).clamp(2 * FEWEST, most.max(2 * FEWEST));
-        let mut slots: Box<[u64]> = vec![0; size].into();
-        advise_huge(&mut slots);
-        let before = core::mem::replace(&mut self.slots, slots);
+        let before = core::mem::replace(&mut self.slots, Words::zeroed(size));
         self.len = 0;
-        for print in before {
+        for &print in &*before {
             if print != 0 {
                 self.insert(print, limit);
             }
