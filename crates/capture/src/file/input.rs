@@ -381,6 +381,7 @@ impl Mapped {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
 
     /// Gives its bytes one at a time, as a slow pipe does.
     struct Drip(Vec<u8>, usize);
@@ -478,6 +479,64 @@ mod tests {
         assert_eq!(&input.window()[10..], b"and more");
         assert_eq!(input.position(), bytes.len() as u64 - 10);
         assert!(!input.fill(19).unwrap());
+    }
+
+    #[test]
+    fn a_mapped_file_is_read_on_where_that_is_cheaper() {
+        let (file, bytes) = long_file();
+        let mut input = mapped(&file);
+        let step = LARGE_PAGE / 3 + 1;
+        let mut at = 0;
+        while input.fill(step).unwrap() {
+            assert_eq!(input.position(), at as u64);
+            assert!(input.window()[..step] == bytes[at..at + step]);
+            assert_eq!(input.view().mapped, at < 4 * step);
+            input.consume(step);
+            at += step;
+            if at == 4 * step {
+                input.unmap().unwrap();
+            }
+        }
+        assert!(at > 4 * step && input.window() == &bytes[at..]);
+    }
+
+    #[test]
+    fn a_very_long_file_is_the_same_whichever_way_it_is_read() {
+        // Mostly a hole: it takes no room.
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let len = (TRIAL_MIN + 5 * LARGE_PAGE) as u64;
+        file.as_file().set_len(len).unwrap();
+        let mark = |at: u64| (at / 7).to_le_bytes();
+        for at in (0..len - 8).step_by(LARGE_PAGE / 2 - 1) {
+            file.as_file().write_all_at(&mark(at), at).unwrap();
+        }
+        let mut input = mapped(&file);
+        let mut tried = false;
+        for at in (0..len - 8).step_by(LARGE_PAGE / 2 - 1) {
+            assert!(input.skip(at - input.position()).unwrap() && input.fill(8).unwrap());
+            assert_eq!(input.window()[..8], mark(at));
+            tried |= input.mapped.as_ref().is_none_or(|mapped| mapped.settled);
+        }
+        assert!(tried && !input.was_cut());
+        let left = len - input.position();
+        assert!(input.skip(left).unwrap() && !input.fill(1).unwrap());
+    }
+
+    #[test]
+    fn what_is_lent_stays_mapped() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file()
+            .set_len((TRIAL_MIN + 5 * LARGE_PAGE) as u64)
+            .unwrap();
+        let mut lent = mapped(&file);
+        assert!(lent.fill(1).unwrap());
+        let held = lent.share();
+        lent.consume(LARGE_PAGE);
+        assert!(lent.fill(1).unwrap() && lent.view().mapped);
+        assert!(held.iter().all(|&byte| byte == 0));
+        let mut other = mapped(&file);
+        assert!(other.skip(3 * LARGE_PAGE as u64).unwrap() && other.fill(1).unwrap());
+        assert!(other.view().mapped);
     }
 
     #[test]

@@ -124,6 +124,34 @@ fn plain_transport<const PROTOCOL: u8>(
     slot: &mut Decoded,
 ) {
     const AT: usize = PLAIN_AT;
+    // All of them: none is what it was for the packet before.
+    let Decoded {
+        key: to_key,
+        seq: to_seq,
+        ack: to_ack,
+        ip_len: to_ip_len,
+        payload_len: to_payload_len,
+        hash: to_hash,
+        time: to_time,
+        wire_len: to_wire_len,
+        payload_offset: to_payload_offset,
+        payload_captured: to_payload_captured,
+        window: to_window,
+        index: to_index,
+        ip_offset: to_ip_offset,
+        transport_offset: to_transport_offset,
+        frames: to_frames,
+        tunnel: to_tunnel,
+        vlan: to_vlan,
+        icmp_type: to_icmp_type,
+        icmp_code: to_icmp_code,
+        vlan_count: to_vlan_count,
+        problem: to_problem,
+        flags: to_flags,
+        tcp_flags: to_tcp_flags,
+        ttl: to_ttl,
+        direction: to_direction,
+    } = slot;
     let long = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let (wire, end) = (frame.descriptor.wire_len, ETHERNET_LEN as u32 + total);
     let native = |at: usize| u64::from(long(at).to_be());
@@ -133,44 +161,44 @@ fn plain_transport<const PROTOCOL: u8>(
     let bad = u16::from(!is_right(sum)) * DecodeFlags::BAD_IP_CHECKSUM.0;
     let cut = u16::from(captured < end) * DecodeFlags::CUT.0;
     let trailer = u16::from(wire > end) * DecodeFlags::TRAILER.0;
-    slot.flags = DecodeFlags(DecodeFlags::TRANSPORT.0 | cut | trailer | bad);
-    slot.ip_len = total;
-    slot.payload_len = payload_len;
-    slot.payload_offset = payload_offset;
-    slot.payload_captured = captured.saturating_sub(payload_offset).min(payload_len);
-    slot.time = frame.descriptor.time;
-    slot.wire_len = wire;
-    slot.hash = 0;
+    *to_flags = DecodeFlags(DecodeFlags::TRANSPORT.0 | cut | trailer | bad);
+    *to_ip_len = total;
+    *to_payload_len = payload_len;
+    *to_payload_offset = payload_offset;
+    *to_payload_captured = captured.saturating_sub(payload_offset).min(payload_len);
+    *to_time = frame.descriptor.time;
+    *to_wire_len = wire;
+    *to_hash = 0;
     let is_tcp = PROTOCOL == TCP;
-    slot.seq = if is_tcp { long(AT + 4) } else { 0 };
-    slot.ack = if is_tcp { long(AT + 8) } else { 0 };
+    *to_seq = if is_tcp { long(AT + 4) } else { 0 };
+    *to_ack = if is_tcp { long(AT + 8) } else { 0 };
     let (tcp_flags, window) = (head[AT + 13], [head[AT + 14], head[AT + 15]]);
-    slot.tcp_flags = TcpFlags(if is_tcp { tcp_flags } else { 0 });
-    slot.window = if is_tcp {
+    *to_tcp_flags = TcpFlags(if is_tcp { tcp_flags } else { 0 });
+    *to_window = if is_tcp {
         u16::from_be_bytes(window)
     } else {
         0
     };
-    slot.index = frame.index;
-    slot.ip_offset = ETHERNET_LEN as u16;
-    slot.transport_offset = AT as u16;
-    slot.frames = 1;
-    slot.tunnel = 0;
-    slot.vlan = [0, 0];
-    slot.icmp_type = 0;
-    slot.icmp_code = 0;
-    slot.vlan_count = 0;
-    slot.problem = Problem::None;
-    slot.ttl = head[22];
+    *to_index = frame.index;
+    *to_ip_offset = ETHERNET_LEN as u16;
+    *to_transport_offset = AT as u16;
+    *to_frames = 1;
+    *to_tunnel = 0;
+    *to_vlan = [0, 0];
+    *to_icmp_type = 0;
+    *to_icmp_code = 0;
+    *to_vlan_count = 0;
+    *to_problem = Problem::None;
+    *to_ttl = head[22];
     let ports = long(AT);
     let from = u64::from(long(26)) << 16 | u64::from(ports >> 16);
     let to = u64::from(long(30)) << 16 | u64::from(ports & 0xffff);
     let (low, high) = (from.min(to), from.max(to));
-    slot.direction = match from <= to {
+    *to_direction = match from <= to {
         true => Direction::LowToHigh,
         false => Direction::HighToLow,
     };
-    slot.key = FlowKey {
+    *to_key = FlowKey {
         low: Address::v4(((low >> 16) as u32).to_be_bytes()),
         high: Address::v4(((high >> 16) as u32).to_be_bytes()),
         low_port: low as u16,

@@ -392,6 +392,26 @@ fn both_paths_agree(usual: &Usual, separate_vlans: bool) -> Decoded {
     };
     let mut decoder = Decoder::new(options);
     let mut out = DecodedBatch::new();
+    // What is left there from the last batch.
+    out.packets.push(Decoded {
+        key: crate::key::FlowKey {
+            low: crate::key::Address([7; 16]),
+            reserved: 7,
+            context: 7,
+            ..crate::key::FlowKey::default()
+        },
+        hash: 7,
+        seq: 7,
+        ack: 7,
+        window: 7,
+        index: 7,
+        tunnel: 7,
+        vlan: [7; 2],
+        icmp_type: 7,
+        icmp_code: 7,
+        vlan_count: 7,
+        ..Decoded::default()
+    });
     decoder.decode_batch(&Batch::new(&bytes, &[descriptor]), &mut out);
     let mut slow = Decoded::default();
     decoder.decode_slow(&descriptor, &bytes, 0, &mut slow, &mut Vec::new());
