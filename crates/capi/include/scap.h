@@ -36,7 +36,8 @@
  * functions that take a stream_t from a callback; and, from any thread, [ours] scap_set_cutoff(),
  * scap_add_cutoff_direction(), scap_add_cutoff_class(), scap_add_priority_class(), scap_add_policy() and
  * scap_set_parameter() with all but SCAP_SHARE: they hold for streams that begin from then on, inactivity timeout, base
- * threshold and overload cutoff for all. In a shared capture classes and policies stay as they are.
+ * threshold and overload cutoff for all. In a shared capture policies stay as they are: what is put together there is
+ * put together once for all.
  * Everything else answers SCAP_ESTATE.
  * A callback must return: C++ exceptions and longjmp() must not leave it.
  *

@@ -106,7 +106,12 @@ impl Handle {
             share::admits_change(&running.settings, &settings, memory)?;
         }
         let is_asked = if settings.has_engine_of(&running.settings) {
-            let change = move |now: &mut ApplicationConfig| now.clone_from(&wanted);
+            let change = move |now: &mut ApplicationConfig| {
+                // That of the packets: it cannot be changed, and a shared capture has it here.
+                let filter = now.filter.take();
+                now.clone_from(&wanted);
+                now.filter = filter;
+            };
             self.control.change(ApplicationId(0), change)
         } else {
             capture::change_engine(&self.control, &running.settings, &settings)
@@ -280,11 +285,22 @@ mod tests {
         add_class(&handle).unwrap();
         let setup = handle.start().unwrap();
         assert_eq!(setup.settings.priority_classes.len(), 1);
-        assert_eq!(add_class(&handle).unwrap_err().code, Code::State);
+        for _ in 1..Application::MOST_CLASSES {
+            add_class(&handle).unwrap();
+        }
+        assert_eq!(add_class(&handle).unwrap_err().code, Code::Argument);
+        let add_policy = || {
+            handle.adjust(|settings| {
+                settings.policy = crate::settings::policy(1)?;
+                Ok(())
+            })
+        };
+        assert_eq!(add_policy().unwrap_err().code, Code::State);
         set_chunk(&handle, 1000).unwrap();
         // It captures for itself after all.
         handle.set_shared(None);
         add_class(&handle).unwrap();
+        add_policy().unwrap();
         set_chunk(&handle, 2 << 20).unwrap();
     }
 

@@ -105,20 +105,20 @@ pub(crate) fn admits_change(
     memory_bytes: u64,
 ) -> Result<(), Failure> {
     let alone = "set SCAP_SHARE to 0 before the capture";
-    let classes =
-        |settings: &Settings| settings.cutoff_classes.len() + settings.priority_classes.len();
-    let kept = [
-        (classes(before) == classes(after), "classes"),
-        (before.has_policies_of(after), "policies"),
-    ];
-    for (is_kept, what) in kept {
-        if !is_kept {
-            return Err(Failure::new(
-                Code::State,
-                format_args!("the {what} of a shared capture cannot be changed while it runs"),
-                alone,
-            ));
-        }
+    if !before.has_policies_of(after) {
+        return Err(Failure::new(
+            Code::State,
+            "the policies of a shared capture cannot be changed while it runs",
+            alone,
+        ));
+    }
+    let most = Application::MOST_CLASSES;
+    if after.cutoff_classes.len().max(after.priority_classes.len()) > most {
+        return Err(Failure::new(
+            Code::Argument,
+            format_args!("a shared capture has at most {most} classes of each kind"),
+            alone,
+        ));
     }
     let sizes = |settings: &Settings| (settings.chunk_bytes, settings.overlap_bytes);
     if sizes(before) == sizes(after) {
@@ -224,9 +224,10 @@ mod tests {
         let refused = admits_change(&before, &after, 2 << 20).unwrap_err();
         assert_eq!(refused.code, Code::Argument);
         assert!(refused.message.contains("4194304"), "{}", refused.message);
+        admits(|settings| settings.priority_classes.push((3, "udp".to_owned()))).unwrap();
         let others: [fn(&mut Settings); 3] = [
             |settings| settings.policy = crate::settings::policy(1).unwrap(),
-            |settings| settings.priority_classes.push((3, "udp".to_owned())),
+            |settings| settings.priority_classes = vec![(3, "udp".to_owned()); 65],
             |settings| settings.chunk_bytes = 2 << 20,
         ];
         for change in others {

@@ -4,14 +4,16 @@
 
 mod shared_support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use flowgauge_capture::generate::{Config, Preset};
 use flowgauge_runtime::shared::{Application, EventKind, Next};
-use flowgauge_runtime::{Chunk, Control, Cores, Handlers, StreamHandle};
-use flowgauge_stream::engine::{ApplicationId, ChunkFlags, Cutoff, Mode};
+use flowgauge_runtime::{Chunk, Control, Cores, Handlers, StreamHandle, stream_filter};
+use flowgauge_stream::engine::{
+    ApplicationId, ChunkFlags, Cutoff, Mode, StreamFilter, StreamSnapshot,
+};
 
 use shared_support::feed::{Shared, everything};
 use shared_support::{LIMIT, datagrams, packets_of, smaller, trace, trace_of};
@@ -239,5 +241,91 @@ fn changes_that_cannot_be_are_counted() {
     end.unwrap();
     assert_eq!(outcome.lost.commands, 1);
     assert!(handlers.0);
+    shared.ledger();
+}
+
+/// Classes and the filter can be changed while a shared capture runs, as those of a private one: they hold for streams
+/// that begin then.
+#[test]
+fn classes_and_filter_change_for_streams_to_come() {
+    #[derive(Default)]
+    struct Begun(Arc<Mutex<Vec<StreamSnapshot>>>);
+    impl Handlers for Begun {
+        fn created(&mut self, stream: &mut StreamHandle<'_>) {
+            self.0.lock().unwrap().push(stream.snapshot());
+        }
+    }
+    let portions = trace(Preset::Mix, 0.004);
+    let half = portions.len() / 2;
+    let shared = Shared::start();
+    let mut client = shared.join(&Application {
+        cutoff_classes: vec![("tcp".to_owned(), Cutoff(9000))],
+        ..everything()
+    });
+    let other = shared.join(&everything());
+    let refused = client.change(|wanted| wanted.filter = Some(StreamFilter::new(|_| true)));
+    assert!(refused.unwrap_err().to_string().contains("an expression"));
+    let too_many = client.change(|wanted| {
+        wanted.cutoff.classes = vec![(stream_filter("udp").unwrap(), Cutoff(1)); 65];
+    });
+    assert!(too_many.is_err());
+    let begun = Begun::default();
+    let streams = Arc::clone(&begun.0);
+    let (mut handlers, control, own) = (begun, Control::default(), ApplicationId(0));
+    let (outcome, end) = thread::scope(|scope| {
+        let running = scope.spawn(|| client.run(&mut handlers, &control));
+        shared.feed_through(&portions[..half], packets_of(&portions[..half]));
+        let (udp, port) = (
+            stream_filter("udp").unwrap(),
+            stream_filter("port 53").unwrap(),
+        );
+        assert!(control.change(own, move |wanted| {
+            // Behind the class that is there.
+            wanted.cutoff.classes.push((udp.clone(), Cutoff(7)));
+            wanted.priority.classes = vec![(port.clone(), 9)];
+            wanted.filter = Some(stream_filter("not port 443").unwrap());
+        }));
+        assert!(control.change(own, |wanted| wanted.filter =
+            Some(StreamFilter::new(|_| true))));
+        while control.progress().lost.commands == 0 {
+            thread::yield_now();
+        }
+        // The service answers behind what it was told before.
+        shared.status();
+        shared.feed_through(&portions[half..], packets_of(&portions));
+        control.stop();
+        running.join().unwrap()
+    });
+    end.unwrap();
+    assert_eq!(outcome.lost.commands, 1);
+    let streams = streams.lock().unwrap();
+    let change = portions[half].packets[0].time;
+    let (before, after): (Vec<_>, Vec<_>) =
+        (streams.iter().copied()).partition(|one| one.identity.start < change);
+    let has = |stream: &StreamSnapshot, port: u16| {
+        stream.identity.source.1 == port || stream.identity.destination.1 == port
+    };
+    assert!(before.iter().any(|one| has(one, 443)));
+    for one in &before {
+        let expected = match one.identity.protocol {
+            6 => Cutoff(9000),
+            _ => Cutoff::UNLIMITED,
+        };
+        assert_eq!((one.cutoff, one.priority), (expected, 0), "{one:?}");
+    }
+    let mut important = 0;
+    for one in &after {
+        let expected = match one.identity.protocol {
+            6 => Cutoff(9000),
+            17 => Cutoff(7),
+            _ => Cutoff::UNLIMITED,
+        };
+        let priority = if has(one, 53) { 9 } else { 0 };
+        assert_eq!((one.cutoff, one.priority), (expected, priority), "{one:?}");
+        assert!(!has(one, 443), "{one:?}");
+        important += u64::from(priority);
+    }
+    assert!(after.len() > 100 && important > 0, "{}", after.len());
+    drop(other);
     shared.ledger();
 }

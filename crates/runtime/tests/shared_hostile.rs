@@ -67,15 +67,15 @@ fn join_message() -> Vec<u8> {
     message.extend_from_slice(&500_u32.to_le_bytes());
     message.extend_from_slice(&u64::MAX.to_le_bytes());
     message.extend_from_slice(&[0, 1]);
-    message.extend_from_slice(&u32::MAX.to_le_bytes());
     message.push(Mode::Wait as u8);
     message.extend_from_slice(&u64::MAX.to_le_bytes());
     message.extend_from_slice(&[0; 18]);
-    message.extend_from_slice(&[0; 2]);
     message.extend_from_slice(&16_384_u32.to_le_bytes());
     message.extend_from_slice(&[0; 4]);
     message.extend_from_slice(&[0xff; 16]);
-    message.extend_from_slice(&[0, 0, 0]);
+    message.push(0);
+    message.extend_from_slice(&u32::MAX.to_le_bytes());
+    message.extend_from_slice(&[0; 4]);
     message
 }
 
@@ -150,7 +150,8 @@ fn a_client_that_says_nonsense_is_dismissed() {
     assert_eq!(next(&connection).0[0], REFUSED);
     wait_for_end(&connection);
     // And one that has joined.
-    let nothings: [&[u8]; 4] = [&[COMMAND, 1, 2], &[0xee], &join_message(), &[1, 0, 0, 1, 0]];
+    let no_filter: &[u8] = &[1, 0, 0, 1, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0];
+    let nothings: [&[u8]; 4] = [&[COMMAND, 1, 2], &[0xee], &join_message(), no_filter];
     for nonsense in nothings {
         let (connection, _) = join_by_hand(&name(&shared));
         assert_eq!(shared.status().clients.len(), 2);

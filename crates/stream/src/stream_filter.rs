@@ -35,13 +35,14 @@ pub fn stream_filter(expression: &str) -> Result<StreamFilter, Error> {
             .filter_map(|link| compile(link).ok()),
     );
     let others = Mutex::new(FilterSet::new(expression, DEFAULT_SNAP_LEN, None));
-    Ok(StreamFilter::new(move |packet| {
-        let (frame, descriptor) = (packet.frame, packet.descriptor);
-        if let Some(filter) = usual.iter().find(|filter| filter.link() == descriptor.link) {
-            return filter.verdict_on(frame, descriptor) != 0;
-        }
-        let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
-        let filter = others.for_link(descriptor.link);
-        filter.is_ok_and(|filter| filter.verdict_on(frame, descriptor) != 0)
-    }))
+    Ok(StreamFilter::of_programs_and(
+        expression,
+        usual,
+        move |packet| {
+            let (frame, descriptor) = (packet.frame, packet.descriptor);
+            let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
+            let filter = others.for_link(descriptor.link);
+            filter.is_ok_and(|filter| filter.verdict_on(frame, descriptor) != 0)
+        },
+    ))
 }

@@ -67,7 +67,9 @@ impl Control {
     /// holds for all streams, everything else for those that begin from then on. False when too many
     /// changes wait.
     ///
-    /// In a shared capture filters and classes stay as they are.
+    /// In a shared capture filters, of classes, too, are to be of expressions
+    /// ([`stream_filter`](crate::stream_filter)); what cannot be is counted
+    /// ([`Lost::commands`](crate::Lost::commands)).
     ///
     /// ```
     /// # use flowgauge_runtime::Control;

@@ -7,8 +7,9 @@ use flowgauge_stream::engine::{Command, MAX_APPLICATIONS};
 use flowgauge_sys::local::{self, Connection, Peer};
 use flowgauge_wire::Ledger;
 
-use super::application::Filters;
+use super::application::asked;
 use super::error::Error;
+use super::filters::Filters;
 use super::grant::granted;
 use super::member::{Member, Members, Seat};
 use super::protocol::{Join, Reply, Request};
@@ -244,11 +245,9 @@ impl Service {
             };
             match request {
                 Request::Filter {
-                    number,
-                    link,
-                    program,
+                    number, program, ..
                 } => {
-                    if !guest.filters.add(number, link, program) {
+                    if !guest.filters.add(number, program) {
                         return Fate::Goes(Some("too many or too long filters".to_owned()));
                     }
                 }
@@ -270,7 +269,11 @@ impl Service {
         let refuse = |guest: &Guest, why: String| {
             say_last(&guest.connection, &Reply::Refused(why).encode());
         };
-        let config = match filters.configuration(join) {
+        let config = asked(join).and_then(|mut config| {
+            filters.give(&join.filters, &mut config)?;
+            Ok(config)
+        });
+        let config = match config {
             Ok(config) => config,
             Err(why) => return refuse(&guest, why),
         };
@@ -346,16 +349,26 @@ impl Service {
                         self.obey(at, uid, command);
                     }
                 }
-                Request::Change(terms) => match (member.agrees(terms), member.application) {
-                    (Some(terms), Some(application)) => {
-                        let engine = &mut self.engine;
-                        if !engine.change(application, |wanted| terms.apply_to(wanted)) {
-                            member.refuse_command();
-                        }
+                Request::Change(change) => {
+                    let engine = &mut self.engine;
+                    let agreed = member.agrees(&change);
+                    let is_made = agreed.is_some_and(|agreed| {
+                        // Who has left wants nothing any more.
+                        let Some(application) = member.application else {
+                            return true;
+                        };
+                        engine.change(application, |wanted| agreed.apply_to(wanted))
+                    });
+                    if !is_made {
+                        member.refuse_command();
                     }
-                    (Some(_), None) => {}
-                    (None, _) => member.refuse_command(),
-                },
+                }
+                // For the next change. Without those that are too many it is refused.
+                Request::Filter {
+                    number, program, ..
+                } => {
+                    member.filters.add(number, program);
+                }
                 Request::Thresholds(thresholds) => member.set_thresholds(thresholds),
                 Request::Status => {
                     let reply = status(&self.members, &self.ledger);
@@ -364,7 +377,7 @@ impl Service {
                     }
                 }
                 Request::Leave => self.leave(at),
-                Request::Filter { .. } | Request::Join(_) => return false,
+                Request::Join(_) => return false,
             }
         }
     }

@@ -17,9 +17,10 @@ use flowgauge_wire::{Ledger, LinkType};
 
 use super::application::Application;
 use super::error::Error;
+use super::filters;
 use super::layout::{Body, Content, Kind, SharedPackets};
 use super::outbox::Outbox;
-use super::protocol::{MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
+use super::protocol::{Change, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
 use super::start::{self, Found, ServiceProgram};
 use super::statistics::{self, ClientStatistics, Status};
 
@@ -59,8 +60,10 @@ pub struct Client {
     end: Option<End>,
     /// The chunk that is delivered together with the one kept before.
     joined: Vec<u8>,
-    /// What it wants, without filters.
+    /// What it wants.
     wanted: ApplicationConfig,
+    /// Link types that filters are compiled for.
+    links: Vec<LinkType>,
     thresholds: Thresholds,
     memory: u64,
 }
@@ -195,9 +198,9 @@ impl Client {
             let own = flowgauge_sys::process::name_of(std::process::id());
             application.name = own.unwrap_or_default();
         }
-        let wanted = application.plain();
+        let wanted = application.configuration(&links)?;
         let thresholds = application.thresholds();
-        for request in application.requests(&links)? {
+        for request in application.requests(&wanted, &links)? {
             talk.send(&request)?;
         }
         let (reply, files) = talk.receive()?;
@@ -230,6 +233,7 @@ impl Client {
             end: None,
             joined: Vec::new(),
             wanted,
+            links,
             thresholds,
             memory,
         })
@@ -318,10 +322,11 @@ impl Client {
     }
 
     /// Changes what is wanted: the inactivity timeout of all streams, everything else of those that
-    /// begin when the service has heard of it. Filters and classes stay as they are.
+    /// begin when the service has heard of it. Filters, of classes, too, are to be of expressions
+    /// ([`stream_filter`](flowgauge_stream::stream_filter)): they are told to another process.
     ///
     /// # Errors
-    /// [`Error::Wanted`] where sizes are out of bounds: then nothing changes.
+    /// [`Error::Wanted`] where sizes are out of bounds, or filters cannot be told: then nothing changes.
     pub fn change(&mut self, change: impl FnOnce(&mut ApplicationConfig)) -> Result<(), Error> {
         let mut wanted = self.wanted.clone();
         change(&mut wanted);
@@ -330,7 +335,15 @@ impl Client {
             wanted.overlap_bytes,
             self.memory_bytes(),
         )?;
-        self.say(&Request::Change(Terms::of(&wanted)));
+        let (mut requests, filters) = match filters::are_same(&wanted, &self.wanted) {
+            true => (Vec::new(), None),
+            false => {
+                filters::sent(&wanted, &self.links).map(|(sent, chosen)| (sent, Some(chosen)))?
+            }
+        };
+        let terms = Terms::of(&wanted);
+        requests.push(Request::Change(Box::new(Change { terms, filters })));
+        self.local.outbox.send_all(&requests);
         self.wanted = wanted;
         Ok(())
     }

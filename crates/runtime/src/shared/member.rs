@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkInfo, ChunkParameters, DataChunk, Events, MAX_APPLICATIONS, Parameter,
-    Sentence, StreamErrors, StreamRef, StreamSnapshot, Watermarks,
+    ApplicationConfig, ApplicationId, ChunkInfo, ChunkParameters, DataChunk, Events,
+    MAX_APPLICATIONS, Parameter, Sentence, StreamErrors, StreamRef, StreamSnapshot, Watermarks,
 };
 use flowgauge_sys::local::{Connection, Peer};
 use flowgauge_sys::process;
@@ -16,9 +16,10 @@ use flowgauge_wire::Ledger;
 use super::application::{LONGEST_SILENCE, within};
 use super::attention::Guest;
 use super::codec::Encoder;
+use super::filters::Filters;
 use super::grant::{cost_of, events_for, grown};
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
-use super::protocol::{Join, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
+use super::protocol::{Change, Join, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
 use super::statistics::{self, ClientStatistics, ClientStatus};
 
 /// Streams with losses that are remembered for a client.
@@ -51,6 +52,8 @@ pub(super) struct Member {
     priorities: Box<[bool; 256]>,
     /// What its streams have had.
     sets: Vec<ChunkParameters>,
+    /// For its next change.
+    pub(super) filters: Filters,
     statistics: ClientStatistics,
     /// Bytes of streams that it lost.
     losses: HashMap<u64, Loss>,
@@ -67,6 +70,25 @@ pub(super) struct Seat {
     pub(super) ring: EventWriter,
     /// What its streams have where nothing else is said.
     pub(super) set: ChunkParameters,
+}
+
+/// What a client has from now on.
+#[derive(Debug)]
+pub(super) struct Agreed {
+    terms: Terms,
+    /// Its filters and classes where these change.
+    filters: Option<ApplicationConfig>,
+}
+
+impl Agreed {
+    pub(super) fn apply_to(self, config: &mut ApplicationConfig) {
+        self.terms.apply_to(config);
+        if let Some(filters) = self.filters {
+            config.filter = filters.filter;
+            config.cutoff.classes = filters.cutoff.classes;
+            config.priority.classes = filters.priority.classes;
+        }
+    }
 }
 
 /// What a client lost of a stream.
@@ -128,11 +150,12 @@ impl Member {
             wants_data: join.wants_data,
             priorities: Box::new([false; 256]),
             sets: vec![set],
+            filters: Filters::default(),
             statistics: ClientStatistics::default(),
             losses: HashMap::new(),
             lied: false,
         };
-        let classes = join.priority_classes.iter();
+        let classes = join.filters.priority_classes.iter();
         for priority in classes
             .map(|(_, priority)| *priority)
             .chain([join.priority])
@@ -198,7 +221,13 @@ impl Member {
     }
 
     /// What it may have of what it wants from now on; none where it asks for too much.
-    pub(super) fn agrees(&mut self, terms: Terms) -> Option<Terms> {
+    pub(super) fn agrees(&mut self, change: &Change) -> Option<Agreed> {
+        let sent = core::mem::take(&mut self.filters);
+        let mut filters = ApplicationConfig::default();
+        if let Some(chosen) = &change.filters {
+            sent.give(chosen, &mut filters).ok()?;
+        }
+        let terms = change.terms;
         within(terms.chunk_bytes, terms.overlap_bytes, self.memory).ok()?;
         let bytes = |bytes| if self.wants_data { bytes } else { 0 };
         let terms = Terms {
@@ -213,11 +242,15 @@ impl Member {
             flush_timeout: terms.flush_timeout,
             mode: terms.mode,
         };
-        let has_room = self.takes(set);
-        has_room.then(|| {
-            self.uses_priority(terms.priority);
-            terms
-        })
+        if !self.takes(set) {
+            return None;
+        }
+        self.uses_priority(terms.priority);
+        for (_, priority) in &filters.priority.classes {
+            self.uses_priority(*priority);
+        }
+        let filters = change.filters.is_some().then_some(filters);
+        Some(Agreed { terms, filters })
     }
 
     /// From now on it loses events from here on.

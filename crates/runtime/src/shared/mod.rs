@@ -58,6 +58,7 @@ mod client;
 mod codec;
 mod drive;
 mod error;
+mod filters;
 mod grant;
 mod held;
 mod layout;

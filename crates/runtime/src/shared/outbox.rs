@@ -57,15 +57,23 @@ impl Outbox {
 
     /// Says something, behind what waits. What finds no room here is counted.
     pub(super) fn send(&self, request: &Request) {
+        self.send_all(core::slice::from_ref(request));
+    }
+
+    /// Says several things, all or none of them.
+    pub(super) fn send_all(&self, requests: &[Request]) {
         let mut waiting = self.waiting.borrow_mut();
-        let content = Encoder(request.encode());
-        let is_last = matches!(request, Request::Leave);
-        if is_last || self.has_room(&waiting, content.0.len()) {
-            waiting.bytes += content.0.len();
-            waiting.messages.push_back(Message {
-                content,
-                commands: 0,
-            });
+        let messages: Vec<Vec<u8>> = requests.iter().map(Request::encode).collect();
+        let bytes = messages.iter().map(Vec::len).sum::<usize>();
+        let is_last = matches!(requests, [Request::Leave]);
+        if is_last || self.has_room(&waiting, bytes) {
+            waiting.bytes += bytes;
+            waiting
+                .messages
+                .extend(messages.into_iter().map(|message| Message {
+                    content: Encoder(message),
+                    commands: 0,
+                }));
         }
         self.deliver(&mut waiting);
     }

@@ -7,7 +7,7 @@
 //!    Filter, once per filter and link type ->
 //!    Join --------------------------------->
 //!                                     <----- Joined with three descriptors, or Refused
-//!    Commands, Change, Thresholds ... ----->
+//!    Commands, Change, Thresholds ... ----->   (before a Change the filters that it is about)
 //!                                     <----- Wake, when the client sleeps and there is an event
 //!    Leave -------------------------------->
 //!                                     <----- Left, behind the last event
@@ -24,6 +24,7 @@ use flowgauge_stream::engine::{ApplicationConfig, Command, Cutoff, Mode, Paramet
 use flowgauge_wire::{LinkType, Nanos};
 
 use super::codec::{Decoder, Encoder};
+use super::filters::Chosen;
 
 /// Version of the protocol, of the layout of events, and of what they mean. It is part of the
 /// name: programs of different versions do not meet.
@@ -52,7 +53,7 @@ pub(super) enum Request {
     /// Something about streams, each by its number; at least one.
     Commands(Vec<(u64, Command)>),
     /// Something about all streams.
-    Change(Terms),
+    Change(Box<Change>),
     /// What is lost first.
     Thresholds(Thresholds),
     /// How things stand.
@@ -70,18 +71,16 @@ pub(super) struct Join {
     pub(super) thresholds: Thresholds,
     pub(super) need_packets: bool,
     pub(super) wants_data: bool,
-    pub(super) filter: Option<u16>,
     pub(super) mode: Mode,
     pub(super) cutoff: Cutoff,
     pub(super) from_initiator: Option<u64>,
     pub(super) from_responder: Option<u64>,
-    pub(super) cutoff_classes: Vec<(u16, Cutoff)>,
     pub(super) chunk_bytes: u32,
     pub(super) overlap_bytes: u32,
     pub(super) flush_timeout: Option<Nanos>,
     pub(super) inactivity_timeout: Option<Nanos>,
     pub(super) priority: u8,
-    pub(super) priority_classes: Vec<(u16, u8)>,
+    pub(super) filters: Chosen,
 }
 
 /// From when on a client loses events, and which of them first.
@@ -108,7 +107,15 @@ impl Thresholds {
     }
 }
 
-/// What a client may change of what it wanted, for streams to come.
+/// What a client wants of streams to come.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    pub(super) terms: Terms,
+    /// Its filters, of those sent since the last change; none: those that it has.
+    pub(super) filters: Option<Chosen>,
+}
+
+/// What a client may change of what it wanted beside its filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) mode: Mode,
@@ -193,9 +200,13 @@ impl Request {
                     append_command(*uid, *command, &mut out);
                 }
             }
-            Request::Change(terms) => {
+            Request::Change(change) => {
                 out.u8(CHANGE);
-                terms.encode(&mut out);
+                change.terms.encode(&mut out);
+                out.u8(change.filters.is_some().into());
+                if let Some(filters) = &change.filters {
+                    filters.encode(&mut out);
+                }
             }
             Request::Thresholds(thresholds) => {
                 out.u8(THRESHOLDS);
@@ -244,7 +255,13 @@ impl Request {
                 }
                 Request::Commands(commands)
             }
-            CHANGE => Request::Change(Terms::decode(&mut rest)?),
+            CHANGE => Request::Change(Box::new(Change {
+                terms: Terms::decode(&mut rest)?,
+                filters: match rest.flag()? {
+                    true => Some(Chosen::decode(&mut rest)?),
+                    false => None,
+                },
+            })),
             THRESHOLDS => Request::Thresholds(Thresholds::decode(&mut rest)?),
             STATUS => Request::Status,
             LEAVE => Request::Leave,
@@ -262,24 +279,16 @@ impl Join {
         self.thresholds.encode(out);
         out.u8(self.need_packets.into());
         out.u8(self.wants_data.into());
-        out.u32(self.filter.map_or(u32::MAX, u32::from));
         out.u8(self.mode as u8).u64(self.cutoff.0);
         out.u8(self.from_initiator.is_some().into());
         out.u64(self.from_initiator.unwrap_or_default());
         out.u8(self.from_responder.is_some().into());
         out.u64(self.from_responder.unwrap_or_default());
-        out.u16(self.cutoff_classes.len() as u16);
-        for (filter, cutoff) in &self.cutoff_classes {
-            out.u16(*filter).u64(cutoff.0);
-        }
         out.u32(self.chunk_bytes).u32(self.overlap_bytes);
         out.optional(self.flush_timeout.map(|time| time.0));
         out.optional(self.inactivity_timeout.map(|time| time.0));
-        out.u8(self.priority)
-            .u16(self.priority_classes.len() as u16);
-        for (filter, priority) in &self.priority_classes {
-            out.u16(*filter).u8(*priority);
-        }
+        out.u8(self.priority);
+        self.filters.encode(out);
     }
 
     fn decode(rest: &mut Decoder<'_>) -> Option<Join> {
@@ -291,10 +300,6 @@ impl Join {
         let thresholds = Thresholds::decode(rest)?;
         let need_packets = rest.flag()?;
         let wants_data = rest.flag()?;
-        let filter = match rest.u32()? {
-            u32::MAX => None,
-            number => Some(u16::try_from(number).ok()?),
-        };
         let mode = decode_mode(rest.u8()?)?;
         let cutoff = Cutoff(rest.u64()?);
         let mut direction = || {
@@ -303,18 +308,11 @@ impl Join {
             Some(given.then_some(bytes))
         };
         let (from_initiator, from_responder) = (direction()?, direction()?);
-        let mut cutoff_classes = Vec::new();
-        for _ in 0..rest.u16()? {
-            cutoff_classes.push((rest.u16()?, Cutoff(rest.u64()?)));
-        }
         let (chunk_bytes, overlap_bytes) = (rest.u32()?, rest.u32()?);
         let flush_timeout = rest.optional()?.map(Nanos);
         let inactivity_timeout = rest.optional()?.map(Nanos);
         let priority = rest.u8()?;
-        let mut priority_classes = Vec::new();
-        for _ in 0..rest.u16()? {
-            priority_classes.push((rest.u16()?, rest.u8()?));
-        }
+        let filters = Chosen::decode(rest)?;
         Some(Join {
             name,
             memory_bytes,
@@ -322,18 +320,16 @@ impl Join {
             thresholds,
             need_packets,
             wants_data,
-            filter,
             mode,
             cutoff,
             from_initiator,
             from_responder,
-            cutoff_classes,
             chunk_bytes,
             overlap_bytes,
             flush_timeout,
             inactivity_timeout,
             priority,
-            priority_classes,
+            filters,
         })
     }
 }
@@ -542,19 +538,26 @@ pub(super) mod tests {
             thresholds: Thresholds::new(0.5, Some(10_000)),
             need_packets: true,
             wants_data: true,
-            filter: Some(3),
             mode: Mode::Strict,
             cutoff: Cutoff(7),
             from_initiator: Some(u64::MAX),
             from_responder: None,
-            cutoff_classes: vec![(0, Cutoff(1)), (1, Cutoff::UNLIMITED)],
             chunk_bytes: 1000,
             overlap_bytes: 10,
             flush_timeout: Some(Nanos::from_secs(1)),
             inactivity_timeout: None,
             priority: 2,
-            priority_classes: vec![(2, 9)],
+            filters: Chosen {
+                filter: Some(3),
+                cutoff_classes: vec![(0, Cutoff(1)), (1, Cutoff::UNLIMITED)],
+                priority_classes: vec![(2, 9)],
+            },
         }
+    }
+
+    fn change(filters: Option<Chosen>) -> Request {
+        let terms = Terms::of(&ApplicationConfig::default());
+        Request::Change(Box::new(Change { terms, filters }))
     }
 
     fn requests() -> Vec<Request> {
@@ -570,6 +573,8 @@ pub(super) mod tests {
                 (77, Command::SetCutoff(Cutoff(5))),
                 (78, Command::Discard),
             ]),
+            change(None),
+            change(Some(join().filters)),
             Request::Thresholds(Thresholds::new(0.25, None)),
             Request::Status,
             Request::Leave,

@@ -3,7 +3,8 @@
 use core::fmt;
 use std::sync::Arc;
 
-use flowgauge_wire::{Decoded, Nanos, PacketDescriptor};
+use flowgauge_capture::Filter;
+use flowgauge_wire::{Decoded, LinkType, Nanos, PacketDescriptor};
 
 use super::command::ChunkParameters;
 use super::policies::HostPolicies;
@@ -216,24 +217,104 @@ pub struct FilterPacket<'a> {
 
 /// A question about packets, for instance a BPF program. Cloning is cheap and shares it.
 #[derive(Clone)]
-pub struct StreamFilter(Arc<dyn Fn(&FilterPacket<'_>) -> bool + Send + Sync>);
+pub struct StreamFilter {
+    matches: Arc<dyn Fn(&FilterPacket<'_>) -> bool + Send + Sync>,
+    source: Option<Arc<Source>>,
+}
+
+/// What a filter was made of.
+struct Source {
+    expression: String,
+    programs: Vec<Filter>,
+}
 
 impl StreamFilter {
     /// A filter from a closure.
     pub fn new(
         matches: impl Fn(&FilterPacket<'_>) -> bool + Send + Sync + 'static,
     ) -> StreamFilter {
-        StreamFilter(Arc::new(matches))
+        StreamFilter {
+            matches: Arc::new(matches),
+            source: None,
+        }
+    }
+
+    /// A filter from programs of one expression, each for packets of one link type; no other packet is meant.
+    pub fn of_programs(expression: &str, programs: Vec<Filter>) -> StreamFilter {
+        let source = Arc::new(Source {
+            expression: expression.to_owned(),
+            programs,
+        });
+        let own = Arc::clone(&source);
+        StreamFilter::new(move |packet| {
+            let program = own.program_for(packet.descriptor.link);
+            program.is_some_and(|it| it.verdict_on(packet.frame, packet.descriptor) != 0)
+        })
+        .with_source(source)
+    }
+
+    /// The same, which asks `others` about packets of further link types.
+    pub(crate) fn of_programs_and(
+        expression: &str,
+        programs: Vec<Filter>,
+        others: impl Fn(&FilterPacket<'_>) -> bool + Send + Sync + 'static,
+    ) -> StreamFilter {
+        let source = Arc::new(Source {
+            expression: expression.to_owned(),
+            programs,
+        });
+        let own = Arc::clone(&source);
+        StreamFilter::new(
+            move |packet| match own.program_for(packet.descriptor.link) {
+                Some(program) => program.verdict_on(packet.frame, packet.descriptor) != 0,
+                None => others(packet),
+            },
+        )
+        .with_source(source)
+    }
+
+    fn with_source(self, source: Arc<Source>) -> StreamFilter {
+        StreamFilter {
+            source: Some(source),
+            ..self
+        }
     }
 
     /// Whether the packet's stream is meant.
     pub fn matches(&self, packet: &FilterPacket<'_>) -> bool {
-        (self.0)(packet)
+        (self.matches)(packet)
+    }
+
+    /// The expression that it was made of, if it was.
+    pub fn expression(&self) -> Option<&str> {
+        self.source
+            .as_ref()
+            .map(|source| source.expression.as_str())
+    }
+
+    /// Its program for packets of a link type, where it was made of an expression and is compiled for them.
+    pub fn program_for(&self, link: LinkType) -> Option<&Filter> {
+        self.source.as_ref()?.program_for(link)
+    }
+
+    /// Whether both are one, or of the same expression.
+    pub fn is_same(&self, other: &StreamFilter) -> bool {
+        Arc::ptr_eq(&self.matches, &other.matches)
+            || self.expression().is_some() && self.expression() == other.expression()
+    }
+}
+
+impl Source {
+    fn program_for(&self, link: LinkType) -> Option<&Filter> {
+        self.programs.iter().find(|program| program.link() == link)
     }
 }
 
 impl fmt::Debug for StreamFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StreamFilter(..)")
+        match self.expression() {
+            Some(expression) => write!(f, "StreamFilter({expression:?})"),
+            None => f.write_str("StreamFilter(..)"),
+        }
     }
 }

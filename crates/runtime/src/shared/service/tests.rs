@@ -14,9 +14,7 @@ fn with_clients(count: usize, name: &str) -> (Service, Vec<Connection>) {
     };
     let mut service = Service::new(listener, config).unwrap();
     let join = Join {
-        filter: None,
-        cutoff_classes: Vec::new(),
-        priority_classes: Vec::new(),
+        filters: Default::default(),
         ..join()
     };
     let far = Instant::now() + Duration::from_secs(3600);
