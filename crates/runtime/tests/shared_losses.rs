@@ -12,12 +12,14 @@ use std::thread;
 use std::time::Instant;
 
 use flowgauge_capture::generate::Preset;
-use flowgauge_runtime::shared::{Application, Client, Error, EventKind};
+use flowgauge_runtime::shared::{Application, Client, Error, EventKind, Next, SharedEvent};
 use flowgauge_runtime::{Chunk, Control, Cores, Handlers, Outcome, StreamHandle};
-use flowgauge_stream::engine::{ChunkInfo, StreamSnapshot};
+use flowgauge_stream::StreamStatus;
+use flowgauge_stream::engine::{ChunkInfo, StreamErrors, StreamSnapshot};
+use flowgauge_wire::Nanos;
 
 use shared_support::feed::{Shared, everything};
-use shared_support::{LIMIT, alone, each_event, packets_of, smaller, trace};
+use shared_support::{LIMIT, Portion, alone, datagrams, each_event, packets_of, smaller, trace};
 
 /// A stream as handlers know it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -215,5 +217,134 @@ fn missing_at_the_end(application: Application) {
     assert_eq!(slow.statistics().0.lost_terminated, 0);
     assert!(missing > nothing, "{missing}");
     assert_eq!(got, told);
+    shared.ledger();
+}
+
+/// Datagrams, and one so much later that the streams of all others have ended in silence.
+fn datagrams_that_end(count: u32) -> Portion {
+    let mut portion = datagrams(count + 1);
+    if let Some(last) = portion.packets.last_mut() {
+        last.time = Nanos(last.time.0 + Nanos::from_secs(300).0);
+    }
+    portion
+}
+
+/// What a loop of its own hears of each stream.
+#[derive(Default)]
+struct Heard {
+    open: BTreeMap<u64, u64>,
+    /// By number: bytes that came, and the last that was said.
+    ended: BTreeMap<u64, (u64, StreamSnapshot)>,
+}
+
+impl Heard {
+    fn event(&mut self, event: &SharedEvent<'_>) {
+        let stream = *event.stream.snapshot();
+        match &event.kind {
+            EventKind::Created => {
+                assert_eq!(stream.status, StreamStatus::Active);
+                assert!(self.open.insert(stream.uid, 0).is_none(), "{stream:?}");
+            }
+            EventKind::Data(chunk) => {
+                let bytes = self.open.get_mut(&stream.uid).expect("it was created");
+                *bytes += chunk.bytes().len() as u64;
+            }
+            EventKind::Terminated => {
+                let bytes = self.open.remove(&stream.uid).expect("it was created");
+                let before = self.ended.insert(stream.uid, (bytes, stream));
+                assert!(before.is_none(), "{stream:?}");
+            }
+        }
+    }
+
+    fn until(&mut self, client: &mut Client, streams: usize) {
+        while self.ended.len() < streams {
+            match client.next_event(Some(LIMIT)).unwrap() {
+                Next::Event(event) => self.event(&event),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn small() -> Application {
+    Application {
+        memory_bytes: 1 << 20,
+        ..everything()
+    }
+}
+
+/// A client that stood still hears of all ends as soon as it reads on, while the capture goes on, and what it lost of each
+/// stream is said there.
+#[test]
+fn ends_wait_for_room_and_say_what_is_missing() {
+    const STREAMS: u32 = 800;
+    let shared = Shared::start();
+    let mut client = shared.join(&small());
+    shared.feed_through(&[datagrams_that_end(STREAMS)], u64::from(STREAMS) + 1);
+    let status = shared.status();
+    let lost = status.clients[0].statistics;
+    assert!(lost.lost_to_ring.events > 100, "{lost:?}");
+    assert_eq!((lost.lost_created, lost.lost_terminated), (0, 0));
+    // More than the ring has room for.
+    assert_eq!((status.clients[0].waiting, lost.terminated), (1024, 1600));
+    let mut heard = Heard::default();
+    heard.until(&mut client, 2 * STREAMS as usize);
+    let mut missing = 0;
+    for (bytes, stream) in heard.ended.values() {
+        assert_eq!(stream.status, StreamStatus::Timeout);
+        let has_lost = stream.missing_at_end > 0;
+        assert_eq!(stream.errors.contains(StreamErrors::GAP), has_lost);
+        assert_eq!(stream.statistics.dropped.bytes, stream.missing_at_end);
+        let sent = stream.statistics.all.bytes;
+        assert_eq!(bytes + stream.missing_at_end, sent, "{stream:?}");
+        missing += stream.missing_at_end;
+    }
+    assert_eq!(missing, lost.lost_data().bytes);
+    shared.ledger();
+}
+
+/// The same where it leaves before it reads on.
+#[test]
+fn who_leaves_hears_of_all_ends() {
+    const STREAMS: u32 = 800;
+    let shared = Shared::start();
+    let mut client = shared.join(&small());
+    shared.feed_through(&[datagrams_that_end(STREAMS)], u64::from(STREAMS) + 1);
+    client.leave();
+    let mut heard = Heard::default();
+    let reason = each_event(&mut client, |event| heard.event(&event));
+    assert_eq!(reason, "as asked");
+    let ended = heard.ended.len();
+    assert_eq!((heard.open.len(), ended), (0, 2 * STREAMS as usize + 2));
+    shared.ledger();
+}
+
+/// Where more is lost than there is memory for, a loop of its own still gets a creation and a termination of each stream
+/// of which anything comes.
+#[test]
+fn a_loop_gets_what_is_made_up() {
+    const STREAMS: u32 = 8000;
+    let mut shared = Shared::start();
+    let mut client = shared.join(&small());
+    let portions = [datagrams(STREAMS)];
+    shared.feed_through(&portions, u64::from(STREAMS));
+    let before = shared.status().clients[0].statistics;
+    assert!(before.lost_created > 1000, "{before:?}");
+    let mut heard = Heard::default();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| each_event(&mut client, |event| heard.event(&event)));
+        shared.end();
+        reader.join().unwrap()
+    });
+    let lost = client.statistics().0;
+    assert!(heard.open.is_empty(), "{}", heard.open.len());
+    let ended = heard.ended.len() as u64;
+    assert!(
+        ended > lost.created && ended <= 2 * u64::from(STREAMS),
+        "{ended} {lost:?}"
+    );
+    let last = client.next_event(Some(LIMIT)).unwrap();
+    assert!(matches!(last, Next::End(_)), "{last:?}");
     shared.ledger();
 }

@@ -422,11 +422,11 @@ impl Service {
             self.engine.retire(application, &mut self.members);
         }
         self.members.retire(at);
+        if let Some(member) = self.members.list.get_mut(at) {
+            member.has_left = true;
+        }
         self.members.settle();
         self.members.show(&self.ledger);
-        if let Some(member) = self.members.list.get(at) {
-            let _ = member.connection.send(&Reply::Left.encode());
-        }
     }
 
     /// A client has gone.

@@ -12,20 +12,19 @@ use flowgauge_stream::engine::{
     StreamSnapshot,
 };
 use flowgauge_sys::local::{self, Connection};
-use flowgauge_sys::shared::{EventReader, PoolView};
+use flowgauge_sys::shared::{EventReader, HeldBytes, PoolView};
 use flowgauge_wire::{Ledger, LinkType};
 
 use super::application::Application;
 use super::error::Error;
 use super::filters;
 use super::layout::{Body, Content, Kind, SharedPackets};
+use super::lives::Lives;
 use super::outbox::Outbox;
-use super::protocol::{Change, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
+use super::protocol::{Change, Reply, Request, Terms, Thresholds};
 use super::start::{self, Found, ServiceProgram};
-use super::statistics::{self, ClientStatistics, Status};
-
-/// How long the service may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+use super::statistics::{self, ClientStatistics};
+use super::talk::Talk;
 
 /// One application of a shared capture, in this process: with the process that connected it ends,
 /// and a forked child must not use its copy.
@@ -60,6 +59,9 @@ pub struct Client {
     end: Option<End>,
     /// The chunk that is delivered together with the one kept before.
     joined: Vec<u8>,
+    pub(super) lives: Lives,
+    /// An event that waits for what is made up before it, and its bytes where they were taken out.
+    pub(super) aside: Option<(Body, Option<HeldBytes>)>,
     /// What it wants.
     wanted: ApplicationConfig,
     /// Link types that filters are compiled for.
@@ -232,6 +234,8 @@ impl Client {
             },
             end: None,
             joined: Vec::new(),
+            lives: Lives::default(),
+            aside: None,
             wanted,
             links,
             thresholds,
@@ -241,28 +245,56 @@ impl Client {
 
     /// The next event. Waits for it, at most so long; the event before is over with this call.
     ///
+    /// Each stream begins with a creation and ends with a termination. Where these were lost they are made up, a
+    /// creation before the first event that came, a termination when the stream's number is used again, or before the
+    /// end of all, also when the service died ([`StreamStatus::EndOfInput`](flowgauge_stream::StreamStatus::EndOfInput),
+    /// and what was last known).
+    ///
     /// # Errors
     /// [`Error::Died`] when the service died: events that it had published come first.
     pub fn next_event(&mut self, limit: Option<Duration>) -> Result<Next<'_>, Error> {
-        match self.find_event(limit)? {
-            Heard::Event => {}
-            Heard::Idle => return Ok(Next::Idle),
-            Heard::End(reason) => return Ok(Next::End(reason)),
+        self.finish_event();
+        if self.aside.is_none() {
+            let heard = self.find_event(limit);
+            match heard {
+                Ok(Heard::Event) => {}
+                Ok(Heard::Idle) => return Ok(Next::Idle),
+                Ok(Heard::End(_)) | Err(Error::Died { .. }) => {
+                    if let Some(stream) = self.lives.end_one() {
+                        return Ok(Next::Event(self.made_up(Kind::Terminated, stream)));
+                    }
+                    return match heard? {
+                        Heard::End(reason) => Ok(Next::End(reason)),
+                        Heard::Event | Heard::Idle => Ok(Next::Idle),
+                    };
+                }
+                Err(error) => return Err(error),
+            }
+            let damaged = Error::system("read the events of the shared capture");
+            let Some(event) = self.events.next_event().map_err(damaged)? else {
+                return Ok(Next::Idle);
+            };
+            let body = Body::decode(&event.body, self.local.application);
+            let body = body.ok_or(Error::Protocol {
+                what: "an event of no kind",
+            })?;
+            self.aside = Some((body, None));
         }
-        let damaged = Error::system("read the events of the shared capture");
-        let event = self.events.next_event().map_err(damaged)?;
-        let Some(event) = event else {
+        if let Some((kind, stream)) = self.made_up_before() {
+            return Ok(Next::Event(self.made_up(kind, stream)));
+        }
+        let Some((body, _)) = self.aside.take() else {
             return Ok(Next::Idle);
         };
-        let nonsense = |what| Error::Protocol { what };
-        let body = Body::decode(&event.body, self.local.application);
-        let body = body.ok_or_else(|| nonsense("an event of no kind"))?;
+        self.lives.see(body.kind, &body.stream);
         let kind = match body.kind {
             Kind::Created => EventKind::Created,
             Kind::Terminated => EventKind::Terminated,
             Kind::Data => {
-                let content = Content::of(&body.chunk, event.data);
-                let content = content.ok_or_else(|| nonsense("a chunk outside of its area"))?;
+                let content = Content::of(&body.chunk, self.events.current());
+                let content = content.ok_or(Error::Protocol {
+                    what: "a chunk outside of its area",
+                })?;
                 let info = body.chunk.info;
                 let chunk = self
                     .local
@@ -285,6 +317,34 @@ impl Client {
             },
             kind,
         }))
+    }
+
+    /// What has to come before the event that is aside.
+    pub(super) fn made_up_before(&mut self) -> Option<(Kind, StreamSnapshot)> {
+        let (body, _) = self.aside.as_ref()?;
+        self.lives.before(body.kind, &body.stream)
+    }
+
+    /// A creation or termination that did not come.
+    fn made_up(&self, kind: Kind, stream: StreamSnapshot) -> SharedEvent<'_> {
+        SharedEvent {
+            stream: SharedStream {
+                snapshot: self.local.completed(stream, kind),
+                local: &self.local,
+                chunk: None,
+            },
+            kind: match kind {
+                Kind::Created => EventKind::Created,
+                _ => EventKind::Terminated,
+            },
+        }
+    }
+
+    /// No further event is taken: the end of a stream that has not ended, one after the other.
+    pub(super) fn next_end(&mut self) -> Option<SharedEvent<'_>> {
+        self.finish_event();
+        let stream = self.lives.end_one()?;
+        Some(self.made_up(Kind::Terminated, stream))
     }
 
     /// Ends the event before, and waits for the next.
@@ -688,103 +748,5 @@ impl<'a> SharedChunk<'a> {
     /// The packets that brought it, if the application wants packets.
     pub fn packets(&self) -> SharedPackets<'a> {
         self.content.packets()
-    }
-}
-
-/// A conversation with a service before events flow.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Talk<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) interface: &'a str,
-    pub(super) process: u32,
-}
-
-impl Talk<'_> {
-    pub(super) fn send(&self, request: &Request) -> Result<(), Error> {
-        self.connection
-            .send_patiently(&request.encode())
-            .map_err(|error| match error.kind() {
-                // It may have said why.
-                io::ErrorKind::BrokenPipe => match self.receive() {
-                    Ok((reply, _)) => self.unexpected(reply),
-                    Err(error) => error,
-                },
-                io::ErrorKind::WouldBlock => self.silent(),
-                _ => Error::system("talk to the shared capture")(error),
-            })
-    }
-
-    pub(super) fn receive(&self) -> Result<(Reply, Vec<std::os::fd::OwnedFd>), Error> {
-        let failed = "listen to the shared capture";
-        let started = Instant::now();
-        let mut message = vec![0; MESSAGE_BYTES];
-        loop {
-            let left = local::remaining(started, Some(PATIENCE));
-            let heard = self.connection.wait(left).map_err(Error::system(failed))?;
-            if !heard && started.elapsed() >= PATIENCE {
-                return Err(self.silent());
-            }
-            let (len, files) = match self.connection.receive_files(&mut message) {
-                Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(_) => return Err(self.died()),
-            };
-            return match Reply::decode(&message[..len]) {
-                Some(Reply::Wake) => continue,
-                Some(reply) => Ok((reply, files)),
-                None => Err(Error::Protocol {
-                    what: "a message of no kind",
-                }),
-            };
-        }
-    }
-
-    pub(super) fn unexpected(&self, reply: Reply) -> Error {
-        match reply {
-            Reply::Refused(reason) => Error::Refused {
-                interface: self.interface.to_owned(),
-                reason,
-            },
-            // It was about to end: as good as gone.
-            Reply::Ended(_) => self.died(),
-            _ => Error::Protocol {
-                what: "an answer to another question",
-            },
-        }
-    }
-
-    fn died(&self) -> Error {
-        Error::Died {
-            interface: self.interface.to_owned(),
-            process: self.process,
-        }
-    }
-
-    fn silent(&self) -> Error {
-        Error::Silent {
-            interface: self.interface.to_owned(),
-        }
-    }
-
-    /// Asks how things stand.
-    pub(super) fn status(&self) -> Result<Status, Error> {
-        self.send(&Request::Status)?;
-        match self.receive()?.0 {
-            Reply::Status(bytes) => Status::decode(&bytes).ok_or(Error::Protocol {
-                what: "a status of no kind",
-            }),
-            reply => Err(self.unexpected(reply)),
-        }
-    }
-
-    /// Link types that filters are compiled for, from the first message of a service.
-    pub(super) fn welcome(&mut self) -> Result<Vec<LinkType>, Error> {
-        match self.receive()?.0 {
-            Reply::Welcome { process, links } => {
-                self.process = process;
-                Ok(links)
-            }
-            reply => Err(self.unexpected(reply)),
-        }
     }
 }

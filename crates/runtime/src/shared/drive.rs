@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_stream::StreamStatus;
 use flowgauge_stream::engine::{
     ApplicationConfig, Budget, ChunkFlags, Command, Counts, Cutoff, EngineStatistics,
     StreamSnapshot,
@@ -37,11 +36,8 @@ impl Client {
     /// this client leaves, and what its streams have in partial chunks and their ends still come.
     /// What handlers ask for holds at once for them, as on a worker thread.
     ///
-    /// Each stream begins with a creation and ends with a termination, however it ends here: where these
-    /// were lost they are made up, a creation before the first event that came, a termination when the stream's
-    /// number is used again or at the end, also when the service died
-    /// ([`StreamStatus::EndOfInput`], and what was last known). Streams of which nothing came are counted
-    /// ([`Lost::streams`]).
+    /// Each stream begins with a creation and ends with a termination, as with [`Client::next_event`]. Streams of which
+    /// nothing came are counted ([`Lost::streams`]).
     ///
     /// Counters are those of this client's streams; where its packets went is said of the whole
     /// capture since it joined. What one client does not want and another does is not counted as
@@ -67,7 +63,9 @@ impl Client {
                 Next::End(reason) => Turn::End(reason),
             })
         });
-        streams.end_all(|stream| end(stream, handlers));
+        while let Some(event) = self.next_end() {
+            streams.handle(&event, handlers);
+        }
         handlers.finish();
         (self.outcome(&streams, &before), ended)
     }
@@ -164,7 +162,9 @@ impl Client {
                 .map_or(Turn::Over, |outlet| streams.send(taken, outlet)))
         });
         if let Some(outlet) = outlets.first_mut() {
-            streams.end_all(|stream| outlet.deliver(stream, Kind::Terminated));
+            while let Some(stream) = self.lives.end_one() {
+                streams.send(Taken::Terminated(stream), outlet);
+            }
         }
         outlets.iter_mut().for_each(Outlet::finish);
         (self.outcome(&streams, &before), ended)
@@ -244,7 +244,7 @@ impl Client {
             lost: Lost {
                 chunks: lost.events,
                 bytes: lost.bytes,
-                streams: own.lost_created.saturating_sub(streams.made_up),
+                streams: own.lost_created.saturating_sub(self.lives.made_up()),
                 commands: own.refused_commands,
             },
             ..Outcome::default()
@@ -288,10 +288,6 @@ fn since(now: &Ledger, before: &Ledger) -> Ledger {
 struct Streams {
     known: HashMap<u32, Known>,
     total: EngineStatistics,
-    /// Creations that did not come.
-    made_up: u64,
-    /// Those that have ended unheard, and whose end is still to be told.
-    gone: Vec<StreamSnapshot>,
 }
 
 /// What the handlers changed of a stream, which the service may not know yet, and what of it is
@@ -299,8 +295,6 @@ struct Streams {
 #[derive(Debug, Default)]
 struct Known {
     uid: u64,
-    /// As it was when an event of it was handled last; none before the first.
-    seen: Option<Box<StreamSnapshot>>,
     cutoff: Option<Cutoff>,
     priority: Option<u8>,
     discarded: bool,
@@ -314,7 +308,7 @@ struct Known {
 }
 
 impl Streams {
-    /// Sends an event to the worker that has its stream. Before it come those that were lost.
+    /// Sends an event to the worker that has its stream.
     fn send(&mut self, taken: Taken, outlet: &mut Outlet) -> Turn {
         let (stream, kind) = match taken {
             Taken::Created(stream) => (stream, Kind::Created),
@@ -324,12 +318,6 @@ impl Streams {
             Taken::End(reason) => return Turn::End(reason),
         };
         self.count(&stream);
-        self.end_gone(|gone| outlet.deliver(gone, Kind::Terminated));
-        if !matches!(kind, Kind::Created) && self.known(stream.uid).seen.is_none() {
-            self.make_up();
-            outlet.deliver(newborn(&stream), Kind::Created);
-        }
-        self.known(stream.uid).see(&stream);
         match &kind {
             Kind::Created => self.total.created += 1,
             Kind::Data(chunk) => {
@@ -350,29 +338,13 @@ impl Streams {
         let uid = stream.snapshot().uid;
         let mut remote = Remote::new(*stream.snapshot());
         self.count(stream.snapshot());
-        self.end_gone(|gone| end(gone, handlers));
-        let known = self.known(uid);
-        known.apply_to(&mut remote.snapshot);
-        let is_known = known.seen.is_some() || matches!(kind, EventKind::Created);
+        self.known(uid).apply_to(&mut remote.snapshot);
         let opposite_uid = remote.snapshot.opposite_uid;
         if let Some(opposite) = self.known.get(&(opposite_uid as u32))
             && opposite.uid == opposite_uid
         {
             let discarded = &mut remote.snapshot.opposite_statistics.discarded;
             discarded.bytes += opposite.passed_bytes;
-        }
-        if !is_known {
-            self.make_up();
-            let now = remote.snapshot;
-            remote.snapshot = newborn(&now);
-            handlers.created(&mut StreamHandle::there(&mut remote, 0));
-            remote.kept = false;
-            remote.snapshot = StreamSnapshot {
-                status: now.status,
-                missing_at_end: now.missing_at_end,
-                chunks: now.chunks,
-                ..remote.snapshot
-            };
         }
         match kind {
             EventKind::Created => {
@@ -386,9 +358,6 @@ impl Streams {
                 handlers.terminated(&mut StreamHandle::there(&mut remote, 0));
                 remote.commands.clear();
             }
-        }
-        if !matches!(kind, EventKind::Terminated) {
-            self.known(uid).see(&remote.snapshot);
         }
         let own = remote.commands.iter().map(|&command| (uid, command));
         for (uid, command) in own.chain(remote.others) {
@@ -449,42 +418,12 @@ impl Streams {
     fn known(&mut self, uid: u64) -> &mut Known {
         let known = self.known.entry(uid as u32).or_default();
         if known.uid != uid {
-            let before = core::mem::replace(
-                known,
-                Known {
-                    uid,
-                    ..Known::default()
-                },
-            );
-            // Whoever had the place before has ended unheard.
-            self.gone.extend(before.seen.map(|stream| *stream));
+            *known = Known {
+                uid,
+                ..Known::default()
+            };
         }
         known
-    }
-
-    /// A creation did not come.
-    fn make_up(&mut self) {
-        self.made_up += 1;
-        self.total.created += 1;
-    }
-
-    /// Tells the ends of those that have ended unheard.
-    fn end_gone(&mut self, mut tell: impl FnMut(StreamSnapshot)) {
-        for mut stream in self.gone.drain(..) {
-            self.total.terminated += 1;
-            if stream.status == StreamStatus::Active {
-                stream.status = StreamStatus::EndOfInput;
-            }
-            tell(stream);
-        }
-    }
-
-    /// No event comes any more: all that are left end.
-    fn end_all(&mut self, tell: impl FnMut(StreamSnapshot)) {
-        let left = self.known.drain().filter_map(|(_, known)| known.seen);
-        self.gone.extend(left.map(|stream| *stream));
-        self.gone.sort_by_key(|stream| stream.uid);
-        self.end_gone(tell);
     }
 
     /// Adds what a stream has more than when it was last seen.
@@ -504,40 +443,15 @@ impl Streams {
     }
 }
 
-/// Tells the end of a stream that the service has not told.
-fn end<H: Handlers>(stream: StreamSnapshot, handlers: &mut H) {
-    handlers.terminated(&mut StreamHandle::there(&mut Remote::new(stream), 0));
-}
-
-/// A stream as it may have been when it was created.
-fn newborn(stream: &StreamSnapshot) -> StreamSnapshot {
-    StreamSnapshot {
-        status: StreamStatus::Active,
-        missing_at_end: 0,
-        chunks: 0,
-        ..*stream
-    }
-}
-
 impl Known {
-    fn see(&mut self, stream: &StreamSnapshot) {
-        match &mut self.seen {
-            Some(seen) => **seen = *stream,
-            None => self.seen = Some(Box::new(*stream)),
-        }
-    }
-
     fn note(&mut self, command: Command) {
         match command {
             Command::SetCutoff(cutoff) => self.cutoff = Some(cutoff),
             Command::SetPriority(priority) => self.priority = Some(priority),
             Command::Discard => self.discarded = true,
-            Command::SetUserState(state) => {
-                if let Some(seen) = &mut self.seen {
-                    seen.user_state = state;
-                }
+            // What is kept elsewhere.
+            Command::SetUserState(_) | Command::SetParameter(_) | Command::AddProcessingTime(_) => {
             }
-            Command::SetParameter(_) | Command::AddProcessingTime(_) => {}
         }
     }
 

@@ -1,13 +1,14 @@
 //! What memory a client gets.
 //!
-//! All that a client takes is in the account of the pool: bytes of chunks that wait for it, and the ring that its
-//! events stand in. Whoever asks gets half of what is left at most, so that there is some for the next. When a client
+//! All that a client takes is in the account of the pool: bytes of chunks that wait for it, the ring that its
+//! events stand in, and some room for creations and terminations that wait when the ring is full. Whoever asks gets half of what is left at most, so that there is some for the next. When a client
 //! goes those who had to make do with less get more by the same rule, as if they came then; what was granted once is
 //! never taken back.
 
 use flowgauge_sys::shared::EventWriter;
 
 use super::application::least_memory;
+use super::backlog::Backlog;
 use super::protocol::Join;
 
 /// Events of the smallest ring and of the largest, as powers of two.
@@ -25,7 +26,11 @@ pub(super) fn events_for(memory: u64) -> u32 {
 
 /// Bytes of the account that a client with so much memory takes.
 pub(super) fn cost_of(memory: u64) -> u64 {
-    memory.saturating_add(EventWriter::bytes_of(events_for(memory)))
+    memory.saturating_add(bytes_of(events_for(memory)))
+}
+
+fn bytes_of(events: u32) -> u64 {
+    EventWriter::bytes_of(events) + Backlog::bytes_for(events)
 }
 
 /// The most memory, of what is wanted, that costs no more than `bytes`.
@@ -36,7 +41,7 @@ fn affordable(wanted: u64, bytes: u64) -> u64 {
             true => u64::MAX,
             false => u64::from(events) * BYTES_PER_EVENT,
         };
-        let rest = bytes.saturating_sub(EventWriter::bytes_of(events));
+        let rest = bytes.saturating_sub(bytes_of(events));
         wanted.min(most).min(rest)
     };
     RINGS.map(with).max().unwrap_or(0)

@@ -30,30 +30,56 @@ impl Client {
     /// As [`Client::next_event`], for another thread: what this process keeps of the stream is not in it, and
     /// its application is the client's only one.
     pub(super) fn take_event(&mut self, limit: Option<Duration>) -> Result<Taken, Error> {
-        match self.find_event(limit)? {
-            Heard::Event => {}
-            Heard::Idle => return Ok(Taken::Idle),
-            Heard::End(reason) => return Ok(Taken::End(reason)),
+        if self.aside.is_none() {
+            let heard = self.find_event(limit);
+            match heard {
+                Ok(Heard::Event) => {}
+                Ok(Heard::Idle) => return Ok(Taken::Idle),
+                Ok(Heard::End(_)) | Err(Error::Died { .. }) => {
+                    if let Some(stream) = self.lives.end_one() {
+                        return Ok(Taken::Terminated(stream));
+                    }
+                    return match heard? {
+                        Heard::End(reason) => Ok(Taken::End(reason)),
+                        Heard::Event | Heard::Idle => Ok(Taken::Idle),
+                    };
+                }
+                Err(error) => return Err(error),
+            }
+            let damaged = Error::system("read the events of the shared capture");
+            let Some((body, bytes)) = self.events.take_event().map_err(damaged)? else {
+                return Ok(Taken::Idle);
+            };
+            let body = Body::decode(&body, ApplicationId(0));
+            let body = body.ok_or(Error::Protocol {
+                what: "an event of no kind",
+            })?;
+            self.aside = Some((body, Some(bytes)));
         }
-        let damaged = Error::system("read the events of the shared capture");
-        let Some((body, bytes)) = self.events.take_event().map_err(damaged)? else {
+        if let Some((kind, stream)) = self.made_up_before() {
+            return Ok(match kind {
+                Kind::Created => Taken::Created(stream),
+                _ => Taken::Terminated(stream),
+            });
+        }
+        let Some((body, bytes)) = self.aside.take() else {
             return Ok(Taken::Idle);
         };
-        let nonsense = |what| Error::Protocol { what };
-        let body = Body::decode(&body, ApplicationId(0));
-        let body = body.ok_or_else(|| nonsense("an event of no kind"))?;
-        Ok(match body.kind {
-            Kind::Created => Taken::Created(body.stream),
-            Kind::Terminated => Taken::Terminated(body.stream),
-            Kind::Data => {
+        self.lives.see(body.kind, &body.stream);
+        Ok(match (body.kind, bytes) {
+            (Kind::Data, Some(bytes)) => {
                 let content = Content::of(&body.chunk, bytes.bytes());
-                content.ok_or_else(|| nonsense("a chunk outside of its area"))?;
+                content.ok_or(Error::Protocol {
+                    what: "a chunk outside of its area",
+                })?;
                 let chunk = HeldChunk {
                     bytes,
                     body: body.chunk,
                 };
                 Taken::Data(body.stream, chunk)
             }
+            (Kind::Terminated, _) => Taken::Terminated(body.stream),
+            _ => Taken::Created(body.stream),
         })
     }
 }

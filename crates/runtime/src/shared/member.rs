@@ -15,6 +15,7 @@ use flowgauge_wire::Ledger;
 
 use super::application::{LONGEST_SILENCE, within};
 use super::attention::Guest;
+use super::backlog::Backlog;
 use super::codec::Encoder;
 use super::filters::Filters;
 use super::grant::{cost_of, events_for, grown};
@@ -43,6 +44,10 @@ pub(super) struct Member {
     /// Tells its streams from those of whoever had its application's number before.
     epoch: u64,
     ring: EventWriter,
+    /// Creations and terminations behind what is in the ring.
+    backlog: Backlog,
+    /// It has left, and is to be told when it has all there is.
+    pub(super) has_left: bool,
     memory: u64,
     /// Of memory, what it asked for.
     asked: u64,
@@ -136,6 +141,8 @@ impl Member {
         } = seat;
         let mut member = Member {
             ring,
+            backlog: Backlog::default(),
+            has_left: false,
             number,
             connection,
             application: Some(application),
@@ -283,10 +290,13 @@ impl Member {
         stream.user_state() == self.epoch
     }
 
-    /// Looks how far it has read.
+    /// Looks how far it has read, and writes what waited for room.
     fn collect(&mut self, pool: &mut Pool) {
         if !self.lied && !self.ring.collect(pool) {
             self.lied = true;
+        }
+        if !self.backlog.is_empty() {
+            self.backlog.move_to(&mut self.ring, pool);
         }
         // Where there is more memory now than when it joined the ring is to hold more, too.
         let events = events_for(self.memory);
@@ -318,6 +328,24 @@ impl Member {
         }
     }
 
+    /// Whether another event can be written, with nothing before it that waits.
+    fn has_room(&self, entries: u32) -> bool {
+        self.backlog.is_empty() && self.ring.room() > entries
+    }
+
+    /// Bytes of its memory that are in use.
+    fn used(&self) -> u64 {
+        self.ring.held() + self.backlog.borrowed(&self.ring)
+    }
+
+    /// Tells it that nothing comes any more, if it asked for that and has all there was.
+    fn say_goodbye(&mut self) {
+        if self.has_left && self.backlog.is_empty() {
+            self.has_left = false;
+            let _ = self.connection.send(&Reply::Left.encode());
+        }
+    }
+
     /// A number of entries that only creations and terminations may use.
     fn reserve(&self) -> u32 {
         self.ring.entries() / 8
@@ -329,7 +357,7 @@ impl Member {
             user: self.peer.user,
             name: self.name.clone(),
             waiting: self.ring.waiting(),
-            held: self.ring.held(),
+            held: self.used(),
             memory: self.memory,
             statistics: self.statistics,
         }
@@ -441,9 +469,26 @@ impl Members {
             self.pool.release(last.area);
         }
         for member in &mut self.list {
-            member.publish();
             member.collect(&mut self.pool);
+            member.publish();
+            member.say_goodbye();
         }
+    }
+
+    /// The capture is over: what waits for room waits as long as there is patience, and is lost then.
+    pub(super) fn settle_all(&mut self) {
+        for at in 0..self.list.len() {
+            self.wait_for(at, |member| member.backlog.is_empty());
+        }
+        for member in &mut self.list {
+            let (creations, terminations) = member.backlog.give_up();
+            let statistics = &mut member.statistics;
+            statistics.created -= creations;
+            statistics.lost_created += creations;
+            statistics.terminated -= terminations;
+            statistics.lost_terminated += terminations;
+        }
+        self.settle();
     }
 
     /// Shows the clients the counters.
@@ -466,9 +511,9 @@ impl Members {
         *self.places.get(usize::from(application.0))?
     }
 
-    /// Writes an event that refers to no bytes. Whether there was room.
+    /// Writes an event that refers to no bytes, or has it wait for room. Whether there was any.
     fn tell(&mut self, at: usize, kind: Kind, stream: StreamSnapshot) -> bool {
-        self.wait_for(at, |member| member.ring.room() > 0);
+        self.wait_for(at, |member| member.has_room(0));
         let Some(member) = self.list.get_mut(at) else {
             return false;
         };
@@ -478,7 +523,10 @@ impl Members {
             chunk: ChunkBody::default(),
         };
         let body = body.encode(&mut self.scratch);
-        member.ring.push(&body, &mut self.pool, None)
+        match member.has_room(0) {
+            true => member.ring.push(&body, &mut self.pool, None),
+            false => member.backlog.push(&body, &member.ring, member.memory),
+        }
     }
 
     /// Looks again how far a client has read when something does not fit; at the end of the capture
@@ -573,18 +621,18 @@ impl Events for Members {
         let size = Pool::size_of(len).unwrap_or(u64::MAX);
         let (priority, offset) = (stream.priority(), chunk.offset());
         let sentence = move |member: &Member| {
-            let used = member.ring.held().saturating_add(size);
+            let used = member.used().saturating_add(size);
             member.watermarks.judge(used, priority, offset)
         };
         self.wait_for(at, |member| {
-            member.ring.room() > member.reserve() && sentence(member) == Sentence::Keep
+            member.has_room(member.reserve()) && sentence(member) == Sentence::Keep
         });
         let fresh = (chunk.bytes().len() as u64).saturating_sub(chunk.info().repeated.into());
         let Some(member) = self.list.get(at) else {
             return;
         };
         let verdict = sentence(member);
-        let room = member.ring.room() > member.reserve();
+        let room = member.has_room(member.reserve());
         let (mut pushed, mut recovered) = (false, 0);
         if verdict == Sentence::Keep && room {
             let mut info = chunk.info();

@@ -54,6 +54,7 @@
 
 mod application;
 mod attention;
+mod backlog;
 mod client;
 mod codec;
 mod drive;
@@ -62,12 +63,14 @@ mod filters;
 mod grant;
 mod held;
 mod layout;
+mod lives;
 mod member;
 mod outbox;
 mod protocol;
 mod service;
 mod start;
 mod statistics;
+mod talk;
 
 pub use application::Application;
 pub use client::{Client, EventKind, Leaver, Next, SharedChunk, SharedEvent, SharedStream};

@@ -263,7 +263,7 @@ impl Service {
     fn finish<S: PacketSource>(mut self, source: &mut S, reason: &str) -> Ledger {
         self.members.be_patient(LAST_WORDS);
         self.engine.finish(&mut self.members);
-        self.members.settle();
+        self.members.settle_all();
         self.count(source, true);
         let ended = Reply::Ended(reason.to_owned()).encode();
         for member in &self.members.list {

@@ -9,10 +9,10 @@ use flowgauge_sys::local::{self, Connection, Listener};
 use flowgauge_sys::process;
 use flowgauge_wire::LinkType;
 
-use super::client::Talk;
 use super::error::Error;
 use super::protocol::VERSION;
 use super::statistics::Status;
+use super::talk::Talk;
 
 /// Where the names of services begin.
 const PREFIX: &str = "flowgauge/share/";
