@@ -21,7 +21,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 CACHE = os.environ.get("FLOWGAUGE_CACHE", os.path.expanduser("~/.cache/flowgauge"))
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
 PLOTS = os.path.join(ROOT, "docs", "figures")
-EXAMPLES = {"connections": "stream", "overload": "stream", "chunks": "stream", "loss": "stream", "cutoff": "matcher"}
+EXAMPLES = {
+    "connections": "stream", "overload": "stream", "chunks": "stream", "loss": "stream", "cutoff": "matcher",
+    "packet_search": "matcher",
+}
+# Runs of what is timed, by turns.
+ROUNDS = 5
 
 
 def main():
@@ -264,16 +269,31 @@ def cutoff(folder):
 
 
 def packets(folder):
+    patterns = os.path.join(folder, "patterns.txt")
+    pattern_file(folder, text=patterns)
     rows = []
     for preset in ("mix", "web"):
         capture = trace(folder, preset)
-        times = {}
-        for name, extra in (("chunks", []), ("packets", ["--packets"])) * 3:
-            times.setdefault(name, []).append(cpu(binary("chunks"), capture, *extra))
-        chunk, packet = min(times["chunks"]), min(times["packets"])
-        rows.append([preset, f"{chunk:.2f}", f"{packet:.2f}", f"{packet / chunk:.2f}"])
-    table = plot.table(["capture", "chunks, CPU s", "chunks and their packets, CPU s", "ratio"], rows)
-    return section("Packet delivery (section 6.5.3)", "chunks FILE [--packets]", None, table, "The least of three runs.")
+        read, search = {}, {}
+        for name, extra in (("chunks", []), ("both", ["--packets"])) * ROUNDS:
+            read.setdefault(name, []).append(cpu(binary("chunks"), capture, *extra))
+        for way in ("chunks", "both", "packets") * ROUNDS:
+            row = json.loads(output(binary("packet_search"), way, capture, patterns))
+            search.setdefault(way, []).append(row["cpu_seconds"])
+        for what, times in (("each byte read", read), ("2,120 patterns searched", search)):
+            least = {way: min(seconds) for way, seconds in times.items()}
+            cost = lambda way: f"{least[way]:.2f} ({least[way] / least['chunks']:.2f})" if way in least else ""
+            rows.append([preset, what, f"{least['chunks']:.2f}", cost("both"), cost("packets")])
+    table = plot.table(
+        ["capture", "application", "chunks, CPU s", "... and each of their packets looked at (ratio)",
+         "each packet's payload instead (ratio)"],
+        rows,
+    )
+    return section(
+        "Packet delivery (section 6.5.3)", "chunks FILE [--packets]`, `packet_search chunks|both|packets FILE PATTERNS", None, table,
+        f"The least of {ROUNDS} runs by turns. The paper's application searches for patterns; adding bytes up is the least that one can do "
+        "with them. Vectorscan searches 16 KiB at once faster than eleven times 1,448 bytes, whoever gives them to it.",
+    )
 
 
 def cpu(*command):
