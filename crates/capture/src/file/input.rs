@@ -22,7 +22,7 @@ use crate::memory::{Lending, MappedFile, SharedMemory};
 
 /// Bytes asked of the system at once. 512 KiB stays in a second-level cache together with what
 /// works on it and is 3 to 8 per cent faster than 1 MiB; 4 MiB and more were slower still.
-pub(crate) const READ_BYTES: usize = 1 << 19;
+pub(crate) const READ_BYTES: usize = 1 << 18;
 
 /// Windows of a file with several readers that one of them keeps: as far as one is before another.
 const HELD: usize = 12;
