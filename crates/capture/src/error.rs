@@ -78,6 +78,12 @@ impl Error {
                 io::ErrorKind::PermissionDenied => {
                     Some("check who may read or write the file and its folder".to_owned())
                 }
+                io::ErrorKind::IsADirectory => {
+                    Some("it is a folder: give the name of a file".to_owned())
+                }
+                io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                    Some("what is there, or a part of the path, is no folder".to_owned())
+                }
                 io::ErrorKind::StorageFull => Some("free space or write elsewhere".to_owned()),
                 io::ErrorKind::FileTooLarge => Some(
                     "a file may not be larger here (ulimit -f): raise that, or write several"

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::{Packet, read, skipped};
-use flowgauge_capture::sink::{Compression, RingLimits, Rotation};
+use flowgauge_capture::sink::{Compression, Gone, RingLimits, Rotation};
 use flowgauge_capture::{
     Error, FileFormat, FileSink, Interface, Limit, PacketSink, PacketSource, RingSink, SinkOptions,
     SnapLen, open, open_all,
@@ -341,9 +341,20 @@ fn files_written_over_count_once() {
     let (folder, sink) = rotated("t", rotation, &sent);
     assert_eq!(names(folder.path()), ["t"]);
     assert_eq!(sink.written().files, 1);
+    assert_eq!(sink.written().packets, 10);
+    // Three files of three packets, with a header of 24 bytes and 16 of each packet.
+    assert_eq!(
+        sink.written().gone,
+        Gone {
+            packets: 9,
+            bytes: 3 * (24 + 3 * 76),
+            files: 3
+        }
+    );
     let (folder, sink) = rotated("t-%s", rotation, &sent);
     assert_eq!(names(folder.path()).len(), 4);
     assert_eq!(sink.written().files, 4);
+    assert_eq!(sink.written().gone, Gone::default());
     let around = Rotation {
         bytes: Some(100),
         files: Some(2),
@@ -351,7 +362,19 @@ fn files_written_over_count_once() {
     };
     let (folder, sink) = rotated("t", around, &sent);
     assert_eq!(names(folder.path()), ["t0", "t1"]);
-    assert_eq!(sink.written().files, 2);
+    let written = sink.written();
+    assert_eq!((written.files, written.packets), (2, 10));
+    let there = |name| read_path(&folder.path().join(name)).packets.len() as u64;
+    assert_eq!(
+        written.packets - written.gone.packets,
+        there("t0") + there("t1")
+    );
+    let bytes = |name| std::fs::metadata(folder.path().join(name)).unwrap().len();
+    assert_eq!(
+        written.bytes - written.gone.bytes,
+        bytes("t0") + bytes("t1")
+    );
+    assert_eq!(written.gone.files, 3);
 }
 
 #[test]
@@ -423,6 +446,52 @@ fn ring_keeps_the_recent_past_and_preserves_it() {
     let recent = read(&mut open_all(&[recent]).unwrap()).packets;
     assert!((17..=21).contains(&recent.len()), "{}", recent.len());
     assert_eq!(recent.last(), sent.last());
+}
+
+/// At every moment, and what is gone is counted as such.
+#[test]
+fn a_ring_has_no_more_bytes_than_its_limit() {
+    let second = 1_000_000_000;
+    for (files, format) in [
+        (None, FileFormat::PcapNanoseconds),
+        (Some(3), FileFormat::PcapNg),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = RingLimits {
+            files,
+            bytes: Some(100_000),
+            ..RingLimits::default()
+        };
+        let options = SinkOptions {
+            format,
+            unbuffered: true,
+            ..SinkOptions::default()
+        };
+        let mut ring = RingSink::create(folder.path().join("ring"), limits, options).unwrap();
+        let on_disk = || -> u64 {
+            let files = std::fs::read_dir(folder.path()).unwrap();
+            files
+                .map(|file| file.unwrap().metadata().unwrap().len())
+                .sum()
+        };
+        for packet in &packets(500, 1400, 1000 * second, second) {
+            give(&mut ring, std::slice::from_ref(packet)).unwrap();
+            assert!(on_disk() <= 100_000, "{}", on_disk());
+        }
+        let written = ring.close().unwrap();
+        assert!((60_000..=100_000).contains(&on_disk()), "{}", on_disk());
+        assert_eq!(written.bytes - written.gone.bytes, on_disk());
+        assert_eq!(written.files, names(folder.path()).len() as u64);
+        assert_eq!(written.packets, 500);
+        let there = names(folder.path());
+        let there = there
+            .iter()
+            .map(|name| read_path(&folder.path().join(name)).packets.len());
+        assert_eq!(
+            written.packets - written.gone.packets,
+            there.sum::<usize>() as u64
+        );
+    }
 }
 
 /// On a quiet live link the last packet may be far older than the trigger, and none may follow.

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, DumpStyle};
-use flowgauge_capture::sink::Rotation;
+use flowgauge_capture::sink::{RingLimits, Rotation, Written};
 use flowgauge_capture::{FileFormat, FileSink, Filter, PacketSource, RingSink, SinkOptions};
 use flowgauge_runtime::Beginnings;
+use flowgauge_stack::OptionValue;
 use flowgauge_stream::engine::{Cutoff, Cutoffs};
 use flowgauge_stream::{ShardConfig, Shares, stream_filter};
 use flowgauge_wire::LinkType;
@@ -54,10 +55,15 @@ pub(crate) fn write_packets(
             "say when a new file begins: -C SIZE, -G SECONDS, --ring-seconds or --ring-bytes",
         ));
     }
+    if let Some(limits) = options.ring_limits() {
+        check_ring(limits)?;
+    }
     let cutoffs = cutoffs(options)?;
     let control = Control::install()?;
+    control.say_what_takes_long(options.common.quiet);
     let mut opened = input::open(&options.input, &control)?;
     if let Some(cutoffs) = cutoffs {
+        input::note_on_snap_length(&options.input, &opened.sources, options.common.quiet);
         let config = bounded(&options.bounds, opened.sources.len() as u64)?;
         let cut = |source| {
             let source = Beginnings::new(source, cutoffs.clone(), config.clone());
@@ -75,20 +81,63 @@ pub(crate) fn write_packets(
     input::announce(opened.listening.as_deref(), options.common.quiet);
     control.begin();
     let outcome = copy(&mut opened.sources, &mut sink, &control, opened.live)?;
-    let written = sink.written();
     if !options.common.quiet {
-        say!(
-            "{}, {} written to {}",
-            count(written.packets, "packet"),
-            count(written.bytes, "byte"),
-            if written.files > 1 {
-                format!("{} files", written.files)
-            } else {
-                path.display().to_string()
-            }
-        );
+        say!("{}", written_line(&sink.written(), path, &sink));
     }
     outcome.conclude(&options.common)
+}
+
+/// What is in the files, and what is in them no more.
+fn written_line(written: &Written, path: &Path, sink: &Sink) -> String {
+    let gone = written.gone;
+    let mut line = format!(
+        "{}, {} written to {}",
+        count(written.packets - gone.packets, "packet"),
+        count(written.bytes - gone.bytes, "byte"),
+        match written.files {
+            0 | 1 => path.display().to_string(),
+            files => format!("{files} files"),
+        }
+    );
+    if gone.files > 0 {
+        line.push_str(&format!(
+            "; {} {} before that ({})",
+            count(gone.packets, "packet").were(),
+            match sink {
+                Sink::File(_) => "written over",
+                Sink::Ring(_) => "removed",
+            },
+            count(gone.files, "file"),
+        ));
+    }
+    line
+}
+
+/// The longest packet that the kernel hands over, 64 KiB and its headers, is in a file as a whole.
+const LEAST_FILE: u64 = 128 << 10;
+
+/// Refuses rings whose files hold next to nothing: each would be made and removed for a packet or two.
+fn check_ring(limits: RingLimits) -> Result<(), Failure> {
+    let Some(bytes) = limits.bytes else {
+        return Ok(());
+    };
+    let files = limits.share_of_files();
+    if bytes / files >= LEAST_FILE {
+        return Ok(());
+    }
+    let least = OptionValue::Size(files * LEAST_FILE);
+    let bytes = OptionValue::Size(bytes);
+    Err(Failure::usage(
+        format!(
+            "--ring-bytes {bytes} is too little for a ring of {files} files: each has 128K at least"
+        ),
+        match limits.files {
+            Some(_) => format!("give --ring-bytes {least} at least, or fewer files with -W"),
+            None => {
+                format!("give --ring-bytes {least} at least, or with -W fewer files than {files}")
+            }
+        },
+    ))
 }
 
 /// How much of which stream is written, if not all.

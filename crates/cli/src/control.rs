@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use flowgauge_capture::live::StopHandle;
+use flowgauge_sys::ending;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use crate::failure::Failure;
+use crate::say::say;
 
 /// What signals have asked for.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +45,7 @@ impl Control {
     fn register(&self, writes_logs: bool) -> std::io::Result<()> {
         for signal in [SIGINT, SIGTERM] {
             // Compiling a filter of thousands of terms takes its time, and nothing is captured yet.
-            let compiles = flowgauge_sys::ending::cannot_stop();
+            let compiles = ending::cannot_stop();
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, compiles)?;
             // In this order: the first signal finds `stop` unset and sets it, the second quits.
             signal_hook::flag::register_conditional_shutdown(
@@ -60,13 +64,27 @@ impl Control {
             signal_hook::flag::register(SIGHUP, flag)?;
         }
         // Who waits for a pipe, or for room in a spool, looks, too.
-        flowgauge_sys::ending::ends_when(Arc::clone(&self.stop));
+        ending::ends_when(Arc::clone(&self.stop));
         Ok(())
+    }
+
+    /// Says what takes long before packets come, once: somebody waits, and may not know that a signal ends it.
+    pub(crate) fn say_what_takes_long(&self, quiet: bool) {
+        const LONG: Duration = Duration::from_secs(2);
+
+        if quiet {
+            return;
+        }
+        thread::spawn(|| {
+            if let Some(what) = ending::what_takes_longer_than(LONG) {
+                say!("still compiling {what}: this may take minutes (Ctrl-C ends it)");
+            }
+        });
     }
 
     /// Packets come from now on: no signal ends the process before what came is written, but a second one.
     pub(crate) fn begin(&self) {
-        flowgauge_sys::ending::work_begins();
+        ending::work_begins();
     }
 
     /// Handles SIGUSR2, too.

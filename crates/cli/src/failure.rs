@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-use flowgauge_record::{AggregateError, OutputError, RecordWriter};
+use flowgauge_record::{OutputError, RecordWriter};
 
 use crate::say::{self, say};
 use crate::sinks;
@@ -131,12 +131,6 @@ impl fmt::Display for Failure {
                 write!(f, "{were} dropped (--fail-on-drop)")
             }
         }
-    }
-}
-
-impl From<AggregateError> for Failure {
-    fn from(error: AggregateError) -> Failure {
-        Failure::usage(error.to_string(), error.hint())
     }
 }
 

@@ -1,8 +1,8 @@
 //! `flowgauge flows`
 
-use flowgauge_record::AggregateSpec;
 use flowgauge_record::event::schema_of_classified;
 use flowgauge_record::flow::FLOW_SCHEMA;
+use flowgauge_record::{AggregateError, AggregateSpec};
 use flowgauge_stack::OptionValue;
 
 use crate::failure::Failure;
@@ -93,6 +93,24 @@ fn aggregation(options: &FlowsOptions) -> Result<Option<Aggregation>, Failure> {
     let keys = or_default(&options.by, &["src_ip"]);
     let sums = or_default(&options.sum, &["bytes", "packets"]);
     // What is wrong with them is said in the words of the command line.
-    AggregateSpec::new(schema, &keys, &sums, "flows")?;
+    AggregateSpec::new(schema, &keys, &sums, "flows").map_err(|error| {
+        let mut hint = error.hint();
+        let is_of_sums = match &error {
+            AggregateError::UnknownSum { .. } => true,
+            AggregateError::Repeated { name } => !keys.contains(name),
+            AggregateError::UnknownKey { name, .. } => {
+                if schema_of_classified(FLOW_SCHEMA)
+                    .iter()
+                    .any(|it| it.name == name)
+                {
+                    hint = format!("--classify gives flows the field {name}");
+                }
+                false
+            }
+            _ => false,
+        };
+        let option = if is_of_sums { "sum" } else { "by" };
+        Failure::usage(format!("--{option}: {error}"), hint)
+    })?;
     Ok(Some((keys, sums)))
 }

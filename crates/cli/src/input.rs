@@ -13,6 +13,7 @@ use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen};
 use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::privileges;
+use flowgauge_wire::LinkType;
 
 use crate::anonymize::Forced;
 use crate::control::Control;
@@ -124,6 +125,43 @@ pub(crate) fn give_up_privileges(
 pub(crate) fn announce(listening: Option<&str>, quiet: bool) {
     if let (Some(line), false) = (listening, quiet) {
         say!("{line}");
+    }
+}
+
+/// Bytes of the headers of TCP over IPv4, without options.
+const HEADERS: u32 = 20 + 20;
+
+/// Says that headers are cut off, where flows and streams are to be found by them.
+pub(crate) fn note_on_snap_length(options: &InputOptions, sources: &[Source], quiet: bool) {
+    let given = options.snapshot_length.filter(|&bytes| bytes > 0 && !quiet);
+    let Some(bytes) = given else {
+        return;
+    };
+    let interfaces = sources.iter().flat_map(|source| source.interfaces());
+    let links = interfaces.map(|interface| link_header(interface.link));
+    // Which interfaces a file has, or "any" stands for, may show with their packets.
+    let link = links.max().unwrap_or(link_header(LinkType::ETHERNET));
+    let least = link + HEADERS;
+    if bytes < least {
+        say!(
+            "note: -s {bytes} cuts headers off, so that flows and streams lack what is in them, or the packet; \
+             hint: TCP over IPv4 takes {least} bytes here, over IPv6 {}, more with options, tags and tunnels",
+            least + 20
+        );
+    }
+}
+
+/// Bytes in front of the IP header, at least.
+fn link_header(link: LinkType) -> u32 {
+    match link {
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => 0,
+        LinkType::NULL | LinkType::LOOP | LinkType::PPP | LinkType::PPP_HDLC | LinkType::C_HDLC => {
+            4
+        }
+        LinkType::LINUX_SLL => 16,
+        LinkType::LINUX_SLL2 => 20,
+        LinkType::IEEE802_11 | LinkType::IEEE802_11_RADIOTAP => 32,
+        _ => 14,
     }
 }
 

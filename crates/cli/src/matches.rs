@@ -4,10 +4,12 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use flowgauge_matcher::{ReadOptions, read_patterns_with};
+use flowgauge_record::Format;
 
 use crate::failure::Failure;
 use crate::options::{MatchEngine, MatchOptions, PatternOptions};
 use crate::preset::Preset;
+use crate::sinks;
 
 const STACK: &str = include_str!("../../../stacks/match.stack");
 
@@ -35,8 +37,12 @@ pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
             preset.set("match", option, "yes");
         }
     }
+    // In a table for people what was found would be lost among thousands of zeros.
+    if options.tally && sinks::format(&options.output) == Format::Table {
+        preset.set("match", "zeros", "no");
+    }
     preset.set_some("match", "max_matches", options.max_matches);
-    preset.order("match", &options.order);
+    preset.order("match", &options.order)?;
     preset.cut_off("match", &options.cutoffs)?;
     match options.patterns.matcher {
         MatchEngine::Auto => {}

@@ -26,6 +26,7 @@ use crate::summary::{self, Outcome};
 /// What went wrong, for the user.
 pub(crate) fn run(options: &PacketsOptions) -> Result<(), Failure> {
     let control = Control::install()?;
+    control.say_what_takes_long(options.output.common.quiet);
     let mut opened = input::open(&options.input, &control)?;
     if opened.sources.len() > 1 {
         return Err(Failure::usage(

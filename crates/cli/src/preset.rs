@@ -167,9 +167,13 @@ impl Preset {
     }
 
     /// Sets how a component puts streams in order.
-    pub(crate) fn order(&mut self, component: &str, options: &OrderOptions) {
+    ///
+    /// # Errors
+    /// A file of policies with something wrong in it.
+    pub(crate) fn order(&mut self, component: &str, options: &OrderOptions) -> Result<(), Failure> {
         self.set_some(component, "mode", options.mode.map(|mode| mode.name()));
-        self.set_some(component, "policy", options.policy.as_ref());
+        self.set_some(component, "policy", options.checked_policy()?);
+        Ok(())
     }
 
     /// Sets how much of streams a component wants.
@@ -289,6 +293,31 @@ impl Preset {
     }
 }
 
+/// Options that components name between back quotes as those of the command line.
+pub(crate) fn with_options(text: &str) -> String {
+    let is_option = |word: &str| {
+        !word.is_empty() && word.bytes().all(|it| it.is_ascii_lowercase() || it == b'_')
+    };
+    let mut said = String::with_capacity(text.len() + 2);
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('`') {
+        said.push_str(before);
+        match behind.split_once('`') {
+            Some((word, behind)) if is_option(word) => {
+                said.push_str("--");
+                said.push_str(&word.replace('_', "-"));
+                rest = behind;
+            }
+            _ => {
+                said.push('`');
+                rest = behind;
+            }
+        }
+    }
+    said.push_str(rest);
+    said
+}
+
 /// A time span as it is written in a stack.
 pub(crate) fn duration(time: Nanos) -> OptionValue {
     OptionValue::Duration(time.0)
@@ -321,4 +350,24 @@ fn text_of(path: &Path) -> Result<&str, Failure> {
             "give the file another name",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_components_are_those_of_the_command_line() {
+        for (text, said) in [
+            (
+                "raise `chunk`, or `max_flows`",
+                "raise --chunk, or --max-flows",
+            ),
+            ("a `b c` `d", "a `b c` `d"),
+            ("``", "``"),
+            ("none", "none"),
+        ] {
+            assert_eq!(with_options(text), said);
+        }
+    }
 }

@@ -54,7 +54,7 @@ pub(crate) fn run(options: &StreamsOptions) -> Result<(), Failure> {
 
 fn chunks(preset: &mut Preset, options: &ChunkOptions) -> Result<(), Failure> {
     let size = |bytes: u32| OptionValue::Size(u64::from(bytes));
-    preset.order("streams", &options.order);
+    preset.order("streams", &options.order)?;
     preset.cut_off("streams", &options.cutoffs)?;
     let priorities = options.priority.iter();
     let priorities = priorities.map(|class| format!("{}: {}", class.value, class.filter));

@@ -58,6 +58,18 @@ fn captures() -> PathBuf {
     }
     let header = fs::read(folder.join("small.pcap")).unwrap();
     fs::write(folder.join("empty.pcap"), &header[..24]).unwrap();
+    for (name, lines) in [
+        (
+            "two-defaults.txt",
+            "default linux\n10.0.0.0/8 windows\ndefault bsd\n",
+        ),
+        (
+            "two-policies.txt",
+            "10.0.0.0/8 windows\n\n10.1.2.3/8 bsd # once more\n",
+        ),
+    ] {
+        fs::write(folder.join(name), lines).unwrap();
+    }
     folder
 }
 

@@ -5,7 +5,7 @@
 mod command_support;
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -586,6 +586,41 @@ fn a_signal_ends_a_run_whose_input_is_silent() {
     assert_eq!(output.status.code(), Some(1), "it ends inside a record");
     assert!(stderr(&output).contains("ends inside a record"));
     assert!(!stdout(&output).is_empty());
+}
+
+/// Before packets come a signal ends what nothing else can stop, and who waits is told what it is.
+#[test]
+fn what_takes_long_to_compile_is_said_and_ends_by_a_signal() {
+    let folder = Folder::new("compiling");
+    let (trace, _) = folder.trace();
+    // With vlan among them libpcap compiles them as a whole, which takes minutes.
+    let hosts = (0..8000).map(|number| format!("host 10.0.{}.{}", number / 250, number % 250));
+    let filter = folder.file("filter");
+    fs::write(
+        &filter,
+        format!("vlan or {}", hosts.collect::<Vec<_>>().join(" or ")),
+    )
+    .unwrap();
+    let mut child = command(&["flows", "-r", text(&trace), "-F", text(&filter)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut said).unwrap();
+    let bytes = fs::metadata(&filter).unwrap().len();
+    let expected = format!(
+        "still compiling a filter of {bytes} bytes: this may take minutes (Ctrl-C ends it)\n"
+    );
+    assert_eq!(said, expected);
+    signal(&child, "-INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(output.stdout.is_empty());
+    said.clear();
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "", "nothing more is said");
 }
 
 /// Every option and every field is in the manual.

@@ -12,6 +12,8 @@ use serde_json::Value;
 #[path = "../../../tests/shared/corpora.rs"]
 mod corpora;
 
+use corpora::skipped;
+
 /// A folder that goes with the test.
 struct Folder(PathBuf);
 
@@ -82,6 +84,11 @@ impl Match {
             is_udp: record["proto"] == "udp",
             from_initiator: record["direction"] == "initiator",
         }
+    }
+
+    fn pattern(&self) -> String {
+        let record: Value = serde_json::from_str(&self.line).unwrap();
+        record["pattern"].as_str().unwrap().to_owned()
     }
 }
 
@@ -273,36 +280,90 @@ fn policies_of_hosts_decide_which_copy_is_searched() {
     }
 }
 
+/// What the byte behind a match decides is known where that byte is searched, too, or the stream ends.
+#[test]
+fn what_the_next_byte_decides_is_not_known_at_a_cutoff() {
+    let folder = Folder::new("next-byte");
+    let probe = folder.run("match -e a --matcher vectorscan -r gone.pcap");
+    if String::from_utf8_lossy(&probe.stderr).contains("cannot load") {
+        return skipped("Vectorscan is not installed");
+    }
+    let expressions = "/foo\\b/\n/foo$/\n/foo\\B/\nfoo\n";
+    fs::write(folder.0.join("patterns.txt"), expressions).unwrap();
+    let bound = ["/foo\\b/", "foo"].as_slice();
+    let all = ["/foo$/", "/foo\\b/", "foo"].as_slice();
+    for (name, data, expected) in [
+        // It goes on behind the cutoff, in the same segment or in the next.
+        (
+            "one.pcap",
+            &[b"xx foo bar".as_slice()][..],
+            [&[], &["foo"][..], bound, bound],
+        ),
+        (
+            "two.pcap",
+            &[b"xx foo", b" bar"],
+            [&[], &["foo"], bound, bound],
+        ),
+        (
+            "letter.pcap",
+            &[b"xx foo", b"d"],
+            [&[], &["foo"], &["/foo\\B/", "foo"], &["/foo\\B/", "foo"]],
+        ),
+        // Whether a stream ends at a cutoff is not looked at.
+        ("end.pcap", &[b"xx foo"], [&[], &["foo"], all, all]),
+        ("line.pcap", &[b"xx foo\n"], [&[], &["foo"], bound, all]),
+    ] {
+        fs::write(folder.0.join(name), connection(data)).unwrap();
+        for (cutoff, expected) in (5..9).zip(expected) {
+            let matches = folder.matches(name, &format!(" --cutoff {cutoff}"));
+            let mut found: Vec<String> = matches.iter().map(Match::pattern).collect();
+            found.sort();
+            assert_eq!(found, expected, "{name}, {cutoff}");
+            assert!(matches.iter().all(|found| found.end == 6));
+        }
+    }
+}
+
+/// A connection to 10.0.0.2 in which so much is sent, a segment each, and that ends.
+fn connection(data: &[&[u8]]) -> Vec<u8> {
+    let mut segments: Vec<Segment<'_>> = vec![
+        (true, 100, 0, 0x02, b""),
+        (false, 500, 101, 0x12, b""),
+        (true, 101, 501, 0x10, b""),
+    ];
+    let mut seq = 101;
+    for &bytes in data {
+        segments.push((true, seq, 501, 0x18, bytes));
+        seq += bytes.len() as u32;
+    }
+    segments.push((true, seq, 501, 0x11, b""));
+    segments.push((false, 501, seq + 1, 0x11, b""));
+    segments.push((true, seq + 1, 502, 0x10, b""));
+    capture(&segments)
+}
+
 /// A connection to 10.0.0.2 in which two segments behind a hole have other bytes for the same places.
 fn overlapping() -> Vec<u8> {
-    let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
-    capture.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
-    let segments: [(bool, u32, u32, u8, &[u8]); 6] = [
+    capture(&[
         (true, 100, 0, 0x02, b""),
         (false, 500, 101, 0x12, b""),
         (true, 101, 501, 0x10, b""),
         (true, 104, 501, 0x10, b"NEW"),
         (true, 104, 501, 0x10, b"OLDghi"),
         (true, 101, 501, 0x10, b"abc"),
-    ];
-    for (at, (from_client, seq, ack, flags, payload)) in segments.into_iter().enumerate() {
+    ])
+}
+
+/// Whether the client sends it, sequence number, acknowledgement, flags, payload.
+type Segment<'a> = (bool, u32, u32, u8, &'a [u8]);
+
+fn capture(segments: &[Segment<'_>]) -> Vec<u8> {
+    let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    capture.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
+    for (at, &(from_client, seq, ack, flags, payload)) in segments.iter().enumerate() {
         let mut frame = vec![2; 12];
-        frame.extend([
-            8,
-            0,
-            0x45,
-            0,
-            0,
-            40 + payload.len() as u8,
-            0,
-            0,
-            0,
-            0,
-            64,
-            6,
-            0,
-            0,
-        ]);
+        let length = 40 + payload.len() as u8;
+        frame.extend([8, 0, 0x45, 0, 0, length, 0, 0, 0, 0, 64, 6, 0, 0]);
         let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
         let ends = if from_client {
             [client, server]

@@ -359,7 +359,7 @@ fn generate_refuses_what_is_out_of_bounds() {
             "--packets 18446744073709551615",
             "a trace of more than 100000000 flows",
         ),
-        ("--flows 18446744073709551616", "is no whole number"),
+        ("--flows 18446744073709551616", "is too large"),
         ("--scale 0", "--scale must be a number above zero"),
         ("--scale -1", "--scale must be a number above zero"),
         ("--scale NaN", "--scale must be a number above zero"),

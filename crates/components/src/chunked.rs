@@ -253,7 +253,7 @@ fn application(settings: &Settings, chunk_bytes: u32) -> Result<ApplicationConfi
                 config.overlap_bytes, config.chunk_bytes
             ),
         )
-        .with_hint("raise chunk, or repeat fewer bytes"));
+        .with_hint("raise `chunk`, or repeat fewer bytes"));
     }
     Ok(config)
 }

@@ -1,6 +1,7 @@
 //! What the values of options mean.
 
 use core::fmt;
+use core::num::{IntErrorKind, ParseIntError};
 
 /// What kind of value an option takes. Help, checks and units come from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -221,9 +222,12 @@ fn scaled(text: &str, units: &[(&str, i64)]) -> Result<i64, String> {
     } else {
         factor_of(unit, units)?
     };
-    let number: i64 = digits
-        .parse()
-        .map_err(|_| format!("\"{text}\" is no whole number"))?;
+    let number: i64 = digits.parse().map_err(|error: ParseIntError| {
+        if matches!(error.kind(), IntErrorKind::PosOverflow) {
+            return format!("{text} is too large");
+        }
+        format!("\"{text}\" is no whole number")
+    })?;
     number
         .checked_mul(factor)
         .ok_or_else(|| format!("{text} is too large"))
@@ -293,6 +297,8 @@ mod tests {
         assert_eq!(refused(ANY, "2M"), "2000000 is more than 1000000");
         assert_eq!(refused(ANY, "-6"), "-6 is less than -5");
         assert_eq!(refused(ANY, "1.5"), "\"1.5\" is no whole number");
+        let large = "18446744073709551615";
+        assert_eq!(refused(ANY, large), format!("{large} is too large"));
         assert_eq!(refused(ANY, "3x"), "unknown unit \"x\"; known: k, m, g");
         assert_eq!(
             refused(ANY, "9223372036854775807k"),

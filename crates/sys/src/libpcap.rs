@@ -74,7 +74,8 @@ fn lock() -> MutexGuard<'static, ()> {
     LIBPCAP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Longer expressions are not optimised: libpcap takes minutes for that where there are thousands of terms.
+/// Longer expressions are not optimised: libpcap takes minutes for that where there are thousands of terms. (Those that can
+/// be divided do not come here as a whole.)
 const OPTIMIZED: usize = 4096;
 
 /// Compiles `expression` (pcap-filter(7)) for frames of data link type `dlt`, a `DLT_` value. The
@@ -106,7 +107,8 @@ pub fn compile(
     };
     let optimize = c_int::from(expression.len() <= OPTIMIZED);
     let netmask = netmask.unwrap_or(UNKNOWN);
-    let status = without_stop(|| {
+    let what = || format!("a filter of {} bytes", expression.len());
+    let status = without_stop(what, || {
         // SAFETY: handle is open, program is writable, text is a terminated string; all outlive the call.
         unsafe { pcap_compile(handle, &raw mut program, text.as_ptr(), optimize, netmask) }
     });

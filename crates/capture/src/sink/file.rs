@@ -1,5 +1,6 @@
 //! Writing to a capture file, or to several in turn.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use flowgauge_wire::{Batch, Ledger, Nanos};
@@ -38,10 +39,13 @@ pub struct FileSink {
     /// Of the files that are closed.
     done: Written,
     full: bool,
-    /// Name of the current period's first file, and how many files the name has.
-    period_name: PathBuf,
-    period_files: u32,
+    /// Packets and bytes of the files that are closed, to know what is gone when a name comes again.
+    closed: HashMap<PathBuf, (u64, u64)>,
 }
+
+/// Names of files that are remembered (a day of seconds); what is written over of further ones counts as
+/// being there.
+const MOST_NAMES: usize = 100_000;
 
 impl FileSink {
     /// Creates the file; `-` is standard output. With `-G` the first file is created with the
@@ -63,8 +67,7 @@ impl FileSink {
             ledger: None,
             done: Written::default(),
             full: false,
-            period_name: PathBuf::new(),
-            period_files: 0,
+            closed: HashMap::new(),
         };
         if sink.options.rotation.seconds.is_none() {
             sink.open_segment(Nanos::ZERO)?;
@@ -90,15 +93,13 @@ impl FileSink {
             segment.follow();
         }
         segment.begin(&self.interfaces);
-        let period_name = self.rotator.period_name(time);
-        if period_name != self.period_name {
-            self.period_name = period_name;
-            self.period_files = 0;
-        }
-        // What was written over is not there any more.
-        if self.rotator.count() >= self.period_files {
-            self.period_files = self.rotator.count() + 1;
-            self.done.files += 1;
+        match self.closed.get_mut(&name) {
+            Some(_) if self.options.append => {}
+            Some((packets, bytes)) => {
+                self.done.gone.add(*packets, *bytes);
+                (*packets, *bytes) = (0, 0);
+            }
+            None => self.done.files += 1,
         }
         Ok(self.segment.insert(segment))
     }
@@ -109,6 +110,11 @@ impl FileSink {
         };
         let result = segment.close(&self.interfaces, self.ledger.as_ref());
         segment.add_to(&mut self.done);
+        if self.closed.len() < MOST_NAMES || self.closed.contains_key(segment.path()) {
+            let (packets, bytes) = self.closed.entry(segment.path().to_owned()).or_default();
+            *packets += segment.packets();
+            *bytes += segment.size();
+        }
         result
     }
 

@@ -40,15 +40,38 @@ pub enum FileFormat {
 /// What a sink has written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Packets that are in the files. Those that a full disk refused are not counted: the caller
-    /// books the difference to what it gave under [`flowgauge_wire::Place::Sink`].
+    /// Packets that were written, those that are [gone](Written::gone) included. Those that a full disk
+    /// refused are not counted: the caller books the difference to what it gave under
+    /// [`flowgauge_wire::Place::Sink`].
     pub packets: u64,
     /// Their bytes on the wire.
     pub wire_bytes: u64,
     /// Bytes, headers included, before compression.
     pub bytes: u64,
-    /// Files written; one that was written over counts once.
+    /// Files that are there; one that was written over counts once.
     pub files: u64,
+    /// What is in the files no more, because they were written over or, of a ring, removed.
+    pub gone: Gone,
+}
+
+/// Part of what a sink has [written](Written) that is in no file any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, headers included, before compression.
+    pub bytes: u64,
+    /// Files; one that was written over twice counts twice.
+    pub files: u64,
+}
+
+impl Gone {
+    /// Adds a file.
+    fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
+        self.files += 1;
+    }
 }
 
 /// Something packets go to, batch by batch.

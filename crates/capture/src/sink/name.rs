@@ -156,16 +156,6 @@ impl Rotator {
         self.rotation.name(&self.path, self.count, self.begin(time))
     }
 
-    /// Of `-C` the number of the file within its period.
-    pub(crate) fn count(&self) -> u32 {
-        self.count
-    }
-
-    /// Name of the first file of the period.
-    pub(crate) fn period_name(&self, time: Nanos) -> PathBuf {
-        self.rotation.name(&self.path, 0, self.begin(time))
-    }
-
     fn begin(&self, time: Nanos) -> Nanos {
         self.period.map_or(time, |(start, _)| start)
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flowgauge_wire::{Batch, Ledger, Nanos};
+use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
 use crate::error::Error;
 use crate::sink::file::SinkOptions;
@@ -30,6 +30,21 @@ pub struct RingLimits {
 const DEFAULT_FILES: usize = 8;
 /// Size of a file when only their number is given.
 const DEFAULT_BYTES: u64 = 64 << 20;
+/// More than a packet takes in a file beside its bytes, with what is written at the file's end.
+const RECORD_BYTES: u64 = 512;
+
+impl RingLimits {
+    /// Into how many files the limits are divided.
+    pub fn share_of_files(&self) -> u64 {
+        self.files.unwrap_or(DEFAULT_FILES).max(2) as u64
+    }
+
+    /// How large each file becomes, unless a single packet is larger.
+    pub fn bytes_of_file(&self) -> u64 {
+        let share = |bytes| bytes / self.share_of_files();
+        self.bytes.map_or(DEFAULT_BYTES, share)
+    }
+}
 
 /// Writes packets to a ring of files `NAME-000001.EXT`, removing the oldest; a
 /// [trigger](RingSink::trigger) renames those that are there to `NAME-t1-000001.EXT` and lets the
@@ -55,6 +70,7 @@ pub struct RingSink {
 
 struct Past {
     path: PathBuf,
+    packets: u64,
     bytes: u64,
     last: Nanos,
 }
@@ -175,7 +191,7 @@ impl RingSink {
             self.options.comment.as_deref(),
             false,
         )?;
-        if self.done.files > 0 {
+        if self.number > 1 {
             segment.follow();
         }
         segment.begin(&self.interfaces);
@@ -192,25 +208,25 @@ impl RingSink {
         segment.add_to(&mut self.done);
         self.past.push_back(Past {
             path: segment.path().to_owned(),
+            packets: segment.packets(),
             bytes: segment.size(),
             last: segment.last,
         });
         result
     }
 
-    /// Whether the current file has its share of the limits.
-    fn is_current_full(&self) -> bool {
+    /// Whether the current file has its share of the limits, or would have more of the bytes with `next`.
+    fn is_current_full(&self, next: &PacketDescriptor) -> bool {
         let Some(segment) = &self.current else {
             return false;
         };
-        let files = self.limits.files.unwrap_or(DEFAULT_FILES).max(2) as u64;
-        let bytes = self
-            .limits
-            .bytes
-            .map_or(DEFAULT_BYTES, |bytes| bytes / files);
-        let span = self.limits.duration.map(|duration| duration.0 / files);
-        let first = segment.first.unwrap_or(self.now);
-        segment.size() >= bytes || span.is_some_and(|span| (self.now - first).0 > span)
+        let Some(first) = segment.first else {
+            return false;
+        };
+        let bytes = segment.size() + u64::from(next.captured_len) + RECORD_BYTES;
+        let span = self.limits.duration;
+        let span = span.map(|duration| duration.0 / self.limits.share_of_files());
+        bytes > self.limits.bytes_of_file() || span.is_some_and(|span| (self.now - first).0 > span)
     }
 
     /// Removes the oldest files beyond the limits.
@@ -218,7 +234,10 @@ impl RingSink {
         loop {
             let current = u64::from(self.current.is_some());
             let files = self.past.len() as u64 + current;
-            let size = self.current.as_ref().map_or(0, Segment::size);
+            // The current file may become as large as its share.
+            let share = self.limits.bytes_of_file();
+            let size = self.current.as_ref().map(Segment::size);
+            let size = size.map_or(0, |size| size.max(share));
             let bytes = self.past.iter().map(|past| past.bytes).sum::<u64>() + size;
             let Some(oldest) = self.past.front() else {
                 return Ok(());
@@ -232,6 +251,8 @@ impl RingSink {
             if let Some(gone) = self.past.pop_front() {
                 fs::remove_file(&gone.path)
                     .map_err(|source| io_error("remove", &gone.path, source))?;
+                self.done.gone.add(gone.packets, gone.bytes);
+                self.done.files -= 1;
             }
         }
     }
@@ -252,7 +273,7 @@ impl PacketSink for RingSink {
             self.now = self.now.max(packet.time);
             if self.until.is_some_and(|until| self.now > until) {
                 self.end_trigger()?;
-            } else if self.is_current_full() {
+            } else if self.is_current_full(packet) {
                 self.finish_current()?;
                 if self.until.is_some() {
                     let joined = self.preserve()?;

@@ -88,6 +88,10 @@ impl Segment {
         self.output.size()
     }
 
+    pub(crate) fn packets(&self) -> u64 {
+        self.output.packets()
+    }
+
     /// Adds what is in the file to `written`.
     pub(crate) fn add_to(&self, written: &mut Written) {
         written.packets += self.output.packets();

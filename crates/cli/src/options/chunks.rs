@@ -58,6 +58,37 @@ pub(crate) struct OrderOptions {
     pub(crate) policy: Option<String>,
 }
 
+impl OrderOptions {
+    /// The policy, or the name of a file of policies that can be read.
+    ///
+    /// # Errors
+    /// What is wrong with which line of the file.
+    pub(crate) fn checked_policy(&self) -> Result<Option<&str>, Failure> {
+        let Some(text) = self.policy.as_deref() else {
+            return Ok(None);
+        };
+        if text.parse::<OverlapPolicy>().is_err() {
+            let lines = fs::read_to_string(text).map_err(|error| {
+                Failure::usage(
+                    format!("--policy: cannot read {text}: {error}"),
+                    POLICY_LINES,
+                )
+            })?;
+            HostPolicies::read(&lines).map_err(|(line, reason)| {
+                Failure::usage(
+                    format!("--policy {text}, line {line}: {reason}"),
+                    POLICY_LINES,
+                )
+            })?;
+        }
+        Ok(Some(text))
+    }
+}
+
+/// What a file of policies is.
+const POLICY_LINES: &str = "a line is a subnet and its policy, \"10.0.0.0/8 windows\"; one line may be \
+                            \"default linux\"";
+
 /// How much of which stream.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CutoffOptions {
@@ -172,7 +203,7 @@ fn parse_class<T>(
     })
 }
 
-/// A policy for all hosts, or the name of a file with policies of subnets.
+/// A policy for all hosts, or the name of a file with policies of subnets, which is read later.
 fn parse_policies(text: &str) -> Result<String, String> {
     if text.parse::<OverlapPolicy>().is_ok() {
         return Ok(text.to_owned());
@@ -184,9 +215,6 @@ fn parse_policies(text: &str) -> Result<String, String> {
              nor a file"
         ));
     }
-    let lines = fs::read_to_string(path).map_err(|error| format!("cannot read {text}: {error}"))?;
-    let read = HostPolicies::read(&lines);
-    read.map_err(|(line, reason)| format!("{text}, line {line}: {reason}"))?;
     Ok(text.to_owned())
 }
 

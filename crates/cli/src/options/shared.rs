@@ -9,7 +9,7 @@ use flowgauge_wire::Nanos;
 
 use super::values::{
     IdleTimeouts, parse_count, parse_duration, parse_idle_timeouts, parse_memory, parse_policy,
-    parse_positive, parse_seconds,
+    parse_positive, parse_seconds, parse_whole,
 };
 
 /// Where packets come from.
@@ -26,7 +26,7 @@ pub(crate) struct InputOptions {
     #[arg(short = 'c', long = "packet-count", value_name = "PACKETS", allow_negative_numbers = true, value_parser = parse_positive::<u64>)]
     pub(crate) packet_count: Option<u64>,
     /// Keep at most this many bytes of each packet; 0 is everything
-    #[arg(short = 's', long = "snapshot-length", value_name = "BYTES")]
+    #[arg(short = 's', long = "snapshot-length", value_name = "BYTES", allow_negative_numbers = true, value_parser = parse_whole::<u32>)]
     pub(crate) snapshot_length: Option<u32>,
     /// Leave out copies of packets, as mirrored ports make them: the same IP datagram again within this
     /// time (units us, ms, s) [default: 100ms]
@@ -36,7 +36,7 @@ pub(crate) struct InputOptions {
     #[arg(short = 'p', long = "no-promiscuous-mode")]
     pub(crate) no_promiscuous: bool,
     /// Size of the kernel's ring for each worker, in KiB
-    #[arg(short = 'B', long = "buffer-size", value_name = "KIB")]
+    #[arg(short = 'B', long = "buffer-size", value_name = "KIB", allow_negative_numbers = true, value_parser = parse_whole::<u64>)]
     pub(crate) buffer_size: Option<u64>,
     /// Threads that process packets, sharing them by flow; of files the first reads, too [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -127,7 +127,7 @@ pub(crate) struct EngineOptions {
     #[command(flatten)]
     pub(crate) bounds: BoundOptions,
     /// Seed of the Community IDs
-    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    #[arg(long, value_name = "SEED", allow_negative_numbers = true, default_value_t = 0, value_parser = parse_whole::<u16>)]
     pub(crate) community_id_seed: u16,
 }
 

@@ -78,12 +78,25 @@ pub(super) fn parse_count(text: &str) -> Result<u64, String> {
     )
 }
 
+/// A whole number.
+pub(super) fn parse_whole<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| not_whole(text, "whole number"))
+}
+
+/// Why a text is not what a number is read from.
+fn not_whole(text: &str, what: &str) -> String {
+    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => "is too large".to_owned(),
+        false => format!("\"{text}\" is no {what}"),
+    }
+}
+
 /// A whole number above zero.
 pub(super) fn parse_positive<N: FromStr + Default + PartialEq>(text: &str) -> Result<N, String> {
     match text.parse() {
         Ok(number) if number == N::default() => Err("must be more than zero".to_owned()),
         Ok(number) => Ok(number),
-        Err(_) => Err(format!("\"{text}\" is no whole number above zero")),
+        Err(_) => Err(not_whole(text, "whole number above zero")),
     }
 }
 
@@ -92,17 +105,14 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     parse_scaled(text, BINARY_UNITS, 1)
 }
 
-/// More bytes than any machine has, and the most that options of stacks can say.
-const MOST_MEMORY: u64 = (1 << 63) - 1;
+/// The most that options of stacks can say.
+const MOST: u64 = i64::MAX.unsigned_abs();
 
 /// Bytes of memory, enough for one worker.
 pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if bytes < LEAST_MEMORY {
         return Err("is too little: give 1M at least".to_owned());
-    }
-    if bytes > MOST_MEMORY {
-        return Err("is more than any machine has".to_owned());
     }
     Ok(bytes)
 }
@@ -161,8 +171,8 @@ pub(super) fn parse_scaled(text: &str, units: &[(&str, u64)], without: u64) -> R
         .map_err(|_| format!("\"{text}\" is no whole number"))?;
     match number.checked_mul(factor) {
         Some(0) => Err("must be more than zero".to_owned()),
-        Some(product) => Ok(product),
-        None => Err("is too large".to_owned()),
+        Some(product) if product <= MOST => Ok(product),
+        _ => Err("is too large".to_owned()),
     }
 }
 
@@ -224,5 +234,7 @@ mod tests {
         assert!(parse_memory("1048575").is_err());
         assert!(parse_size("1Q").is_err());
         assert!(parse_size("99999999999T").is_err());
+        assert_eq!(parse_size("8388607T"), Ok(8_388_607 << 40));
+        assert_eq!(parse_size("9000000T"), Err("is too large".to_owned()));
     }
 }

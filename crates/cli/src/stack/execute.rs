@@ -6,7 +6,7 @@ use std::time::Instant;
 use flowgauge_record::results::{ResultRow, Value};
 use flowgauge_runtime::capture::with_refusals;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
-use flowgauge_stack::{Account, Cell, Program, ResultValue, RunEnd, Stack, Table};
+use flowgauge_stack::{Account, Cell, Node, Program, ResultValue, RunEnd, Stack, Table};
 use flowgauge_wire::{Ledger, Place};
 
 use super::watch::{self, Watch, WatchOptions};
@@ -16,6 +16,7 @@ use crate::engine;
 use crate::failure::Failure;
 use crate::input::{self, Opened};
 use crate::options::{CommonOptions, InputOptions};
+use crate::preset::with_options;
 use crate::progress::Progress;
 use crate::say::{count, say};
 use crate::summary::{self, Outcome};
@@ -59,6 +60,7 @@ impl Running {
         }
         let control = Control::install_for(program.stacks.iter().any(writes_logs))?;
         super::agent::end_with_agent(&control);
+        control.say_what_takes_long(common.quiet);
         if program.stacks.iter().any(|stack| stack.has_source()) {
             control.begin();
         }
@@ -66,6 +68,15 @@ impl Running {
             workers: input.workers.map_or(1, usize::from),
             ..RunnerOptions::default()
         };
+        // Who follows flows has a bound for their number.
+        let follows = |node: &Node| {
+            node.info
+                .options
+                .iter()
+                .any(|option| option.name == "max_flows")
+        };
+        let mut stacks = program.stacks.iter();
+        let follows_flows = stacks.any(|stack| stack.iter().any(|(_, node)| follows(node)));
         let mut runner = Runner::new(program, &options).map_err(|error| Failure::Usage {
             what: match &error {
                 SetupError::Start(failure) if !names_components => {
@@ -73,11 +84,17 @@ impl Running {
                 }
                 error => error.to_string(),
             },
-            hint: error.hint().map(str::to_owned),
+            hint: error.hint().map(|hint| match names_components {
+                true => hint.to_owned(),
+                false => with_options(hint),
+            }),
         })?;
         let opened = open(input, &mut runner, &control)?;
         if let Some(opened) = &opened {
             opened.announce(common.quiet);
+            if follows_flows {
+                input::note_on_snap_length(input, &opened.sources, common.quiet);
+            }
         }
         control.begin();
         let started = Instant::now();
@@ -129,8 +146,12 @@ impl Running {
             !stacks.any(|stack| stack.iter().any(|(_, node)| node.info.name == "anonymize"));
         for account in self.accounts(&snapshot) {
             notes.extend(engine::notes(&account.findings, names_addresses));
-            notes.extend(account.notes.iter().cloned());
-            summary.extend(account.summary.iter().cloned());
+            let said = |text: &String| match self.names_components {
+                true => text.clone(),
+                false => with_options(text),
+            };
+            notes.extend(account.notes.iter().map(said));
+            summary.extend(account.summary.iter().map(said));
             if let Some(streams) = &account.streams {
                 self.outcome.streams.get_or_insert_default().add(streams);
             }
@@ -346,7 +367,11 @@ impl Running {
                 } else {
                     failure.failure.message
                 });
-                self.hint = failure.failure.hint;
+                let hint = failure.failure.hint;
+                self.hint = match self.names_components {
+                    true => hint,
+                    false => hint.map(|hint| with_options(&hint)),
+                };
                 continue;
             }
             let name = stacks.get(stack).and_then(|stack| stack.name.as_ref());

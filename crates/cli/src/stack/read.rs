@@ -11,6 +11,7 @@ use flowgauge_stack::{Diagnostic, Program, Severity, Sources, check, parse_all, 
 
 use crate::failure::Failure;
 use crate::options::Cli;
+use crate::preset::with_options;
 use crate::say::say;
 
 /// More than any stack has.
@@ -138,15 +139,25 @@ fn of_option(name: &str, found: &[Diagnostic]) -> Option<Failure> {
     let (Some(error), None) = (errors.next(), errors.next()) else {
         return None;
     };
-    let (option, what) = error.message.split_once(": ")?;
-    let option = option.replace('_', "-");
+    let (in_stack, what) = error.message.split_once(": ")?;
+    let option = in_stack.replace('_', "-");
     let command = Cli::command();
     let command = command.find_subcommand(name.rsplit(' ').next()?)?;
     let mut options = command.get_arguments();
     options.find(|it| it.get_long() == Some(&option))?;
+    let hint = error.hint.as_deref().map(|hint| {
+        // Of a value that cannot be read it is the help of the option.
+        match hint
+            .strip_prefix(in_stack)
+            .filter(|it| it.starts_with(": "))
+        {
+            Some(help) => format!("--{option}{help}"),
+            None => with_options(hint),
+        }
+    });
     Some(Failure::Usage {
         what: format!("--{option}: {what}"),
-        hint: error.hint.clone(),
+        hint,
     })
 }
 

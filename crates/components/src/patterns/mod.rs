@@ -87,6 +87,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("no"),
         OptionInfo::new(
+            "zeros",
+            OptionKind::Flag,
+            "with count: give patterns that were not found, too",
+        )
+        .or("yes"),
+        OptionInfo::new(
             "max_matches",
             OptionKind::Integer {
                 min: 1,
@@ -122,6 +128,8 @@ struct Shared {
     set: OnceLock<Arc<PatternSet>>,
     /// Matches found and wanted.
     matches: AtomicU64,
+    /// Where they are counted: patterns that were not found.
+    not_found: OnceLock<u64>,
     limit: u64,
     unsearched: AtomicU64,
     copies: AtomicUsize,
@@ -177,6 +185,8 @@ struct Found {
     first: bool,
     /// By pattern, where that is all that is wanted.
     counts: Option<Vec<Count>>,
+    /// Whether those that were not found are given, too.
+    zeros: bool,
     pending: Vec<Pending>,
     matches: u64,
 }
@@ -204,6 +214,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             wanted: Wanted::new(settings)?,
             set: OnceLock::new(),
             matches: AtomicU64::new(0),
+            not_found: OnceLock::new(),
             limit: settings
                 .integer("max_matches")
                 .map_or(u64::MAX, i64::unsigned_abs),
@@ -236,6 +247,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             set: None,
             first,
             counts: tally.then(Vec::new),
+            zeros: settings.flag("zeros"),
             pending: Vec::with_capacity(TOGETHER),
             matches: 0,
         },
@@ -283,14 +295,18 @@ impl Shared {
         let matches = self.matches.load(Ordering::Relaxed).min(self.limit);
         let patterns = count(set.patterns().len() as u64, "pattern");
         let stopped = if self.is_enough() {
-            "; stopped there (max_matches)"
+            "; stopped there (`max_matches`)"
         } else {
             ""
         };
         let found = count(matches, "match");
+        let absent = self.not_found.get().filter(|&&absent| absent > 0);
+        let absent = absent.map_or(String::new(), |&absent| {
+            format!("; {} not found", count(absent, "pattern").were())
+        });
         account
             .summary
-            .push(format!("{found} of {patterns}{stopped}"));
+            .push(format!("{found} of {patterns}{stopped}{absent}"));
         let is_fallback = set.engine() == Engine::AhoCorasick;
         if is_fallback && self.wanted.engine == Engine::Automatic {
             account.notes.push(
@@ -312,7 +328,7 @@ impl Shared {
         if unsearched > 0 {
             account.notes.push(format!(
                 "{} not searched: no memory for the state of their streams; hint: lower the number \
-                 of flows (max_flows), or search with aho-corasick",
+                 of flows (`max_flows`), or search with aho-corasick",
                 count(unsearched, "byte").were()
             ));
         }
@@ -574,7 +590,12 @@ impl Component for Patterns {
             return;
         };
         let mut counts: Vec<(Count, &Pattern)> = counts.into_iter().zip(set.patterns()).collect();
-        counts.retain(|(count, _)| count.matches > 0);
+        let found = counts.iter().filter(|(count, _)| count.matches > 0).count();
+        if self.found.counts.is_some() {
+            let absent = set.patterns().len() - found;
+            shared.not_found.get_or_init(|| absent as u64);
+        }
+        counts.retain(|(count, _)| count.matches > 0 || self.found.zeros);
         counts.sort_by_key(|(count, _)| core::cmp::Reverse(count.matches));
         let now = match &self.way {
             Way::Segments(tracked) => tracked.clock(),

@@ -8,7 +8,9 @@ use flowgauge_kit::limited;
 use flowgauge_matcher::{
     Engine, Pattern, PatternError, PatternSet, ReadOptions, read_patterns_with,
 };
+use flowgauge_record::words::count;
 use flowgauge_stack::{Failure, SettingError, Settings};
+use flowgauge_sys::ending::without_stop;
 
 /// Largest file of patterns that is read; a device that never ends is not.
 const LARGEST_FILE: u64 = 64 << 20;
@@ -95,7 +97,9 @@ impl Wanted {
             })?);
         }
         let lines: Vec<usize> = patterns.iter().map(|pattern| pattern.line).collect();
-        PatternSet::compile(patterns, self.engine).map_err(|error| {
+        let what = count(patterns.len() as u64, "pattern").to_string();
+        let compiled = without_stop(|| what, || PatternSet::compile(patterns, self.engine));
+        compiled.map_err(|error| {
             let place = match &error {
                 PatternError::Pattern { index, .. } => place_of(&origins, &lines, *index),
                 _ => String::new(),

@@ -458,7 +458,7 @@ fn refuse_earlier(folder: &Path) -> Result<(), Failure> {
                 entry.path().display()
             ),
             hint: Some(
-                "give out an empty or new folder, or remove the files of that run".to_owned(),
+                "give `out` an empty or new folder, or remove the files of that run".to_owned(),
             ),
         }),
     }

@@ -1,6 +1,7 @@
 //! Which overlap policy a receiving host follows, by address.
 
 use core::net::IpAddr;
+use std::collections::HashMap;
 
 use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Address;
@@ -43,13 +44,16 @@ impl HostPolicies {
         }
     }
 
-    /// Reads lines like `10.0.0.0/8 windows` and `default linux`; `#` begins a comment.
+    /// Reads lines like `10.0.0.0/8 windows` and `default linux`; `#` begins a comment. There is one
+    /// default, and no subnet has two policies: nobody knows which was meant.
     ///
     /// # Errors
     /// What is wrong with which line, from 1.
     pub fn read(text: &str) -> Result<HostPolicies, (usize, String)> {
-        let mut default = OverlapPolicy::default();
-        let mut subnets = Vec::new();
+        let mut default: Option<OverlapPolicy> = None;
+        let mut policies = HostPolicies::default();
+        let mut default_line = 0;
+        let mut lines: HashMap<(IpAddr, u8), (usize, OverlapPolicy)> = HashMap::new();
         for (number, line) in text.lines().enumerate() {
             let at = |reason: String| (number + 1, reason);
             let line = line.split('#').next().unwrap_or("").trim();
@@ -64,7 +68,10 @@ impl HostPolicies {
                 .parse::<OverlapPolicy>()
                 .map_err(|error| at(error.to_string()))?;
             if host == "default" {
-                default = policy;
+                if default.replace(policy).is_some() {
+                    return Err(at(format!("line {default_line} says the default already")));
+                }
+                default_line = number + 1;
                 continue;
             }
             let (address, length) = match host.split_once('/') {
@@ -80,12 +87,17 @@ impl HostPolicies {
                 Some(Ok(length)) if length <= most => length,
                 Some(_) => return Err(at(format!("a prefix length is 0 to {most}"))),
             };
-            subnets.push((address, length, policy));
-        }
-        let mut policies = HostPolicies::new(default);
-        for (address, length, policy) in subnets {
+            let network = network_of(address, length);
+            let said = lines.insert((network, length), (number + 1, policy));
+            if let Some((line, other)) = said.filter(|&(_, other)| other != policy) {
+                let other = other.name();
+                return Err(at(format!(
+                    "line {line} says that {network}/{length} is {other}"
+                )));
+            }
             policies.insert(address, length, policy);
         }
+        policies.default = default.unwrap_or_default();
         Ok(policies)
     }
 
@@ -153,9 +165,68 @@ impl HostPolicies {
     }
 }
 
+/// The address without its host bits.
+fn network_of(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::from((address.to_bits() & mask).to_be_bytes())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::from((address.to_bits() & mask).to_be_bytes())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_subnet_has_two_policies() {
+        for (text, line, reason) in [
+            (
+                "default linux\n\ndefault linux",
+                3,
+                "line 1 says the default already",
+            ),
+            (
+                "# hosts\n10.0.0.0/8 bsd\ndefault linux\n10.1.0.0/8 windows",
+                4,
+                "line 2 says that 10.0.0.0/8 is bsd",
+            ),
+            (
+                "192.0.2.1 bsd\n192.0.2.1/32 last",
+                2,
+                "line 1 says that 192.0.2.1/32 is bsd",
+            ),
+            (
+                "::/0 bsd\n2001:db8::/0 last",
+                2,
+                "line 1 says that ::/0 is bsd",
+            ),
+        ] {
+            assert_eq!(HostPolicies::read(text), Err((line, reason.to_owned())));
+        }
+        assert!(HostPolicies::read("10.0.0.0/8 bsd\n10.1.0.0/8 bsd").is_ok());
+        // A subnet within another, and the same bits of both families, are other subnets.
+        let text = "10.0.0.0/8 bsd\n10.0.0.0/9 linux\n0.0.0.0/0 bsd\n::/0 windows\ndefault linux";
+        let policies = HostPolicies::read(text).unwrap();
+        assert_eq!(
+            policies.of_ip("10.0.0.1".parse().unwrap()),
+            OverlapPolicy::Linux
+        );
+        assert_eq!(
+            policies.of_ip("10.200.0.1".parse().unwrap()),
+            OverlapPolicy::Bsd
+        );
+        assert_eq!(
+            policies.of_ip("2001:db8::1".parse().unwrap()),
+            OverlapPolicy::Windows
+        );
+        assert_eq!(policies.default_policy(), OverlapPolicy::Linux);
+    }
 
     #[test]
     fn families_are_apart_and_bounds_hold() {
