@@ -6,6 +6,8 @@
 //! from a file.
 
 mod filtered;
+mod lists;
+mod pieces;
 mod place;
 mod program;
 mod set;
@@ -13,6 +15,7 @@ mod view;
 
 use std::fmt::Write as _;
 
+use flowgauge_sys::ending::without_stop;
 use flowgauge_sys::libpcap;
 use flowgauge_wire::{LinkType, PacketDescriptor, PacketFlags};
 
@@ -69,10 +72,19 @@ impl Filter {
         netmask: Option<std::net::Ipv4Addr>,
     ) -> Result<Filter, Error> {
         let netmask = netmask.map(|mask| u32::from_ne_bytes(mask.octets()));
-        let compiled = libpcap::compile(expression, data_link(link), snap_len, netmask);
-        let instructions = compiled.map_err(|message| Error::Filter {
-            expression: expression.to_owned(),
-            reason: place::with_place(expression, link, &message),
+        let what = || format!("a filter of {} bytes", expression.len());
+        let instructions = without_stop(what, || {
+            let data_link = data_link(link);
+            if let Some(instructions) =
+                pieces::compile_long(expression, data_link, snap_len, netmask)
+            {
+                return Ok(instructions);
+            }
+            let compiled = libpcap::compile(expression, data_link, snap_len, netmask);
+            compiled.map_err(|message| Error::Filter {
+                expression: expression.to_owned(),
+                reason: place::with_place(expression, link, &message),
+            })
         })?;
         let mut filter = Filter::from_instructions(instructions, link)?;
         filter.expression = expression.to_owned();

@@ -32,8 +32,8 @@ const COMPLETIONS: [&str; 24] = [
     "pass",
 ];
 
-/// A long expression is not searched to its end.
-const MOST_TRIALS: usize = 2_000;
+/// In expressions of more words the place is looked for by halving.
+const MANY_WORDS: usize = 100;
 
 /// libpcap's `message` on `expression`, and the column it is about.
 pub(super) fn with_place(expression: &str, link: LinkType, message: &str) -> String {
@@ -67,29 +67,34 @@ fn column(expression: &str, start: usize) -> usize {
 /// are fine and something is missing.
 fn first_impossible_word(expression: &str, dlt: i32) -> Option<(usize, &str)> {
     let words = words(expression);
-    let mut trials = 0;
-    for &(start, word) in &words {
-        let beginning = expression.get(..start + word.len())?;
-        let open = beginning.matches('(').count();
-        let closed = beginning.matches(')').count();
-        let closing = ")".repeat(open.saturating_sub(closed));
-        let possible = COMPLETIONS.iter().any(|completion| {
-            trials += 1;
-            let trial = format!("{beginning} {completion}{closing}");
-            match libpcap::compile(&trial, dlt, 96, None) {
-                Ok(_) => true,
-                // Understood, but refused for its meaning.
-                Err(message) => !message.contains("syntax error"),
-            }
-        });
-        if !possible {
-            return Some((start, word));
+    let is_possible = |&(start, word): &(usize, &str)| {
+        let beginning = expression.get(..start + word.len()).unwrap_or("");
+        can_go_on(beginning, dlt)
+    };
+    let first = if words.len() > MANY_WORDS {
+        // What is wrong stays wrong, whatever follows.
+        words.partition_point(is_possible)
+    } else {
+        let impossible = words.iter().position(|word| !is_possible(word));
+        impossible.unwrap_or(words.len())
+    };
+    Some(words.get(first).copied().unwrap_or((expression.len(), "")))
+}
+
+/// Whether something makes an expression of its beginning.
+fn can_go_on(beginning: &str, dlt: i32) -> bool {
+    let open = beginning.matches('(').count();
+    let closed = beginning.matches(')').count();
+    let closing = ")".repeat(open.saturating_sub(closed));
+    COMPLETIONS.iter().any(|completion| {
+        // A port that there cannot be: when libpcap comes to it all before is understood, and nothing is generated.
+        let trial = format!("{beginning} {completion}{closing} or port 99999");
+        match libpcap::compile(&trial, dlt, 96, None) {
+            Ok(_) => true,
+            // Understood, but refused for its meaning.
+            Err(message) => !message.contains("syntax error"),
         }
-        if trials > MOST_TRIALS {
-            return None;
-        }
-    }
-    Some((expression.len(), ""))
+    })
 }
 
 /// The word of `expression` that `message` names: in quotes, or else as any of its words.

@@ -7,6 +7,7 @@
 
 use flowgauge_sys::libpcap::Instruction;
 
+use super::lists::{self, List};
 use super::view::View;
 
 /// Start of the kernel's ancillary data in the space of load offsets (`SKF_AD_OFF`).
@@ -22,7 +23,7 @@ const SCRATCH_CELLS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Operation {
+pub(super) enum Operation {
     LoadWord,
     LoadHalf,
     LoadByte,
@@ -89,16 +90,20 @@ enum Operation {
     /// The length on the wire, then jump by comparing it with `value`: `greater`, `less`.
     LengthIfGreater,
     LengthIfGreaterOrEqual,
+    /// Whether A is in list number `value`.
+    IfIn,
+    /// Load a word, then whether it is in a network of list number `value`.
+    WordIfIn,
 }
 
 /// One decoded instruction, or a load fused with the conditional jump behind it.
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    k: u32,
-    value: u32,
-    when_true: u32,
-    when_false: u32,
-    operation: Operation,
+pub(super) struct Step {
+    pub(super) k: u32,
+    pub(super) value: u32,
+    pub(super) when_true: u32,
+    pub(super) when_false: u32,
+    pub(super) operation: Operation,
 }
 
 /// A program that was checked: known operations, jumps inside the program, scratch cells in
@@ -106,6 +111,7 @@ struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     steps: Vec<Step>,
+    lists: Vec<List>,
     uses_vlan_metadata: bool,
 }
 
@@ -135,11 +141,19 @@ impl Program {
                 Operation::LoadVlanTag | Operation::LoadVlanPresent | Operation::LoadVlanTpid
             )
         });
+        let lists = lists::gather(&mut steps);
         fuse(&mut steps);
         Ok(Program {
             steps,
+            lists,
             uses_vlan_metadata,
         })
+    }
+
+    /// The lists in it.
+    #[cfg(test)]
+    pub(super) fn lists(&self) -> &[List] {
+        &self.lists
     }
 
     /// Whether the program asks the kernel's metadata for the VLAN tag instead of the bytes.
@@ -274,6 +288,17 @@ impl Program {
                 Operation::LengthIfGreaterOrEqual => {
                     a = wire_len;
                     branch!(step, a >= step.value);
+                }
+                Operation::IfIn => {
+                    let list = &self.lists[step.value as usize];
+                    branch!(step, list.contains(a));
+                }
+                Operation::WordIfIn => {
+                    let word = load!(packet.word(offset));
+                    let list = &self.lists[step.value as usize];
+                    // Where one is equal the packet's fate is decided, whatever is in A.
+                    a = word & list.last_mask;
+                    branch!(step, list.contains(word));
                 }
             }
         }
