@@ -593,7 +593,7 @@ fn a_signal_ends_a_run_whose_input_is_silent() {
 fn what_takes_long_to_compile_is_said_and_ends_by_a_signal() {
     let folder = Folder::new("compiling");
     let (trace, _) = folder.trace();
-    // With vlan among them libpcap compiles them as a whole, which takes minutes.
+    // With vlan among them, and not in front, libpcap compiles them as a whole, which takes minutes.
     let hosts = (0..8000).map(|number| format!("host 10.0.{}.{}", number / 250, number % 250));
     let filter = folder.file("filter");
     fs::write(

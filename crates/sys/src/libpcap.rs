@@ -5,7 +5,9 @@
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ffi::CString;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use crate::ending::without_stop;
 
@@ -78,6 +80,10 @@ fn lock() -> MutexGuard<'static, ()> {
 /// be divided do not come here as a whole.)
 const OPTIMIZED: usize = 4096;
 
+/// Bytes of stack for those: libpcap goes from term to term by recursion, and eight thousand hosts take more than the usual
+/// 8 MiB.
+const DEEP_STACK: usize = 256 << 20;
+
 /// Compiles `expression` (pcap-filter(7)) for frames of data link type `dlt`, a `DLT_` value. The
 /// program returns `snap_len` for packets that match and 0 for others. `netmask` in network byte
 /// order serves `ip broadcast` only.
@@ -85,6 +91,26 @@ const OPTIMIZED: usize = 4096;
 /// # Errors
 /// libpcap's message.
 pub fn compile(
+    expression: &str,
+    dlt: i32,
+    snap_len: u32,
+    netmask: Option<u32>,
+) -> Result<Vec<Instruction>, String> {
+    let compile = || compile_here(expression, dlt, snap_len, netmask);
+    if expression.len() <= OPTIMIZED {
+        return compile();
+    }
+    thread::scope(|scope| {
+        let deep = thread::Builder::new().stack_size(DEEP_STACK);
+        let spawned = deep.spawn_scoped(scope, compile);
+        let spawned =
+            spawned.map_err(|error| format!("no memory to compile the filter: {error}"))?;
+        spawned.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// The same on this thread's stack.
+fn compile_here(
     expression: &str,
     dlt: i32,
     snap_len: u32,

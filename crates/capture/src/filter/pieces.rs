@@ -17,13 +17,18 @@
 //! places. Where the words are not understood here, or a piece does not compile, the expression is compiled as a whole:
 //! what libpcap refuses is refused by libpcap.
 //!
+//! `vlan` and its like in front of all else (`vlan 5 and (host a or ...)`) stand in front of each piece, too: there they are
+//! true already, and only say where headers begin. Anywhere else they are not understood.
+//!
 //! A name or number without a word in front (`host a or b`) means what the one before it means; pieces that begin so get
 //! its words.
 
 use flowgauge_sys::libpcap::{self, Instruction};
 
-/// Words that a term may begin with. Those that change what the words behind them mean (`vlan`, `pppoes`, `mpls`,
-/// `geneve`, `vxlan`) are not among them, nor are those that nobody writes by the thousand.
+/// Words that change what the words behind them mean: headers begin elsewhere.
+const SHIFTS: [&str; 5] = ["vlan", "mpls", "pppoes", "geneve", "vxlan"];
+
+/// Words that other terms may begin with, but those that nobody writes by the thousand.
 const FIRST_WORDS: [&str; 27] = [
     "host",
     "net",
@@ -86,15 +91,22 @@ pub(super) fn compile(
     snap_len: u32,
     compile: impl FnMut(&str) -> Result<Vec<Instruction>, String>,
 ) -> Option<Vec<Instruction>> {
-    let tree = Parser::new(expression).parse()?;
+    let (shifts, tree) = Parser::new(expression).parse()?;
     let mut program = Assembly {
         compile,
+        shifts: String::new(),
         piece,
         instructions: Vec::new(),
         jumps: Vec::new(),
         labels: Vec::new(),
     };
     let (accept, refuse) = (program.label(), program.label());
+    if !shifts.is_empty() {
+        let behind = program.label();
+        program.emit_text(&shifts, behind, refuse)?;
+        program.place(behind);
+        program.shifts = shifts;
+    }
     program.emit(&tree, accept, refuse)?;
     program.place(accept);
     program.instructions.push(returning(snap_len));
@@ -174,6 +186,8 @@ struct Label(usize);
 
 struct Assembly<C> {
     compile: C,
+    /// What stands in front of each piece.
+    shifts: String,
     piece: usize,
     instructions: Vec<Instruction>,
     /// Jumps to fill in.
@@ -248,7 +262,11 @@ impl<C: FnMut(&str) -> Result<Vec<Instruction>, String>> Assembly<C> {
     }
 
     fn emit_text(&mut self, text: &str, matches: Label, fails: Label) -> Option<()> {
-        for instruction in (self.compile)(text).ok()? {
+        let compiled = match self.shifts.as_str() {
+            "" => (self.compile)(text),
+            shifts => (self.compile)(&format!("{shifts} and ({text})")),
+        };
+        for instruction in compiled.ok()? {
             let at = self.instructions.len();
             let label = match instruction {
                 Instruction {
@@ -311,9 +329,43 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn parse(mut self) -> Option<Node> {
+    /// What stands in front of all else, and that.
+    fn parse(mut self) -> Option<(String, Node)> {
+        let shifts = self.shifts()?;
         let (node, _) = self.list(0)?;
-        (self.at == self.tokens.len()).then_some(node)
+        (self.at == self.tokens.len()).then_some((shifts, node))
+    }
+
+    /// Goes over terms that shift headers and the `and` behind each, if only `and` joins them with all else.
+    fn shifts(&mut self) -> Option<String> {
+        let is_shift = |at: usize| self.word(at).is_some_and(|word| SHIFTS.contains(&word));
+        let mut end = 0;
+        let mut at = 0;
+        while is_shift(at) {
+            // (With the number of a tag or label, perhaps.)
+            at += 1 + usize::from(self.word(at + 1).is_some());
+            end = at;
+            if self.tokens.get(at).map(|token| token.0) != Some(Token::Join(Join::And)) {
+                return None;
+            }
+            at += 1;
+        }
+        let Some(last) = end.checked_sub(1) else {
+            return Some(String::new());
+        };
+        let mut depth = 0;
+        for behind in at..self.tokens.len() {
+            match self.tokens.get(behind)?.0 {
+                Token::Open => depth += 1,
+                Token::Close => depth -= 1,
+                Token::Join(Join::Or) if depth == 0 && !self.joins_directions(behind) => {
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        self.at = at;
+        self.text.get(..self.tokens.get(last)?.2).map(str::to_owned)
     }
 
     fn peek(&self) -> Option<Token> {

@@ -60,6 +60,19 @@ fn pieces_stand_for_themselves() {
             vec!["tcp[13]&7!=0", "ip[(2+0):2] > 40", "less 60"],
         ),
         (
+            "vlan 5 and mpls && tcp and (port 1 or 2)",
+            vec![
+                "vlan 5 and mpls",
+                "vlan 5 and mpls and (tcp)",
+                "vlan 5 and mpls and (port 1)",
+                "vlan 5 and mpls and (port 2)",
+            ],
+        ),
+        (
+            "vlan and not src or dst port 1",
+            vec!["vlan", "vlan and (not src or dst port 1)"],
+        ),
+        (
             "net 10.0.0.0 mask 255.0.0.0 or ip6 host ::1 or ether host 02:00:00:00:00:01",
             vec![
                 "net 10.0.0.0 mask 255.0.0.0",
@@ -92,7 +105,11 @@ fn what_is_not_understood_is_compiled_as_a_whole() {
         // What headers begin elsewhere for.
         "vlan or host 10.0.0.1",
         "host 10.0.0.1 or vlan",
-        "pppoes and host 10.0.0.1",
+        "vlan and host 10.0.0.1 or host 10.0.0.2",
+        "vlan and (host 10.0.0.1 or vlan)",
+        "not vlan and host 10.0.0.1",
+        "(vlan) and host 10.0.0.1",
+        "vlan",
         "mpls or host 10.0.0.1",
         "(len + 2) > 50 or tcp",
         "50 < len or tcp",
@@ -222,11 +239,15 @@ fn any_expression() -> impl Strategy<Value = String> {
 
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let ends = (0..4u8, 0..4u8, 0..6u8, 0..6u8);
+    let tags = prop::sample::select(vec![0, 0, 1, 1, 2]);
     let kind = prop::sample::select(vec![0x0800u16, 0x0800, 0x0800, 0x86dd, 0x0806]);
     let protocol = prop::sample::select(vec![6u8, 17, 1, 58]);
-    (ends, kind, protocol, 0..80usize, any::<bool>()).prop_map(
-        |((source, target, from, to), kind, protocol, cut, is_cut)| {
+    (ends, tags, kind, protocol, 0..90usize, any::<bool>()).prop_map(
+        |((source, target, from, to), tags, kind, protocol, cut, is_cut)| {
             let mut packet = vec![2, 0, 0, 0, 0, source, 2, 0, 0, 0, 0, target];
+            for tag in 0..tags {
+                packet.extend([0x81, 0, 0, tag + 1]);
+            }
             packet.extend(kind.to_be_bytes());
             match kind {
                 0x0800 => {
@@ -265,10 +286,15 @@ proptest! {
 
     #[test]
     fn pieces_decide_as_the_whole(
+        shifts in prop::sample::select(vec!["", "", "vlan and ", "vlan 1 && ", "vlan and vlan and "]),
         expression in any_expression(),
         piece in 1..120usize,
         packets in prop::collection::vec(any_packet(), 30),
     ) {
+        let expression = match shifts {
+            "" => expression,
+            shifts => format!("{shifts}({expression}) and not less 20"),
+        };
         let whole = in_order(&expression);
         prop_assume!(whole.is_ok());
         let whole = whole.unwrap_or_default();
