@@ -295,6 +295,15 @@ impl Preset {
 
 /// Options that components name between back quotes as those of the command line.
 pub(crate) fn with_options(text: &str) -> String {
+    with_words(text, |option| format!("--{}", option.replace('_', "-")))
+}
+
+/// The same as stacks have them.
+pub(crate) fn with_stack_options(text: &str) -> String {
+    with_words(text, str::to_owned)
+}
+
+fn with_words(text: &str, say: impl Fn(&str) -> String) -> String {
     let is_option = |word: &str| {
         !word.is_empty() && word.bytes().all(|it| it.is_ascii_lowercase() || it == b'_')
     };
@@ -304,8 +313,7 @@ pub(crate) fn with_options(text: &str) -> String {
         said.push_str(before);
         match behind.split_once('`') {
             Some((word, behind)) if is_option(word) => {
-                said.push_str("--");
-                said.push_str(&word.replace('_', "-"));
+                said.push_str(&say(word));
                 rest = behind;
             }
             _ => {
@@ -369,5 +377,6 @@ mod tests {
         ] {
             assert_eq!(with_options(text), said);
         }
+        assert_eq!(with_stack_options("(`max_flows`)"), "(max_flows)");
     }
 }

@@ -16,7 +16,7 @@ use crate::engine;
 use crate::failure::Failure;
 use crate::input::{self, Opened};
 use crate::options::{CommonOptions, InputOptions};
-use crate::preset::with_options;
+use crate::preset::{with_options, with_stack_options};
 use crate::progress::Progress;
 use crate::say::{count, say};
 use crate::summary::{self, Outcome};
@@ -84,10 +84,7 @@ impl Running {
                 }
                 error => error.to_string(),
             },
-            hint: error.hint().map(|hint| match names_components {
-                true => hint.to_owned(),
-                false => with_options(hint),
-            }),
+            hint: error.hint().map(with_options_of(names_components)),
         })?;
         let opened = open(input, &mut runner, &control)?;
         if let Some(opened) = &opened {
@@ -146,10 +143,7 @@ impl Running {
             !stacks.any(|stack| stack.iter().any(|(_, node)| node.info.name == "anonymize"));
         for account in self.accounts(&snapshot) {
             notes.extend(engine::notes(&account.findings, names_addresses));
-            let said = |text: &String| match self.names_components {
-                true => text.clone(),
-                false => with_options(text),
-            };
+            let said = |text: &String| with_options_of(self.names_components)(text);
             notes.extend(account.notes.iter().map(said));
             summary.extend(account.summary.iter().map(said));
             if let Some(streams) = &account.streams {
@@ -175,7 +169,8 @@ impl Running {
                     say!("flowgauge: error: {}", failure.message);
                 }
                 self.failures.push(failure.message);
-                self.hint = failure.hint;
+                let hint = failure.hint.as_deref();
+                self.hint = hint.map(with_options_of(self.names_components));
             }
         }
     }
@@ -367,11 +362,8 @@ impl Running {
                 } else {
                     failure.failure.message
                 });
-                let hint = failure.failure.hint;
-                self.hint = match self.names_components {
-                    true => hint,
-                    false => hint.map(|hint| with_options(&hint)),
-                };
+                let hint = failure.failure.hint.as_deref();
+                self.hint = hint.map(with_options_of(self.names_components));
                 continue;
             }
             let name = stacks.get(stack).and_then(|stack| stack.name.as_ref());
@@ -453,6 +445,14 @@ fn open(
     let mut opened = input::open_with(&input, control, twins)?;
     runner.read_apart(core::mem::take(&mut opened.twins));
     Ok(Some(opened))
+}
+
+/// How options are named: as in stacks, for who wrote one, or as on the command line.
+fn with_options_of(stacks: bool) -> fn(&str) -> String {
+    match stacks {
+        true => with_stack_options,
+        false => with_options,
+    }
 }
 
 /// Whether a stack writes logs that are rotated from outside.
