@@ -320,10 +320,10 @@ def targets_table(results):
     rows = [(result["trace"], row) for result in results for row in result["targets"]]
     if not rows:
         return []
-    lines = ["## Targets", "", "| trace | work | target | measured | |", "|---|---|---|---|---|"]
+    lines = ["## Targets", "", "| trace | what | target | measured | |", "|---|---|---|---|---|"]
     for trace, row in rows:
         verdict = "pass" if row["passed"] else "**missed**"
-        lines.append(f"| {trace} | {WORK_TITLES[row['work']]} | {row['limit']} | {row['ratio']:.2f} | {verdict} |")
+        lines.append(f"| {trace} | {row['tool']}: {WORK_TITLES[row['work']]} | {row['limit']} | {row['ratio']:.2f} | {verdict} |")
     return lines + [""]
 
 

@@ -17,6 +17,7 @@ TARGETS = {
     ("read", "flowgauge decode"): {"mix": 0.7, "small": 0.6, "real": 0.7},
     ("flows", "flowgauge flows"): {"mix": 1.0, "small": 3.5, "real": 1.5},
     ("streams", "flowgauge streams"): {"mix": 1.2, "small": 1.6, "real": 1.8},
+    ("streams", "flowgauge streams, chunks of 16 KiB"): {"mix": 1.8},
     ("match", "flowgauge match"): {"mix": 2.8},
 }
 
@@ -121,6 +122,8 @@ TOOLS = [
     Tool("nfpcapd", "flows", lambda f, b, p, d: Command(["nfpcapd", "-r", p, "-w", d], True), "nfpcapd"),
     Tool("tshark conversations", "flows", lambda f, b, p, d: Command(["tshark", "-n", "-q", "-r", p, "-z", "conv,tcp", "-z", "conv,udp"], True), "tshark", slow=True),
     Tool("flowgauge streams", "streams", lambda f, b, p, d: Command([f, "streams", "-r", p, "--count", "--json"]), "", own_json, ours=True),
+    Tool("flowgauge streams, chunks of 16 KiB", "streams",
+         lambda f, b, p, d: Command([f, "streams", "-r", p, "--count", "--json", "--chunk", "16384"]), "", own_json, ours=True),
     Tool("flowgauge streams, checksums ignored", "streams",
          lambda f, b, p, d: Command([f, "streams", "-r", p, "--count", "--json", "--checksums", "ignore"]), "", own_json, ours=True),
     Tool("libnids", "streams", lambda f, b, p, d: Command([f"{b}/nids_count", p]), "nids_count", own_json, environment=KEEP_MEMORY),

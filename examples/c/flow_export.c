@@ -5,6 +5,8 @@
  *   flow_export eth0
  *   flow_export trace.pcap
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -54,8 +56,10 @@ int main(int argc, char **argv)
     }
     scap_set_cutoff(sc, 0);
     scap_dispatch_termination(sc, stream_close);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    /* (signal() would take only the first one where it is that of System V.) */
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

@@ -7,6 +7,8 @@
  * Prints a line per stream with data: its packets with payload, the bytes in them, how many came behind a later one,
  * and the bytes of the stream itself.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -89,8 +91,10 @@ int main(int argc, char **argv)
     scap_set_filter(sc, "tcp or udp");
     scap_dispatch_data(sc, stream_process);
     scap_dispatch_termination(sc, stream_close);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    /* (signal() would take only the first one where it is that of System V.) */
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

@@ -8,6 +8,8 @@
  * patterns there are. Where the automaton stands at the end of a chunk is all that has to be kept for a stream; it
  * is kept in the stream's user_state, so nothing has to be allocated for streams.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -152,8 +154,10 @@ int main(int argc, char **argv)
         return 2;
     }
     scap_dispatch_data(sc, stream_process);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    /* (signal() would take only the first one where it is that of System V.) */
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

@@ -9,6 +9,8 @@
  * priority 1; a slow one gets 0. To have something slow, streams that contain the word given as second argument are
  * searched over and over.
  */
+#define _POSIX_C_SOURCE 200809L
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -109,8 +111,10 @@ int main(int argc, char **argv)
     scap_set_parameter(sc, SCAP_BASE_THRESHOLD, 50);
     scap_dispatch_data(sc, stream_process);
     scap_dispatch_termination(sc, stream_close);
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
+    /* (signal() would take only the first one where it is that of System V.) */
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     failed = scap_start_capture(sc);
     if (failed)
         fprintf(stderr, "%s\n", scap_errbuf(sc));

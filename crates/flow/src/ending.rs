@@ -174,6 +174,7 @@ impl FlowTracker {
     fn drain_all(&mut self, taker: &mut impl Taker) {
         self.finished = false;
         self.overdue = false;
+        self.strays.clear();
         self.index = Index::new();
         self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
         // Beginning and number as one number: sorted without a branch that nobody can guess.
@@ -339,6 +340,7 @@ impl FlowTracker {
         let tag = flow.tag();
         let reason = closed_reason(flow).unwrap_or(reason);
         flow.hot.flags.clear(FlowFlags::LIVE);
+        self.strays.forget(id);
         self.index.remove(tag, id);
         self.wheels[class as usize].remove(&mut self.links, id);
         self.ended.push((FlowId(id), reason, self.clock()));

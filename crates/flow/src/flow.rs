@@ -326,6 +326,17 @@ impl Flow {
         overflow
     }
 
+    /// Takes a packet out of the counters again, the last one of its side, before which the last was at `last`.
+    pub(crate) fn uncount(&mut self, packet: &Decoded, side: usize, last: Nanos) {
+        let counters = &mut self.sides[side];
+        counters.packets = counters.packets.saturating_sub(u32::from(packet.frames));
+        let less = |counter: &mut u64, by: u32| *counter = counter.saturating_sub(u64::from(by));
+        less(&mut counters.bytes, packet.wire_len);
+        less(&mut counters.ip_bytes, packet.ip_len);
+        less(&mut counters.payload_bytes, packet.payload_len);
+        counters.last = last;
+    }
+
     /// 1 if this side initiated, else 0.
     #[inline(always)]
     pub(crate) fn is_initiator(&self, side: usize) -> u16 {

@@ -19,6 +19,7 @@ mod holes;
 mod idle;
 mod ports;
 mod slab;
+mod strays;
 mod tcp;
 mod tcp_state;
 mod usual;

@@ -76,6 +76,9 @@ impl PacketFlowFlags {
     /// The first packet of its direction whose checksum is known to be right
     /// ([`DecodeFlags::RIGHT_CHECKSUM`](flowgauge_wire::DecodeFlags::RIGHT_CHECKSUM)).
     pub const FIRST_RIGHT: PacketFlowFlags = PacketFlowFlags(64);
+    /// A SYN within a connection that goes on: most likely nobody's, as long as it is not answered (RFC 5961, section 4).
+    /// It counts, and changes nothing.
+    pub const STRAY_SYN: PacketFlowFlags = PacketFlowFlags(128);
 
     /// Whether all bits of `other` are set.
     #[inline]

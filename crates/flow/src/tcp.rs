@@ -56,40 +56,54 @@ pub(crate) mod seen {
     pub(crate) const OWN_TIMEOUT: u8 = 128;
 }
 
-/// Whether this SYN begins another connection with the five-tuple of `flow`.
-pub(crate) fn is_reuse(flow: &Flow, packet: &Decoded, side: usize) -> bool {
+/// Whether a SYN begins another connection with the five-tuple of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reuse {
+    No,
+    Yes,
+    /// If it is answered ([`strays`](crate::strays)).
+    Perhaps,
+}
+
+/// What this SYN is to `flow`.
+pub(crate) fn reuse(flow: &Flow, packet: &Decoded, side: usize) -> Reuse {
     let initiator = flow.initiator();
     let responder = 1 - initiator;
     let state = flow.hot.tcp;
+    let yes_if = |is: bool| if is { Reuse::Yes } else { Reuse::No };
     // Closing is enough: who sends a SYN after a FIN or RST has forgotten the connection.
-    let over = flow.hot.flags.has(FlowFlags::CLOSED)
-        || state.of(0) == Endpoint::CLOSED
-        || state.of(1) == Endpoint::CLOSED;
+    let over = flow.hot.flags.has(FlowFlags::CLOSED) || state.of(side) == Endpoint::CLOSED;
     if packet.tcp_flags.contains(TcpFlags::ACK) {
         // Answers begin something only where nothing but answers was seen.
-        return state.of(initiator) == Endpoint::INACTIVE
-            && state.of(responder) != Endpoint::INACTIVE
-            && side == responder
-            && (over || packet.seq != flow.sides[responder].start_seq);
+        let over = over || state.of(1 - side) == Endpoint::CLOSED;
+        return yes_if(
+            state.of(initiator) == Endpoint::INACTIVE
+                && state.of(responder) != Endpoint::INACTIVE
+                && side == responder
+                && (over || packet.seq != flow.sides[responder].start_seq),
+        );
     }
     if over {
-        return true;
+        return Reuse::Yes;
     }
     if packet.seq == flow.sides[side].start_seq && state.of(side) != Endpoint::INACTIVE {
-        return false;
+        return Reuse::No;
     }
     if side == responder && state.of(responder) == Endpoint::INACTIVE {
         // The other half of a simultaneous open, or the SYN that a SYN-ACK overtook.
-        return !matches!(
+        return yes_if(!matches!(
             state.of(initiator),
             Endpoint::SYN_SENT | Endpoint::SYN_ACK_SENT
-        );
+        ));
     }
     if side == initiator && state.of(initiator) == Endpoint::INACTIVE {
         // The SYN of a connection whose SYN-ACK was captured first.
-        return packet.seq != flow.sides[initiator].start_seq;
+        return yes_if(packet.seq != flow.sides[initiator].start_seq);
     }
-    true
+    match state.of(side) {
+        Endpoint::ESTABLISHED | Endpoint::PARTIAL => Reuse::Perhaps,
+        _ => Reuse::Yes,
+    }
 }
 
 /// What a segment is, in short.

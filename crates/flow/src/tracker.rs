@@ -23,7 +23,8 @@
 //! # When a flow ends
 //! - idle: nothing seen for its protocol's timeout on the capture clock;
 //! - closed: both sides sent FIN, or one a RST that fits, and then nothing came for the linger
-//!   time; or a new SYN took the five-tuple over;
+//!   time; or a new SYN took the five-tuple over: within a connection that goes on, only one that is
+//!   answered (`strays`);
 //! - evicted: the table was full. Attempts go first (flows of one packet, or of nothing but SYNs and
 //!   RSTs), so that a flood of them pushes no conversation out; among attempts, and when there are
 //!   none among the others, the one that was idle longest, to one tick (1.07 s and more for long
@@ -48,7 +49,8 @@ use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
 use crate::ports;
 use crate::record::{EndReason, FlowRecord};
-use crate::tcp;
+use crate::strays::{Stray, Strays};
+use crate::tcp::{self, Reuse};
 use crate::usual::{Quiet, is_plain_syn};
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 
@@ -165,6 +167,7 @@ pub struct FlowTracker {
     pub(crate) tick: u32,
     /// Whether flows have timed out that are not ended yet.
     pub(crate) overdue: bool,
+    pub(crate) strays: Strays,
     /// Ended and not drained yet, and when.
     pub(crate) ended: Vec<(FlowId, EndReason, Nanos)>,
     /// Records cut by the active timeout.
@@ -203,6 +206,7 @@ impl FlowTracker {
             clock: CaptureClock::new(config.led_clock),
             tick: 0,
             overdue: false,
+            strays: Strays::default(),
             ended: Vec::new(),
             cuts: Vec::new(),
             free: Vec::new(),
@@ -498,15 +502,28 @@ impl FlowTracker {
             let is_it = |id: u32| self.flows.get(id).is_some_and(|flow| flow.is(&packet.key));
             id = self.index.find(tag_of(packet.hash), is_it).unwrap_or(NONE);
         }
-        if id == NONE || self.must_end(packet, id, side, damaged) {
-            id = self.create(packet, side, tunnels);
-            flags.insert(PacketFlowFlags::NEW);
+        let fate = match id {
+            NONE => Fate::New,
+            _ => self.fate(packet, id, side, damaged),
+        };
+        match fate {
+            Fate::Same => {}
+            Fate::New => {
+                id = self.create(packet, side, tunnels);
+                flags.insert(PacketFlowFlags::NEW);
+            }
+            Fate::Stray => flags.insert(PacketFlowFlags::STRAY_SYN),
+            Fate::Reopened(stray) => {
+                id = self.reopen(id, &stray, packet, tunnels);
+                flags.insert(PacketFlowFlags::NEW);
+            }
         }
         let flow = self.flows.at(id);
         flow.hot.last_tick = self.tick;
         flags.insert(flow.note_right(packet));
         let was_closed = flow.hot.flags.has(FlowFlags::CLOSED);
-        let counted = analyse(flow, &mut self.extras, packet, damaged, &mut flags);
+        let counted = flags.contains(PacketFlowFlags::STRAY_SYN)
+            || analyse(flow, &mut self.extras, packet, damaged, &mut flags);
         if side == flow.initiator() {
             flags.insert(PacketFlowFlags::FROM_INITIATOR);
         }
@@ -535,9 +552,9 @@ impl FlowTracker {
         }
     }
 
-    /// Ends flow `id` where the packet cannot belong to it: it has been idle too long, or this is
-    /// the SYN of another connection. Returns whether it did.
-    fn must_end(&mut self, packet: &Decoded, id: u32, side: usize, damaged: bool) -> bool {
+    /// What a packet does to the flow `id` that has its key. Ends the flow where the packet cannot belong to it:
+    /// it has been idle too long, or this is the SYN of another connection.
+    fn fate(&mut self, packet: &Decoded, id: u32, side: usize, damaged: bool) -> Fate {
         let now = self.clock.now();
         let tick = self.tick;
         let flow = self.flows.at(id);
@@ -551,18 +568,51 @@ impl FlowTracker {
                 .max(Nanos(u64::from(flow.hot.last_tick) << TICK_SHIFT));
             if now - seen > timeout {
                 self.end(id, EndReason::Idle);
-                return true;
+                return Fate::New;
             }
         }
-        let reuse = packet.tcp_flags.contains(TcpFlags::SYN)
-            && packet.key.protocol == tcp::PROTOCOL
+        let is_segment = packet.key.protocol == tcp::PROTOCOL
             && packet.flags.contains(DecodeFlags::TRANSPORT)
-            && !damaged
-            && tcp::is_reuse(flow, packet, side);
-        if reuse {
-            self.end(id, EndReason::Idle);
+            && !damaged;
+        if !is_segment {
+            return Fate::Same;
         }
-        reuse
+        if let Some(stray) = self.strays.confirmed(id, flow, packet) {
+            return Fate::Reopened(stray);
+        }
+        if !packet.tcp_flags.contains(TcpFlags::SYN) {
+            return Fate::Same;
+        }
+        match tcp::reuse(flow, packet, side) {
+            Reuse::No => Fate::Same,
+            Reuse::Yes => {
+                self.end(id, EndReason::Idle);
+                Fate::New
+            }
+            Reuse::Perhaps => {
+                let stray = Stray {
+                    syn: *packet,
+                    last: flow.sides[side].last,
+                };
+                self.strays.note(id, stray);
+                Fate::Stray
+            }
+        }
+    }
+
+    /// A SYN within flow `id` has turned out to begin another connection: the flow ends, and the one that the SYN
+    /// opens is returned, which `packet` goes on with.
+    #[cold]
+    fn reopen(&mut self, id: u32, stray: &Stray, packet: &Decoded, tunnels: &[Tunnel]) -> u32 {
+        let syn = Decoded {
+            // Of this batch.
+            tunnel: packet.tunnel,
+            ..stray.syn
+        };
+        let side = syn.direction.index();
+        self.flows.at(id).uncount(&syn, side, stray.last);
+        self.end(id, EndReason::Idle);
+        self.remarkable_packet(&syn, NONE, tunnels).id.0
     }
 
     fn create(&mut self, packet: &Decoded, side: usize, tunnels: &[Tunnel]) -> u32 {
@@ -603,6 +653,18 @@ impl FlowTracker {
         let flows = self.index.len() as u64;
         self.statistics.most_flows = self.statistics.most_flows.max(flows);
     }
+}
+
+/// What a packet does to the flow that has its key.
+enum Fate {
+    /// It belongs to it.
+    Same,
+    /// That is over: the packet begins another.
+    New,
+    /// It is a SYN that may begin another, if it is answered.
+    Stray,
+    /// It answers such a one.
+    Reopened(Stray),
 }
 
 /// What the packet means for its flow. Returns whether it is counted.

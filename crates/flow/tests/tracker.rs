@@ -351,3 +351,82 @@ fn the_first_right_checksum_of_each_direction_is_told() {
     ];
     assert_eq!(first(&some), [1, 2]);
 }
+
+/// A connection of which the capture has not seen the end.
+fn established() -> Vec<Decoded> {
+    let mut packets = handshake(100);
+    packets.push(tcp(false, SECOND + 6, ACK, 101, 9000, 50));
+    packets.push(tcp(true, SECOND + 7, ACK, 9000, 151, 0));
+    packets
+}
+
+#[test]
+fn a_syn_within_a_connection_changes_nothing_until_it_is_answered() {
+    for (seq, from_server) in [(700_000, false), (160, false), (151, false), (5000, true)] {
+        let mut packets = established();
+        packets.push(tcp(from_server, SECOND + 8, SYN, seq, 0, 0));
+        // A challenge.
+        packets.push(tcp(true, SECOND + 9, ACK, 9000, 151, 0));
+        packets.push(tcp(false, SECOND + 10, ACK, 151, 9000, 70));
+        packets.push(tcp(true, SECOND + 11, ACK, 9000, 221, 0));
+        packets.push(tcp(false, SECOND + 12, FIN.with(ACK), 221, 9000, 0));
+        packets.push(tcp(true, SECOND + 13, FIN.with(ACK), 9000, 222, 0));
+        let (refs, flows) = run(FlowConfig::default(), &packets);
+        assert!(refs.iter().all(|flow| flow.id == refs[0].id));
+        assert!(refs[5].flags.contains(PacketFlowFlags::STRAY_SYN));
+        let [flow] = flows.as_slice() else {
+            panic!("{flows:?}");
+        };
+        assert_eq!(flow.state, FlowState::SF);
+        assert_eq!(flow.packets.iter().sum::<u64>(), 11);
+        assert_eq!(flow.history, "ShADaFf");
+    }
+}
+
+#[test]
+fn a_syn_within_a_connection_begins_another_once_it_is_answered() {
+    let open = SYN.with(ACK);
+    let refused = RST.with(ACK);
+    for (answer, state, history) in [
+        (open, FlowState::S1, "ShAD"),
+        (refused, FlowState::Rej, "Sr"),
+    ] {
+        let mut packets = established();
+        packets.push(tcp(false, SECOND + 20, SYN, 700_000, 0, 0));
+        // Not an answer: it does not acknowledge that.
+        packets.push(tcp(true, SECOND + 21, ACK, 9000, 151, 0));
+        packets.push(tcp(true, SECOND + 23, answer, 50_000, 700_001, 0));
+        if answer == open {
+            packets.push(tcp(false, SECOND + 24, ACK, 700_001, 50_001, 0));
+            packets.push(tcp(false, SECOND + 25, ACK, 700_001, 50_001, 10));
+        }
+        let (refs, flows) = run(FlowConfig::default(), &packets);
+        let [old, new] = flows.as_slice() else {
+            panic!("{flows:?}");
+        };
+        assert_ne!(old.flow_id, new.flow_id);
+        assert_eq!(refs[7].id, new.id);
+        assert!(refs[7].is_new() && refs[6].id == old.id);
+        // The SYN is the new one's.
+        assert_eq!((old.packets, old.state), ([3, 3], FlowState::S1));
+        assert_eq!(new.packets, [if answer == open { 3 } else { 1 }, 1]);
+        assert_eq!((new.state, new.history.as_str()), (state, history));
+        let rtt = (answer == open).then_some(4);
+        assert_eq!(new.rtt, rtt);
+    }
+}
+
+#[test]
+fn of_one_side_alone_its_own_next_packet_answers_a_syn() {
+    let mut packets = vec![
+        tcp(false, SECOND, ACK, 101, 9000, 50),
+        tcp(false, SECOND + 1, ACK, 151, 9000, 50),
+        tcp(false, SECOND + 2, SYN, 700_000, 0, 0),
+        tcp(false, SECOND + 3, ACK, 201, 9000, 50),
+    ];
+    assert_eq!(run(FlowConfig::default(), &packets).1.len(), 1);
+    packets[3] = tcp(false, SECOND + 3, ACK, 700_001, 50_001, 0);
+    let (_, flows) = run(FlowConfig::default(), &packets);
+    let counts: Vec<_> = flows.iter().map(|flow| flow.packets).collect();
+    assert_eq!(counts, [[2, 0], [2, 0]]);
+}

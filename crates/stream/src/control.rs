@@ -19,7 +19,7 @@ impl Streams {
         handler: &mut H,
     ) {
         let flags = packet.tcp_flags;
-        if flags.contains(TcpFlags::RST) {
+        if flags.contains(TcpFlags::RST) || flow.flags.contains(PacketFlowFlags::STRAY_SYN) {
             return;
         }
         let Some(connection) = self.connections.make(flow.id) else {
@@ -66,6 +66,9 @@ impl Streams {
         let Some(connection) = self.connections.get_mut(flow.id) else {
             return;
         };
+        if flow.flags.contains(PacketFlowFlags::STRAY_SYN) {
+            return;
+        }
         let (side, peer) = sides(connection, direction);
         let flags = packet.tcp_flags;
         if flags.contains(TcpFlags::RST) {

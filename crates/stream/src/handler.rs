@@ -1,6 +1,6 @@
 //! What a user of the engine implements.
 
-use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow};
+use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags};
 use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{Forgotten, Half, OverlapPolicy, Reassembler, Unplaced};
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Direction, Nanos, Place, TcpFlags};
@@ -240,6 +240,7 @@ impl StreamPacket<'_> {
         self.expected
             && !self.waiting
             && !self.decoded.tcp_flags.contains(TcpFlags::RST)
+            && !self.flow.flags.contains(PacketFlowFlags::STRAY_SYN)
             && !half.is_passed()
             && !half.flags().contains(HalfFlags::CLOSED)
             && self.stream_ends_after().is_none_or(|rest| rest >= len)

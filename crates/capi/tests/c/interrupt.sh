@@ -17,5 +17,7 @@ done
 # Many: the filter that lets them in may come a moment after that.
 bash -c 'for number in {1..5000}; do echo hello >/dev/udp/198.51.100.2/9999; done'
 # SIGINT is ignored in what a shell without job control puts in the background; the program sets its own handler.
+# Twice, as who is impatient does.
 kill -INT "$program"
+kill -INT "$program" 2>/dev/null || true
 wait "$program"

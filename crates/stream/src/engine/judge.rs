@@ -88,15 +88,16 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let is_false_reset = is_tcp
             && decoded.tcp_flags.contains(TcpFlags::RST)
             && !packet.flow.flags.contains(PacketFlowFlags::RST_VALID);
-        if is_false_reset || !packet.expected {
+        let is_stray = packet.flow.flags.contains(PacketFlowFlags::STRAY_SYN);
+        if is_false_reset || is_stray || !packet.expected {
             core.note_error(stream.id, StreamErrors::INVALID_SEQUENCE);
         }
-        if is_tcp && decoded.tcp_flags.contains(TcpFlags::SYN) {
+        if is_tcp && decoded.tcp_flags.contains(TcpFlags::SYN) && !is_stray {
             core.note_syn(stream.id, packet);
         }
         let has_payload = decoded.payload_len != 0;
         let is_reset = is_tcp && decoded.tcp_flags.contains(TcpFlags::RST);
-        let is_unwanted = is_reset || is_control && flags.has(RecordFlags::DONE);
+        let is_unwanted = is_reset || is_stray || is_control && flags.has(RecordFlags::DONE);
         if has_payload && is_unwanted {
             // They count, but what they carry is no part of the stream (RFC 9293, section 3.5.3), or not wanted.
             core.discard(
@@ -132,7 +133,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             .get(stream.id)
             .map_or(flags, |record| record.flags);
         if has_payload && is_unwanted {
-            return match is_reset {
+            return match is_reset || is_stray {
                 true => Admit::Take,
                 false => Admit::Consumed,
             };

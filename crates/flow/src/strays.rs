@@ -1,0 +1,79 @@
+//! SYNs within connections that go on.
+//!
+//! Whoever can send a packet with somebody's address can put a SYN into his connection. A receiver answers it
+//! with a challenge (RFC 5961, section 4) and goes on; who took it for the beginning of another connection would
+//! lose what follows of this one. On the other hand a host may have forgotten a connection that the capture has not
+//! seen the end of. So such a SYN changes nothing until the other side answers it: with a SYN-ACK, or with a RST because it
+//! knows of no connection. Of a connection of which one side was captured only, the sender's next packet tells.
+//! The connection before then ends where the SYN was, and the SYN is the first packet of the new one.
+
+use std::collections::HashMap;
+
+use flowgauge_wire::{Decoded, FoldedState, Nanos, TcpFlags};
+
+use crate::flow::Flow;
+use crate::tcp_state::Endpoint;
+
+/// The most that are remembered; one more is nobody's.
+const MOST: usize = 4096;
+
+/// A SYN that may be the first packet of another connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stray {
+    pub(crate) syn: Decoded,
+    /// Time of its side's last packet before it.
+    pub(crate) last: Nanos,
+}
+
+/// By flow.
+#[derive(Debug, Default)]
+pub(crate) struct Strays {
+    by_flow: HashMap<u32, Stray, FoldedState>,
+}
+
+impl Strays {
+    /// Remembers the last one of a flow.
+    #[cold]
+    pub(crate) fn note(&mut self, id: u32, stray: Stray) {
+        if self.by_flow.len() < MOST || self.by_flow.contains_key(&id) {
+            self.by_flow.insert(id, stray);
+        }
+    }
+
+    /// That of a flow, taken out, if `packet` says that it began another connection.
+    #[inline]
+    pub(crate) fn confirmed(&mut self, id: u32, flow: &Flow, packet: &Decoded) -> Option<Stray> {
+        if self.by_flow.is_empty() {
+            return None;
+        }
+        let stray = self.by_flow.get(&id)?;
+        let first = stray.syn.seq.wrapping_add(1);
+        let flags = packet.tcp_flags;
+        let is_answer = packet.direction != stray.syn.direction
+            && flags.contains(TcpFlags::ACK)
+            && flags.intersects(TcpFlags(TcpFlags::SYN.0 | TcpFlags::RST.0))
+            && packet.ack == first;
+        let goes_on = packet.direction == stray.syn.direction
+            && flow.hot.tcp.of(1 - packet.direction.index()) == Endpoint::INACTIVE
+            && flags.contains(TcpFlags::ACK)
+            && !flags.contains(TcpFlags::SYN)
+            && packet.seq == first;
+        match is_answer || goes_on {
+            true => self.by_flow.remove(&id),
+            false => None,
+        }
+    }
+
+    /// The flow is over.
+    #[inline]
+    pub(crate) fn forget(&mut self, id: u32) {
+        if !self.by_flow.is_empty() {
+            self.by_flow.remove(&id);
+        }
+    }
+
+    /// All flows are over.
+    pub(crate) fn clear(&mut self) {
+        self.by_flow.clear();
+    }
+}
