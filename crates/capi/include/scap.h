@@ -87,7 +87,10 @@ enum scap_reassembly_mode {
 /* scap_set_parameter(), scap_set_stream_parameter(). */
 enum scap_parameter {
     /* Seconds without packets of either direction after which a stream ends, and with it its opposite. Default: TCP 300,
-     * UDP 60, others 30. It holds for streams that are there already, too; that of a single stream before it. */
+     * UDP 60, others 30. It holds for streams that are there already, too; that of a single stream before it. Where
+     * programs share a capture a stream ends for all of them at once, when the longest timeout of those that have it is
+     * over: one with a shorter one gets its last chunk and its termination later than alone, and may get more of the
+     * stream in between. SCAP_FLUSH_TIMEOUT is each program's own. */
     SCAP_INACTIVITY_TIMEOUT = 1,
     /* Bytes that make a chunk full: 1 to 16 MiB. Default: 16384. 0 [ours]: no chunks, every segment is delivered on its
      * own, in order, from where it was captured. */

@@ -159,7 +159,9 @@ pub struct ApplicationConfig {
     /// A connection without packets for this long has ended; none: the flow table's timeouts. It can be
     /// changed for single streams
     /// ([`Parameter::InactivityTimeout`](super::Parameter::InactivityTimeout)). A connection ends once
-    /// for all: of several applications the one with the longest decides.
+    /// for all: of several applications that have it the one with the longest decides. (What comes after a silence
+    /// would else be another stream to some, and the same to others. Those with shorter ones get the last chunk and the end
+    /// later than alone; `flush_timeout` is each one's own.)
     pub inactivity_timeout: Option<Nanos>,
 }
 
