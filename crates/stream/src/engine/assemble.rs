@@ -251,7 +251,7 @@ impl Core {
             && new.offset + (more as u64) < limit;
         if fits {
             buffer.extend(new.bytes);
-            pending.segments += 1;
+            pending.segments += self.beginnings.count;
             pending.time = new.time;
         }
         fits
@@ -270,9 +270,12 @@ impl Core {
         let len = wanted.min(room).min(buffer.room());
         let is_first = buffer.len() == pending.repeated as usize;
         buffer.extend(&run.bytes[..len]);
-        pending.segments += u32::from(len != 0 && len == run.bytes.len());
+        pending.segments += self.beginnings.ends(run, len);
         pending.time = run.time;
         if is_first && len != 0 {
+            if !self.beginnings.is_at(run.offset) {
+                pending.flags = pending.flags.with(ChunkFlags::CONTINUES);
+            }
             self.note_first(chunk, run.time);
         }
         len

@@ -88,7 +88,8 @@ impl Core {
             offset: pending.start,
             gap_before: pending.gap_before,
             repeated: pending.repeated,
-            flags: (pending.flags.with(flags).with(pending.hole_flag())).without(ChunkFlags::SPLIT),
+            flags: (pending.flags.with(flags).with(pending.hole_flag()))
+                .without(ChunkFlags::INTERNAL),
             time: pending.time,
         };
         let rest = match pending.flags.contains(ChunkFlags::SPLIT) {
@@ -145,7 +146,8 @@ impl Core {
                 flags: pending
                     .flags
                     .with(ChunkFlags::LAST)
-                    .with(pending.hole_flag()),
+                    .with(pending.hole_flag())
+                    .without(ChunkFlags::INTERNAL),
                 time: pending.time,
             };
             let (generation, segments) = (pending.generation, pending.segments);

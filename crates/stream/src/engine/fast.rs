@@ -337,6 +337,9 @@ impl Core {
         pending.segments += u32::from(new != 0 && wanted == run.bytes.len());
         pending.time = pending.time.max(run.time);
         if is_first && new != 0 {
+            if run.offset as i64 != origin.start.max(0) {
+                pending.flags = pending.flags.with(ChunkFlags::CONTINUES);
+            }
             self.note_first(chunk, run.time);
         }
     }

@@ -3,6 +3,7 @@
 use flowgauge_flow::{FlowRecord, FlowTracker};
 use flowgauge_wire::{Address, Direction, FlowKey};
 
+use super::chunk::ChunkFlags;
 use super::command::{ChunkParameters, Command, Parameter};
 use super::config::{ApplicationId, Cutoff, MAX_APPLICATIONS, Mode};
 use super::core::{Core, flow_of};
@@ -480,8 +481,12 @@ impl Core {
     fn discard_chunk(&mut self, at: ViewAt) {
         let chunk = self.view(at).map_or(NONE, |view| view.chunk);
         if let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) {
-            let bytes = pending.content.received_from(pending.repeated);
-            self.discard_rest(at, bytes);
+            let of_another = pending.flags.contains(ChunkFlags::CONTINUES);
+            let counts = Counts {
+                packets: u64::from(pending.segments.saturating_sub(of_another.into())),
+                bytes: pending.content.received_from(pending.repeated),
+            };
+            self.discard_all_of(at, counts);
         }
     }
 

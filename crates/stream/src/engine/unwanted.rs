@@ -21,13 +21,26 @@ use super::statistics::Counts;
 use crate::handler::{Handler, Stream, StreamPacket};
 
 /// Where packets begin in the bytes in order that are dealt with.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Beginnings {
     /// Where one does whose bytes did not have to wait.
     pub(super) next: u64,
+    /// Packets that end in what follows, all of it.
+    pub(super) count: u32,
     /// They are in the list instead.
     is_listed: bool,
     list: Vec<u64>,
+}
+
+impl Default for Beginnings {
+    fn default() -> Beginnings {
+        Beginnings {
+            next: 0,
+            count: 1,
+            is_listed: false,
+            list: Vec::new(),
+        }
+    }
 }
 
 impl Beginnings {
@@ -37,6 +50,8 @@ impl Beginnings {
         self.list.clear();
         let begin = begin.unwrap_or(&[]).iter();
         self.list.extend(begin.map(|&at| base + u64::from(at)));
+        // (What one begins with began before, or it is one of them.)
+        self.count = 1 + self.list.iter().filter(|&&at| at > base).count() as u32;
     }
 
     /// How many begin there.
@@ -49,6 +64,25 @@ impl Beginnings {
                 .count() as u64,
             false => u64::from((from..to).contains(&self.next)),
         }
+    }
+
+    /// Whether one begins there.
+    pub(super) fn is_at(&self, at: u64) -> bool {
+        self.between(at, at + 1) != 0
+    }
+
+    /// How many end in the first bytes of a run.
+    pub(super) fn ends(&self, run: &Run<'_>, len: usize) -> u32 {
+        if len == 0 {
+            return 0;
+        }
+        let (end, to) = (run.end(), run.offset + len as u64);
+        // Where one begins another has ended.
+        let inside = match self.is_listed {
+            true => self.between(run.offset + 1, end.min(to + 1)),
+            false => 0,
+        };
+        inside as u32 + u32::from(to == end)
     }
 
     /// How many begin in a run.
@@ -286,6 +320,15 @@ impl Core {
             self.drop(at.record, lost);
         } else if let Some(own) = self.own_loss_mut(at) {
             own.dropped += lost;
+        }
+    }
+
+    /// An application wants nothing of a chunk under way: so many packets, and bytes of one that began before.
+    #[cold]
+    pub(super) fn discard_all_of(&mut self, at: ViewAt, counts: Counts) {
+        match self.is_alone(at) {
+            true => self.discard_late(at.record, counts, Place::Cutoff),
+            false => self.discard_for(at, counts),
         }
     }
 

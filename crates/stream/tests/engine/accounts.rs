@@ -1,8 +1,8 @@
 //! What became of every byte and packet of a stream: all of them are captured, discarded or dropped.
 
 use flowgauge_stream::engine::{
-    ApplicationConfig, ApplicationId, Counts, Cutoff, DataChunk, Engine, EngineConfig, Events,
-    Mode, StreamRef, StreamSnapshot,
+    ApplicationConfig, ApplicationId, Command, Counts, Cutoff, DataChunk, Engine, EngineConfig,
+    Events, Mode, StreamRef, StreamSnapshot,
 };
 use flowgauge_wire::{Batch, Nanos, Place};
 use proptest::prelude::*;
@@ -15,6 +15,7 @@ const MODES: [Mode; 3] = [Mode::Wait, Mode::Fast, Mode::Strict];
 /// What an application got of the client's stream.
 #[derive(Default)]
 struct Got {
+    uid: u64,
     positions: Vec<u64>,
     missing: u64,
     end: Option<StreamSnapshot>,
@@ -32,6 +33,12 @@ impl Seen {
 }
 
 impl Events for Seen {
+    fn created(&mut self, of: ApplicationId, stream: &mut StreamRef<'_>) {
+        if stream.from_initiator() {
+            self.of(of).uid = stream.uid();
+        }
+    }
+
     fn data(&mut self, of: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
         if !stream.from_initiator() {
             return;
@@ -128,6 +135,16 @@ fn with(mode: Mode, cutoff: u64) -> ApplicationConfig {
 }
 
 fn process(applications: &[ApplicationConfig], wire: &Wire, batch: usize) -> (Engine, Vec<Got>) {
+    process_until(applications, wire, batch, None)
+}
+
+/// The same; behind so many batches the first application discards the stream.
+fn process_until(
+    applications: &[ApplicationConfig],
+    wire: &Wire,
+    batch: usize,
+    discards: Option<usize>,
+) -> (Engine, Vec<Got>) {
     let mut engine = Engine::new(EngineConfig {
         shard: shard(),
         ..EngineConfig::default()
@@ -136,8 +153,13 @@ fn process(applications: &[ApplicationConfig], wire: &Wire, batch: usize) -> (En
         engine.add(application.clone()).unwrap();
     }
     let mut seen = Seen::default();
-    for packets in wire.packets.chunks(batch) {
+    for (number, packets) in wire.packets.chunks(batch).enumerate() {
         engine.process(&Batch::new(&wire.memory, packets), &mut seen);
+        if Some(number) == discards {
+            let first = ApplicationId(0);
+            let uid = seen.of(first).uid;
+            engine.command(uid, first, Command::Discard);
+        }
     }
     engine.finish(&mut seen);
     let (ledger, statistics) = (engine.ledger(), engine.statistics());
@@ -415,6 +437,32 @@ proptest! {
             }
         });
         let (_, got) = process(&applications, &wire, batch);
+        for (at, got) in got.iter().enumerate() {
+            let taken = pieces.iter().filter(|&&(from, to)| {
+                got.positions.iter().any(|at| (u64::from(from)..u64::from(to)).contains(at))
+            });
+            let expected = (2 + taken.count() as u64, got.positions.len() as u64);
+            prop_assert_eq!(got.captured(), expected, "application {}", at);
+        }
+    }
+
+    /// A stream that is discarded: what is in the chunk under way is discarded with it, packet by packet.
+    #[test]
+    fn of_a_discarded_stream_every_byte_and_packet_is_accounted_for(
+        applications in applications(),
+        pieces in pieces(),
+        discards in 0_usize..60,
+        acknowledged in any::<bool>(),
+    ) {
+        let wire = greeted(|wire| {
+            for &(from, to) in &pieces {
+                wire.bytes(i64::from(from), i64::from(to), 0);
+                if acknowledged {
+                    wire.acknowledge(to);
+                }
+            }
+        });
+        let (_, got) = process_until(&applications, &wire, 1, Some(discards));
         for (at, got) in got.iter().enumerate() {
             let taken = pieces.iter().filter(|&&(from, to)| {
                 got.positions.iter().any(|at| (u64::from(from)..u64::from(to)).contains(at))
