@@ -75,7 +75,8 @@ impl Control {
         if quiet {
             return;
         }
-        thread::spawn(|| {
+        // Where there is no room for another thread, nothing is said.
+        let _ = thread::Builder::new().spawn(|| {
             if let Some(what) = ending::what_takes_longer_than(LONG) {
                 say!("still compiling {what}: this may take minutes (Ctrl-C ends it)");
             }

@@ -290,19 +290,25 @@ impl Program {
                     branch!(step, a >= step.value);
                 }
                 Operation::IfIn => {
-                    let list = &self.lists[step.value as usize];
-                    branch!(step, list.contains(a));
+                    branch!(step, self.is_in(step.value, a));
                 }
                 Operation::WordIfIn => {
                     let word = load!(packet.word(offset));
-                    let list = &self.lists[step.value as usize];
                     // Where one is equal the packet's fate is decided, whatever is in A.
-                    a = word & list.last_mask;
-                    branch!(step, list.contains(word));
+                    a = word & self.lists[step.value as usize].last_mask;
+                    branch!(step, self.is_in(step.value, word));
                 }
             }
         }
         0
+    }
+}
+
+impl Program {
+    /// Not inlined: filters without lists would have fewer registers.
+    #[inline(never)]
+    fn is_in(&self, list: u32, word: u32) -> bool {
+        self.lists[list as usize].contains(word)
     }
 }
 
