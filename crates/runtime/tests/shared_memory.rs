@@ -5,13 +5,14 @@
 mod shared_support;
 
 use std::thread;
+use std::time::Duration;
 
 use flowgauge_capture::generate::Preset;
-use flowgauge_runtime::shared::{Application, Client, ServiceConfig};
+use flowgauge_runtime::shared::{Application, Client, Next, ServiceConfig};
 use flowgauge_runtime::{Chunk, Control, Handlers, StreamHandle};
 
 use shared_support::feed::{Shared, everything};
-use shared_support::{LIMIT, alone, listen, packets_of, same, trace};
+use shared_support::{LIMIT, Stories, alone, listen_into, packets_of, same, trace};
 
 const MIB: u64 = 1 << 20;
 
@@ -159,13 +160,19 @@ fn more_memory_holds_more_events() {
     let more = second.memory_bytes();
     assert!(more > little, "{more}");
     // What was written before is read, so that the ring can grow.
+    let mut stories = Stories::default();
+    while let Next::Event(event) = second.next_event(Some(Duration::ZERO)).unwrap() {
+        stories.told(&event);
+    }
+    shared.wait_until("all is read", |status| status.clients[0].waiting == 0);
     let all = packets_of(&portions);
-    let got = thread::scope(|scope| {
-        let reader = scope.spawn(|| listen(&mut second));
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| listen_into(&mut second, &mut stories));
         shared.feed_through(&portions[1..], all);
         shared.end();
         reader.join().unwrap()
     });
+    let got = stories.finish();
     let lost = second.statistics().0;
     assert!(lost.is_complete(), "{lost:?}");
     same(&got, &alone(&application(24 * MIB, None), &portions));
