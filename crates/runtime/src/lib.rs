@@ -8,6 +8,8 @@
 //!
 //! Deliberately absent: what packets, flows and streams mean.
 #![forbid(unsafe_code)]
+// The page for those who write programs: its programs are run as tests.
+#![cfg_attr(doctest, doc = include_str!("../../../docs/rust.md"))]
 
 mod application;
 mod beginnings;
