@@ -225,6 +225,48 @@ fn totals_are_those_of_the_records() {
 }
 
 #[test]
+fn a_flush_timeout_delivers_chunks_that_are_not_full() {
+    let (whole, _) = records(&["--chunk", "16384", "--counters"]);
+    let (timely, _) = records(&["--chunk", "16384", "--counters", "--flush-timeout", "0.001"]);
+    assert!(sum(&timely, "chunks") > sum(&whole, "chunks"));
+    assert_eq!(
+        sum(&timely, "captured_bytes"),
+        sum(&whole, "captured_bytes")
+    );
+}
+
+/// What is lost of TCP and of UDP where memory is short, from a hundredth of one megabyte on.
+fn lost(options: &[&str]) -> [u64; 2] {
+    let short = ["--chunk", "16384", "--memory", "1M", "--max-flows", "10k"];
+    let all = [&short[..], &["--counters"], options].concat();
+    let (records, _) = records(&all);
+    ["tcp", "udp"].map(|protocol| {
+        let of_it = records.iter().filter(|record| record["proto"] == protocol);
+        of_it
+            .map(|record| record["dropped_bytes"].as_u64().unwrap())
+            .sum()
+    })
+}
+
+#[test]
+fn thresholds_cutoffs_and_priorities_decide_what_is_lost_under_overload() {
+    let early = ["--base-threshold", "0.01"];
+    // Chunks are sent early instead of dropped.
+    assert_eq!(lost(&early), [0, 0]);
+    let cut = [&early[..], &["--overload-cutoff", "1k"]].concat();
+    let [tcp, udp] = lost(&cut);
+    assert!(tcp != 0 && udp != 0);
+    assert_eq!(
+        lost(&["--base-threshold", "0.9", "--overload-cutoff", "1k"]),
+        [0, 0]
+    );
+    let [tcp, udp] = lost(&[&cut[..], &["--priority", "3:udp"]].concat());
+    assert!(tcp != 0 && udp == 0);
+    let [tcp, udp] = lost(&[&cut[..], &["--priority", "3:tcp"]].concat());
+    assert!(tcp == 0 && udp != 0);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_a_reason() {
     for (arguments, reason) in [
         (&["--cutoff-class", "10k"][..], "BYTES:FILTER"),
