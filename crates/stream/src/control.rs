@@ -100,6 +100,7 @@ impl Streams {
             side.half.set_window_scale(window_scale(bytes, packet));
         }
         if flags.contains(TcpFlags::ACK) {
+            side.half.take_back(packet.seq, packet.ack);
             let has_moved = side.half.note_ack(packet.ack, packet.window);
             if (has_moved || packet.payload_len != 0) && side.half.note & PEER_WAITS != 0 {
                 self.acknowledged(pass, packet, flow, handler);

@@ -246,6 +246,31 @@ impl StreamPacket<'_> {
             && self.stream_ends_after().is_none_or(|rest| rest >= len)
     }
 
+    /// Whether it would leave a hole and begins beyond the window that its receiver offered last, as far as
+    /// that is known.
+    pub fn is_beyond_window(&self) -> bool {
+        self.decoded.key.protocol == 6
+            && self.halves[0].is_beyond_window(self.halves[1], self.seq())
+    }
+
+    /// Whether its receiver refuses it, of a connection both of whose sides are known (RFC 9293, section
+    /// 3.10.7.4): it has data without acknowledging anything, or acknowledges what cannot have been sent.
+    pub fn is_unacceptable(&self) -> bool {
+        let flags = self.decoded.tcp_flags;
+        let [half, peer] = self.halves;
+        let known = half.is_start_known() && peer.is_start_known() && peer.ack().is_some();
+        if self.decoded.key.protocol != 6
+            || !known
+            || flags.intersects(TcpFlags(TcpFlags::SYN.0 | TcpFlags::RST.0))
+        {
+            return false;
+        }
+        match flags.contains(TcpFlags::ACK) {
+            true => half.doubts_ack(peer, self.decoded.ack),
+            false => self.decoded.payload_len != 0,
+        }
+    }
+
     /// Sequence number of the first payload byte.
     fn seq(&self) -> u32 {
         let syn = self.decoded.tcp_flags.contains(TcpFlags::SYN);
@@ -301,6 +326,13 @@ pub enum Admit {
     /// forgotten, and nothing delivered from here on, whatever is answered later
     /// ([`Shard::abandon`](crate::Shard::abandon)).
     Refuse(Place),
+    /// The receiver refuses it: counted at this place as with [`Admit::Refuse`], but nothing that it says is
+    /// followed.
+    Reject(Place),
+    /// It goes on to reassembly, but is not believed yet: with its sequence number beyond the window of the
+    /// receiver it waits there until the stream gets to it, a packet behind it is captured, or its receiver
+    /// acknowledges what is before it. What else is taken or consumed meanwhile does not give up the hole.
+    Doubt,
 }
 
 /// What a handler asks of the shard ([`Handler::request`]).

@@ -38,8 +38,17 @@ impl Streams {
         let Some(connection) = self.connections.get_mut(at) else {
             return;
         };
-        let (side, peer) = sides(connection, direction);
         let id = stream_id(flow.id, direction);
+        if connection[direction].half.is_doubted()
+            && (self.reassembler).is_behind(&connection[direction].half, packet.seq)
+            && !packet.tcp_flags.contains(TcpFlags::RST)
+        {
+            self.flush(id, pass.tracker, handler);
+        }
+        let Some(connection) = self.connections.get_mut(at) else {
+            return;
+        };
+        let (side, peer) = sides(connection, direction);
         let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
         let offered = StreamPacket {
             decoded: packet,
@@ -57,6 +66,17 @@ impl Streams {
         match handler.stream_packet(&side.progress.stream(id, tracked), &offered) {
             Admit::Take => self.payload(pass, packet, flow, handler),
             Admit::Consumed => self.consumed(pass, packet, flow, handler),
+            Admit::Doubt => {
+                side.half.doubt();
+                self.payload(pass, packet, flow, handler);
+                if let Some((side, _)) = self.side_mut(id) {
+                    side.half.settle_doubt();
+                }
+            }
+            Admit::Reject(place) => {
+                ledger.refuse(place, u64::from(packet.frames), u64::from(packet.wire_len));
+                side.half.note_doubt(packet.ack);
+            }
             Admit::Refuse(place) => {
                 let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
                 ledger.refuse(place, frames, bytes);
@@ -108,7 +128,10 @@ impl Streams {
             Some(side) if side.half.is_passed() => {}
             _ => return false,
         }
-        self.flush(id, tracker, handler);
+        let is_doubted = self.side(id).is_some_and(|side| side.half.is_doubted());
+        if !is_doubted {
+            self.flush(id, tracker, handler);
+        }
         let Some(connection) = self.connections.get_mut(FlowId(id / 2)) else {
             return true;
         };
@@ -121,6 +144,12 @@ impl Streams {
         if after(side, peer) {
             let tracked = StreamFlow::Tracked(tracker, FlowId(id / 2));
             handler.stream_closed(&side.progress.stream(id, tracked));
+        }
+        if is_doubted {
+            let now = tracker.clock();
+            self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
+                reassembler.advance(half, peer, now, out);
+            });
         }
         true
     }

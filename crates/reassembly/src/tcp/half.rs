@@ -62,6 +62,8 @@ impl HalfFlags {
     pub const PASSED: HalfFlags = HalfFlags(256);
     /// ... for good: see [`Reassembler::abandon`](super::Reassembler::abandon).
     pub const ABANDONED: HalfFlags = HalfFlags(512);
+    /// What waits is beyond the receiver's window, and waits until it is believed: see [`Half::doubt`].
+    pub const DOUBTED: HalfFlags = HalfFlags(1024);
 
     /// With exactly these bits (others of no concern) a segment can be taken in order.
     const FAST_MASK: u16 = Self::SYNCED.0
@@ -333,6 +335,101 @@ impl Half {
         true
     }
 
+    /// A packet that this side sent at `seq`, behind everything before, acknowledges much less than an
+    /// earlier one: no host takes an acknowledgement back, so that one was made up.
+    #[inline]
+    pub fn take_back(&mut self, seq: u32, ack: u32) {
+        let less = distance(ack, self.ack_sent);
+        if less > 65_535 && less < 1 << 26 {
+            self.take_back_from(seq, ack);
+        }
+    }
+
+    #[cold]
+    fn take_back_from(&mut self, seq: u32, ack: u32) {
+        let both = HalfFlags(HalfFlags::SYNCED.0 | HalfFlags::ACKED.0);
+        let less = distance(ack, self.ack_sent) as u32;
+        if self.flags.contains(both)
+            && distance(self.max_end, seq) >= 0
+            && less > self.window_bytes()
+        {
+            self.ack_sent = ack;
+        }
+    }
+
+    /// Whether this side cannot have got what it acknowledges: `peer`, both of whose ends are known, was not
+    /// seen to send so much, and would have had to send twice the window beyond what was acknowledged before.
+    /// A second packet that says so is believed ([`Half::note_doubt`]).
+    pub fn doubts_ack(&self, peer: &Half, ack: u32) -> bool {
+        let known = HalfFlags(HalfFlags::SYNCED.0 | HalfFlags::ACKED.0);
+        let room = 2 * i64::from(self.window_bytes());
+        let is_near = |from: u32| i64::from(distance(from, ack)) <= room;
+        self.flags.contains(known)
+            && self.is_window_known()
+            && peer.flags.contains(HalfFlags::START_KNOWN)
+            // (Its FIN takes a number.)
+            && distance(peer.max_end, ack) > 1
+            && !is_near(self.ack_sent)
+            && !(self.flags.contains(HalfFlags::SUSPECT)
+                && is_near(self.suspect)
+                && distance(self.suspect, ack) >= 0)
+    }
+
+    /// Remembers an acknowledgement that was not believed.
+    pub fn note_doubt(&mut self, ack: u32) {
+        self.suspect = ack;
+        self.flags.insert(HalfFlags::SUSPECT);
+    }
+
+    /// Whether a segment at `seq` begins beyond the window that the receiver (`peer`) offered last, as far as
+    /// that is known, and would leave a hole.
+    pub fn is_beyond_window(&self, peer: &Half, seq: u32) -> bool {
+        let known = HalfFlags(HalfFlags::SYNCED.0 | HalfFlags::START_KNOWN.0);
+        self.flags.contains(known)
+            && peer.is_window_known()
+            && distance(self.next_seq, seq) > 0
+            && peer
+                .ack()
+                .is_some_and(|ack| i64::from(distance(ack, seq)) > i64::from(peer.window_bytes()))
+    }
+
+    /// What comes next is beyond the receiver's window: it waits until the stream gets there, until a packet
+    /// that begins behind it is captured, or until the receiver acknowledges what is before it; however
+    /// long that takes.
+    pub fn doubt(&mut self) {
+        if !self.is_queued() {
+            self.flags.insert(HalfFlags::DOUBTED);
+        }
+    }
+
+    /// Nothing waits, so nothing is doubted.
+    pub fn settle_doubt(&mut self) {
+        if !self.is_queued() {
+            self.flags.remove(HalfFlags::DOUBTED);
+        }
+    }
+
+    /// Whether what waits is beyond the receiver's window.
+    #[inline(always)]
+    pub const fn is_doubted(&self) -> bool {
+        self.flags.contains(HalfFlags::DOUBTED)
+    }
+
+    /// How far its acknowledgement may be beyond what was captured before it has to be known for a while.
+    pub(super) fn room_for_loss(&self) -> i32 {
+        self.window_bytes().clamp(65_535, 1 << 30) as i32
+    }
+
+    /// The window this side offered last.
+    fn window_bytes(&self) -> u32 {
+        u32::from(self.window) << self.window_scale
+    }
+
+    /// Whether the shift of its windows is known. (One of 14 is taken for unknown.)
+    const fn is_window_known(&self) -> bool {
+        self.window_scale < 14
+    }
+
     /// An acknowledgement that jumps further than a window is likely forged or broken; the second
     /// one near it is believed.
     #[cold]
@@ -390,5 +487,47 @@ mod tests {
     #[test]
     fn a_half_is_half_a_cache_line() {
         assert_eq!(size_of::<Half>(), 32);
+    }
+
+    #[test]
+    fn an_acknowledgement_is_taken_back_by_what_is_sent_later() {
+        let mut half = Half::new(OverlapPolicy::First);
+        half.start_at(1000);
+        half.set_window_scale(0);
+        assert!(half.note_ack(500, u16::MAX));
+        assert!(half.note_ack(900_500, u16::MAX));
+        // What was sent before it says nothing.
+        half.max_end = 1100;
+        half.take_back(1000, 510);
+        assert_eq!(half.ack(), Some(900_500));
+        half.take_back(1100, 510);
+        assert_eq!(half.ack(), Some(510));
+        // Packets in another order than they were sent in are no reason.
+        assert!(half.note_ack(60_000, u16::MAX));
+        half.take_back(1100, 510);
+        assert_eq!(half.ack(), Some(60_000));
+    }
+
+    #[test]
+    fn an_acknowledgement_beyond_two_windows_takes_a_second_one() {
+        let (mut half, mut peer) = (
+            Half::new(OverlapPolicy::First),
+            Half::new(OverlapPolicy::First),
+        );
+        half.start_at(1000);
+        peer.start_at(500);
+        assert!(half.note_ack(500, u16::MAX));
+        assert!(
+            !half.doubts_ack(&peer, 900_500),
+            "its windows are not known"
+        );
+        half.set_window_scale(0);
+        assert!(half.doubts_ack(&peer, 900_500));
+        assert!(!half.doubts_ack(&peer, 100_500));
+        half.note_doubt(900_500);
+        assert!(!half.doubts_ack(&peer, 900_600));
+        assert!(half.doubts_ack(&peer, 400_500));
+        peer.max_end = 400_500;
+        assert!(!half.doubts_ack(&peer, 400_501));
     }
 }

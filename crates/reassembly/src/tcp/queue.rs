@@ -266,6 +266,13 @@ impl Queue {
         now: Nanos,
         allowance: Nanos,
     ) {
+        if let (Some(mark), Some(ack)) = (self.mark, ack)
+            && distance(mark, ack) < 0
+        {
+            // It was taken back.
+            (self.mark, self.stable, self.passed) = (Some(ack), None, None);
+            self.mark_time = now;
+        }
         if now - self.mark_time >= allowance {
             self.stable = self.mark;
             self.mark = ack;

@@ -139,6 +139,8 @@ impl Reassembler {
             // Where it begins is not known: it has begun with what was read of it.
             let is_read =
                 acknowledged > 0 || acknowledged == 0 && half.flags.contains(HalfFlags::SYNCED);
+            // What nobody was seen to send, nor may have sent, has to be acknowledged for a while.
+            let is_read = is_read && distance(half.max_end, ack) <= peer.room_for_loss();
             if !is_read {
                 break;
             }
@@ -153,6 +155,9 @@ impl Reassembler {
 
     /// Gives up the first hole of a direction at once, for memory.
     pub fn relieve(&mut self, half: &mut Half, out: &mut impl Receiver) {
+        if half.is_doubted() {
+            return self.release_queue(half);
+        }
         self.give_up(half, GapCause::Memory, out);
         self.drain(half, out);
         self.close(half, None);
@@ -249,6 +254,13 @@ impl Reassembler {
     #[inline]
     pub fn take_forgotten(&mut self) -> Forgotten {
         core::mem::take(&mut self.forgotten)
+    }
+
+    /// Whether a packet at `seq` begins behind something that waits.
+    pub fn is_behind(&self, half: &Half, seq: u32) -> bool {
+        let queue = self.queues.get(half.queue as usize);
+        let head = queue.and_then(|queue| self.pool.piece(queue.head));
+        half.is_queued() && head.is_some_and(|head| distance(head.end(), seq) >= 0)
     }
 
     /// Bytes that wait for a direction.
@@ -371,6 +383,9 @@ impl Reassembler {
             let Err(stuck) = self.hold(owner, half, ack, &mut part, &mut repeated) else {
                 return repeated;
             };
+            if half.is_doubted() {
+                return repeated + distance(stuck, part.end).max(0) as u32;
+            }
             // No memory: give up what is before it, then it is next itself.
             self.skip_to(half, stuck, GapCause::Memory, out);
             // What waited from there on was handed on, too.
@@ -511,6 +526,9 @@ impl Reassembler {
         if queue.is_acknowledged(head, half.max_end, config.reorder_bytes) {
             return Some(GapCause::Acknowledged);
         }
+        if half.is_doubted() {
+            return None;
+        }
         if ack.is_none() && (age >= config.one_sided_time || queue.bytes >= config.one_sided_bytes)
         {
             return Some(GapCause::OneSided);
@@ -634,6 +652,7 @@ impl Reassembler {
         }
         half.queue = NONE;
         half.flags.remove(HalfFlags::QUEUED);
+        half.flags.remove(HalfFlags::DOUBTED);
     }
 
     fn note_fin(&mut self, half: &mut Half, seq: u32, ack: Option<u32>) {

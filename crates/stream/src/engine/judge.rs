@@ -96,6 +96,17 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             core.note_syn(stream.id, packet);
         }
         let has_payload = decoded.payload_len != 0;
+        if flags.has(RecordFlags::STRICT) && packet.is_unacceptable() {
+            core.note_error(stream.id, StreamErrors::INVALID_SEQUENCE);
+            core.discard(
+                stream.id,
+                Counts {
+                    packets: counts.packets * u64::from(has_payload && !is_control),
+                    ..counts
+                },
+            );
+            return Admit::Reject(Place::Outside);
+        }
         let is_reset = is_tcp && decoded.tcp_flags.contains(TcpFlags::RST);
         let is_unwanted = is_reset || is_stray || is_control && flags.has(RecordFlags::DONE);
         if has_payload && is_unwanted {
@@ -295,6 +306,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             None => return Admit::Take,
         };
         let ordered = flags.has(RecordFlags::ORDERED);
+        if offset > seen as i64 && !ordered && packet.is_beyond_window() {
+            self.core.note_error(id, StreamErrors::INVALID_SEQUENCE);
+            return Admit::Doubt;
+        }
         let ends_after = match decoded.key.protocol {
             TCP => packet.stream_ends_after(),
             _ => None,

@@ -76,6 +76,8 @@ impl RecordFlags {
     pub(super) const SYN_DATA: u16 = 4096;
     /// It answers a SYN with data, which it acknowledges: its data may follow at once.
     pub(super) const SYN_DATA_TAKEN: u16 = 8192;
+    /// All who want it are in mode STRICT.
+    pub(super) const STRICT: u16 = 16384;
 
     #[inline(always)]
     pub(super) const fn has(self, bits: u16) -> bool {

@@ -612,7 +612,7 @@ impl Core {
     /// Notes what the views of a direction say together.
     pub(super) fn note_views(&mut self, id: u32) {
         let (mut over, mut fast, mut ordered, mut simple) = (true, false, false, true);
-        let (mut halted, mut unwanted) = (false, false);
+        let (mut halted, mut unwanted, mut strict) = (false, false, true);
         let record = self.records.get(id);
         let datagrams = record.is_some_and(|record| record.flags.has(RecordFlags::DATAGRAMS));
         for at in self.views_of(id) {
@@ -630,6 +630,7 @@ impl Core {
             over = false;
             let mode = self.parameters(view.parameters).mode;
             simple &= mode == Mode::Wait && self.is_alone(at);
+            strict &= mode == Mode::Strict && !datagrams;
             match mode {
                 Mode::Fast if !datagrams => fast = true,
                 _ => ordered = true,
@@ -644,12 +645,14 @@ impl Core {
                 | RecordFlags::FAST
                 | RecordFlags::ORDERED
                 | RecordFlags::SIMPLE
-                | RecordFlags::HALTED,
+                | RecordFlags::HALTED
+                | RecordFlags::STRICT,
         );
         for (holds, bit) in [
             (over, RecordFlags::DONE),
             (over && halted && !unwanted, RecordFlags::HALTED),
             (fast, RecordFlags::FAST),
+            (strict && !over, RecordFlags::STRICT),
             (ordered, RecordFlags::ORDERED),
             (simple && !over, RecordFlags::SIMPLE),
         ] {
