@@ -2,17 +2,20 @@
 """The Scap paper's figures, measured here: builds the examples, makes the traces that are missing,
 runs everything and writes docs/figures.md with its plots.
 
-usage: bench/figures/make.py [--only connections,overload,loss,cutoff,matching,cache,packets] [--trace-dir DIR] [--built]
+usage: bench/figures/make.py [--only connections,overload,loss,cutoff,matching,cache,packets,cores]
+       [--trace-dir DIR] [--built]
 
 With --only the other figures of the page stay as they are. --built takes the binaries that are there.
 """
 
 import argparse
+import datetime
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 
 import cache
 import plot
@@ -43,7 +46,7 @@ def main():
     for name in options.only.split(","):
         text = FIGURES[name](options.trace_dir)
         if name in TIMED:
-            text += load()
+            text += measured() + load()
         text = marked(name, text)
         print(text, flush=True)
         # After each: a run may take long, and be ended.
@@ -65,6 +68,13 @@ def write(page, name, text):
     parts[name] = text.strip() + "\n"
     with open(page, "w") as file:
         file.write("\n".join([HEAD, *(parts[each] for each in FIGURES if each in parts)]))
+
+
+def measured():
+    """When, and on what."""
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown processor")
+    return f"\nMeasured {datetime.date.today()} on {model}, {os.cpu_count()} cores.\n"
 
 
 def load():
@@ -124,10 +134,16 @@ def connections(_):
     plot.lines(
         os.path.join(PLOTS, "connections.svg"), "CPU time per packet", "connections open at once", "ns", [("flowgauge", points)], log_x=True
     )
+    # In half of what all of them would need.
+    text = output(binary("connections"), "10000000", "--chunks").splitlines()
+    words = text[0].split()
+    lost = "none" if "none lost" in text[1] else text[1]
+    rows.append(["10,000,000, data of each pending in a chunk", words[5], words[words.index("resident") - 2], lost])
     table = plot.table(["connections", "ns per packet", "bytes resident per connection", "lost"], rows)
     return section(
         "Connections open at once (figure 5)", "connections COUNT", "connections.svg", table,
-        "Packets are made in memory, and their making subtracted. One data segment of 64 bytes after another, each of another connection.",
+        "Packets are made in memory, and their making subtracted. One data segment of 64 bytes after another, each of another connection. "
+        "With `--chunks` each has data pending, in 512 MiB for all: nearly every packet sends another one's chunk early.",
     )
 
 
@@ -138,6 +154,7 @@ def overload(folder):
         "high_lost": "high priority lost",
         "heads_kept_with_cutoff": "first 10 KB kept, overload cutoff",
         "heads_kept_without": "first 10 KB kept, none",
+        "heads_kept_at_random": "first 10 KB kept, as much lost at random",
     }
     series = [(name, [(row["load"], row[key]) for row in found]) for key, name in names.items()]
     plot.lines(os.path.join(PLOTS, "overload.svg"), "Overload on elephants", "load over what the consumer takes", "share", series, y_max=1.0)
@@ -304,6 +321,32 @@ def cpu(*command):
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
+def cores(folder):
+    """By the clock, as CPU time says nothing here."""
+    patterns = os.path.join(folder, "patterns.txt")
+    pattern_file(folder, text=patterns)
+    capture = trace(folder, "mix")
+    command = [binary(), "match", "-r", capture, "-q", "--json", "-w", "/dev/null", "-f", patterns]
+    ways = {
+        "one worker": [*command, "--workers", "1"],
+        "two workers": [*command, "--workers", "2"],
+        "two workers on one core": ["taskset", "-c", "0", *command, "--workers", "2"],
+    }
+    times = {way: [] for way in ways}
+    for _ in range(ROUNDS):
+        for way, line in ways.items():
+            begin = time.monotonic()
+            subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+            times[way].append(time.monotonic() - begin)
+    least = {way: min(seconds) for way, seconds in times.items()}
+    rows = [[way, f"{seconds:.2f}", f"{seconds / least['two workers']:.2f}"] for way, seconds in least.items()]
+    table = plot.table(["threads", "seconds", "over two workers"], rows)
+    return section(
+        "Two cores", "flowgauge match -r mix.pcap -q --json -w /dev/null -f PATTERNS --workers N", None, table,
+        f"2,120 patterns; seconds by the clock, the least of {ROUNDS} runs by turns; `taskset -c 0` for one core.",
+    )
+
+
 def misses(folder):
     nids = os.path.join(CACHE, "bench", "nids_count")
     captures = [trace(folder, "mix", 0.05), trace(folder, "small", 0.05), trace(folder, "web", 0.2)]
@@ -329,10 +372,11 @@ FIGURES = {
     "matching": matching,
     "cache": misses,
     "packets": packets,
+    "cores": cores,
 }
 
 # What takes time on this machine.
-TIMED = {"connections", "cutoff", "matching", "packets"}
+TIMED = {"connections", "cutoff", "matching", "packets", "cores"}
 
 if __name__ == "__main__":
     main()

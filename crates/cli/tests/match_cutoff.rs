@@ -324,6 +324,33 @@ fn what_the_next_byte_decides_is_not_known_at_a_cutoff() {
     }
 }
 
+/// In mode fast a chunk that is not full is searched a second after its first byte, not when its stream is over.
+#[test]
+fn mode_fast_does_not_wait_for_a_full_chunk() {
+    let folder = Folder::new("not-full");
+    let mut segments: Vec<Segment<'_>> = vec![
+        (true, 100, 0, 0x02, b""),
+        (false, 500, 101, 0x12, b""),
+        (true, 101, 501, 0x18, b"a needle"),
+    ];
+    // Two seconds and a half of acknowledgements; then the other side says the same, and ends.
+    segments.extend([(false, 501, 109, 0x10, b"".as_slice())].repeat(2500));
+    segments.push((false, 501, 109, 0x18, b"a needle"));
+    segments.push((false, 509, 109, 0x11, b""));
+    segments.push((true, 109, 510, 0x10, b""));
+    fs::write(folder.0.join("open.pcap"), capture(&segments)).unwrap();
+    let (lines, _) = folder.succeed("match -q -e needle --mode fast --json -r open.pcap");
+    let told: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let sides: Vec<&str> = told
+        .iter()
+        .map(|found| found["direction"].as_str().unwrap())
+        .collect();
+    assert_eq!(sides, ["initiator", "responder"]);
+}
+
 /// A connection to 10.0.0.2 in which so much is sent, a segment each, and that ends.
 fn connection(data: &[&[u8]]) -> Vec<u8> {
     let mut segments: Vec<Segment<'_>> = vec![

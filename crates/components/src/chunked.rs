@@ -111,6 +111,15 @@ pub(crate) fn budget(settings: &Settings, needs: Needs) -> Budget {
     })
 }
 
+/// How chunks are made where the options say nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Usual {
+    /// Their size.
+    pub(crate) chunk_bytes: u32,
+    /// They are delivered, full or not, after so long.
+    pub(crate) flush_timeout: Option<Nanos>,
+}
+
 /// The engine of streams in chunks, with one application.
 pub(crate) struct Chunked {
     engine: Engine,
@@ -120,13 +129,12 @@ pub(crate) struct Chunked {
 }
 
 impl Chunked {
-    /// What the options ask for, on top of `shard`. Memory comes out of `budget`, chunks have
-    /// `chunk_bytes` where nothing is said.
+    /// What the options ask for, on top of `shard`. Memory comes out of `budget`.
     pub(crate) fn new(
         settings: &Settings,
         shard: ShardConfig,
         budget: &Budget,
-        chunk_bytes: u32,
+        usual: Usual,
     ) -> Result<Chunked, SettingError> {
         let mut config = EngineConfig {
             shard,
@@ -144,13 +152,14 @@ impl Chunked {
         }
         // That of the stack, which sees all packets, also those that other cores have.
         config.shard.flow.led_clock = true;
-        let application = application(settings, chunk_bytes)?;
+        let application = application(settings, usual)?;
+        let has_timeout = application.flush_timeout.is_some();
         let mut engine = Engine::with_budget(config, budget.clone());
         engine.add(application);
         Ok(Chunked {
             engine,
             chosen: Chosen::default(),
-            has_timeout: settings.duration("flush_timeout").is_some(),
+            has_timeout,
         })
     }
 
@@ -206,7 +215,7 @@ pub(crate) fn for_each_run(chunk: &DataChunk<'_>, mut take: impl FnMut(u64, u64,
     }
 }
 
-fn application(settings: &Settings, chunk_bytes: u32) -> Result<ApplicationConfig, SettingError> {
+fn application(settings: &Settings, chunks: Usual) -> Result<ApplicationConfig, SettingError> {
     let usual = ApplicationConfig::default();
     let cutoff = |option: &str| settings.size(option).map(Cutoff);
     let size = |option: &'static str, usual: u32| match settings.size(option) {
@@ -233,9 +242,12 @@ fn application(settings: &Settings, chunk_bytes: u32) -> Result<ApplicationConfi
                 }
             })?,
         },
-        chunk_bytes: size("chunk", chunk_bytes)?,
+        chunk_bytes: size("chunk", chunks.chunk_bytes)?,
         overlap_bytes: size("overlap", usual.overlap_bytes)?,
-        flush_timeout: settings.duration("flush_timeout").map(Nanos),
+        flush_timeout: match settings.duration("flush_timeout") {
+            Some(nanos) => Some(Nanos(nanos)),
+            None => chunks.flush_timeout,
+        },
         priority: Priorities {
             classes: classes(settings, "priority", |text| {
                 let number = text.parse();

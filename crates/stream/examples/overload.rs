@@ -2,7 +2,7 @@
 //! `overload FILE [MEMORY_BYTES]`. The consumer is on the capture clock, so that the outcome does not
 //! depend on the machine. For loads of 1 to 6 times what it takes, a JSON object: what each of two
 //! priorities loses (one connection in ten has the higher one), and how many streams keep their first 10 KB
-//! whole with an overload cutoff of that size and without.
+//! whole with an overload cutoff of that size, without, and if as much were lost at random.
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
@@ -10,7 +10,7 @@
 #[path = "../tests/overload/consumer.rs"]
 mod consumer;
 
-use consumer::{HEAD, Outcome, Setup, run};
+use consumer::{HEAD, Outcome, Setup, random_loss, run};
 use flowgauge_stream::engine::Cutoff;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,6 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lost(&prioritized, &whole, true),
             heads(&with, &whole),
             heads(&without, &whole),
+            random_loss(&whole, lost(&without, &whole, false)),
         );
     }
     Ok(())

@@ -23,7 +23,7 @@ use flowgauge_stream::engine::{
 use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
 
-use crate::chunked::{self, Chunked};
+use crate::chunked::{self, Chunked, Usual};
 use read::Wanted;
 use search::{Finding, Search};
 
@@ -162,6 +162,9 @@ struct Patterns {
     is_last: bool,
 }
 
+/// In mode fast a chunk is searched so long after its first byte, if it is not full before.
+const LATE: Nanos = Nanos::from_secs(1);
+
 /// Matches that are given on together.
 const TOGETHER: usize = 64;
 
@@ -226,14 +229,18 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     })?;
     let way = if in_chunks {
         // Segments are searched where they lie. In mode fast those that come late find their places
-        // in a chunk only.
-        let is_fast = settings.text("mode") == Some(Mode::Fast.name());
-        let chunk_bytes = if is_fast {
-            ApplicationConfig::CHUNK_BYTES
-        } else {
-            0
+        // in a chunk only, and only for a while: who waits for matches would wait for what fills it.
+        let usual = match settings.text("mode") == Some(Mode::Fast.name()) {
+            true => Usual {
+                chunk_bytes: ApplicationConfig::CHUNK_BYTES,
+                flush_timeout: Some(LATE),
+            },
+            false => Usual {
+                chunk_bytes: 0,
+                flush_timeout: None,
+            },
         };
-        let chunked = Chunked::new(settings, config, &shared.budget, chunk_bytes)?;
+        let chunked = Chunked::new(settings, config, &shared.budget, usual)?;
         Way::Chunks(Box::new(chunked))
     } else {
         Way::Segments(Tracked::new(config))

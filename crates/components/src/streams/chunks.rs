@@ -15,7 +15,7 @@ use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
 
 use super::{Wanted, Ways, give, slot};
-use crate::chunked::{self, Chunked};
+use crate::chunked::{self, Chunked, Usual};
 
 pub(super) const COUNTERS: OptionInfo = OptionInfo::new(
     "counters",
@@ -46,9 +46,12 @@ impl Chunks {
         wanted: Wanted,
         budget: &Budget,
     ) -> Result<Chunks, SettingError> {
-        let chunk_bytes = ApplicationConfig::CHUNK_BYTES;
+        let usual = Usual {
+            chunk_bytes: ApplicationConfig::CHUNK_BYTES,
+            flush_timeout: None,
+        };
         Ok(Chunks {
-            chunked: Chunked::new(settings, shard, budget, chunk_bytes)?,
+            chunked: Chunked::new(settings, shard, budget, usual)?,
             state: State {
                 wanted,
                 progress: Vec::new(),

@@ -183,3 +183,15 @@ pub(crate) fn run(source: &mut dyn PacketSource, setup: Setup) -> Outcome {
         high: consumer.high,
     }
 }
+
+/// The share of streams with data whose first 10 KB stay whole when every packet of 1,448 bytes is
+/// lost with the same probability.
+pub(crate) fn random_loss(whole: &Outcome, loss: f64) -> f64 {
+    let kept: Vec<f64> = whole
+        .fates
+        .values()
+        .filter(|fate| fate.head > 0)
+        .map(|fate| (1.0 - loss).powf((fate.head as f64 / 1448.0).ceil()))
+        .collect();
+    kept.iter().sum::<f64>() / kept.len() as f64
+}

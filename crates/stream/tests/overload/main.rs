@@ -5,7 +5,7 @@
 
 mod consumer;
 
-use consumer::{HEAD, Outcome, Setup, run};
+use consumer::{HEAD, Outcome, Setup, random_loss, run};
 use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_stream::engine::{Counts, Cutoff};
 use flowgauge_wire::Nanos;
@@ -162,16 +162,4 @@ fn an_overload_cutoff_saves_the_beginnings() {
     assert!(saved(&with) > 0.95);
     assert!(saved(&without) < saved(&with));
     assert!(random < 0.2);
-}
-
-/// The share of streams with data whose first 10 KB stay whole when every packet of 1,448 bytes is
-/// lost with the same probability.
-fn random_loss(whole: &Outcome, loss: f64) -> f64 {
-    let kept: Vec<f64> = whole
-        .fates
-        .values()
-        .filter(|fate| fate.head > 0)
-        .map(|fate| (1.0 - loss).powf((fate.head as f64 / 1448.0).ceil()))
-        .collect();
-    kept.iter().sum::<f64>() / kept.len() as f64
 }
