@@ -143,7 +143,7 @@ pub fn fuzz_reassembly(data: &[u8]) {
         }
         if len == 0 {
             let ack = base.wrapping_add(start as u32);
-            if peer.note_ack(ack, 1000) && half.is_queued() {
+            if peer.note_ack(0, ack, 1000) && half.is_queued() {
                 match fill & 1 {
                     0 => reassembler.advance(&mut half, &peer, time, &mut seen),
                     _ => reassembler.answered(&mut half, &peer, time, &mut seen),

@@ -76,7 +76,7 @@ impl Streams {
                 // It says how far its sender had got, and what it had received.
                 side.half.note_sent(packet.seq);
                 if flags.contains(TcpFlags::ACK) {
-                    side.half.note_ack(packet.ack, packet.window);
+                    side.half.note_ack(packet.seq, packet.ack, packet.window);
                 }
                 let id = stream_id(flow.id, direction);
                 for (id, progress) in [(id, &mut side.progress), (id ^ 1, &mut peer.progress)] {
@@ -100,8 +100,7 @@ impl Streams {
             side.half.set_window_scale(window_scale(bytes, packet));
         }
         if flags.contains(TcpFlags::ACK) {
-            side.half.take_back(packet.seq, packet.ack);
-            let has_moved = side.half.note_ack(packet.ack, packet.window);
+            let has_moved = side.half.note_ack(packet.seq, packet.ack, packet.window);
             if (has_moved || packet.payload_len != 0) && side.half.note & PEER_WAITS != 0 {
                 self.acknowledged(pass, packet, flow, handler);
             }

@@ -248,6 +248,8 @@ impl StreamPacket<'_> {
 
     /// Whether it would leave a hole and begins beyond the window that its receiver offered last, as far as
     /// that is known.
+    #[cold]
+    #[inline(never)]
     pub fn is_beyond_window(&self) -> bool {
         self.decoded.key.protocol == 6
             && self.halves[0].is_beyond_window(self.halves[1], self.seq())
@@ -255,6 +257,8 @@ impl StreamPacket<'_> {
 
     /// Whether its receiver refuses it, of a connection both of whose sides are known (RFC 9293, section
     /// 3.10.7.4): it has data without acknowledging anything, or acknowledges what cannot have been sent.
+    #[cold]
+    #[inline(never)]
     pub fn is_unacceptable(&self) -> bool {
         let flags = self.decoded.tcp_flags;
         let [half, peer] = self.halves;

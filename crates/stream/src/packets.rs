@@ -39,15 +39,14 @@ impl Streams {
             return;
         };
         let id = stream_id(flow.id, direction);
-        if connection[direction].half.is_doubted()
-            && (self.reassembler).is_behind(&connection[direction].half, packet.seq)
-            && !packet.tcp_flags.contains(TcpFlags::RST)
-        {
-            self.flush(id, pass.tracker, handler);
+        let mut connection = connection;
+        if connection[direction].half.is_doubted() {
+            self.believe(pass, packet, id, handler);
+            match self.connections.get_mut(at) {
+                Some(again) => connection = again,
+                None => return,
+            }
         }
-        let Some(connection) = self.connections.get_mut(at) else {
-            return;
-        };
         let (side, peer) = sides(connection, direction);
         let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
         let offered = StreamPacket {
@@ -66,13 +65,7 @@ impl Streams {
         match handler.stream_packet(&side.progress.stream(id, tracked), &offered) {
             Admit::Take => self.payload(pass, packet, flow, handler),
             Admit::Consumed => self.consumed(pass, packet, flow, handler),
-            Admit::Doubt => {
-                side.half.doubt();
-                self.payload(pass, packet, flow, handler);
-                if let Some((side, _)) = self.side_mut(id) {
-                    side.half.settle_doubt();
-                }
-            }
+            Admit::Doubt => self.doubted(pass, packet, flow, handler),
             Admit::Reject(place) => {
                 ledger.refuse(place, u64::from(packet.frames), u64::from(packet.wire_len));
                 side.half.note_doubt(packet.ack);
@@ -93,6 +86,37 @@ impl Streams {
                 self.payload(pass, &lost, flow, handler);
                 self.is_refused = false;
             }
+        }
+    }
+
+    /// What waits beyond the receiver's window goes on where this packet begins behind it.
+    #[cold]
+    #[inline(never)]
+    fn believe<H: Handler>(&mut self, pass: &Pass<'_>, packet: &Decoded, id: u32, handler: &mut H) {
+        let is_behind =
+            (self.side(id)).is_some_and(|side| self.reassembler.is_behind(&side.half, packet.seq));
+        if is_behind && !packet.tcp_flags.contains(TcpFlags::RST) {
+            self.flush(id, pass.tracker, handler);
+        }
+    }
+
+    /// A packet waits that is beyond the receiver's window.
+    #[cold]
+    #[inline(never)]
+    fn doubted<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+    ) {
+        let id = stream_id(flow.id, packet.direction.index());
+        if let Some((side, _)) = self.side_mut(id) {
+            side.half.doubt();
+        }
+        self.payload(pass, packet, flow, handler);
+        if let Some((side, _)) = self.side_mut(id) {
+            side.half.settle_doubt();
         }
     }
 
@@ -124,12 +148,11 @@ impl Streams {
         tracker: &FlowTracker,
         handler: &mut H,
     ) -> bool {
-        match self.side(id) {
-            Some(side) if side.half.is_passed() => {}
+        let (is_waiting, is_doubted) = match self.side(id) {
+            Some(side) if side.half.is_passed() => (side.half.is_queued(), side.half.is_doubted()),
             _ => return false,
-        }
-        let is_doubted = self.side(id).is_some_and(|side| side.half.is_doubted());
-        if !is_doubted {
+        };
+        if is_waiting && !is_doubted {
             self.flush(id, tracker, handler);
         }
         let Some(connection) = self.connections.get_mut(FlowId(id / 2)) else {
@@ -146,12 +169,19 @@ impl Streams {
             handler.stream_closed(&side.progress.stream(id, tracked));
         }
         if is_doubted {
-            let now = tracker.clock();
-            self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
-                reassembler.advance(half, peer, now, out);
-            });
+            self.catch_up(id, tracker, handler);
         }
         true
+    }
+
+    /// Hands on what waited beyond the receiver's window, as far as the stream has got there.
+    #[cold]
+    #[inline(never)]
+    fn catch_up<H: Handler>(&mut self, id: u32, tracker: &FlowTracker, handler: &mut H) {
+        let now = tracker.clock();
+        self.work_on(id, now, tracker, handler, |reassembler, half, peer, out| {
+            reassembler.advance(half, peer, now, out);
+        });
     }
 
     /// A direction that the handler knows.
@@ -214,6 +244,8 @@ impl Streams {
     }
 
     /// Hands on all that waits for a direction.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn flush<H: Handler>(&mut self, id: u32, tracker: &FlowTracker, handler: &mut H) {
         if !self.side(id).is_some_and(|side| side.half.is_queued()) {
             return;

@@ -206,13 +206,11 @@ impl Streams {
             return self.control(pass, packet, flow, handler);
         }
         let mut side = &mut connection[direction];
-        if packet.tcp_flags.contains(TcpFlags::ACK) {
-            side.half.take_back(packet.seq, packet.ack);
-        }
         // Its note says whether the peer has a hole: its line is not touched otherwise. Data answer what was
         // acknowledged before, too.
         if packet.tcp_flags.contains(TcpFlags::ACK)
-            && (side.half.note_ack(packet.ack, packet.window) || packet.payload_len != 0)
+            && (side.half.note_ack(packet.seq, packet.ack, packet.window)
+                || packet.payload_len != 0)
             && side.half.note & PEER_WAITS != 0
         {
             self.acknowledged(pass, packet, flow, handler);

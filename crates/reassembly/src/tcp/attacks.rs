@@ -46,7 +46,7 @@ impl Target {
             bound: memory_bytes,
         };
         target.half.start_at(BASE.wrapping_sub(1));
-        target.peer.note_ack(BASE.wrapping_sub(1), u16::MAX);
+        target.peer.note_ack(0, BASE.wrapping_sub(1), u16::MAX);
         target
     }
 

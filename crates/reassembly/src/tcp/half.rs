@@ -320,41 +320,40 @@ impl Half {
         self.policy
     }
 
-    /// Notes the acknowledgement and window of a packet this side sent. True when the
-    /// acknowledgement moved.
+    /// Notes the acknowledgement and window of a packet this side sent at `seq`. True when the
+    /// acknowledgement moved on.
     #[inline(always)]
-    pub fn note_ack(&mut self, ack: u32, window: u16) -> bool {
+    pub fn note_ack(&mut self, seq: u32, ack: u32, window: u16) -> bool {
         self.window = window;
         let moved = ack.wrapping_sub(self.ack_sent);
         if !self.flags.contains(HalfFlags::ACKED) {
             self.flags.insert(HalfFlags::ACKED);
         } else if moved.wrapping_sub(1) >= 1 << 26 {
-            return (moved as i32) > 0 && self.note_far_ack(ack);
+            return moved != 0 && self.note_odd_ack(seq, ack);
         }
         self.ack_sent = ack;
         true
     }
 
-    /// A packet that this side sent at `seq`, behind everything before, acknowledges much less than an
-    /// earlier one: no host takes an acknowledgement back, so that one was made up.
-    #[inline]
-    pub fn take_back(&mut self, seq: u32, ack: u32) {
-        let less = distance(ack, self.ack_sent);
-        if less > 65_535 && less < 1 << 26 {
-            self.take_back_from(seq, ack);
-        }
-    }
-
+    /// An acknowledgement that goes back, or jumps further than a window.
     #[cold]
-    fn take_back_from(&mut self, seq: u32, ack: u32) {
-        let both = HalfFlags(HalfFlags::SYNCED.0 | HalfFlags::ACKED.0);
-        let less = distance(ack, self.ack_sent) as u32;
-        if self.flags.contains(both)
+    #[inline(never)]
+    fn note_odd_ack(&mut self, seq: u32, ack: u32) -> bool {
+        let ahead = distance(self.ack_sent, ack);
+        if ahead > 0 {
+            return self.note_far_ack(ack);
+        }
+        // What this side sent behind everything before acknowledges much less than an earlier packet: no host
+        // takes an acknowledgement back, so that one was made up.
+        let less = ahead.unsigned_abs();
+        if self.flags.contains(HalfFlags::SYNCED)
             && distance(self.max_end, seq) >= 0
-            && less > self.window_bytes()
+            && less > self.window_bytes().max(65_535)
+            && less < 1 << 26
         {
             self.ack_sent = ack;
         }
+        false
     }
 
     /// Whether this side cannot have got what it acknowledges: `peer`, both of whose ends are known, was not
@@ -430,9 +429,7 @@ impl Half {
         self.window_scale < 14
     }
 
-    /// An acknowledgement that jumps further than a window is likely forged or broken; the second
-    /// one near it is believed.
-    #[cold]
+    /// One that jumps further than a window is likely forged or broken; the second one near it is believed.
     fn note_far_ack(&mut self, ack: u32) -> bool {
         if self.confirms(ack, 1 << 26) {
             self.ack_sent = ack;
@@ -494,17 +491,17 @@ mod tests {
         let mut half = Half::new(OverlapPolicy::First);
         half.start_at(1000);
         half.set_window_scale(0);
-        assert!(half.note_ack(500, u16::MAX));
-        assert!(half.note_ack(900_500, u16::MAX));
+        assert!(half.note_ack(1000, 500, u16::MAX));
+        assert!(half.note_ack(1000, 900_500, u16::MAX));
         // What was sent before it says nothing.
         half.max_end = 1100;
-        half.take_back(1000, 510);
+        assert!(!half.note_ack(1000, 510, u16::MAX));
         assert_eq!(half.ack(), Some(900_500));
-        half.take_back(1100, 510);
+        assert!(!half.note_ack(1100, 510, u16::MAX));
         assert_eq!(half.ack(), Some(510));
         // Packets in another order than they were sent in are no reason.
-        assert!(half.note_ack(60_000, u16::MAX));
-        half.take_back(1100, 510);
+        assert!(half.note_ack(1000, 60_000, u16::MAX));
+        assert!(!half.note_ack(1100, 510, u16::MAX));
         assert_eq!(half.ack(), Some(60_000));
     }
 
@@ -516,7 +513,7 @@ mod tests {
         );
         half.start_at(1000);
         peer.start_at(500);
-        assert!(half.note_ack(500, u16::MAX));
+        assert!(half.note_ack(1000, 500, u16::MAX));
         assert!(
             !half.doubts_ack(&peer, 900_500),
             "its windows are not known"

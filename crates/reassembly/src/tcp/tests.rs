@@ -88,13 +88,15 @@ impl Stream {
     }
 
     fn ack(&mut self, offset: i32) {
-        self.peer.note_ack(BASE.wrapping_add(offset as u32), 1000);
+        self.peer
+            .note_ack(0, BASE.wrapping_add(offset as u32), 1000);
         self.advance();
     }
 
     /// The peer sends data of its own.
     fn answer(&mut self, offset: i32) {
-        self.peer.note_ack(BASE.wrapping_add(offset as u32), 1000);
+        self.peer
+            .note_ack(0, BASE.wrapping_add(offset as u32), 1000);
         if self.half.is_queued() {
             self.reassembler
                 .answered(&mut self.half, &self.peer, self.time, &mut self.events);

@@ -97,15 +97,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         }
         let has_payload = decoded.payload_len != 0;
         if flags.has(RecordFlags::STRICT) && packet.is_unacceptable() {
-            core.note_error(stream.id, StreamErrors::INVALID_SEQUENCE);
-            core.discard(
-                stream.id,
-                Counts {
-                    packets: counts.packets * u64::from(has_payload && !is_control),
-                    ..counts
-                },
-            );
-            return Admit::Reject(Place::Outside);
+            return core.reject(stream.id, packet, has_payload && !is_control);
         }
         let is_reset = is_tcp && decoded.tcp_flags.contains(TcpFlags::RST);
         let is_unwanted = is_reset || is_stray || is_control && flags.has(RecordFlags::DONE);
@@ -284,6 +276,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     }
 
     /// A segment of a stream in mode FAST.
+    #[inline(always)]
     fn fast_segment(
         &mut self,
         stream: &Stream<'_>,
@@ -476,6 +469,19 @@ impl Core {
         (self.views_of(id).enumerate())
             .filter(|&(place, at)| over & 1 << place == 0 && self.mode_of(at) == Mode::Fast)
             .fold(0, |views, (place, _)| views | 1 << place)
+    }
+
+    /// Mode STRICT takes nothing of a packet.
+    #[cold]
+    #[inline(never)]
+    fn reject(&mut self, id: u32, packet: &StreamPacket<'_>, counts_as_packet: bool) -> Admit {
+        self.note_error(id, StreamErrors::INVALID_SEQUENCE);
+        let counts = Counts {
+            packets: u64::from(counts_as_packet) * u64::from(packet.decoded.frames),
+            bytes: u64::from(packet.decoded.payload_len),
+        };
+        self.discard(id, counts);
+        Admit::Reject(Place::Outside)
     }
 
     /// Whether a packet is kept while memory is short.
