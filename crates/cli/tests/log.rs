@@ -458,7 +458,9 @@ fn a_hangup_ends_no_log_and_moved_files_are_begun_anew() {
 fn a_hangup_ends_a_capture_and_leaves_a_whole_file() {
     let (folder, trace, _) = trace();
     let path = folder.path().join("out.pcap");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+    // Under `nohup` it would ignore the signal, as it ought to.
+    let mut child = Command::new("env")
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_flowgauge")])
         .args(["capture", "-r", "-", "-w"])
         .arg(&path)
         .stdin(std::process::Stdio::piped())

@@ -50,7 +50,7 @@ fn sizes_and_names_are_taken_as_they_are_meant() {
         fails(
             &[command, "--memory", &most, "-r", "x.pcap"],
             2,
-            &["--memory", "is more than"],
+            &["--memory", "is too large"],
         );
     }
     let folder = Folder::new("names");

@@ -277,7 +277,7 @@ fn files_of_an_earlier_run_are_not_mixed_with_new_ones() {
     fails(
         &arguments,
         2,
-        &["of an earlier run", "hint: give out an empty"],
+        &["of an earlier run", "hint: give --out an empty"],
     );
 }
 
