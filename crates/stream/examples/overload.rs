@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })?;
         let without = run_with(equal)?;
         println!(
-            "{{\"load\":{load},\"low_lost\":{:.4},\"high_lost\":{:.4},\"heads_kept_with_cutoff\":{:.4},\"heads_kept_without\":{:.4}}}",
+            "{{\"load\":{load},\"low_lost\":{:.4},\"high_lost\":{:.4},\"heads_kept_with_cutoff\":{:.4},\"heads_kept_without\":{:.4},\"heads_kept_at_random\":{:.4}}}",
             lost(&prioritized, &whole, false),
             lost(&prioritized, &whole, true),
             heads(&with, &whole),
