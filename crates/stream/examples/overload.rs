@@ -56,7 +56,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             lost(&prioritized, &whole, true),
             heads(&with, &whole),
             heads(&without, &whole),
-            random_loss(&whole, lost(&without, &whole, false)),
+            random_loss(
+                &whole,
+                1.0 - delivered(&without, |_| true) as f64 / bytes as f64
+            ),
         );
     }
     Ok(())
