@@ -6,14 +6,17 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
+mod support;
+
 use std::sync::Arc;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_matcher::{Engine as Search, Matcher, PatternSet, StreamState, read_patterns};
+use flowgauge_matcher::{Engine as Choice, Matcher, PatternSet, read_patterns};
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Cutoff, Cutoffs, DataChunk, Engine, EngineConfig, Events,
     StreamRef,
 };
+use support::{Search, cpu_seconds};
 
 const CUTOFFS: [Option<u64>; 9] = [
     None,
@@ -33,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: cutoff FILE PATTERNS".into());
     };
     let patterns = read_patterns(&std::fs::read(patterns)?)?;
-    let set = Arc::new(PatternSet::compile(patterns, Search::Automatic)?);
+    let set = Arc::new(PatternSet::compile(patterns, Choice::Automatic)?);
     for cutoff in CUTOFFS {
         let before = cpu_seconds();
         let mut source = flowgauge_capture::open(&capture)?;
@@ -46,10 +49,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..ApplicationConfig::default()
         });
         let mut search = Searching {
-            matcher: Matcher::new(&set)?,
-            states: Vec::new(),
+            search: Search::new(Matcher::new(&set)?),
             bytes: 0,
-            matches: 0,
         };
         while let Some(batch) = source.next_batch()? {
             engine.process(&batch, &mut search);
@@ -63,50 +64,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             statistics.discarded.bytes,
             statistics.all.bytes,
             cpu_seconds() - before,
-            search.matches
+            search.search.matches
         );
     }
     Ok(())
 }
 
 struct Searching {
-    matcher: Matcher,
-    /// By the number in the stream's user state, plus one.
-    states: Vec<StreamState>,
+    search: Search,
     bytes: u64,
-    matches: u64,
 }
 
 impl Events for Searching {
     fn data(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
-        if stream.user_state() == 0 {
-            self.states.push(StreamState::default());
-            stream.set_user_state(self.states.len() as u64);
-        }
-        let Some(state) = self.states.get_mut(stream.user_state() as usize - 1) else {
-            return;
-        };
-        self.bytes += chunk.new_bytes().len() as u64;
-        let matches = &mut self.matches;
-        let (bytes, offset) = (chunk.new_bytes(), chunk.offset());
-        self.matcher.scan(state, bytes, offset, |_| *matches += 1);
+        let bytes = chunk.new_bytes();
+        self.bytes += bytes.len() as u64;
+        self.search.scan(stream, bytes, chunk.offset());
     }
 
     fn terminated(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
-        let state = (stream.user_state() as usize).checked_sub(1);
-        if let Some(state) = state.and_then(|at| self.states.get_mut(at)) {
-            let matches = &mut self.matches;
-            self.matcher.end(state, true, |_| *matches += 1);
-        }
+        self.search.end(stream);
     }
-}
-
-/// Seconds this thread was on a CPU.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanos = text
-        .split(' ')
-        .next()
-        .and_then(|text| text.parse::<f64>().ok());
-    nanos.unwrap_or(0.0) / 1e9
 }

@@ -7,13 +7,16 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
+mod support;
+
 use std::sync::Arc;
 
 use flowgauge_capture::PacketSource;
-use flowgauge_matcher::{Engine as Search, Matcher, PatternSet, StreamState, read_patterns};
+use flowgauge_matcher::{Engine as Choice, Matcher, PatternSet, read_patterns};
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, DataChunk, Engine, EngineConfig, Events, StreamRef,
 };
+use support::{Search, cpu_seconds};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -38,7 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err(USAGE.into()),
     };
     let patterns = read_patterns(&std::fs::read(patterns)?)?;
-    let set = Arc::new(PatternSet::compile(patterns, Search::Automatic)?);
+    let set = Arc::new(PatternSet::compile(patterns, Choice::Automatic)?);
     let before = cpu_seconds();
     let mut source = flowgauge_capture::open(&capture)?;
     let mut engine = Engine::new(EngineConfig {
@@ -48,12 +51,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     engine.add(ApplicationConfig::default());
     let mut search = Searching {
         way,
-        matcher: Matcher::new(&set)?,
-        states: Vec::new(),
+        search: Search::new(Matcher::new(&set)?),
         packets: 0,
         wire_bytes: 0,
         bytes: 0,
-        matches: 0,
     };
     while let Some(batch) = source.next_batch()? {
         engine.process(&batch, &mut search);
@@ -65,65 +66,38 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         search.packets,
         search.wire_bytes,
         search.bytes,
-        search.matches
+        search.search.matches
     );
     Ok(())
 }
 
 struct Searching {
     way: Way,
-    matcher: Matcher,
-    /// By the number in the stream's user state, plus one.
-    states: Vec<StreamState>,
+    search: Search,
     packets: u64,
     wire_bytes: u64,
     bytes: u64,
-    matches: u64,
 }
 
 impl Events for Searching {
     fn data(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
-        if stream.user_state() == 0 {
-            self.states.push(StreamState::default());
-            stream.set_user_state(self.states.len() as u64);
-        }
-        let Some(state) = self.states.get_mut(stream.user_state() as usize - 1) else {
-            return;
-        };
-        let matches = &mut self.matches;
         for packet in chunk.packets() {
             self.packets += 1;
             self.wire_bytes += u64::from(packet.wire_len);
             if self.way == Way::Packets && !packet.payload.is_empty() {
                 self.bytes += packet.payload.len() as u64;
                 let offset = packet.offset.map_or(0, |offset| offset.max(0) as u64);
-                self.matcher
-                    .scan(state, packet.payload, offset, |_| *matches += 1);
+                self.search.scan(stream, packet.payload, offset);
             }
         }
         if self.way != Way::Packets {
             let bytes = chunk.new_bytes();
             self.bytes += bytes.len() as u64;
-            self.matcher
-                .scan(state, bytes, chunk.offset(), |_| *matches += 1);
+            self.search.scan(stream, bytes, chunk.offset());
         }
     }
 
     fn terminated(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
-        let state = (stream.user_state() as usize).checked_sub(1);
-        if let Some(state) = state.and_then(|at| self.states.get_mut(at)) {
-            let matches = &mut self.matches;
-            self.matcher.end(state, true, |_| *matches += 1);
-        }
+        self.search.end(stream);
     }
-}
-
-/// Seconds this thread was on a CPU.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanos = text
-        .split(' ')
-        .next()
-        .and_then(|text| text.parse::<f64>().ok());
-    nanos.unwrap_or(0.0) / 1e9
 }

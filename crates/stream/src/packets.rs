@@ -2,7 +2,7 @@
 //! reassembled, and control a direction from outside.
 
 use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
-use flowgauge_reassembly::{Forgotten, GapCause, OverlapPolicy, Segment};
+use flowgauge_reassembly::{Forgotten, GapCause, Half, OverlapPolicy, Segment};
 use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
 
 use crate::connection::{Phase, Side};
@@ -110,14 +110,7 @@ impl Streams {
         flow: PacketFlow,
         handler: &mut H,
     ) {
-        let id = stream_id(flow.id, packet.direction.index());
-        if let Some((side, _)) = self.side_mut(id) {
-            side.half.doubt();
-        }
-        self.payload(pass, packet, flow, handler);
-        if let Some((side, _)) = self.side_mut(id) {
-            side.half.settle_doubt();
-        }
+        self.payload_between(pass, packet, flow, handler, Half::doubt, Half::settle_doubt);
     }
 
     /// Follows a packet whose payload is not to be delivered.
@@ -128,14 +121,32 @@ impl Streams {
         flow: PacketFlow,
         handler: &mut H,
     ) {
+        let (begin, end) = (
+            |half: &mut Half| half.set_passed(true),
+            |half: &mut Half| half.set_passed(false),
+        );
+        self.payload_between(pass, packet, flow, handler, begin, end);
+    }
+
+    /// Takes a packet of a direction that the handler knows while that is as `begin` leaves it.
+    #[inline(always)]
+    fn payload_between<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        packet: &Decoded,
+        flow: PacketFlow,
+        handler: &mut H,
+        begin: impl FnOnce(&mut Half),
+        end: impl FnOnce(&mut Half),
+    ) {
         let id = stream_id(flow.id, packet.direction.index());
         let Some((side, _)) = self.side_mut(id) else {
             return;
         };
-        side.half.set_passed(true);
+        begin(&mut side.half);
         self.payload(pass, packet, flow, handler);
         if let Some((side, _)) = self.side_mut(id) {
-            side.half.set_passed(false);
+            end(&mut side.half);
         }
     }
 

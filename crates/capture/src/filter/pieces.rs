@@ -28,38 +28,7 @@ use flowgauge_sys::libpcap::{self, Instruction};
 /// Words that change what the words behind them mean: headers begin elsewhere.
 const SHIFTS: [&str; 5] = ["vlan", "mpls", "pppoes", "geneve", "vxlan"];
 
-/// Words that other terms may begin with, but those that nobody writes by the thousand.
-const FIRST_WORDS: [&str; 27] = [
-    "host",
-    "net",
-    "port",
-    "portrange",
-    "src",
-    "dst",
-    "ip",
-    "ip6",
-    "tcp",
-    "udp",
-    "sctp",
-    "ether",
-    "arp",
-    "rarp",
-    "icmp",
-    "icmp6",
-    "igmp",
-    "ah",
-    "esp",
-    "less",
-    "greater",
-    "len",
-    "broadcast",
-    "multicast",
-    "inbound",
-    "outbound",
-    "proto",
-];
-
-/// Of those the ones in front of a name that the next name inherits.
+/// Words that terms may begin with, in front of a name that the next name inherits them from.
 const QUALIFIERS: [&str; 14] = [
     "host",
     "net",
@@ -76,6 +45,28 @@ const QUALIFIERS: [&str; 14] = [
     "arp",
     "rarp",
 ];
+
+/// Other words that terms may begin with, but those that nobody writes by the thousand.
+const OTHER_WORDS: [&str; 13] = [
+    "icmp",
+    "icmp6",
+    "igmp",
+    "ah",
+    "esp",
+    "less",
+    "greater",
+    "len",
+    "broadcast",
+    "multicast",
+    "inbound",
+    "outbound",
+    "proto",
+];
+
+/// Whether a term may begin with this word.
+fn begins_term(word: &str) -> bool {
+    QUALIFIERS.contains(&word) || OTHER_WORDS.contains(&word)
+}
 
 /// Parentheses within parentheses, and changes between `and` and `or` within them; more is no filter of a person.
 const DEEPEST: usize = 50;
@@ -506,9 +497,9 @@ impl<'a> Parser<'a> {
         let text = self.text.get(start..end)?;
         let is_name = |text: &str| {
             let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_/".contains(&byte);
-            text.bytes().all(is_part) && !FIRST_WORDS.contains(&text)
+            text.bytes().all(is_part) && !begins_term(text)
         };
-        if !FIRST_WORDS.contains(&head) {
+        if !begins_term(head) {
             let context = self.context.as_ref()?;
             let is_bare = first == last && is_name(text);
             return is_bare.then(|| (format!("{context} {text}"), true));

@@ -120,6 +120,8 @@ enum End {
 pub(super) enum Heard {
     Event,
     Idle,
+    /// A stream that nothing more comes of, whose own end was lost, or not written any more.
+    Ended(Box<StreamSnapshot>),
     End(String),
 }
 
@@ -255,20 +257,13 @@ impl Client {
     pub fn next_event(&mut self, limit: Option<Duration>) -> Result<Next<'_>, Error> {
         self.finish_event();
         if self.aside.is_none() {
-            let heard = self.find_event(limit);
-            match heard {
-                Ok(Heard::Event) => {}
-                Ok(Heard::Idle) => return Ok(Next::Idle),
-                Ok(Heard::End(_)) | Err(Error::Died { .. }) => {
-                    if let Some(stream) = self.lives.end_one() {
-                        return Ok(Next::Event(self.made_up(Kind::Terminated, stream)));
-                    }
-                    return match heard? {
-                        Heard::End(reason) => Ok(Next::End(reason)),
-                        Heard::Event | Heard::Idle => Ok(Next::Idle),
-                    };
+            match self.find_event(limit)? {
+                Heard::Event => {}
+                Heard::Idle => return Ok(Next::Idle),
+                Heard::Ended(stream) => {
+                    return Ok(Next::Event(self.made_up(Kind::Terminated, *stream)));
                 }
-                Err(error) => return Err(error),
+                Heard::End(reason) => return Ok(Next::End(reason)),
             }
             let damaged = Error::system("read the events of the shared capture");
             let Some(event) = self.events.next_event().map_err(damaged)? else {
@@ -349,6 +344,16 @@ impl Client {
 
     /// Ends the event before, and waits for the next.
     pub(super) fn find_event(&mut self, limit: Option<Duration>) -> Result<Heard, Error> {
+        let heard = self.find_published(limit);
+        let is_over = matches!(heard, Ok(Heard::End(_)) | Err(Error::Died { .. }));
+        match is_over.then(|| self.lives.end_one()).flatten() {
+            Some(stream) => Ok(Heard::Ended(Box::new(stream))),
+            None => heard,
+        }
+    }
+
+    /// The same without ends that are made up.
+    fn find_published(&mut self, limit: Option<Duration>) -> Result<Heard, Error> {
         self.finish_event();
         self.local.outbox.push();
         let started = Instant::now();

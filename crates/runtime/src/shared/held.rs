@@ -31,20 +31,11 @@ impl Client {
     /// its application is the client's only one.
     pub(super) fn take_event(&mut self, limit: Option<Duration>) -> Result<Taken, Error> {
         if self.aside.is_none() {
-            let heard = self.find_event(limit);
-            match heard {
-                Ok(Heard::Event) => {}
-                Ok(Heard::Idle) => return Ok(Taken::Idle),
-                Ok(Heard::End(_)) | Err(Error::Died { .. }) => {
-                    if let Some(stream) = self.lives.end_one() {
-                        return Ok(Taken::Terminated(stream));
-                    }
-                    return match heard? {
-                        Heard::End(reason) => Ok(Taken::End(reason)),
-                        Heard::Event | Heard::Idle => Ok(Taken::Idle),
-                    };
-                }
-                Err(error) => return Err(error),
+            match self.find_event(limit)? {
+                Heard::Event => {}
+                Heard::Idle => return Ok(Taken::Idle),
+                Heard::Ended(stream) => return Ok(Taken::Terminated(*stream)),
+                Heard::End(reason) => return Ok(Taken::End(reason)),
             }
             let damaged = Error::system("read the events of the shared capture");
             let Some((body, bytes)) = self.events.take_event().map_err(damaged)? else {
