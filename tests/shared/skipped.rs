@@ -10,7 +10,7 @@ use std::sync::Mutex;
 pub(crate) fn skipped(reason: impl Display) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
+    let test = thread.name().unwrap_or("unnamed");
     let reason = reason.to_string().trim().replace('\n', " ");
     let line = format!("SKIPPED {test} {reason}\n");
     if let Ok(mut said) = SAID.lock()

@@ -1,6 +1,6 @@
 //! Scap's engine: streams as the first-class object of a monitoring program.
 //!
-//! (G. Papadogiannakis, M. Polychronakis, E. P. Markatos: Scap: Stream-Oriented Network Traffic
+//! (A. Papadogiannakis, M. Polychronakis, E. P. Markatos: Scap: Stream-Oriented Network Traffic
 //! Capture and Analysis for High-Speed Networks, IMC 2013.)
 //!
 //! An [`Engine`] takes batches of packets through a [`Shard`] and gives its
