@@ -19,7 +19,7 @@ use crate::index::tag_of;
 use crate::packet_flow::PacketFlowFlags;
 use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
 use crate::tcp;
-use crate::tcp_state::TcpState;
+use crate::tcp_state::{Endpoint, TcpState};
 
 /// A flow.
 ///
@@ -503,6 +503,7 @@ impl Flow {
             bytes: counters.bytes,
             ip_bytes: counters.ip_bytes,
             payload_bytes: counters.payload_bytes,
+            stream_bytes: self.stream_bytes(side),
             tcp_flags: self.hot.tcp_flags[side],
             retransmitted: u64::from(counters.retransmitted),
             out_of_order: u64::from(counters.out_of_order),
@@ -512,6 +513,29 @@ impl Flow {
             } else {
                 counters.last
             },
+        }
+    }
+
+    fn stream_bytes(&self, side: usize) -> u64 {
+        let counted = self.sides[side].payload_bytes;
+        let is_first = self.record_start() == self.cold.start;
+        if self.hot.key.protocol != tcp::PROTOCOL || !is_first {
+            return counted;
+        }
+        if self.hot.tcp.of(side) == Endpoint::INACTIVE {
+            return 0;
+        }
+        let first = self.sides[side].start_seq.wrapping_add(1);
+        let fin = u32::from(self.hot.flags.has(FlowFlags::FIN[side]));
+        let length = self.hot.next_seq[side].wrapping_sub(first);
+        let length = length.saturating_sub(fin.min(length));
+        // Sequence numbers wrap: of the lengths that end so, the one next to what was counted.
+        let beyond = length.wrapping_sub(counted as u32) as i32;
+        let near = counted.saturating_add_signed(i64::from(beyond));
+        if near as u32 == length {
+            near
+        } else {
+            u64::from(length)
         }
     }
 
@@ -540,6 +564,33 @@ pub(crate) const UDP: u8 = 17;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sequence numbers tell how long a stream is, as far as they do.
+    #[test]
+    fn a_stream_is_as_long_as_its_sequence_numbers_say() {
+        let length = |start: u32, next: u32, counted: u64, fin: bool| {
+            let mut flow = Flow::EMPTY;
+            flow.hot.key.protocol = tcp::PROTOCOL;
+            flow.hot.tcp.set(0, Endpoint::ESTABLISHED);
+            flow.hot.next_seq[0] = next;
+            flow.sides[0].start_seq = start;
+            flow.sides[0].payload_bytes = counted;
+            if fin {
+                flow.hot.flags.set(FlowFlags::FIN[0]);
+            }
+            flow.stream_bytes(0)
+        };
+        assert_eq!(length(9, 10, 0, false), 0);
+        assert_eq!(length(9, 11, 0, true), 0);
+        // Sent twice, not captured, across the wrap.
+        assert_eq!(length(9, 110, 200, false), 100);
+        assert_eq!(length(9, 111, 40, true), 100);
+        assert_eq!(length(u32::MAX, 100, 60, false), 100);
+        // More than sequence numbers can tell.
+        let long = (5 << 32) + 700;
+        assert_eq!(length(9, 10 + 650, long, false), (5 << 32) + 650);
+        assert_eq!(Flow::EMPTY.stream_bytes(0), 0);
+    }
 
     #[test]
     fn a_flow_is_four_cache_lines() {

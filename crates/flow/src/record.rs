@@ -100,6 +100,9 @@ pub struct FlowSide {
     pub ip_bytes: u64,
     /// Transport payload bytes by the headers, retransmissions included.
     pub payload_bytes: u64,
+    /// Of TCP, bytes of the stream by its sequence numbers: retransmissions count once, and what was not captured
+    /// counts, too. Of other protocols, and of a record that is not the connection's first, `payload_bytes`.
+    pub stream_bytes: u64,
     /// All TCP flags seen.
     pub tcp_flags: TcpFlags,
     /// Segments whose payload had been seen before.

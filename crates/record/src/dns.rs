@@ -28,6 +28,7 @@ fields! {
     ra Text None "" 0 "yes: the server does recursion";
     ad Text None "" 0 "yes: the server says that the data is authentic";
     cd Text None "" 0 "yes: the client checks signatures itself";
+    ad_wanted Text None "" 0 "yes: the client wants to know whether the data is authentic";
     z Text None "" 0 "yes: the bit without a meaning is set in one of both";
     dnssec_ok Text None "" 0 "yes: the client wants signatures; null without EDNS";
     edns_bytes Unsigned Bytes "" 0 "largest datagram that the client takes, by EDNS";
@@ -156,6 +157,7 @@ impl Record for Exchange<'_, DnsMessage> {
         yes_or_null(visitor, &DNS.ra, of_reply(|it| it.has_recursion));
         yes_or_null(visitor, &DNS.ad, of_reply(|it| it.is_authentic));
         yes_or_null(visitor, &DNS.cd, of_first(|it| it.checks_disabled));
+        yes_or_null(visitor, &DNS.ad_wanted, request.map(|it| it.is_authentic));
         yes_or_null(visitor, &DNS.z, Some(both().any(|it| it.has_reserved)));
         let edns = request.and_then(|it| it.edns);
         yes_or_null(visitor, &DNS.dnssec_ok, edns.map(|it| it.0));
@@ -257,7 +259,7 @@ mod tests {
             "{\"time\":\"1970-01-01T00:00:01.000000000Z\",\"src_ip\":\"192.0.2.1\",\"src_port\":5000,\
              \"dst_ip\":\"192.0.2.2\",\"dst_port\":53,\"proto\":\"udp\",\"service\":\"dns\",\"trans_id\":7,\
              \"opcode\":\"query\",\"query\":\"a.example\",\"qclass\":\"IN\",\"qtype\":\"A\",\"rcode\":\"NOERROR\",\
-             \"aa\":\"no\",\"tc\":\"no\",\"rd\":\"yes\",\"ra\":\"yes\",\"ad\":\"no\",\"cd\":\"no\",\"z\":\"no\",\
+             \"aa\":\"no\",\"tc\":\"no\",\"rd\":\"yes\",\"ra\":\"yes\",\"ad\":\"no\",\"cd\":\"no\",\"ad_wanted\":\"no\",\"z\":\"no\",\
              \"dnssec_ok\":\"yes\",\"edns_bytes\":1232,\"client_subnet\":null,\
              \"answers\":[\"b.example\",\"192.0.2.1\"],\"answer_types\":[\"A\",\"A\"],\"ttls\":[60,30],\
              \"questions\":1,\"answer_count\":2,\"authority_count\":0,\"additional_count\":1,\

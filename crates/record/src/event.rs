@@ -14,6 +14,9 @@ fields! {
     app_proto_by Text None "BY" 4 "what told: content, learned (another flow said so), port";
     app Text None "APPLICATION" 3 "application, by the name of the server, or null";
     app_by Text None "BY" 5 "what told: name (of the server, as the client said it), dns (a name that led to its address)";
+    src_stream_bytes Unsigned Bytes "" 0 "bytes that the initiator sent, of TCP by sequence numbers: sent again they count once, not captured they count, too";
+    dst_stream_bytes Unsigned Bytes "" 0 "the same of the responder";
+    missing_bytes Unsigned Bytes "" 0 "bytes of both streams that were not captured, of those of which anything was";
 }
 
 /// A record among others of other kinds.
@@ -29,8 +32,25 @@ pub struct Event<'a, R> {
 enum About<'a> {
     /// A flow, by its number.
     Flow(Option<u64>),
-    /// What was spoken in it.
-    Spoken(Spoken<'a>),
+    /// What was spoken in it, and how much.
+    Spoken(Spoken<'a>, Carried),
+}
+
+/// How much a flow carried, where its streams were put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes of the initiator's stream and of the responder's ([`flowgauge_flow::FlowSide::stream_bytes`]).
+    pub stream_bytes: [u64; 2],
+    /// Bytes of both that were not captured.
+    pub missing_bytes: u64,
+}
+
+impl Carried {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        visitor.unsigned(&EVENT.src_stream_bytes, self.stream_bytes[0]);
+        visitor.unsigned(&EVENT.dst_stream_bytes, self.stream_bytes[1]);
+        visitor.unsigned(&EVENT.missing_bytes, self.missing_bytes);
+    }
 }
 
 /// What was spoken in a flow, as far as that is known.
@@ -116,12 +136,17 @@ impl EventSchemas {
         }
     }
 
-    /// The record of a flow itself, and what was spoken in it.
-    pub fn flow<'a, R: KnownRecord>(&mut self, spoken: Spoken<'a>, record: &'a R) -> Event<'a, R> {
+    /// The record of a flow itself, what was spoken in it, and how much.
+    pub fn flow<'a, R: KnownRecord>(
+        &mut self,
+        spoken: Spoken<'a>,
+        carried: Carried,
+        record: &'a R,
+    ) -> Event<'a, R> {
         let schema = self.of(record.schema(), OF_FLOWS);
         Event {
             kind: "flow",
-            about: About::Spoken(spoken),
+            about: About::Spoken(spoken, carried),
             schema,
             record,
         }
@@ -160,6 +185,9 @@ static OF_FLOWS: &[&Field] = &[
     SPOKEN[1],
     SPOKEN[2],
     SPOKEN[3],
+    &EVENT.src_stream_bytes,
+    &EVENT.dst_stream_bytes,
+    &EVENT.missing_bytes,
 ];
 
 /// Fields of a record with others around them. There are as many as kinds of records: they stay for the life
@@ -197,7 +225,10 @@ impl<R: Record> Record for Event<'_, R> {
         match self.about {
             About::Flow(Some(id)) => visitor.hex(&EVENT.flow_id, id),
             About::Flow(None) => visitor.null(&EVENT.flow_id),
-            About::Spoken(spoken) => spoken.visit(visitor),
+            About::Spoken(spoken, carried) => {
+                spoken.visit(visitor);
+                carried.visit(visitor);
+            }
         }
         self.record.visit(visitor);
     }
@@ -245,7 +276,7 @@ mod tests {
             schema_of_classified(HTTP_MESSAGE_SCHEMA)
         ));
         let mut schemas = EventSchemas::default();
-        let event = schemas.flow(spoken, &message);
+        let event = schemas.flow(spoken, Carried::default(), &message);
         let owned = OwnedRecord::of(&event);
         assert!(
             names(event.schema())

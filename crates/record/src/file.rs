@@ -6,7 +6,7 @@ use flowgauge_wire::Nanos;
 
 use crate::any::KnownRecord;
 use crate::origin::{Origin, origin_fields};
-use crate::parties::{number_or_null, text_or_null};
+use crate::parties::{hex_or_null, number_or_null, text_or_null};
 use crate::schema::{FieldVisitor, Record, Schema, fields};
 
 fields! {
@@ -19,6 +19,7 @@ fields! {
     dst_port Unsigned None "PORT" 2 "port there";
     proto Text None "" 0 "tcp";
     source Text None "SOURCE" 2 "what carried it: http, ftp_data, smtp";
+    file_id Hex None "" 0 "its own number, which records of messages that carried it have, too";
     depth Unsigned None "" 0 "number of the message that carried it, in its direction of the connection";
     sent_by Text None "SENT BY" 3 "src or dst: which of the two sent it";
     duration Duration Seconds "" 0 "from its first byte to its last";
@@ -50,6 +51,8 @@ pub struct FileRow {
     pub origin: Origin,
     /// What carried it.
     pub source: &'static str,
+    /// Its own number.
+    pub file_id: Option<u64>,
     /// Number of the message.
     pub depth: Option<u32>,
     /// Who opened the connection sent it.
@@ -100,6 +103,7 @@ impl Record for FileRow {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         self.origin.visit(visitor, origin_fields!(FILE), "tcp");
         visitor.symbol(&FILE.source, self.source.as_bytes());
+        hex_or_null(visitor, &FILE.file_id, self.file_id);
         number_or_null(visitor, &FILE.depth, self.depth);
         let sender: &[u8] = if self.from_initiator { b"src" } else { b"dst" };
         visitor.symbol(&FILE.sent_by, sender);

@@ -20,8 +20,11 @@ fields! {
     dst_port Unsigned None "PORT" 2 "port of the server";
     proto Text None "" 0 "tcp";
     user Text None "USER" 2 "name the client logged in with, so far";
+    password Text None "" 0 "password of a guest (anonymous, ftp, ftpuser, guest); of others <hidden>";
     command Text None "COMMAND" 1 "the command; null: a reply without one";
     arg Text None "ARGUMENT" 1 "its argument; of PASS, ACCT and ADAT nothing";
+    directory Text None "" 0 "directory that the client is in, as far as its commands told: . at the beginning";
+    file_size Unsigned Bytes "" 0 "of RETR: size of the file, as the server's first reply says";
     reply_code Unsigned None "REPLY" 1 "code of the last reply to it";
     reply_msg Text None "SAYS" 3 "what the reply says, its last line";
     passive Text None "" 0 "of a command that agrees on a data connection: yes if the client opens it";
@@ -103,8 +106,14 @@ pub struct FtpRow {
     pub origin: Origin,
     /// User.
     pub user: Option<String>,
+    /// Password, or that there is one.
+    pub password: Option<String>,
     /// Command.
     pub command: Option<String>,
+    /// Directory, where the command names a file.
+    pub directory: Option<String>,
+    /// Size of the file.
+    pub file_size: Option<u64>,
     /// Argument.
     pub argument: Option<String>,
     /// Code of the reply.
@@ -131,8 +140,11 @@ impl Record for FtpRow {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         (self.origin).visit(visitor, origin_fields!(FTP), "tcp");
         text_or_null(visitor, &FTP.user, self.user.as_deref());
+        text_or_null(visitor, &FTP.password, self.password.as_deref());
         text_or_null(visitor, &FTP.command, self.command.as_deref());
         text_or_null(visitor, &FTP.arg, self.argument.as_deref());
+        text_or_null(visitor, &FTP.directory, self.directory.as_deref());
+        number_or_null(visitor, &FTP.file_size, self.file_size);
         number_or_null(visitor, &FTP.reply_code, self.code);
         text_or_null(visitor, &FTP.reply_msg, self.reply.as_deref());
         yes_or_null(visitor, &FTP.passive, self.is_passive);

@@ -69,7 +69,7 @@ macro_rules! of_fields {
     };
 }
 
-of_numbers!(u8, u16, u32, usize);
+of_numbers!(u8, u16, u32, u64, usize);
 
 of_fields! {
     DnsMessage: opcode, query, qclass, qtype, rcode, client_subnet, answers, answer_types, ttls;
@@ -80,9 +80,10 @@ of_fields! {
     Dhcpv6Message: client_id, server_id, mac, leases, text, fqdn, domains, dns_servers, parameters;
     NtpMessage: clock;
     NtpClock: reference;
-    FtpRow: user, command, argument, reply;
+    FtpRow: user, password, command, directory, argument, reply;
     FtpDataRow: command, file_name;
-    SmtpRow: helo, sender, receivers, date, from, to, cc, reply_to, id, in_reply_to, subject, user_agent, last_reply, auth;
+    SmtpRow: helo, sender, receivers, date, from, to, cc, reply_to, id, in_reply_to, subject, user_agent,
+        received, originating_ip, files, last_reply, auth;
     SshRow: client, server, cipher, code, compression, exchange, host_key, fingerprint, hassh, hassh_server;
     TlsRow: version, cipher, curve, server_name, next_protocol, client_protocols, client_version, history, last_alert,
         certificate, chain, client_subject, client_chain, ja3, ja3s, ja4;

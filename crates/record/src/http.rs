@@ -7,6 +7,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::any::KnownRecord;
 use crate::held::Held;
+use crate::parties::{hex_or_null, number_or_null};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 use crate::text::lossy;
 
@@ -53,9 +54,15 @@ fields! {
     status Unsigned None "STATUS" 1 "status of the response";
     request_body_bytes Unsigned Bytes "" 0 "bytes of the request's body";
     response_body_bytes Unsigned Bytes "BODY" 2 "bytes of the response's body";
+    response_decoded_bytes Unsigned Bytes "" 0 "the same behind the content coding, where that was taken away";
     user_agent Text None "" 0 "header field User-Agent";
     referrer Text None "" 0 "header field Referer";
+    origin Text None "" 0 "header field Origin";
     content_type Text None "TYPE" 3 "header field Content-Type of the response";
+    request_mime_type Text None "" 0 "type that the request's body begins as";
+    response_mime_type Text None "" 0 "type that the response's body begins as";
+    request_file Hex None "" 0 "number of the file that the request's body is, where files are looked at";
+    response_file Hex None "" 0 "number of the file that the response's body is";
     content_encoding Text None "" 0 "header field Content-Encoding of the response";
     version Text None "" 0 "version of the request, or of the response where there is no request";
     response_version Text None "" 0 "version of the response";
@@ -65,6 +72,7 @@ fields! {
     response_duration Duration Seconds "" 0 "from the response's first byte to its last";
     syn Time None "" 0 "when the connection's SYN was captured";
     handshake_rtt Duration Seconds "" 0 "from the SYN to the end of the handshake";
+    partial Text None "" 0 "yes: the connection was captured from its middle";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     whole Text None "" 0 "yes: both messages came to their ends; no: one was cut off or given up, or what was lost beside them leaves open whether they belong together";
     close Text None "" 0 "how the connection ended, where the response ended with it: fin, rst, timeout";
@@ -118,12 +126,20 @@ pub struct HttpMessage {
     pub user_agent: Piece,
     /// `Referer`.
     pub referrer: Piece,
+    /// `Origin`.
+    pub origin: Piece,
     /// `Content-Type`.
     pub content_type: Piece,
     /// `Content-Encoding`.
     pub content_encoding: Piece,
+    /// Type that its body begins as.
+    pub mime_type: Option<&'static str>,
+    /// Number of the file that its body is.
+    pub file_id: Option<u64>,
     /// Bytes of its body.
     pub body_bytes: u64,
+    /// Bytes of it behind its content coding, where that was taken away.
+    pub decoded_bytes: Option<u64>,
     /// Missing among them.
     pub missing_bytes: u64,
     /// It came to its end.
@@ -138,6 +154,8 @@ pub struct HttpMessage {
     pub limit: Option<&'static str>,
     /// Of the connection: SYN, end of the handshake.
     pub handshake: [Option<Nanos>; 2],
+    /// The connection was captured from its middle.
+    pub is_partial: bool,
     /// Bytes of its direction that were sent again, so far, where that is counted.
     pub retransmitted: Option<u64>,
 }
@@ -302,9 +320,31 @@ impl Record for HttpRow<'_> {
         let bytes = |message: Option<&HttpMessage>| message.map_or(0, |it| it.body_bytes);
         visitor.unsigned(&HTTP.request_body_bytes, bytes(request));
         visitor.unsigned(&HTTP.response_body_bytes, bytes(response));
+        let decoded = response.and_then(|it| it.decoded_bytes);
+        number_or_null(visitor, &HTTP.response_decoded_bytes, decoded);
         text(visitor, &HTTP.user_agent, request, |it| it.user_agent);
         text(visitor, &HTTP.referrer, request, |it| it.referrer);
+        text(visitor, &HTTP.origin, request, |it| it.origin);
         text(visitor, &HTTP.content_type, response, |it| it.content_type);
+        for (field, message) in [
+            (&HTTP.request_mime_type, request),
+            (&HTTP.response_mime_type, response),
+        ] {
+            match message.and_then(|it| it.mime_type) {
+                Some(name) => visitor.symbol(field, name.as_bytes()),
+                None => visitor.null(field),
+            }
+        }
+        hex_or_null(
+            visitor,
+            &HTTP.request_file,
+            request.and_then(|it| it.file_id),
+        );
+        hex_or_null(
+            visitor,
+            &HTTP.response_file,
+            response.and_then(|it| it.file_id),
+        );
         text(visitor, &HTTP.content_encoding, response, |it| {
             it.content_encoding
         });
@@ -351,6 +391,7 @@ impl Record for HttpRow<'_> {
             }
             None => visitor.null(&HTTP.handshake_rtt),
         }
+        visitor.symbol(&HTTP.partial, yes_or_no(first.is_partial));
         let state: &[u8] = match (request, response) {
             (Some(_), Some(_)) => b"matched",
             (Some(_), None) => b"no_reply",

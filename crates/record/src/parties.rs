@@ -64,6 +64,18 @@ pub(crate) fn number_or_null<V: FieldVisitor>(
     }
 }
 
+/// An identifier, or null where there is none.
+pub(crate) fn hex_or_null<V: FieldVisitor>(
+    visitor: &mut V,
+    field: &'static Field,
+    value: Option<u64>,
+) {
+    match value {
+        Some(value) => visitor.hex(field, value),
+        None => visitor.null(field),
+    }
+}
+
 /// `yes`, `no`, or null where it is not known.
 pub(crate) fn yes_or_null<V: FieldVisitor>(
     visitor: &mut V,

@@ -31,6 +31,9 @@ fields! {
     in_reply_to Text None "" 0 "header field In-Reply-To";
     subject Text None "SUBJECT" 2 "header field Subject, as it was sent";
     user_agent Text None "" 0 "header field User-Agent or X-Mailer";
+    received Texts None "" 0 "header fields Received, the last hop first; 16 at most";
+    x_originating_ip Text None "" 0 "header field X-Originating-IP";
+    files List None "" 0 "numbers of the files in it, where files are looked at (file_id of their records, in decimal digits)";
     message_bytes Unsigned Bytes "BYTES" 2 "bytes of the message, as they were sent, missing ones counted";
     missing_bytes Unsigned Bytes "" 0 "bytes of the message that were not captured";
     last_reply Text None "REPLY" 3 "last reply of the server in the transaction";
@@ -75,6 +78,12 @@ pub struct SmtpRow {
     pub subject: Option<String>,
     /// User-Agent.
     pub user_agent: Option<String>,
+    /// Received.
+    pub received: Vec<String>,
+    /// X-Originating-IP.
+    pub originating_ip: Option<String>,
+    /// Numbers of its files.
+    pub files: Vec<u64>,
     /// Bytes of the message; `None`: there is none.
     pub message_bytes: Option<u64>,
     /// Missing among them.
@@ -115,6 +124,13 @@ impl Record for SmtpRow {
         text_or_null(visitor, &SMTP.in_reply_to, self.in_reply_to.as_deref());
         text_or_null(visitor, &SMTP.subject, self.subject.as_deref());
         text_or_null(visitor, &SMTP.user_agent, self.user_agent.as_deref());
+        texts_or_null(visitor, &SMTP.received, &self.received);
+        text_or_null(
+            visitor,
+            &SMTP.x_originating_ip,
+            self.originating_ip.as_deref(),
+        );
+        visitor.list(&SMTP.files, &self.files);
         number_or_null(visitor, &SMTP.message_bytes, self.message_bytes);
         visitor.unsigned(&SMTP.missing_bytes, self.missing_bytes);
         text_or_null(visitor, &SMTP.last_reply, self.last_reply.as_deref());

@@ -28,6 +28,8 @@ fields! {
     hassh Text None "HASSH" 4 "fingerprint of what the client offers: HASSH";
     hassh_server Text None "" 0 "fingerprint of what the server offers";
     established Text None "" 0 "yes: both sides went over to encryption";
+    auth_success Text None "" 0 "whether the client was let in, by the sizes of encrypted packets; null where that does not tell";
+    auth_attempts Unsigned None "" 0 "attempts to be let in, likewise";
     state Text None "STATE" 3 "matched, no_reply or no_request: who identified itself";
     whole Text None "" 0 "no: something was missing or could not be read";
     close Text None "" 0 "how the connection ended, where it ended before that: fin, rst, timeout";
@@ -62,6 +64,10 @@ pub struct SshRow {
     pub hassh_server: String,
     /// Both encrypt.
     pub is_established: bool,
+    /// The client was let in.
+    pub auth_success: Option<bool>,
+    /// Attempts.
+    pub auth_attempts: u32,
     /// Something was missing or could not be read.
     pub is_damaged: bool,
     /// How the connection ended.
@@ -83,6 +89,8 @@ impl Record for SshRow {
         filled_or_null(visitor, &SSH.hassh, &self.hassh);
         filled_or_null(visitor, &SSH.hassh_server, &self.hassh_server);
         yes_or_null(visitor, &SSH.established, Some(self.is_established));
+        yes_or_null(visitor, &SSH.auth_success, self.auth_success);
+        visitor.unsigned(&SSH.auth_attempts, u64::from(self.auth_attempts));
         let state: &[u8] = match (&self.client, &self.server) {
             (Some(_), Some(_)) => b"matched",
             (Some(_), None) => b"no_reply",

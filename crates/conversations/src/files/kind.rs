@@ -1,5 +1,7 @@
 //! What a file is, by how it begins.
 
+use flate2::read::{DeflateDecoder, GzDecoder, ZlibDecoder};
+
 /// Beginnings, from this place, and the type.
 const SIGNATURES: &[(usize, &[u8], &str)] = &[
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -63,14 +65,68 @@ const TAGS: [&[u8]; 9] = [
     b"<div",
 ];
 
+/// Bytes that are decoded to tell what a coded file is.
+const DECODED: usize = 512;
+
+/// The type of a body with this beginning and content coding, as it is behind the coding.
+pub(crate) fn of_coded(begin: &[u8], coding: Option<&[u8]>) -> Option<&'static str> {
+    let Some(coding) = coding else {
+        return of(begin);
+    };
+    let mut decoded = [0; DECODED];
+    let is = |name: &str| coding.eq_ignore_ascii_case(name.as_bytes());
+    let count = if is("gzip") || is("x-gzip") {
+        filled(GzDecoder::new(begin), &mut decoded)
+    } else if is("deflate") {
+        // As it was meant, and as some send it (RFC 9110, section 8.4.1.2).
+        match filled(ZlibDecoder::new(begin), &mut decoded) {
+            0 => filled(DeflateDecoder::new(begin), &mut decoded),
+            count => count,
+        }
+    } else if is("identity") {
+        return of(begin);
+    } else {
+        0
+    };
+    of(&decoded[..count])
+}
+
+/// How many bytes a decoder gives.
+fn filled(mut decoder: impl std::io::Read, buffer: &mut [u8]) -> usize {
+    let mut count = 0;
+    while let Some(rest @ [_, ..]) = buffer.get_mut(count..) {
+        match decoder.read(rest) {
+            Ok(more @ 1..) => count += more,
+            // It ends, or makes no sense further on.
+            Ok(0) | Err(_) => break,
+        }
+    }
+    count
+}
+
+/// Whether a signature at the first byte begins so.
+static FIRST: [bool; 256] = {
+    let mut first = [false; 256];
+    let mut at = 0;
+    while at < SIGNATURES.len() {
+        if SIGNATURES[at].0 == 0 {
+            first[SIGNATURES[at].1[0] as usize] = true;
+        }
+        at += 1;
+    }
+    first
+};
+
 /// The type of a file with this beginning (as WHATWG's MIME Sniffing has it, with the names of Zeek's logs);
 /// none: of nothing that is known.
-pub(super) fn of(begin: &[u8]) -> Option<&'static str> {
+pub(crate) fn of(begin: &[u8]) -> Option<&'static str> {
     if begin.is_empty() {
         return None;
     }
+    let may_be_first = begin.first().is_some_and(|&byte| FIRST[usize::from(byte)]);
     let known = SIGNATURES
         .iter()
+        .filter(|(at, ..)| *at > 0 || may_be_first)
         .find(|(at, bytes, _)| begin.get(*at..).is_some_and(|rest| rest.starts_with(bytes)));
     if let Some((_, _, name)) = known {
         return Some(name);
@@ -105,14 +161,41 @@ pub(super) fn of(begin: &[u8]) -> Option<&'static str> {
     if is_object(b'{', b"\"}") || is_object(b'[', b"{[\"]0123456789-") {
         return Some("application/json");
     }
-    let is_text =
-        |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b | 0x20..=0x7e | 0x80..);
-    begin.iter().all(is_text).then_some("text/plain")
+    // Without a branch for each byte.
+    let is_space = |byte: u8| {
+        (byte == b'\t') | (byte == b'\n') | (byte == b'\r') | (byte == 0x0c) | (byte == 0x1b)
+    };
+    let is_text = |byte: u8| (byte >= 0x20) & (byte != 0x7f) | is_space(byte);
+    let is_all = begin.iter().fold(true, |is, byte| is & is_text(*byte));
+    is_all.then_some("text/plain")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::{of, of_coded};
+
+    #[test]
+    fn what_is_coded_is_told_behind_its_coding() {
+        let page = b"<html><body>hello</body></html>";
+        let coded = |mut encoder: GzEncoder<Vec<u8>>| {
+            encoder.write_all(page).unwrap();
+            encoder.finish().unwrap()
+        };
+        let gzip = coded(GzEncoder::new(Vec::new(), Compression::fast()));
+        let html = Some("text/html");
+        assert_eq!(of_coded(page, None), html);
+        assert_eq!(of_coded(page, Some(b"identity")), html);
+        assert_eq!(of_coded(&gzip, Some(b"GZIP")), html);
+        // Cut off, as a first segment is; and not as it says.
+        assert_eq!(of_coded(&gzip[..gzip.len() - 12], Some(b"x-gzip")), html);
+        assert_eq!(of_coded(page, Some(b"gzip")), None);
+        assert_eq!(of_coded(page, Some(b"br")), None);
+    }
 
     #[test]
     fn beginnings_tell() {

@@ -12,7 +12,7 @@
 mod decoding;
 mod digests;
 mod folder;
-mod kind;
+pub(crate) mod kind;
 #[cfg(test)]
 mod tests;
 
@@ -167,11 +167,13 @@ impl Files {
         Body {
             table: Arc::clone(&self.table),
             number,
+            id: identity(name),
         }
     }
 
     /// A file is over: its record gets what is known of it.
     pub(crate) fn close(&mut self, body: Body, row: &mut FileRow) {
+        row.file_id = Some(body.id);
         locked(&self.table).close(body.number, row);
     }
 }
@@ -184,9 +186,24 @@ fn locked(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 pub(crate) struct Body {
     table: Arc<Mutex<Table>>,
     number: u32,
+    id: u64,
+}
+
+/// The number of a file, by the name that it would have as a file of its own, of which there is no other (FNV-1a, and
+/// a bijection that spreads it).
+fn identity(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Body {
+    /// The number of the file ([`FileRow::file_id`]).
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// More of it.
     pub(crate) fn data(&mut self, bytes: &[u8]) {
         locked(&self.table).data(self.number, bytes);

@@ -114,6 +114,7 @@ impl Alone {
         if let Some(connection) = table.connection(number) {
             if stream.from_initiator {
                 connection.handshake = [stream.syn, stream.established];
+                connection.is_partial = stream.syn.is_none();
             }
             connection.retransmitted.get_or_insert_default()[side] = stream.retransmitted;
         }

@@ -75,6 +75,8 @@ struct Known {
     protocol: Option<&'static str>,
     is_learned: bool,
     application: Option<Application>,
+    /// The responder's, the initiator's.
+    missing_bytes: [u64; 2],
 }
 
 impl Classifier {
@@ -148,6 +150,27 @@ impl Classifier {
             }
             self.addresses.insert(address, (application, now));
         }
+    }
+
+    /// Bytes of a flow's streams were not captured.
+    #[cold]
+    pub(super) fn missed(&mut self, flow_id: u64, from_initiator: bool, bytes: u64) {
+        let missing = &mut self.flow(flow_id).missing_bytes[usize::from(from_initiator)];
+        *missing = missing.saturating_add(bytes);
+    }
+
+    /// How many bytes of a flow's streams were not captured so far, of those of which anything was.
+    pub(super) fn missing_bytes(&self, record: &FlowRecord<'_>) -> u64 {
+        let Some(known) = self.flows.get(&record.flow_id) else {
+            return 0;
+        };
+        let sides = [record.destination.packets, record.source.packets];
+        let captured = known
+            .missing_bytes
+            .iter()
+            .zip(sides)
+            .filter(|(_, packets)| *packets > 0);
+        captured.map(|(bytes, _)| *bytes).sum()
     }
 
     /// What was spoken in a flow that ends, or of which a record is written while it goes on.

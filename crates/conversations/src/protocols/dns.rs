@@ -166,11 +166,14 @@ impl Talk {
         };
         self.requests.expire(at.time, pool, out);
         to_groups.expire(at.time, pool, out);
+        // Each query and each reply is of its own flow.
+        let is_each = out.each_message;
         if !found.is_reply {
-            let requests = match is_group(at.destination().0) {
+            let requests = match is_group(at.destination().0) && !is_each {
                 true => to_groups,
                 false => &mut self.requests,
             };
+            let is_same = |one: &DnsMessage, other: &DnsMessage| !is_each && is_same(one, other);
             return requests.request(at, message, is_same, pool, out);
         }
         if out.classifies() {

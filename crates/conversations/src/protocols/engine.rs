@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine::{self, Step, Tracked};
 use flowgauge_record::FlowRow;
-use flowgauge_record::event::{EventSchemas, Spoken};
+use flowgauge_record::event::{Carried, EventSchemas, Spoken};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
@@ -44,6 +44,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("no"),
         ANOMALIES,
+        EACH_MESSAGE,
         counters::INTERVAL,
         files::FILES,
         files::DIGESTS,
@@ -77,6 +78,14 @@ const ANOMALIES: OptionInfo = OptionInfo::new(
 )
 .or("no");
 
+const EACH_MESSAGE: OptionInfo = OptionInfo::new(
+    "each_message",
+    OptionKind::Flag,
+    "give a record of each query of DNS, those that come again too, of each message of NTP, and of replies to groups in \
+     their own flow: as Zeek logs them",
+)
+.or("no");
+
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
 
@@ -105,6 +114,8 @@ pub(crate) struct State {
     community_id_seed: u16,
     pub(super) records: u64,
     files: Option<Files>,
+    /// Messages that others would join are records of their own.
+    each_message: bool,
     /// Memory for what conversations keep.
     pub(super) room: Room,
 }
@@ -156,6 +167,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         tracked: Tracked::new(config),
         state: State {
             files: Files::of(settings)?,
+            each_message: settings.flag("each_message"),
             anomalies: settings.flag("anomalies").then(Box::default),
             room: Room::of(settings, memory, NEEDS),
             ..State::new(
@@ -333,6 +345,7 @@ impl State {
             community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
             records: 0,
             files: None,
+            each_message: false,
             room: Room::of(settings, settings.size("memory"), NEEDS),
         })
     }
@@ -498,6 +511,7 @@ impl State {
                 anomalies: self.anomalies.as_deref_mut(),
             }),
             files: self.files.as_mut(),
+            each_message: self.each_message,
             limit: None,
         };
         work(&mut **table, &mut give)
@@ -573,6 +587,7 @@ fn connection(
         ..Connection::default()
     };
     stream.record(|record| {
+        connection.is_partial = !record.history.contains(['S', 's', 'H', 'h']);
         if record.history.starts_with('S') {
             let syn = record.flow_start;
             let done = record.handshake_rtt.map(|rtt| Nanos(syn.0 + rtt.0));
@@ -589,6 +604,13 @@ pub(crate) struct Leading<'a> {
 }
 
 impl Leading<'_> {
+    #[cold]
+    fn missed(&mut self, stream: &Stream<'_>, bytes: u64) {
+        if let Some(classifier) = &mut self.state.classifier {
+            classifier.missed(stream.identity().flow_id, stream.from_initiator, bytes);
+        }
+    }
+
     #[inline]
     fn with(&mut self, slot: Slot, work: impl FnOnce(&mut dyn Talks, u32, &mut Give<'_>)) {
         if let Stage::Known(place) = slot.stage {
@@ -641,6 +663,9 @@ impl Handler for Leading<'_> {
             from_initiator: stream.from_initiator,
             time: chunk.captured,
         };
+        if chunk.gap_before > 0 {
+            self.missed(stream, chunk.gap_before);
+        }
         let mut slot = *self.state.slot(stream.id / 2);
         if slot.ended & EXAMINED == 0
             && let Some(classifier) = &mut self.state.classifier
@@ -684,6 +709,9 @@ impl Handler for Leading<'_> {
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        if trailing_gap > 0 {
+            self.missed(stream, trailing_gap);
+        }
         self.end(stream, trailing_gap);
         let slot = self.state.slot(stream.id / 2);
         if slot.ended & BOTH_ENDED != BOTH_ENDED {
@@ -704,7 +732,11 @@ impl Handler for Leading<'_> {
             return;
         };
         let row = FlowRow::new(record, state.community_id_seed);
-        let event = state.schemas.flow(classifier.of(record), &row);
+        let carried = Carried {
+            stream_bytes: [record.source.stream_bytes, record.destination.stream_bytes],
+            missing_bytes: classifier.missing_bytes(record),
+        };
+        let event = (state.schemas).flow(classifier.of(record), carried, &row);
         state.records += 1;
         self.out.emit(Items::Records(&[RecordItem {
             key: 0,

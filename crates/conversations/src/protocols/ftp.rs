@@ -79,6 +79,9 @@ struct Control {
     /// The initiator is the server.
     is_exchanged: bool,
     user: Option<String>,
+    password: Option<String>,
+    /// Where the client is, if it went anywhere.
+    directory: Option<String>,
     waiting: VecDeque<FtpRow>,
     /// Commands that wait no more, whose replies are still to come.
     skipped: u64,
@@ -105,6 +108,54 @@ fn text(bytes: &[u8]) -> String {
     lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
 }
 
+/// Users who say who they are in place of a password.
+const GUESTS: [&str; 4] = ["anonymous", "ftp", "ftpuser", "guest"];
+
+/// Commands whose argument is a file or a directory.
+const FILE_COMMANDS: [&[u8]; 13] = [
+    b"APPE", b"CWD", b"DELE", b"MKD", b"MDTM", b"REST", b"RETR", b"RMD", b"RNFR", b"RNTO", b"SIZE",
+    b"STOR", b"STOU",
+];
+
+/// The last number in a text.
+fn last_number(text: &[u8]) -> Option<u64> {
+    let mut runs = text.rsplit(|byte| !byte.is_ascii_digit());
+    let digits = runs.find(|run| !run.is_empty())?;
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// What stands between the first two quotation marks.
+fn quoted(text: &[u8]) -> Option<&[u8]> {
+    let mut parts = text.splitn(3, |&byte| byte == b'"');
+    let within = parts.nth(1)?;
+    parts.next().map(|_| within)
+}
+
+/// A path from a directory.
+pub(crate) fn joined(directory: &str, name: &str) -> String {
+    let whole = match name.starts_with('/') {
+        true => name.to_owned(),
+        false => format!("{directory}/{name}"),
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            ".." if parts
+                .last()
+                .is_some_and(|last| !matches!(*last, "" | "." | "..")) =>
+            {
+                parts.pop();
+            }
+            "" if !parts.is_empty() => {}
+            part => parts.push(part),
+        }
+    }
+    match parts.as_slice() {
+        [""] => "/".to_owned(),
+        parts => parts.join("/"),
+    }
+}
+
 /// Where the server waits for a data connection, if it says so.
 fn agreed(reply: &Reply<'_>) -> Option<Endpoint> {
     match reply.code {
@@ -118,7 +169,10 @@ impl Control {
     /// Bytes of memory that it keeps beside itself.
     fn held(&self) -> usize {
         let rows = self.waiting.iter().map(FtpRow::held).sum::<usize>();
-        rows + self.waiting.capacity() * size_of::<FtpRow>() + self.user.held()
+        rows + self.waiting.capacity() * size_of::<FtpRow>()
+            + self.user.held()
+            + self.password.held()
+            + self.directory.held()
     }
 
     /// The oldest command waits no more.
@@ -136,8 +190,24 @@ impl Control {
         FtpRow {
             origin,
             user: self.user.clone(),
+            password: self.password.clone(),
             is_damaged: core::mem::take(&mut self.is_damaged),
             ..FtpRow::default()
+        }
+    }
+
+    /// The client is somewhere else, if the server says so.
+    fn go(&mut self, row: &FtpRow, reply: &Reply<'_>) {
+        let here = self.directory.as_deref().unwrap_or(".");
+        let to = match (row.command.as_deref(), reply.code) {
+            (Some("CWD"), 250) => row.argument.as_deref().map(|name| joined(here, name)),
+            (Some("CDUP"), 200 | 250) => Some(joined(here, "..")),
+            (Some("PWD" | "XPWD"), 257) => quoted(reply.last).map(text),
+            _ => None,
+        };
+        // One that is too long is not followed.
+        if let Some(to) = to.filter(|to| to.len() <= MAX_TEXT) {
+            self.directory = Some(to);
         }
     }
 
@@ -170,8 +240,18 @@ impl CommandEvents for Said<'_> {
         if verb == b"USER" {
             control.user = Some(text(argument));
         }
+        if verb == b"PASS" {
+            let user = control.user.as_deref().unwrap_or_default();
+            let is_guest = GUESTS.iter().any(|guest| user.eq_ignore_ascii_case(guest));
+            let hidden = || "<hidden>".to_owned();
+            control.password = Some(if is_guest { text(argument) } else { hidden() });
+        }
         let mut row = control.row(self.time);
         row.command = Some(text(&verb));
+        if FILE_COMMANDS.contains(&verb.as_slice()) {
+            let directory = control.directory.as_deref().unwrap_or(".");
+            row.directory = Some(directory.to_owned());
+        }
         // Passwords are none of a monitor's business.
         let is_secret = matches!(verb.as_slice(), b"PASS" | b"ACCT" | b"ADAT");
         row.argument = (!is_secret && !argument.is_empty()).then(|| text(argument));
@@ -255,12 +335,16 @@ impl ReplyEvents for Said<'_> {
         row.reply = Some(text(reply.last));
         // A preliminary one: another follows.
         if reply.code / 100 == 1 {
+            if row.command.as_deref() == Some("RETR") && reply.code == 150 {
+                row.file_size = last_number(reply.last);
+            }
             control.note(&row);
             return control.waiting.push_front(row);
         }
         if row.first_reply == Some(self.time) && matches!(reply.code, 226 | 250) {
             control.note(&row);
         }
+        control.go(&row, reply);
         let command = row.command.as_deref();
         if let Some(endpoint) = agreed(reply) {
             row.is_passive = Some(true);
@@ -508,6 +592,24 @@ mod tests {
     }
 
     const FIELDS: [&str; 5] = ["arg", "reply_msg", "state", "whole", "limit"];
+
+    #[test]
+    fn paths_are_followed() {
+        for (directory, name, path) in [
+            (".", "a", "./a"),
+            ("./a", "b/c", "./a/b/c"),
+            ("./a", "..", "."),
+            (".", "..", "./.."),
+            ("./a", "/b//c/", "/b/c"),
+            ("/a", "..", "/"),
+            ("/", "a", "/a"),
+        ] {
+            assert_eq!(joined(directory, name), path, "{directory} {name}");
+        }
+        assert_eq!(last_number(b"150 a-2012.gz (67495 bytes)."), Some(67_495));
+        assert_eq!(last_number(b"no"), None);
+        assert_eq!(quoted(b"\"/a\" is here"), Some(&b"/a"[..]));
+    }
 
     #[test]
     fn replies_to_more_commands_than_wait_are_not_others_replies() {

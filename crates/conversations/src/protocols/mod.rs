@@ -190,6 +190,8 @@ pub(crate) struct Connection {
     pub(crate) flow_id: Option<u64>,
     /// When its SYN was captured, and when the handshake was complete.
     pub(crate) handshake: [Option<Nanos>; 2],
+    /// It was captured from its middle.
+    pub(crate) is_partial: bool,
     /// Bytes that were sent again so far, the initiator's second, where that is counted.
     pub(crate) retransmitted: Option<[u64; 2]>,
 }
@@ -289,6 +291,8 @@ pub(crate) struct Give<'a> {
     among: Option<Among<'a>>,
     /// What is done with files, if anything.
     files: Option<&'a mut Files>,
+    /// Messages that others would join are records of their own.
+    each_message: bool,
     /// Why what waits goes on alone.
     limit: Option<&'static str>,
 }
@@ -322,6 +326,7 @@ impl<'a> Give<'a> {
             flow_id: None,
             among: None,
             files: None,
+            each_message: false,
             limit: None,
         }
     }

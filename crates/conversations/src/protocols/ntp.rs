@@ -58,6 +58,7 @@ impl Conversation for Talk {
             _ => false,
         };
         match is_request {
+            true if out.each_message => give_request(at, message, pool, out),
             true if message.clock.is_some() => self.0.request(at, message, is_same, pool, out),
             true => give_request(at, message, pool, out),
             false => {

@@ -44,6 +44,42 @@ struct Open {
     /// Lists of both, as they were offered.
     offers: [Option<Kept>; 2],
     encrypts: [bool; 2],
+    auth: Auth,
+}
+
+/// Whether a client is let in, told by how large the server's encrypted segments are, as Zeek does. The first accepts
+/// that the client wants to log in; a success is 16 bytes shorter than that; the first that is not is a refusal, and
+/// others of its size are refusals, too.
+#[derive(Debug, Default)]
+struct Auth {
+    accepted: usize,
+    refused: usize,
+    /// Segments so far.
+    segments: u32,
+    attempts: u32,
+    success: Option<bool>,
+}
+
+impl Auth {
+    /// Segments without a success after which nothing is told any more.
+    const MOST: u32 = 64;
+
+    /// A segment of the server's. Returns whether nothing more will be told.
+    fn segment(&mut self, bytes: usize) -> bool {
+        self.segments += 1;
+        if self.accepted == 0 {
+            self.accepted = bytes;
+        } else if bytes + 16 == self.accepted {
+            self.attempts += 1;
+            self.success = Some(true);
+        } else if self.refused == 0 {
+            self.refused = bytes;
+        } else if bytes == self.refused {
+            self.attempts += 1;
+            self.success = Some(false);
+        }
+        self.success == Some(true) || self.segments >= Auth::MOST
+    }
 }
 
 /// What a side offers: for exchange, key, cipher, code, compression to the server.
@@ -51,6 +87,15 @@ struct Open {
 struct Kept([Vec<u8>; 5]);
 
 impl Open {
+    /// Whether sizes of encrypted segments tell something: both sides speak SSH 2, and compress nothing.
+    fn tells_auth(&self) -> bool {
+        let [Some(server), Some(client)] = &self.offers else {
+            return false;
+        };
+        let compression = agreed(&client.0[4], &server.0[4]);
+        self.encrypts == [true; 2] && compression == Some(b"none")
+    }
+
     fn held(&self) -> usize {
         let lists = self.offers.iter().flatten().flat_map(|it| &it.0);
         size_of::<Self>()
@@ -145,8 +190,10 @@ impl SshTalk {
         if row.client.is_none() && row.server.is_none() {
             return;
         }
-        row.close = close;
         row.is_established = open.encrypts == [true; 2];
+        row.close = close.filter(|_| !row.is_established);
+        row.auth_success = open.auth.success;
+        row.auth_attempts = open.auth.attempts;
         let is_2 = |line: &Option<String>| {
             let line = line.as_deref()?;
             Some(line.starts_with("SSH-2") || line.starts_with("SSH-1.99"))
@@ -165,7 +212,8 @@ impl SshTalk {
             row.code = agreed(3);
             row.compression = agreed(4);
         }
-        give.record(row.origin.time, &row);
+        // Within a tunnel it is not the flow's own protocol.
+        give.record_of(PROTOCOL.name, row.origin.time, &row);
     }
 }
 
@@ -173,8 +221,16 @@ impl Conversation for SshTalk {
     type Common = ();
 
     fn data(&mut self, (): &mut (), at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        if let Some(open) = &mut self.open
+            && open.sides.iter().all(Parser::is_over)
+        {
+            if !at.from_initiator && open.auth.segment(bytes.len()) {
+                self.give(None, give);
+            }
+            return;
+        }
         let open = self.side(at, |parser, said| parser.data(bytes, said));
-        if open.is_some_and(|open| open.sides.iter().all(Parser::is_over)) {
+        if open.is_some_and(|open| open.sides.iter().all(Parser::is_over) && !open.tells_auth()) {
             self.give(None, give);
         }
     }

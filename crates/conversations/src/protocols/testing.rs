@@ -106,6 +106,7 @@ impl<C: Conversation> Tester<C> {
                 anomalies: None,
             }),
             files: None,
+            each_message: false,
             limit: None,
             held: &mut 0,
         };

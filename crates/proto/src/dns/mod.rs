@@ -43,7 +43,10 @@ pub use edns::{Edns, EdnsOption};
 pub use framer::{Frame, Framer};
 pub use message::{Fault, Header, Message, Part, Parts, Question, Record, Section};
 pub use name::Name;
-pub use numbers::{kind, write_class, write_netbios_opcode, write_opcode, write_rcode, write_type};
+pub use numbers::{
+    class_number, kind, opcode_number, rcode_number, type_number, write_class,
+    write_netbios_opcode, write_opcode, write_rcode, write_type,
+};
 
 /// Records that a message has at most, by its looks.
 const MANY: u16 = 4096;

@@ -116,6 +116,52 @@ pub fn write_type(kind: u16, out: &mut String) {
     }
 }
 
+/// The number of a type of record, by the name that [`write_type`] gives.
+pub fn type_number(name: &str) -> Option<u16> {
+    let known = TYPES.iter().find(|(_, known)| *known == name);
+    known
+        .map(|it| it.0)
+        .or_else(|| name.strip_prefix("TYPE")?.parse().ok())
+}
+
+/// The number of a class, by the name that [`write_class`] gives.
+pub fn class_number(name: &str) -> Option<u16> {
+    Some(match name {
+        "IN" => 1,
+        "CS" => 2,
+        "CH" => 3,
+        "HS" => 4,
+        "NONE" => 254,
+        "ANY" => 255,
+        _ => name.strip_prefix("CLASS")?.parse().ok()?,
+    })
+}
+
+/// The number of a response code, by the name that [`write_rcode`] gives.
+pub fn rcode_number(name: &str) -> Option<u16> {
+    let place = |names: &[&str]| names.iter().position(|it| *it == name);
+    let number = place(&RCODES).or_else(|| place(&EXTENDED).map(|place| place + 16));
+    match number {
+        Some(number) => u16::try_from(number).ok(),
+        None => name.strip_prefix("RCODE")?.parse().ok(),
+    }
+}
+
+/// The number of a kind of request, by the names that [`write_opcode`] and [`write_netbios_opcode`] give.
+pub fn opcode_number(name: &str) -> Option<u16> {
+    Some(match name {
+        "query" => 0,
+        "iquery" => 1,
+        "status" => 2,
+        "notify" => 4,
+        "update" | "registration" => 5,
+        "dso" | "release" => 6,
+        "wack" => 7,
+        "refresh" => 8,
+        _ => name.strip_prefix("opcode")?.parse().ok()?,
+    })
+}
+
 /// The name of a class: `IN`, or `CLASS32` (RFC 3597).
 pub fn write_class(class: u16, out: &mut String) {
     match class {
@@ -129,35 +175,39 @@ pub fn write_class(class: u16, out: &mut String) {
     }
 }
 
+/// Response codes from 0.
+const RCODES: [&str; 12] = [
+    "NOERROR",
+    "FORMERR",
+    "SERVFAIL",
+    "NXDOMAIN",
+    "NOTIMP",
+    "REFUSED",
+    "YXDOMAIN",
+    "YXRRSET",
+    "NXRRSET",
+    "NOTAUTH",
+    "NOTZONE",
+    "DSOTYPENI",
+];
+
+/// Those from 16.
+const EXTENDED: [&str; 8] = [
+    "BADVERS",
+    "BADKEY",
+    "BADTIME",
+    "BADMODE",
+    "BADNAME",
+    "BADALG",
+    "BADTRUNC",
+    "BADCOOKIE",
+];
+
 /// The name of a response code, EDNS's upper bits included: `NXDOMAIN`, or `RCODE12`.
 pub fn write_rcode(rcode: u16, out: &mut String) {
-    const NAMES: [&str; 12] = [
-        "NOERROR",
-        "FORMERR",
-        "SERVFAIL",
-        "NXDOMAIN",
-        "NOTIMP",
-        "REFUSED",
-        "YXDOMAIN",
-        "YXRRSET",
-        "NXRRSET",
-        "NOTAUTH",
-        "NOTZONE",
-        "DSOTYPENI",
-    ];
-    const EXTENDED: [&str; 8] = [
-        "BADVERS",
-        "BADKEY",
-        "BADTIME",
-        "BADMODE",
-        "BADNAME",
-        "BADALG",
-        "BADTRUNC",
-        "BADCOOKIE",
-    ];
     let index = usize::from(rcode);
     let name = match index.checked_sub(16) {
-        None => NAMES.get(index),
+        None => RCODES.get(index),
         Some(index) => EXTENDED.get(index),
     };
     match name {
@@ -216,6 +266,28 @@ mod tests {
         assert_eq!(text(&|out| write_rcode(12, out)), "RCODE12");
         assert_eq!(text(&|out| write_rcode(16, out)), "BADVERS");
         assert_eq!(text(&|out| write_rcode(4095, out)), "RCODE4095");
+        for number in (0..=300).chain([32_768, 65_280]) {
+            assert_eq!(
+                type_number(&text(&|out| write_type(number, out))),
+                Some(number)
+            );
+            assert_eq!(
+                class_number(&text(&|out| write_class(number, out))),
+                Some(number)
+            );
+            assert_eq!(
+                rcode_number(&text(&|out| write_rcode(number, out))),
+                Some(number)
+            );
+        }
+        for number in 0..16 {
+            assert_eq!(
+                opcode_number(&text(&|out| write_opcode(number, out))),
+                Some(u16::from(number))
+            );
+        }
+        assert_eq!(opcode_number("registration"), Some(5));
+        assert_eq!(type_number("none"), None);
         assert_eq!(text(&|out| write_opcode(5, out)), "update");
         assert_eq!(text(&|out| write_opcode(3, out)), "opcode3");
         assert_eq!(text(&|out| write_netbios_opcode(8, out)), "refresh");

@@ -80,6 +80,7 @@ struct Known<'a> {
     host: Option<&'a [u8]>,
     user_agent: Option<&'a [u8]>,
     referer: Option<&'a [u8]>,
+    origin: Option<&'a [u8]>,
     content_type: Option<&'a [u8]>,
     content_encoding: Option<&'a [u8]>,
     connection: Option<&'a [u8]>,
@@ -183,6 +184,7 @@ impl<'a> Head<'a> {
         let known = &mut self.known;
         let (place, wanted): (&mut Option<&[u8]>, &[u8]) = match name.len() {
             4 => (&mut known.host, b"host"),
+            6 => (&mut known.origin, b"origin"),
             7 => (&mut known.referer, b"referer"),
             10 if name[0] | 0x20 == b'u' => (&mut known.user_agent, b"user-agent"),
             10 => (&mut known.connection, b"connection"),
@@ -335,6 +337,11 @@ impl<'a> Head<'a> {
     /// `Referer`.
     pub fn referer(&self) -> Option<&'a [u8]> {
         self.known.referer
+    }
+
+    /// `Origin`.
+    pub fn origin(&self) -> Option<&'a [u8]> {
+        self.known.origin
     }
 
     /// `Content-Type`.

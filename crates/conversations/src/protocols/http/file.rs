@@ -101,6 +101,11 @@ impl HttpFile {
         }
     }
 
+    /// The number of the file, if a byte of it came.
+    pub(super) fn id(&self) -> Option<u64> {
+        self.body.as_ref().map(Body::id)
+    }
+
     /// What is known of it besides its bytes: it came with this message, which answers `asked` if it is no
     /// request.
     #[cold]
@@ -131,14 +136,15 @@ impl HttpFile {
         }
     }
 
-    /// It is over; one without a byte is none.
+    /// It is over; one without a byte is none. Returns its bytes behind its content coding, where that was taken away.
     #[cold]
-    pub(super) fn close(self, give: &mut Give<'_>) {
+    pub(super) fn close(self, give: &mut Give<'_>) -> Option<u64> {
         let mut row = self.row;
         if let (Some(body), Some(files)) = (self.body, give.files.as_mut()) {
             files.close(body, &mut row);
             give.file(row.origin.time, &row);
         }
+        (row.decoded == Some("yes")).then_some(row.bytes)
     }
 }
 

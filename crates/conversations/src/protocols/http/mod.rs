@@ -3,6 +3,7 @@
 mod file;
 mod pairs;
 mod second;
+mod tunnel;
 
 use flowgauge_proto::Look;
 use flowgauge_proto::http::{End, Events, Framing, Head, Parser, Start, look};
@@ -18,10 +19,11 @@ use flowgauge_wire::Nanos;
 use file::HttpFile;
 use pairs::{Pairs, Row};
 use second::Second;
+use tunnel::Tunnel;
 
 use super::table::Table;
 use super::{At, Connection, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
-use crate::files::Files;
+use crate::files::{Files, kind};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "http",
@@ -123,6 +125,23 @@ struct Side {
     is_foreign: bool,
     /// The body of the message under way, where files are wanted.
     file: Option<Box<HttpFile>>,
+    /// What it begins with.
+    beginning: Beginning,
+}
+
+/// What the body under way begins with, until that tells its type.
+#[derive(Default)]
+struct Beginning {
+    is_wanted: bool,
+    /// Short pieces so far.
+    bytes: Vec<u8>,
+}
+
+impl Beginning {
+    /// Bytes that are enough to tell a type.
+    const ENOUGH: usize = 64;
+    /// Bytes that are looked at.
+    const MOST: usize = 512;
 }
 
 /// Where messages go.
@@ -146,14 +165,19 @@ trait Taker {
         None
     }
 
-    /// A body is over.
-    fn file(&mut self, _file: HttpFile) {}
+    /// A body is over. Returns its bytes behind its content coding, where that was taken away.
+    fn file(&mut self, _file: HttpFile) -> Option<u64> {
+        None
+    }
 
     /// HTTP/2 follows: a client said so.
     fn second(&mut self, _at: &At<'_>) {}
 
     /// HTTP/2 follows: a server agreed to it, in a response that began then.
     fn upgraded(&mut self, _at: &At<'_>, _begin: Nanos, _is_after_loss: bool) {}
+
+    /// What follows is another connection: to another host, or within WebSocket.
+    fn connected(&mut self, _tunnel: Tunnel) {}
 
     /// Bytes of what follows HTTP/1.
     fn behind(&mut self, _at: &At<'_>, _bytes: &[u8]) {}
@@ -170,10 +194,37 @@ struct Builder<'a, T> {
     at: &'a At<'a>,
     close: Option<&'static str>,
     file: &'a mut Option<Box<HttpFile>>,
+    beginning: &'a mut Beginning,
     taker: &'a mut T,
 }
 
 impl<T: Taker> Builder<'_, T> {
+    /// Takes more of a body whose type is not known yet; nothing: no more comes.
+    fn begins(&mut self, bytes: &[u8]) {
+        let Beginning {
+            is_wanted,
+            bytes: kept,
+        } = &mut *self.beginning;
+        let bytes = &bytes[..bytes.len().min(Beginning::MOST)];
+        let is_short = kept.len() + bytes.len() < Beginning::ENOUGH;
+        if is_short || !kept.is_empty() {
+            kept.extend_from_slice(bytes);
+        }
+        if is_short && !bytes.is_empty() {
+            return;
+        }
+        *is_wanted = false;
+        if let Some(message) = self.message {
+            let begin = if kept.is_empty() {
+                bytes
+            } else {
+                kept.as_slice()
+            };
+            message.mime_type = kind::of_coded(begin, message.get(message.content_encoding));
+        }
+        kept.clear();
+    }
+
     /// The request that what is under way answers.
     fn asked(&self) -> Option<&HttpMessage> {
         let begin = self.message.as_ref().map_or(self.at.time, |it| it.begin);
@@ -210,14 +261,22 @@ impl<T: Taker> Events for Builder<'_, T> {
             Start::Response { status, reason, .. } => {
                 message.status = status;
                 message.reason = message.keep(Some(reason));
-                if status == 101 && is_second(head.header("upgrade")) {
-                    self.taker
-                        .upgraded(self.at, message.begin, *self.is_after_loss);
+                if status == 101 {
+                    let upgrade = head.header("upgrade");
+                    if is_second(upgrade) {
+                        self.taker
+                            .upgraded(self.at, message.begin, *self.is_after_loss);
+                    } else if upgrade.is_some_and(|it| it.eq_ignore_ascii_case(b"websocket")) {
+                        self.taker.connected(Tunnel::in_frames());
+                    }
                 }
                 let asked = self.taker.asked(message.begin, *self.is_after_loss);
                 framing = match asked.and_then(|it| it.get(it.method)) {
                     Some(b"HEAD") => Framing::None,
-                    Some(b"CONNECT") if status / 100 == 2 => Framing::Tunnel,
+                    Some(b"CONNECT") if status / 100 == 2 => {
+                        self.taker.connected(Tunnel::default());
+                        Framing::Tunnel
+                    }
                     _ => framing,
                 };
             }
@@ -225,10 +284,19 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.host = message.keep(head.host());
         message.user_agent = message.keep(head.user_agent());
         message.referrer = message.keep(head.referer());
+        message.origin = message.keep(head.origin());
         message.content_type = message.keep(head.content_type());
         message.content_encoding = message.keep(head.content_encoding());
-        if !matches!(framing, Framing::None | Framing::Tunnel) && self.taker.files().is_some() {
-            *self.file = Some(HttpFile::announced(head));
+        if !matches!(framing, Framing::None | Framing::Tunnel) {
+            // Of several parts each has a type.
+            let is_multipart = |it: &[u8]| {
+                it.get(..10)
+                    .is_some_and(|it| it.eq_ignore_ascii_case(b"multipart/"))
+            };
+            self.beginning.is_wanted = !head.content_type().is_some_and(is_multipart);
+            if self.taker.files().is_some() {
+                *self.file = Some(HttpFile::announced(head));
+            }
         }
         framing
     }
@@ -239,12 +307,17 @@ impl<T: Taker> Events for Builder<'_, T> {
 
     #[inline]
     fn body(&mut self, bytes: &[u8]) {
+        if self.beginning.is_wanted {
+            self.begins(bytes);
+        }
         if let Some(file) = self.file {
             file.data(bytes, self.at, *self.depth + 1, self.taker.files());
         }
     }
 
     fn missing(&mut self, bytes: u64) {
+        // What follows is not the beginning.
+        self.begins(&[]);
         if let Some(file) = self.file {
             file.gap(bytes, self.at, *self.depth + 1, self.taker.files());
         }
@@ -267,6 +340,9 @@ impl<T: Taker> Events for Builder<'_, T> {
     }
 
     fn end(&mut self, end: &End) {
+        if self.beginning.is_wanted {
+            self.begins(&[]);
+        }
         let Some(mut message) = self.message.take() else {
             return;
         };
@@ -274,7 +350,8 @@ impl<T: Taker> Events for Builder<'_, T> {
             let number = *self.depth + 1;
             let asked = self.taker.asked(message.begin, *self.is_after_loss);
             file.describe(self.at, number, &message, asked, end.is_whole);
-            self.taker.file(*file);
+            message.file_id = file.id();
+            message.decoded_bytes = self.taker.file(*file);
         }
         // Noise between messages, and what is no HTTP, is no message.
         if !message.has_head {
@@ -294,6 +371,7 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.close = self.close;
         message.is_after_loss = core::mem::take(self.is_after_loss);
         message.handshake = connection.handshake;
+        message.is_partial = connection.is_partial;
         message.retransmitted = connection.retransmitted.map(|of| of[self.at.side()]);
         if !end.oddities.is_empty() {
             let names: Vec<&str> = end.oddities.iter().map(|it| it.name()).collect();
@@ -322,7 +400,7 @@ impl Side {
     #[inline]
     fn held(&self) -> usize {
         let file = self.file.as_ref().map_or(0, |file| file.held());
-        self.parser.held() + self.message.held() + file
+        self.parser.held() + self.message.held() + self.beginning.bytes.held() + file
     }
 
     fn part(&mut self, at: &At<'_>, part: &Part<'_>, taker: &mut impl Taker) {
@@ -339,6 +417,7 @@ impl Side {
                 _ => None,
             },
             file: &mut self.file,
+            beginning: &mut self.beginning,
             taker,
         };
         match *part {
@@ -425,6 +504,7 @@ fn scan(side: &mut Side, chunk: &StreamChunk<'_>, taker: &mut ToOutlet<'_>) {
         responder: stream.destination,
         version: stream.version,
         handshake: [stream.syn, stream.established],
+        is_partial: stream.syn.is_none(),
         ..Connection::default()
     };
     if !stream.from_initiator {
@@ -545,12 +625,15 @@ pub(super) struct Talk {
     pairs: Pairs,
     /// What they said since they went over to HTTP/2.
     second: Option<Box<Second>>,
+    /// What they say since a proxy agreed to CONNECT, or within WebSocket.
+    tunnel: Option<Tunnel>,
 }
 
 /// Gives messages to their partners.
 struct ToPairs<'a, 'b> {
     pairs: &'a mut Pairs,
     second: &'a mut Option<Box<Second>>,
+    tunnel: &'a mut Option<Tunnel>,
     pool: &'a mut Pool,
     give: &'a mut Give<'b>,
 }
@@ -577,8 +660,8 @@ impl Taker for ToPairs<'_, '_> {
         self.give.files.as_deref_mut()
     }
 
-    fn file(&mut self, file: HttpFile) {
-        file.close(self.give);
+    fn file(&mut self, file: HttpFile) -> Option<u64> {
+        file.close(self.give)
     }
 
     fn second(&mut self, at: &At<'_>) {
@@ -599,7 +682,14 @@ impl Taker for ToPairs<'_, '_> {
         }
     }
 
+    fn connected(&mut self, tunnel: Tunnel) {
+        *self.tunnel = Some(tunnel);
+    }
+
     fn behind(&mut self, at: &At<'_>, bytes: &[u8]) {
+        if let Some(tunnel) = self.tunnel {
+            return tunnel.data(at, bytes, self.give);
+        }
         if let Some(second) = self.second {
             second.data(self.pool, at, bytes, self.give);
         }
@@ -635,6 +725,7 @@ impl Talk {
         let mut taker = ToPairs {
             pairs: &mut self.pairs,
             second: &mut self.second,
+            tunnel: &mut self.tunnel,
             pool,
             give,
         };
@@ -674,6 +765,9 @@ impl Conversation for Talk {
 
     #[inline]
     fn data(&mut self, pool: &mut Pool, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        if let Some(tunnel) = &mut self.tunnel {
+            return tunnel.data(at, bytes, give);
+        }
         if self.is_second(at, bytes)
             && let Some(second) = &mut self.second
         {
@@ -683,6 +777,9 @@ impl Conversation for Talk {
     }
 
     fn gap(&mut self, pool: &mut Pool, at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
+        if let Some(tunnel) = &mut self.tunnel {
+            return tunnel.gap(at, bytes, give);
+        }
         if self.is_second(at, &[])
             && let Some(second) = &mut self.second
         {
@@ -692,6 +789,9 @@ impl Conversation for Talk {
     }
 
     fn end(&mut self, pool: &mut Pool, at: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.end(at, end, give);
+        }
         if let Some(second) = &mut self.second {
             second.end(end);
         }
@@ -701,7 +801,8 @@ impl Conversation for Talk {
     fn held(&self) -> usize {
         let [responder, initiator] = &self.sides;
         let second = self.second.as_ref().map_or(0, |it| it.held());
-        self.pairs.held() + responder.held() + initiator.held() + second
+        let tunnel = self.tunnel.as_ref().map_or(0, Tunnel::held);
+        self.pairs.held() + responder.held() + initiator.held() + second + tunnel
     }
 
     fn oldest(&self) -> Option<Nanos> {
@@ -725,6 +826,9 @@ impl Conversation for Talk {
     }
 
     fn close(&mut self, pool: &mut Pool, at: &At<'_>, give: &mut Give<'_>) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.close(at, give);
+        }
         if let Some(second) = &mut self.second {
             second.close(pool, at, give);
         }

@@ -47,6 +47,8 @@ const WAITING: usize = 256;
 const MAX_HEAD: usize = 32 << 10;
 /// Receivers of a mail, addresses in a header field.
 const MAX_LIST: usize = 100;
+/// Header fields that say which way a mail came.
+const MAX_RECEIVED: usize = 16;
 /// Bytes of a text.
 const MAX_TEXT: usize = 1 << 10;
 
@@ -170,7 +172,8 @@ impl CommandEvents for Said<'_> {
         }
         let mail = &mut *self.mail;
         mail.is_stuffed = verb != b"BDAT";
-        if verb == b"MAIL" && mail.row.sender.is_some() {
+        let has_envelope = mail.row.sender.is_some() || !mail.row.receivers.is_empty();
+        if verb == b"MAIL" && has_envelope {
             mail.finish("reset");
         }
         mail.begin(self.time);
@@ -262,7 +265,7 @@ impl Said<'_> {
             && let Some(files) = self.files.as_deref_mut()
         {
             parts.finish(is_whole, self.time, files);
-            self.mail.files.extend(parts.done());
+            self.mail.keep(parts.done());
         }
     }
 
@@ -322,6 +325,14 @@ impl Mail {
         let (flow, mail, is_stuffed) = (self.flow, self.number + 1, self.is_stuffed);
         self.parts
             .get_or_insert_with(|| Parts::new(origin, flow, mail, is_stuffed))
+    }
+
+    /// Keeps parts that are over until they are given on.
+    fn keep(&mut self, files: Vec<File>) {
+        let ids = files.iter().filter_map(File::id);
+        let room = MAX_LIST.saturating_sub(self.row.files.len());
+        self.row.files.extend(ids.take(room));
+        self.files.extend(files);
     }
 
     /// Bytes of memory that it keeps beside itself.
@@ -493,6 +504,10 @@ impl Mail {
                 "message-id" => row.id = one(),
                 "in-reply-to" => row.in_reply_to = one(),
                 "subject" => row.subject = one(),
+                "received" if row.received.len() < MAX_RECEIVED => {
+                    row.received.push(text(value.as_bytes()));
+                }
+                "x-originating-ip" => row.originating_ip = one(),
                 "user-agent" | "x-mailer" => row.user_agent = row.user_agent.take().or_else(one),
                 _ => {}
             }
@@ -503,13 +518,15 @@ impl Mail {
 impl SmtpTalk {
     fn give(&mut self, give: &mut Give<'_>) {
         if let Some(parts) = &mut self.mail.parts {
-            self.mail.files.extend(parts.done());
+            let done = parts.done();
+            self.mail.keep(done);
         }
         for file in self.mail.files.drain(..) {
             file.close(give);
         }
         for row in self.mail.done.drain(..) {
-            give.record(row.origin.time, &row);
+            // Within a tunnel it is not the flow's own protocol.
+            give.record_of(PROTOCOL.name, row.origin.time, &row);
         }
     }
 }

@@ -82,6 +82,11 @@ impl Parts {
 }
 
 impl File {
+    /// The number of the file, if a byte of it came.
+    pub(super) fn id(&self) -> Option<u64> {
+        self.body.as_ref().map(Body::id)
+    }
+
     /// It is over; one without a byte is none.
     pub(super) fn close(self, give: &mut Give<'_>) {
         let mut row = self.row;
