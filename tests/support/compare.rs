@@ -1,8 +1,9 @@
 //! Counts what was compared, what could not be, and why what differs does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// The smallest share of comparable records that must be equal.
 pub(crate) const EQUAL_SHARE: f64 = 0.95;
@@ -105,6 +106,9 @@ impl Tally {
         for (reason, count) in &self.explained {
             let _ = writeln!(text, "  exception      {count:>6}  {reason}");
         }
+        if let Some(path) = std::env::var_os("FLOWGAUGE_DIFFERENCES") {
+            let _ = std::fs::write(path, self.unknown.join("\n"));
+        }
         for name in self.unknown.iter().take(400) {
             let _ = writeln!(text, "  UNKNOWN  {name}");
         }
@@ -120,6 +124,11 @@ impl Tally {
 
     /// Asserts what the project promises of a comparison.
     pub(crate) fn assert_good(&self, title: &str) {
+        self.assert_share(title, EQUAL_SHARE);
+    }
+
+    /// The same with another smallest share of equal records.
+    pub(crate) fn assert_share(&self, title: &str, smallest: f64) {
         assert!(self.comparable() > 0, "{title}: nothing was compared");
         assert!(
             self.unknown.is_empty(),
@@ -128,7 +137,7 @@ impl Tally {
             self.unknown[0]
         );
         assert!(
-            self.equal_share() >= EQUAL_SHARE,
+            self.equal_share() >= smallest,
             "{title}: only {:.2} % of the comparable records are equal",
             100.0 * self.equal_share()
         );
@@ -149,7 +158,11 @@ fn share(part: u64, whole: u64) -> f64 {
 
 /// Differences that are known and why: lines of `case<TAB>record<TAB>reason` in `tests/data`.
 /// The record may be `*` for every record of the case.
-pub(crate) struct Exceptions(Vec<[String; 3]>);
+pub(crate) struct Exceptions {
+    all: Vec<[String; 3]>,
+    /// Those that were asked for.
+    used: Mutex<BTreeSet<usize>>,
+}
 
 impl Exceptions {
     pub(crate) fn load(name: &str) -> Exceptions {
@@ -161,26 +174,38 @@ impl Exceptions {
         let lines = text
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Exceptions(
-            lines
-                .map(|line| {
-                    let mut parts = line.splitn(3, '\t').map(str::to_owned);
-                    let mut next = || {
-                        parts
-                            .next()
-                            .unwrap_or_else(|| panic!("three columns: {line}"))
-                    };
-                    [next(), next(), next()]
-                })
-                .collect(),
-        )
+        let all = lines.map(|line| {
+            let mut parts = line.splitn(3, '\t').map(str::to_owned);
+            let mut next = || {
+                parts
+                    .next()
+                    .unwrap_or_else(|| panic!("three columns: {line}"))
+            };
+            [next(), next(), next()]
+        });
+        Exceptions {
+            all: all.collect(),
+            used: Mutex::default(),
+        }
+    }
+
+    /// Asserts that each was asked for: no other differs any more.
+    pub(crate) fn assert_used(&self) {
+        let used = self.used.lock().expect("no test has failed with it");
+        let all = self.all.iter().enumerate();
+        let stale = all.filter(|(index, _)| !used.contains(index));
+        let stale: Vec<&[String; 3]> = stale.map(|it| it.1).collect();
+        assert!(
+            stale.is_empty(),
+            "exceptions without a difference: {stale:#?}"
+        );
     }
 
     pub(crate) fn reason(&self, case: &str, record: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|[c, r, _]| c == case && (r == record || r == "*"))
-            .map(|[_, _, reason]| reason.as_str())
+        let is_it = |[c, r, _]: &[String; 3]| c == case && (r == record || r == "*");
+        let index = self.all.iter().position(is_it)?;
+        self.used.lock().ok()?.insert(index);
+        Some(self.all[index][2].as_str())
     }
 }
 
@@ -239,6 +264,8 @@ mod tests {
         let exceptions = Exceptions::parse("# c\na\tr1\twhy\nb\t*\tall\n");
         assert_eq!(exceptions.reason("a", "r1"), Some("why"));
         assert_eq!(exceptions.reason("a", "r2"), None);
+        assert!(std::panic::catch_unwind(|| exceptions.assert_used()).is_err());
         assert_eq!(exceptions.reason("b", "any"), Some("all"));
+        exceptions.assert_used();
     }
 }

@@ -6,13 +6,13 @@
 
 pub(crate) mod cases;
 pub(crate) mod compare;
-pub(crate) mod conn_log;
 pub(crate) mod corpus;
 pub(crate) mod delivered;
 pub(crate) mod flowgauge;
 pub(crate) mod flows;
 pub(crate) mod records;
 pub(crate) mod shell;
+pub(crate) mod zeek_log;
 
 #[path = "../shared/corpora.rs"]
 mod corpora;

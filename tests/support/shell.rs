@@ -26,8 +26,32 @@ pub(crate) struct Run {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub run: Run,
+    /// Its name when Zeek wrote it, without its ending: `conn`, `http`.
+    pub log: String,
     /// The columns when `zeek-cut` chose some.
     pub columns: Option<Vec<String>>,
+}
+
+/// Logs that are followed.
+const LOGS: &[&str] = &[
+    "conn", "dhcp", "dns", "files", "ftp", "http", "ntp", "quic", "smtp", "snmp", "ssh", "ssl",
+    "weird", "x509",
+];
+
+/// The log that a file is of by its name: `conn-2.log`, `http.log.cut`, `manager.x509.log`.
+pub(crate) fn named(file: &str) -> Option<&'static str> {
+    let is = |log: &&&str| {
+        file.match_indices(**log).any(|(at, _)| {
+            let before = file[..at].chars().next_back();
+            let behind = file[at + log.len()..].chars().next();
+            let is_apart = before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_');
+            is_apart && behind.is_some_and(|letter| matches!(letter, '.' | '-' | '0'..='9'))
+        })
+    };
+    LOGS.iter()
+        .find(is)
+        .copied()
+        .filter(|_| file.contains(".log"))
 }
 
 /// What the command lines of one test say.
@@ -61,6 +85,7 @@ impl Script {
             .or_else(|| match self.runs.as_slice() {
                 [run] => Some(Origin {
                     run: run.clone(),
+                    log: named(baseline)?.to_owned(),
                     columns: None,
                 }),
                 _ => None,
@@ -80,7 +105,9 @@ impl Script {
             let name = command.words.remove(0);
             let output = self.command(&name, &command.words, input.take());
             if let Some(target) = &command.output {
-                match output.clone() {
+                // What is appended to a log of another run is of no one run.
+                let is_first = !(command.appends && self.files.contains_key(target));
+                match output.clone().filter(|_| is_first) {
                     Some(origin) => {
                         self.files.insert(target.clone(), origin);
                     }
@@ -98,13 +125,14 @@ impl Script {
         match name {
             "zeek" => {
                 let run = Run::parse(words);
-                self.files.insert(
-                    "conn.log".to_owned(),
-                    Origin {
+                for log in LOGS {
+                    let origin = Origin {
                         run: run.clone(),
+                        log: (*log).to_owned(),
                         columns: None,
-                    },
-                );
+                    };
+                    self.files.insert(format!("{log}.log"), origin);
+                }
                 self.runs.push(run);
                 None
             }
@@ -244,6 +272,7 @@ struct Command {
     words: Vec<String>,
     input: Option<String>,
     output: Option<String>,
+    appends: bool,
 }
 
 impl Command {
@@ -253,7 +282,10 @@ impl Command {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "<" => command.input = words.next().cloned(),
-                ">" | ">>" => command.output = words.next().cloned(),
+                ">" | ">>" => {
+                    command.appends = word == ">>";
+                    command.output = words.next().cloned();
+                }
                 "2>" => {
                     words.next();
                 }
@@ -270,9 +302,9 @@ impl Command {
 fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| {
         !name.is_empty()
-            && name
-                .chars()
-                .all(|letter| letter.is_ascii_uppercase() || letter == '_')
+            && name.chars().all(|letter| {
+                letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_'
+            })
     })
 }
 

@@ -150,16 +150,16 @@ mod tests {
         let mut tally = Tally::default();
         tally.read("test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s");
         tally.read("test result: FAILED. 2 passed; 4 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s");
-        tally.read("test zeek_flows ... SKIPPED zeek_flows no corpora");
+        tally.read("test zeek_logs ... SKIPPED zeek_logs no corpora");
         assert_eq!((tally.passed, tally.failed, tally.ignored), (5, 4, 1));
-        assert_eq!(tally.skipped, ["zeek_flows no corpora"]);
+        assert_eq!(tally.skipped, ["zeek_logs no corpora"]);
         tally.read("SKIPPED tshark_flows no corpora");
         tally.read("SKIPPED dhcp no tshark");
         let unchecked: Vec<_> = tally.unchecked().into_iter().collect();
         assert_eq!(
             unchecked,
             [
-                ("no corpora", vec!["zeek_flows", "tshark_flows"]),
+                ("no corpora", vec!["zeek_logs", "tshark_flows"]),
                 ("no tshark", vec!["dhcp"])
             ]
         );

@@ -78,6 +78,14 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
                 _ => "zeek-json",
             };
             preset.set("logs", "format", name);
+            if format != LogFormat::Eve {
+                preset.set("transactions", "each_message", "yes");
+                // Zeek takes content codings away always.
+                let has_files = options.files || options.digests.is_some();
+                if (has_files || options.extract_files.is_some()) && !options.decode {
+                    preset.set("transactions", "decode", "yes");
+                }
+            }
             "logs"
         }
     };

@@ -25,9 +25,9 @@ pub(crate) use values::{Looking, Name, Values};
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "logs",
     summary: "writes records of many kinds as Suricata or Zeek do, and lets them through",
-    help: "eve: lines of Suricata's EVE log, in one file. zeek: Zeek's logs, a file for each kind of record \
-           (conn.log, http.log, dns.log, ssl.log) in a folder, with its header; zeek-json: the same with a \
-           JSON object per line. On standard output all stand one behind the other. A file that was moved or \
+    help: "eve: lines of Suricata's EVE log, in one file. zeek: Zeek's logs, a file each (conn.log, \
+           http.log, dns.log, ssl.log, ...) in a folder, with its header; zeek-json: the same with a JSON object per \
+           line. On standard output all stand one behind the other. A file that was moved or \
            deleted is begun anew within a second, as rotation of logs wants it. Records are those of \
            transactions; of kinds without names in Zeek all fields are written as they are.",
     input: Input::Of(&[ItemType::Record]),
@@ -79,6 +79,8 @@ struct Logs {
     encoder: Encoder,
     /// By name.
     files: Vec<(String, LogFile)>,
+    /// Certificates that Zeek's log has.
+    known: zeek::Known,
     flushed: Instant,
     looked: Instant,
     written: u64,
@@ -162,6 +164,15 @@ impl LogFile {
         Ok(())
     }
 
+    /// Writes what is pending where it is much.
+    #[inline]
+    fn flush_full(&mut self) -> Result<(), Stop> {
+        match self.pending.len() >= BUFFER {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
     /// Writes what is pending.
     fn flush(&mut self) -> Result<(), Stop> {
         if self.pending.is_empty() {
@@ -208,6 +219,7 @@ impl Logs {
             time: TimeWriter::default(),
             encoder: Encoder::new(Format::Json),
             files: Vec::new(),
+            known: zeek::Known::default(),
             flushed: Instant::now(),
             looked: Instant::now(),
             written: 0,
@@ -244,36 +256,40 @@ impl Logs {
     fn write(&mut self, record: &dyn AnyRecord, values: &Values<'_>) -> Result<(), Stop> {
         let kind = values.kind();
         let path = self.path.as_deref().unwrap_or("-");
-        let file = match (self.style, zeek::log(kind)) {
-            // The certificate is in the line of its handshake.
-            (Style::Eve, _) if kind == "x509" => return Ok(()),
-            (Style::Eve, _) => {
-                let file = file(&mut self.files, "eve", (path, self.style), |_| {});
-                self.lines.add(record, values, &mut file.pending);
-                file
-            }
-            (style, Some(log)) => {
-                let header = |out: &mut Vec<u8>| log.header(out);
-                let file = file(&mut self.files, log.path, (path, style), header);
-                let (time, out) = (&mut self.time, &mut file.pending);
-                match style {
-                    Style::ZeekJson => log.object(values, path == "-", time, out),
-                    _ => log.line(values, time, out),
-                }
-                file
-            }
-            // One of a kind that Zeek has not: as it is, a JSON object per line.
-            (style, None) => {
-                let name = if kind.is_empty() { "records" } else { kind };
-                let file = file(&mut self.files, name, (path, style), |_| {});
-                record.encode(&mut self.encoder, &mut file.pending);
-                file
-            }
-        };
-        if file.pending.len() >= BUFFER {
-            file.flush()?;
-        }
         self.written += 1;
+        let style = self.style;
+        if style == Style::Eve {
+            // The certificate is in the line of its handshake.
+            if kind == "x509" {
+                self.written -= 1;
+                return Ok(());
+            }
+            let file = file(&mut self.files, "eve", (path, style), |_| {});
+            self.lines.add(record, values, &mut file.pending);
+            return file.flush_full();
+        }
+        let Some(first) = zeek::log(kind) else {
+            // One of a kind that Zeek has not: as it is, a JSON object per line.
+            let name = if kind.is_empty() { "records" } else { kind };
+            let file = file(&mut self.files, name, (path, style), |_| {});
+            record.encode(&mut self.encoder, &mut file.pending);
+            return file.flush_full();
+        };
+        if kind == "x509" && self.known.has(values) {
+            self.written -= 1;
+            return Ok(());
+        }
+        let logs = core::iter::successors(Some(first), |log| log.next);
+        for log in logs.filter(|log| (log.has)(values)) {
+            let header = |out: &mut Vec<u8>| log.header(out);
+            let file = file(&mut self.files, log.path, (path, style), header);
+            let (time, out) = (&mut self.time, &mut file.pending);
+            match style {
+                Style::ZeekJson => log.object(values, path == "-", time, out),
+                _ => log.line(values, time, out),
+            }
+            file.flush_full()?;
+        }
         Ok(())
     }
 

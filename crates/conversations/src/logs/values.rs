@@ -1,5 +1,8 @@
 //! A record's values by name, looked at where they are, and how they are written.
 
+use core::net::IpAddr;
+use std::borrow::Cow;
+
 use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::Schema;
 use flowgauge_record::store::{Kept, KeptTexts, RecordStore, StoredRecord};
@@ -7,6 +10,10 @@ use flowgauge_record::text::{
     TimeWriter, harmless, write_address, write_hex_bytes, write_json_escaped, write_unsigned,
 };
 use flowgauge_wire::{Address, Nanos};
+
+use flowgauge_proto::dns::type_number;
+
+use crate::protocols::ftp;
 
 /// Names of fields that logs of others are made of.
 macro_rules! names {
@@ -18,20 +25,27 @@ macro_rules! names {
     };
 }
 names! {
-    aa anomaly answer_types answers app_proto app_proto_by arg assigned_addr auth bytes chain
-    cipher client client_addr client_chain client_protocols command community community_id
-    content_type curve data_port date depth detail dst_bytes dst_ip dst_ip_bytes dst_packets
-    dst_payload_bytes dst_port duration end end_reason established event_type extracted
-    extracted_bytes file_name flow_id flow_memory flows from gaps gid hassh hassh_server helo
-    history host host_name issuer ja3 ja3s ja4 last_alert latency layer lease_time live_flows
-    mac machine mailfrom malformed md5 method mime_type missing_bytes new_bytes new_memory_dropped
-    new_packets next_protocol not_after not_before oid outcome packets passive proto protocol
-    qclass qtype query ra rcode rcptto rd reason referrer relay_addr reply reply_code
-    reply_msg request request_body_bytes response_body_bytes response_version resumed
-    segment_memory sent_by serial server server_name sha1 sha256 source src_bytes
-    src_ip src_ip_bytes src_packets src_payload_bytes src_port start state status subject tc
-    time to total_bytes trans_depth trans_id ttls uid uptime uri user user_agent version whole
-    worker xid z
+    aa ad_wanted anomaly answer_types answers app_proto app_proto_by arg assigned_addr auth
+    auth_attempts auth_success bytes ca cc cd chain cipher cipher_alg client client_addr
+    client_chain client_fqdn client_initial_dcid client_protocol client_protocols client_scid
+    client_subject command community community_id compression_alg content_type curve data_ip
+    data_port date depth detail directory domain dst_bytes dst_ip dst_ip_bytes dst_packets dst_port
+    dst_stream_bytes duration end end_reason established event_type exponent extracted
+    extracted_bytes file_id file_name file_size files flow_id flow_memory flows from gaps gid hassh
+    hassh_server helo history host host_key_alg host_key_fingerprint host_name in_reply_to issuer
+    ja3 ja3s ja4 kex_alg key_alg key_length key_type last_alert last_reply latency layer lease_time
+    live_flows mac mac_alg machine mailfrom malformed md5 message method mime_type missing_bytes
+    mode msg_id new_bytes new_memory_dropped new_packets next_protocol not_after not_before oid
+    opcode org_time origin outcome packets passive password partial path_length place poll precision proto
+    protocol qclass qtype query questions ra rcode rcptto rd reason rec_time received ref_id
+    ref_time referrer relay_addr reply reply_code reply_msg reply_to reply_variables request
+    request_body_bytes request_file request_mime_type request_variables requested_addr
+    response_body_bytes response_decoded_bytes response_file response_mime_type response_version resumed retried root_delay
+    root_disp san san_dns san_email san_ip san_uri segment_memory sender sent_by serial server
+    server_addr server_name server_scid service sha1 sha256 sig_alg source src_bytes src_ip
+    src_ip_bytes src_packets src_port src_stream_bytes start state status stratum subject tc
+    time tls tls_version to total_bytes trans_depth trans_id ttls uid uptime uri user user_agent
+    version whole worker x_originating_ip xid xmt_time z
 }
 
 /// Where a kind of records has the fields of these names.
@@ -156,6 +170,17 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// A span, a point in time, or a number of seconds.
+    pub(super) fn seconds(&self, name: Name) -> Cell<'a> {
+        match self.get(name) {
+            Kept::Duration(span) => Cell::Seconds(span),
+            Kept::Time(time) => Cell::Seconds(time),
+            Kept::Float(value) => Cell::Float(value),
+            Kept::Unsigned(seconds) => Cell::Seconds(whole_seconds(seconds)),
+            _ => Cell::Unset,
+        }
+    }
+
     /// `yes` and `no`.
     pub(super) fn yes(&self, name: Name) -> Option<bool> {
         self.text(name).map(|text| text == "yes")
@@ -214,6 +239,32 @@ pub(super) enum Cell<'a> {
     Some([Option<&'static str>; 4]),
     /// A list of spans, in seconds.
     Spans(&'a [u64]),
+    /// A list of nothing.
+    Empty,
+    /// Seconds.
+    Float(f64),
+    /// `a%20b` as `a b`.
+    Unescaped(&'a str),
+    /// A list of one identifier.
+    OneId(u8, u64),
+    /// A list of identifiers.
+    Ids(u8, &'a [u64]),
+    /// Answers of DNS in short, with their types.
+    Answers(KeptTexts<'a>, KeptTexts<'a>),
+    /// Their times to live, where they are told.
+    Ttls(KeptTexts<'a>, KeptTexts<'a>, &'a [u64]),
+    /// In small letters.
+    Lower(&'a str),
+    /// `C=US, CN=a` as `CN=a,C=US`.
+    Distinguished(&'a str),
+    /// A server, the directory that a client is in there, and what it names.
+    FtpUrl((Address, u8), &'a str, &'a str),
+    /// An address.
+    Ip(IpAddr),
+    /// Receiver and sender of a mail, and the header fields that say which way it came.
+    MailPath(((Address, u8), (Address, u8)), Option<KeptTexts<'a>>),
+    /// A list of those that are there, in capitals.
+    UpperList([Option<&'a str>; 2]),
 }
 
 impl<'a> Cell<'a> {
@@ -244,6 +295,20 @@ impl<'a> Cell<'a> {
             Cell::Spans(spans) => list(spans.iter(), out, |span, out| {
                 write_seconds(whole_seconds(*span), true, out);
             }),
+            Cell::Ttls(texts, types, spans) => {
+                list(told_ttls(texts, types, spans), out, |span, out| {
+                    write_seconds(whole_seconds(span), true, out);
+                })
+            }
+            Cell::Empty => out.extend_from_slice(b"[]"),
+            Cell::Float(value) => write_float(value, out),
+            Cell::Answers(..)
+            | Cell::OneId(..)
+            | Cell::Ids(..)
+            | Cell::MailPath(..)
+            | Cell::UpperList(_) => {
+                list(self.parts().iter(), out, |text, out| quoted(text, out));
+            }
             _ => {
                 out.push(b'"');
                 self.plain(time, out, |text, out| write_json_escaped(out, text));
@@ -274,7 +339,53 @@ impl<'a> Cell<'a> {
             Cell::Spans(spans) => separated(spans.iter(), out, |span, out| {
                 write_seconds(whole_seconds(*span), false, out);
             }),
+            Cell::Ttls(texts, types, spans) => {
+                separated(told_ttls(texts, types, spans), out, |span, out| {
+                    write_seconds(whole_seconds(span), false, out);
+                });
+            }
+            Cell::Empty => out.extend_from_slice(b"(empty)"),
+            Cell::Float(value) => write_float(value, out),
+            Cell::Answers(..)
+            | Cell::OneId(..)
+            | Cell::Ids(..)
+            | Cell::MailPath(..)
+            | Cell::UpperList(_) => match self.parts().as_slice() {
+                [] => out.extend_from_slice(b"(empty)"),
+                parts => separated(parts.iter().map(String::as_str), out, in_list),
+            },
             _ => self.plain(time, out, tabbed),
+        }
+    }
+
+    /// The texts of a list that are made.
+    #[cold]
+    fn parts(&self) -> Vec<String> {
+        match *self {
+            Cell::OneId(letter, id) => vec![id_text(letter, id)],
+            Cell::Ids(letter, ids) => ids.iter().map(|id| id_text(letter, *id)).collect(),
+            Cell::UpperList(names) => {
+                let names = names.into_iter().flatten();
+                names.map(str::to_ascii_uppercase).collect()
+            }
+            Cell::Answers(texts, types) => {
+                let both = texts.iter().zip(types.iter());
+                both.filter_map(|(text, kind)| short_answer(text, kind))
+                    .collect()
+            }
+            Cell::MailPath((receiver, sender), received) => {
+                let ip = |(address, version): (Address, u8)| address.to_ip(version);
+                let mut path = vec![ip(receiver), ip(sender)];
+                for field in received.into_iter().flat_map(KeptTexts::iter) {
+                    let found: Vec<IpAddr> = addresses_in(field).take(2).collect();
+                    // The name that was said stands first, who said it behind.
+                    if let Some(hop) = found.last().filter(|hop| path.last() != Some(*hop)) {
+                        path.push(*hop);
+                    }
+                }
+                path.iter().map(IpAddr::to_string).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -324,16 +435,14 @@ impl<'a> Cell<'a> {
                 }
                 _ => write(text, out),
             },
-            Cell::Id(letter, mut id) => {
-                const DIGITS: &[u8; 62] =
-                    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-                let mut text = [letter; 12];
-                for place in text.iter_mut().skip(1) {
-                    *place = DIGITS[(id % 62) as usize];
-                    id /= 62;
-                }
-                out.extend_from_slice(&text);
+            Cell::Id(letter, id) => out.extend_from_slice(&id_bytes(letter, id)),
+            Cell::Lower(text) => write(&text.to_ascii_lowercase(), out),
+            Cell::Distinguished(text) => write(&distinguished(text), out),
+            Cell::Unescaped(text) => write(&unescaped(text), out),
+            Cell::FtpUrl((address, version), directory, name) => {
+                write(&ftp_url(address.to_ip(version), directory, name), out);
             }
+            Cell::Ip(address) => out.extend_from_slice(address.to_string().as_bytes()),
             Cell::Address(address, version) => write_address(out, address, version),
             Cell::Date(at, length, end) => {
                 let text = time.format(at);
@@ -348,9 +457,203 @@ impl<'a> Cell<'a> {
             | Cell::Texts(_)
             | Cell::One(_)
             | Cell::Some(_)
-            | Cell::Spans(_) => {}
+            | Cell::Spans(_)
+            | Cell::Empty
+            | Cell::Float(_)
+            | Cell::OneId(..)
+            | Cell::Ids(..)
+            | Cell::Answers(..)
+            | Cell::Ttls(..)
+            | Cell::MailPath(..)
+            | Cell::UpperList(_) => {}
         }
     }
+}
+
+/// A letter and a number to the base 62.
+fn id_bytes(letter: u8, mut id: u64) -> [u8; 12] {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut text = [letter; 12];
+    for place in text.iter_mut().skip(1) {
+        *place = DIGITS[(id % 62) as usize];
+        id /= 62;
+    }
+    text
+}
+
+fn id_text(letter: u8, id: u64) -> String {
+    id_bytes(letter, id).map(char::from).iter().collect()
+}
+
+/// Percent-encoded bytes as they are (RFC 3986, section 2.1), where that is text.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).and_then(|it| str::from_utf8(it).ok());
+        let digits = digits.filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match digits.and_then(|it| u8::from_str_radix(it, 16).ok()) {
+            Some(byte) if first == b'%' => {
+                bytes.push(byte);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            _ => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What an answer of DNS comes to in Zeek's logs: of types with a name the name, of texts their lengths, too; `None`:
+/// it is not told.
+fn short_answer(text: &str, kind: &str) -> Option<String> {
+    let word = |place: usize| text.split(' ').nth(place).unwrap_or(text);
+    Some(match kind {
+        "MX" => word(1).to_owned(),
+        "SRV" => word(3).to_owned(),
+        "SOA" => word(0).to_owned(),
+        "TXT" | "SPF" => {
+            let strings = quoted_strings(text);
+            let strings = strings.iter().map(|it| format!("{kind} {} {it}", it.len()));
+            strings.collect::<Vec<_>>().join(" ")
+        }
+        "NAPTR" => {
+            let strings = quoted_strings(text);
+            let filled = strings
+                .iter()
+                .map(String::as_str)
+                .filter(|it| !it.is_empty());
+            let last = text.rsplit(' ').next().unwrap_or_default();
+            let words = ["NAPTR", word(0), word(1)]
+                .into_iter()
+                .chain(filled)
+                .chain([last]);
+            words.collect::<Vec<_>>().join(" ")
+        }
+        "RRSIG" => {
+            let covered = type_number(word(0)).unwrap_or_default();
+            format!("RRSIG {covered} {}", word(7).trim_end_matches('.'))
+        }
+        "DNSKEY" => format!("DNSKEY {}", word(2)),
+        "DS" => format!("DS {} {}", word(1), word(2)),
+        "NSEC3" | "NSEC3PARAM" => kind.to_owned(),
+        "WKS" | "TKEY" | "TSIG" => return None,
+        _ => text.to_owned(),
+    })
+}
+
+/// Times to live of the answers that are told.
+fn told_ttls<'a>(
+    texts: KeptTexts<'a>,
+    types: KeptTexts<'a>,
+    spans: &'a [u64],
+) -> impl Iterator<Item = u64> {
+    let all = texts.iter().zip(types.iter()).zip(spans);
+    let told = all.filter(|((text, kind), _)| short_answer(text, kind).is_some());
+    told.map(|(_, span)| *span)
+}
+
+/// A name of X.509, the last part first (RFC 2253).
+fn distinguished(text: &str) -> String {
+    // What looks like the next part begins one.
+    let begins = |rest: &str| {
+        let name = rest.split_once('=').map_or("", |it| it.0);
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
+        !name.is_empty() && name.bytes().all(is_name)
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    let (mut rest, mut from) = (text, 0);
+    while let Some(at) = rest.get(from..).and_then(|it| it.find(", ")) {
+        let (part, next) = (&rest[..from + at], &rest[from + at + 2..]);
+        if begins(next) {
+            parts.push(part);
+            (rest, from) = (next, 0);
+        } else {
+            from += at + 2;
+        }
+    }
+    parts.push(rest);
+    let short = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap_or(("", part));
+        let name = match name {
+            "streetAddress" => "street",
+            "Email" => "emailAddress",
+            name => name,
+        };
+        let mut value = value.replace('\\', "\\\\");
+        for letter in [',', '+', '"', '<', '>', ';'] {
+            value = value.replace(letter, &format!("\\{letter}"));
+        }
+        format!("{name}={value}")
+    };
+    parts
+        .iter()
+        .rev()
+        .map(|part| short(part))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// Strings between quotation marks, with `\"` and `\123` within (RFC 1035, section 5.1).
+fn quoted_strings(text: &str) -> Vec<String> {
+    let mut strings = Vec::new();
+    let mut open: Option<Vec<u8>> = None;
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match (&mut open, byte) {
+            (None, b'"') => open = Some(Vec::new()),
+            (None, _) => {}
+            (Some(string), b'"') => {
+                strings.push(String::from_utf8_lossy(string).into_owned());
+                open = None;
+            }
+            (Some(string), b'\\') => {
+                let digits = rest.get(..3).and_then(|it| str::from_utf8(it).ok());
+                match digits.and_then(|it| it.parse::<u8>().ok()) {
+                    Some(byte) => {
+                        string.push(byte);
+                        rest = rest.get(3..).unwrap_or_default();
+                    }
+                    None => {
+                        string.extend(rest.first());
+                        rest = rest.get(1..).unwrap_or_default();
+                    }
+                }
+            }
+            (Some(string), byte) => string.push(byte),
+        }
+    }
+    strings
+}
+
+/// A file of a server, from the directory that a client is in.
+fn ftp_url(server: IpAddr, directory: &str, name: &str) -> String {
+    let path = ftp::joined(directory, name);
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    match server {
+        IpAddr::V4(server) => format!("ftp://{server}{slash}{path}"),
+        IpAddr::V6(server) => format!("ftp://[{server}]{slash}{path}"),
+    }
+}
+
+/// Addresses in a text, with or without brackets around them.
+pub(super) fn addresses_in(text: &str) -> impl Iterator<Item = IpAddr> {
+    let is_apart = |letter: char| !(letter.is_ascii_hexdigit() || letter == '.' || letter == ':');
+    let words = text.split(is_apart).map(|word| word.trim_matches('.'));
+    words
+        .filter(|word| word.len() >= 7 || word.contains("::"))
+        .filter_map(|word| word.parse().ok())
+}
+
+/// Seconds with six decimals.
+fn write_float(seconds: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{seconds:.6}").as_bytes());
 }
 
 /// Whether no log has to write it in another way.
@@ -411,6 +714,12 @@ fn write_seconds(span: Nanos, is_short: bool, out: &mut Vec<u8>) {
 
 /// What ends a line or a column, and what is not [`harmless`] on a terminal, byte by byte as `\x09`.
 fn escape(text: &str, in_list: bool, out: &mut Vec<u8>) {
+    // Most are plain in all: without a branch for each byte.
+    let comma = if in_list { b',' } else { b'\\' };
+    let is_odd = |byte: u8| !(0x20..0x7f).contains(&byte) | (byte == b'\\') | (byte == comma);
+    if !text.bytes().fold(false, |odd, byte| odd | is_odd(byte)) {
+        return out.extend_from_slice(text.as_bytes());
+    }
     let is_plain = |character| match character {
         '\\' => false,
         ',' => !in_list,
@@ -498,6 +807,43 @@ mod tests {
             (Cell::Seconds(Nanos(2_500_000_000)), "2.5", "2.500000"),
             (Cell::Seconds(Nanos(0)), "0.0", "0.000000"),
             (Cell::Spans(&[1, 300]), "[1.0,300.0]", "1.000000,300.000000"),
+            (Cell::Empty, "[]", "(empty)"),
+            (Cell::Float(0.5), "0.500000", "0.500000"),
+            (Cell::Unescaped("/a%20b%2"), "\"/a b%2\"", "/a b%2"),
+            (Cell::OneId(b'F', 1), "[\"F10000000000\"]", "F10000000000"),
+            (Cell::Ids(b'F', &[]), "[]", "(empty)"),
+            (
+                Cell::Ids(b'F', &[0, 1]),
+                "[\"F00000000000\",\"F10000000000\"]",
+                "F00000000000,F10000000000",
+            ),
+            (Cell::Lower("Www.Example"), "\"www.example\"", "www.example"),
+            (
+                Cell::Distinguished("C=US, O=A, Inc., CN=*.a"),
+                "\"CN=*.a,O=A\\\\, Inc.,C=US\"",
+                "CN=*.a,O=A\\\\, Inc.,C=US",
+            ),
+            (
+                Cell::UpperList([Some("discover"), Some("offer")]),
+                "[\"DISCOVER\",\"OFFER\"]",
+                "DISCOVER,OFFER",
+            ),
+            (
+                Cell::FtpUrl((Address::v4([192, 0, 2, 1]), 4), ".", "pub/a.gz"),
+                "\"ftp://192.0.2.1/./pub/a.gz\"",
+                "ftp://192.0.2.1/./pub/a.gz",
+            ),
+            (
+                Cell::MailPath(
+                    (
+                        (Address::v4([192, 0, 2, 1]), 4),
+                        (Address::v4([192, 0, 2, 2]), 4),
+                    ),
+                    None,
+                ),
+                "[\"192.0.2.1\",\"192.0.2.2\"]",
+                "192.0.2.1,192.0.2.2",
+            ),
             (
                 Cell::Some([None, Some("MD5"), None, Some("A")]),
                 "[\"MD5\",\"A\"]",
@@ -511,6 +857,38 @@ mod tests {
         ] {
             assert_eq!(both(cell), (json.to_owned(), tabs.to_owned()));
         }
+    }
+
+    #[test]
+    fn answers_are_told_in_short() {
+        for (text, kind, short) in [
+            ("192.0.2.1", "A", Some("192.0.2.1")),
+            ("10 mx.example", "MX", Some("mx.example")),
+            ("0 5 22 a.local", "SRV", Some("a.local")),
+            ("a.example b.example 1 2 3 4 5", "SOA", Some("a.example")),
+            (
+                "\"v=1 a\" \"\\\"\\195\\169\"",
+                "TXT",
+                Some("TXT 5 v=1 a TXT 3 \"é"),
+            ),
+            (
+                "A 8 2 60 1 2 3 a.example. AAAA",
+                "RRSIG",
+                Some("RRSIG 1 a.example"),
+            ),
+            ("1 0 10 -", "NSEC3PARAM", Some("NSEC3PARAM")),
+            ("x", "WKS", None),
+        ] {
+            assert_eq!(short_answer(text, kind).as_deref(), short, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_found_in_header_fields() {
+        let field =
+            "from a.example (a.example [216.58.97.33]) by b (2001:db8::5) with SMTP; 12:55:34";
+        let found: Vec<String> = addresses_in(field).map(|it| it.to_string()).collect();
+        assert_eq!(found, ["216.58.97.33", "2001:db8::5"]);
     }
 
     #[test]
