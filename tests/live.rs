@@ -496,7 +496,10 @@ fn privileges_are_given_up() {
             &path.display().to_string(),
         ],
     );
-    assert_eq!(program.status("CapEff:"), "0000000000000000");
+    for set in ["CapEff:", "CapPrm:", "CapInh:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(program.status(set), "0000000000000000", "{set}");
+    }
+    assert_eq!(program.status("NoNewPrivs:"), "1");
     let nobody = program.status("Uid:");
     assert!(!nobody.split_whitespace().any(|id| id == "0"), "{nobody}");
     trace.replay(&lab, "fg0");

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use flowgauge_anonymize::{Anonymized, Anonymizer, Policy};
 use flowgauge_capture::{FileSink, PacketSink, PacketSource, SinkOptions};
+use flowgauge_sys::files::Folder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -17,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (policy, out) = (arguments.next(), arguments.next());
     let mut source = flowgauge_capture::open(&path)?;
     if let Some(policy) = &policy {
-        let anonymizer = Anonymizer::new(&Policy::read(Path::new(policy))?)?;
+        let anonymizer = Anonymizer::new(&Policy::read(&Folder::anywhere(), Path::new(policy))?)?;
         source = Box::new(Anonymized::new(source, anonymizer));
     }
     let mut sink = out

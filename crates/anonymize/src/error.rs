@@ -43,6 +43,11 @@ pub enum Error {
         /// Which file.
         path: PathBuf,
     },
+    /// A key's name is taken, and there is no key: a symbolic link that leads nowhere.
+    LostKey {
+        /// Which file.
+        path: PathBuf,
+    },
     /// Others than the owner can read a key.
     OpenKey {
         /// Which file.
@@ -72,6 +77,7 @@ impl Error {
                 "a key is 32 bytes, or 64 hexadecimal digits; where there is no file, one is made"
                     .to_owned(),
             ),
+            Error::LostKey { .. } => Some("remove the link, or make what it leads to".to_owned()),
             Error::OpenKey { path } => Some(format!("chmod 600 {}", path.display())),
             Error::NotOfRoot { path } => {
                 let path = path.display();
@@ -95,6 +101,11 @@ impl fmt::Display for Error {
                 write!(f, "{}: more than 1 MiB is no policy", path.display())
             }
             Error::NoKey { path } => write!(f, "{}: this is no key", path.display()),
+            Error::LostKey { path } => write!(
+                f,
+                "{}: there is no key where this symbolic link leads",
+                path.display()
+            ),
             Error::OpenKey { path } => write!(
                 f,
                 "{}: others than its owner can read this key",

@@ -1,8 +1,9 @@
 //! A policy that who runs a program cannot choose.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use flowgauge_sys::files::Folder;
 
 use crate::error::Error;
 use crate::policy::Policy;
@@ -20,14 +21,17 @@ pub const FORCED_BY: &str = "FLOWGAUGE_ANONYMIZE";
 /// It is there and cannot be read, is no policy, or others than root could change it. Nothing may run then.
 pub fn forced_policy() -> Result<Option<(Policy, PathBuf)>, Error> {
     let path = Path::new(FORCED_POLICY);
-    match fs::metadata(path) {
+    match Folder::anywhere().metadata(path) {
         Ok(metadata) => {
             if metadata.uid() != 0 || metadata.mode() & 0o022 != 0 {
                 return Err(Error::NotOfRoot {
                     path: path.to_owned(),
                 });
             }
-            return Ok(Some((Policy::read(path)?, path.to_owned())));
+            return Ok(Some((
+                Policy::read(&Folder::anywhere(), path)?,
+                path.to_owned(),
+            )));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(source) => {
@@ -41,7 +45,7 @@ pub fn forced_policy() -> Result<Option<(Policy, PathBuf)>, Error> {
     match std::env::var_os(FORCED_BY) {
         Some(path) if !path.is_empty() => {
             let path = PathBuf::from(path);
-            Ok(Some((Policy::read(&path)?, path)))
+            Ok(Some((Policy::read(&Folder::anywhere(), &path)?, path)))
         }
         _ => Ok(None),
     }

@@ -1,10 +1,11 @@
 //! The secret that everything keyed is derived from.
 
 use core::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+
+use flowgauge_sys::files::{Folder, How};
 
 use crate::error::Error;
 use crate::keyed::random_bytes;
@@ -42,39 +43,51 @@ impl Key {
     }
 
     /// That of a file: 32 bytes, or 64 hexadecimal digits. Where there is no file one is made, for its owner only
-    /// (mode 600).
+    /// (mode 600); whether it was is told with it.
     ///
     /// # Errors
     /// It cannot be read or made, is no key, or others can read it.
-    pub fn read_or_make(path: &Path) -> Result<Key, Error> {
-        let io = |action| {
-            move |source| Error::Io {
-                action,
+    pub fn read_or_make(folder: &Folder, path: &Path) -> Result<(Key, bool), Error> {
+        if let Some(key) = Key::read(folder, path)? {
+            return Ok((key, false));
+        }
+        if let Some(key) = Key::make(folder, path)? {
+            return Ok((key, true));
+        }
+        // Another process was faster, or a link leads nowhere.
+        match Key::read(folder, path)? {
+            Some(key) => Ok((key, false)),
+            None => Err(Error::LostKey {
                 path: path.to_owned(),
-                source,
-            }
+            }),
+        }
+    }
+
+    /// That of a file; `None`: there is none.
+    fn read(folder: &Folder, path: &Path) -> Result<Option<Key>, Error> {
+        let io = |source| Error::Io {
+            action: "read",
+            path: path.to_owned(),
+            source,
         };
-        let mut file = match File::open(path) {
+        let file = match folder.open(path, How::read()) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Key::make(path),
-            Err(error) => return Err(io("read")(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io(error)),
         };
-        let metadata = file.metadata().map_err(io("read"))?;
+        let metadata = file.metadata().map_err(io)?;
         if metadata.is_file() && metadata.mode() & 0o077 != 0 {
             return Err(Error::OpenKey {
                 path: path.to_owned(),
             });
         }
         let mut text = Vec::new();
-        Read::by_ref(&mut file)
-            .take(1024)
-            .read_to_end(&mut text)
-            .map_err(io("read"))?;
+        file.take(1024).read_to_end(&mut text).map_err(io)?;
         let no_key = || Error::NoKey {
             path: path.to_owned(),
         };
         if let Ok(bytes) = <[u8; Key::BYTES]>::try_from(text.as_slice()) {
-            return Ok(Key(bytes));
+            return Ok(Some(Key(bytes)));
         }
         let digits = text.trim_ascii();
         if digits.len() != Key::BYTES * 2 {
@@ -85,10 +98,11 @@ impl Key {
             let pair = core::str::from_utf8(pair).map_err(|_| no_key())?;
             *byte = u8::from_str_radix(pair, 16).map_err(|_| no_key())?;
         }
-        Ok(Key(bytes))
+        Ok(Some(Key(bytes)))
     }
 
-    fn make(path: &Path) -> Result<Key, Error> {
+    /// A new one in a file; `None`: something of the name is there.
+    fn make(folder: &Folder, path: &Path) -> Result<Option<Key>, Error> {
         let key = Key::random()?;
         let io = |source| Error::Io {
             action: "make",
@@ -99,21 +113,18 @@ impl Key {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}", std::process::id()));
         let temporary = Path::new(&name);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(temporary)
+        let mut file = folder
+            .open(temporary, How::new_file().mode(0o600))
             .map_err(io)?;
         let mut text: String = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
         text.push('\n');
         let written = file
             .write_all(text.as_bytes())
-            .and_then(|()| fs::hard_link(temporary, path));
-        let _ = fs::remove_file(temporary);
+            .and_then(|()| folder.link(temporary, path));
+        let _ = folder.remove_file(temporary);
         match written {
-            Ok(()) => Ok(key),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Key::read_or_make(path),
+            Ok(()) => Ok(Some(key)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(io(error)),
         }
     }
@@ -123,5 +134,57 @@ impl fmt::Debug for Key {
     /// Without its bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_read_then() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::anywhere();
+        let path = place.path().join("key");
+        let (made, is_made) = Key::read_or_make(&folder, &path).unwrap();
+        assert!(is_made);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (read, is_made) = Key::read_or_make(&folder, &path).unwrap();
+        assert!(read == made && !is_made);
+        // Through a link it is the same one.
+        symlink("key", place.path().join("link")).unwrap();
+        let (read, _) = Key::read_or_make(&folder, &place.path().join("link")).unwrap();
+        assert!(read == made);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_no_key_and_none_is_made() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("key");
+        symlink("/nonexistent", &path).unwrap();
+        let refused = Key::read_or_make(&Folder::anywhere(), &path).unwrap_err();
+        assert!(matches!(refused, Error::LostKey { .. }), "{refused}");
+        assert!(refused.hint().is_some());
+        // Nothing is left of the attempt.
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_key_is_not_made_outside_of_a_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let inside = place.path().join("in");
+        fs::create_dir(&inside).unwrap();
+        let folder = Folder::beneath(&inside).unwrap();
+        for path in [place.path().join("key").as_path(), Path::new("../key")] {
+            Key::read_or_make(&folder, path).unwrap_err();
+        }
+        assert!(Key::read_or_make(&folder, Path::new("key")).unwrap().1);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        assert!(inside.join("key").exists());
     }
 }

@@ -1,11 +1,12 @@
 //! Keyed functions of numbers, addresses and bytes.
 
-use std::fs::File;
 use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use aes::Aes128;
 use aes::cipher::{Block, BlockEncrypt, KeyInit};
+use flowgauge_sys::files::{Folder, How};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -210,7 +211,9 @@ impl Random {
 /// It cannot be read.
 pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let path = Path::new("/dev/urandom");
+    let mut device = Folder::anywhere().open(path, How::read())?;
+    device.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 

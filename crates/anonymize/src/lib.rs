@@ -4,6 +4,7 @@
 //! [`Anonymizer`] applies it. [`CryptoPan`] replaces addresses so that those with a common prefix have a
 //! common prefix of the same length afterwards, and no others.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod bytes;
 mod compiled;

@@ -15,9 +15,9 @@
 //!
 //! What no rule names is not kept ([`crate::Otherwise`]).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use flowgauge_sys::files::Folder;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -46,6 +46,8 @@ pub struct Policy {
     key: Key,
     key_of_run: Key,
     is_ephemeral: bool,
+    /// The key's file, where it was made for this run and is there for others.
+    made: Option<PathBuf>,
 }
 
 impl Policy {
@@ -61,6 +63,7 @@ impl Policy {
             key: Key::random()?,
             key_of_run: Key::random()?,
             is_ephemeral: true,
+            made: None,
         })
     }
 
@@ -77,30 +80,28 @@ impl Policy {
         Policy::new(rules, Others::Removed)
     }
 
-    /// Reads one from a file, and its key, which is made where it is not there.
+    /// Reads one from a file, and its key, which is made where it is not there ([`Policy::made_key`]). Both are
+    /// looked up in `folder`.
     ///
     /// # Errors
     /// What is wrong with the policy, and where; what is wrong with the key.
-    pub fn read(path: &Path) -> Result<Policy, Error> {
+    pub fn read(folder: &Folder, path: &Path) -> Result<Policy, Error> {
         let io = |source| Error::Io {
             action: "read",
             path: path.to_owned(),
             source,
         };
-        if fs::metadata(path).map_err(io)?.len() > MAX_BYTES {
-            return Err(Error::TooLong {
-                path: path.to_owned(),
-            });
-        }
-        let text = fs::read_to_string(path).map_err(io)?;
-        Policy::parse(&text, path)
+        let text = folder.read(path, MAX_BYTES).map_err(io)?;
+        let text = text.ok_or_else(|| Error::TooLong {
+            path: path.to_owned(),
+        })?;
+        let text = String::from_utf8(text);
+        let text = text.map_err(|error| io(std::io::Error::other(error)))?;
+        Policy::parse(folder, &text, path)
     }
 
     /// The same from text; `path` is where it is from.
-    ///
-    /// # Errors
-    /// As [`Policy::read`].
-    pub fn parse(text: &str, path: &Path) -> Result<Policy, Error> {
+    fn parse(folder: &Folder, text: &str, path: &Path) -> Result<Policy, Error> {
         let place = |at: usize| {
             let before = text.get(..at).unwrap_or(text);
             before.bytes().filter(|it| *it == b'\n').count() + 1
@@ -130,10 +131,32 @@ impl Policy {
             .map_err(|(which, of)| wrong(read.rules.get(which).map_or(0, |(at, _)| *at), of))?;
         let mut policy = Policy::new(rules, Others::Removed)?;
         if let Some(name) = read.key {
-            let folder = path.parent().unwrap_or(Path::new(""));
-            policy = policy.with_key(Key::read_or_make(&folder.join(name))?);
+            let name = path.parent().unwrap_or(Path::new("")).join(name);
+            policy = policy.with_key_of(folder, &name)?;
         }
         Ok(policy)
+    }
+
+    /// With the key of a file, which is made where it is not there.
+    ///
+    /// # Errors
+    /// What is wrong with the key.
+    pub fn with_key_of(self, folder: &Folder, path: &Path) -> Result<Policy, Error> {
+        let (key, is_made) = Key::read_or_make(folder, path)?;
+        let made = is_made.then(|| path.to_owned());
+        Ok(Policy {
+            made,
+            ..self.with_key(key)
+        })
+    }
+
+    /// What is to be said of a key that was made: others of the same policy need its file, and who has it can
+    /// tell who was who.
+    pub fn made_key(&self) -> Option<String> {
+        let path = self.made.as_ref()?.display();
+        Some(format!(
+            "there was no key {path}: it was made, and is kept there"
+        ))
     }
 
     /// With this key.

@@ -3,6 +3,7 @@
 //! A [`PacketSource`] yields [`flowgauge_wire::Batch`]es that borrow its memory; nothing is copied
 //! between the file's buffer or the kernel's ring and whoever processes the packets.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod deduplicate;
 pub mod error;

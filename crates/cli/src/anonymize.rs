@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use flowgauge_anonymize::{Anonymized, Anonymizer, Error, Policy, forced_policy};
 
+use flowgauge_sys::files;
+
 use crate::capture;
 use crate::failure::Failure;
 use crate::input::Source;
@@ -15,7 +17,9 @@ use crate::say::say;
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &AnonymizeOptions) -> Result<(), Failure> {
-    let policy = Policy::read(&options.policy).map_err(|error| failure(&error))?;
+    let policy = Policy::read(files::named(), &options.policy).map_err(|error| failure(&error))?;
+    // Whoever asks for quiet gets a file all the same.
+    say_made(&policy);
     if !options.common.quiet {
         for note in policy.notes() {
             say!("{note}");
@@ -24,6 +28,12 @@ pub(crate) fn run(options: &AnonymizeOptions) -> Result<(), Failure> {
     // One is made before anything is opened, as no random bytes are a reason not to begin.
     Anonymizer::new(&policy).map_err(|error| failure(&error))?;
     capture::write_packets(&options.capture(), |source| within(&policy, source, None))
+}
+
+fn say_made(policy: &Policy) {
+    if let Some(note) = policy.made_key() {
+        say!("note: {note}");
+    }
 }
 
 /// A policy that is forced on this process, and where it is from.
@@ -39,7 +49,10 @@ impl Forced {
     /// It is there and cannot be applied: nothing may run then.
     pub(crate) fn read() -> Result<Option<Forced>, Failure> {
         let forced = forced_policy().map_err(|error| failure(&error))?;
-        Ok(forced.map(|(policy, path)| Forced { policy, path }))
+        Ok(forced.map(|(policy, path)| {
+            say_made(&policy);
+            Forced { policy, path }
+        }))
     }
 
     /// A source behind which nobody sees what it takes out.
@@ -57,9 +70,9 @@ impl Forced {
 /// # Errors
 /// There is a forced policy.
 pub(crate) fn refuse_if_forced(what: &str) -> Result<(), Failure> {
-    match forced_policy().map_err(|error| failure(&error))? {
+    match Forced::read()? {
         None => Ok(()),
-        Some((_, path)) => Err(Failure::usage(
+        Some(Forced { path, .. }) => Err(Failure::usage(
             format!(
                 "{what}: the policy {} is forced and cannot be applied to that",
                 path.display()

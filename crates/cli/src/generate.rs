@@ -1,12 +1,12 @@
 //! `flowgauge generate`
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flowgauge_capture::generate::{Config, Detail, Preset, Resolution, generate};
 use flowgauge_capture::sink::Compressor;
+use flowgauge_sys::files::{self, How};
 
 use crate::capture::names_pcapng;
 use crate::failure::Failure;
@@ -31,7 +31,9 @@ pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
         generate(&config, sink).map_err(|error| writing(path, error))?;
         return Ok(());
     }
-    let file = File::create(path).map_err(|error| creating(path, error))?;
+    let file = files::named()
+        .open(path, How::replace())
+        .map_err(|error| creating(path, error))?;
     let truth = Compressor::by_name(file, path)
         .and_then(|mut file| {
             let truth = generate(&config, &mut file)?;
@@ -40,7 +42,9 @@ pub(crate) fn run(options: &GenerateOptions) -> Result<(), Failure> {
         })
         .map_err(|error| writing(path, error))?;
     let truth_path = truth_path(path);
-    let file = File::create(&truth_path).map_err(|error| creating(&truth_path, error))?;
+    let file = files::named()
+        .open(&truth_path, How::replace())
+        .map_err(|error| creating(&truth_path, error))?;
     let mut writer = BufWriter::new(file);
     serde_json::to_writer(&mut writer, &truth)
         .map_err(std::io::Error::from)

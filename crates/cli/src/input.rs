@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Deduplicated, Deduplicator, Filtered, Limit, PacketSource, SnapLen};
+use flowgauge_sys::files;
 use flowgauge_sys::interfaces::{index_of, name_of};
 use flowgauge_sys::privileges;
 use flowgauge_wire::LinkType;
@@ -193,7 +193,8 @@ fn listening(sources: &[Source], selection: &Selection, user: Option<&str>) -> S
 pub(crate) fn refuse_overwriting(options: &InputOptions, output: &Path) -> Result<(), Failure> {
     // Only what is a file has a name to be found under; pipes and devices may be the same.
     let identity = |path: &Path| {
-        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        let metadata = files::named().metadata(path).ok();
+        let metadata = metadata.filter(fs::Metadata::is_file)?;
         Some((metadata.dev(), metadata.ino()))
     };
     let Some(target) = identity(output) else {
@@ -387,7 +388,8 @@ impl Selection {
     pub(crate) fn file_bytes(&self) -> Option<u64> {
         let mut bytes = 0;
         for file in &self.files {
-            let metadata = fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+            let metadata = files::named().metadata(file).ok();
+            let metadata = metadata.filter(fs::Metadata::is_file)?;
             bytes += metadata.len();
         }
         (bytes > 0).then_some(bytes)
@@ -427,7 +429,7 @@ fn interfaces(given: &[String]) -> Result<Vec<String>, Failure> {
 
 /// Whether a word stands for files: an existing one, standard input, or a glob that matches.
 fn names_files(word: &OsStr) -> bool {
-    word == "-" || Path::new(word).is_file() || (is_glob(word) && matches_any(word))
+    word == "-" || files::named().is_file(Path::new(word)) || (is_glob(word) && matches_any(word))
 }
 
 /// Whether a word that is no file can only have been meant as one.
@@ -462,7 +464,7 @@ fn matches_any(pattern: &OsStr) -> bool {
 /// Expands globs, in the order of names; other words stand for themselves.
 fn expand(names: &[OsString]) -> Result<Vec<PathBuf>, Failure> {
     for name in names {
-        if Path::new(name).is_dir() {
+        if files::named().is_folder(Path::new(name)) {
             let name = name.display();
             return Err(Failure::usage(
                 format!("cannot read {name}: it is a folder"),
@@ -524,22 +526,22 @@ fn filter_expression(options: &InputOptions, words: &[OsString]) -> Result<Strin
             "give one of them",
         ));
     }
-    let mut text = String::new();
-    fs::File::open(file)
-        .and_then(|opened| opened.take(MAX_FILTER_BYTES + 1).read_to_string(&mut text))
-        .map_err(|source| {
-            Failure::opening(&flowgauge_capture::Error::Io {
-                action: "open",
-                path: file.clone(),
-                source,
-            })
-        })?;
-    if text.len() as u64 > MAX_FILTER_BYTES {
+    let failed = |source| {
+        Failure::opening(&flowgauge_capture::Error::Io {
+            action: "open",
+            path: file.clone(),
+            source,
+        })
+    };
+    let text = files::named().read(file, MAX_FILTER_BYTES);
+    let Some(text) = text.map_err(failed)? else {
         return Err(Failure::usage(
             format!("the filter in {} is longer than 1 MiB", file.display()),
             "name a file that holds a filter expression",
         ));
-    }
+    };
+    let text = String::from_utf8(text);
+    let text = text.map_err(|error| failed(std::io::Error::other(error)))?;
     // As tcpdump: line feeds separate words.
     Ok(text.split_whitespace().collect::<Vec<&str>>().join(" "))
 }

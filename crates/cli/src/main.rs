@@ -4,6 +4,7 @@
 
 mod anonymize;
 mod capture;
+mod confinement;
 mod control;
 mod copy;
 mod doctor;
@@ -32,7 +33,7 @@ mod summary;
 use std::process::ExitCode;
 
 use clap::Parser;
-use flowgauge_sys::process;
+use flowgauge_sys::{privileges, process};
 
 use crate::failure::Failure;
 use crate::options::{Cli, Command};
@@ -59,8 +60,19 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<(), Failure> {
-    if let Some((input, Some(output))) = command.input_and_output() {
-        input::refuse_overwriting(input, output)?;
+    if let Some(folder) = command.folder() {
+        confinement::of_process(folder)?;
+    }
+    if let Some((input, output)) = command.input_and_output() {
+        // While there is one thread: those that give up root later have to gain nothing either.
+        if privileges::is_root() {
+            privileges::gain_no_more().map_err(|error| {
+                Failure::run(format!("cannot give up privileges: {error}"), None)
+            })?;
+        }
+        if let Some(output) = output {
+            input::refuse_overwriting(input, output)?;
+        }
     }
     if let Some(output) = command.output() {
         sinks::refuse_contradiction(output)?;

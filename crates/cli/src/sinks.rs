@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use flowgauge_record::{Format, Output, Schema, WholeWrites};
+use flowgauge_sys::files::{self, How};
 use flowgauge_sys::process;
 
 use crate::failure::Failure;
@@ -92,7 +93,7 @@ pub(crate) fn target(path: Option<&Path>) -> Result<Box<dyn Write + Send>, Failu
         })?;
         return Ok(Box::new(File::from(stdout)));
     };
-    match File::create(path) {
+    match files::named().open(path, How::replace()) {
         Ok(file) => Ok(Box::new(WholeWrites::new(file))),
         Err(error) => Err(Failure::opening(&flowgauge_capture::Error::Io {
             action: "create",

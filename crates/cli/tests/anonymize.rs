@@ -130,7 +130,36 @@ fn a_key_is_made_for_its_owner_and_serves_again() {
     );
     let text = fs::read_to_string(&key).unwrap();
     assert!(text.trim().len() == 64 && !said.contains(text.trim()));
-    assert_eq!(first, run("two.pcap").0);
+    assert!(
+        said.contains("there was no key anonymize.key: it was made"),
+        "{said}"
+    );
+    let (second, said) = run("two.pcap");
+    assert_eq!(first, second);
+    assert!(!said.contains("it was made"), "{said}");
+    // A file was made, whoever wants to hear of it or not; in a stack, too.
+    for quiet in [
+        "anonymize -q -r zoo.pcap -w q.pcap --policy headers.toml",
+        "stack run -q -r zoo.pcap -e anonymize{policy=headers.toml}discard",
+    ] {
+        fs::remove_file(&key).unwrap();
+        let said = succeeds(folder, quiet).stderr;
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains("it was made"), "{quiet}: {said}");
+    }
+    fs::remove_file(&key).unwrap();
+    std::os::unix::fs::symlink("/nonexistent", &key).unwrap();
+    let output = flowgauge(
+        folder,
+        "anonymize -r zoo.pcap -w x.pcap --policy headers.toml",
+        None,
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("no key where this symbolic link leads") && said.contains("hint:"),
+        "{said}"
+    );
     // Another key, other addresses.
     fs::remove_file(&key).unwrap();
     assert_ne!(first, run("three.pcap").0);

@@ -335,6 +335,145 @@ fn an_agent_runs_stacks_for_those_who_may() {
     assert!(said.contains("stopping 2 stacks"), "{said}");
 }
 
+/// Every way out of the agent's folder that was ever found, by somebody who may only start.
+#[test]
+fn who_may_only_start_reads_and_writes_in_the_folder_only() {
+    const SECRET: &str = "root:$6$secret";
+    let place = Place::new("confined", &["agent", "ops"]);
+    let at = place.folder.display().to_string();
+    fs::write(place.folder.join("rights"), "ops start show list\n").unwrap();
+    fs::write(place.folder.join("secret.txt"), format!("{SECRET}\ntwo\n")).unwrap();
+    // Of whole seconds, where %.f is nothing.
+    let mut capture = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    capture.extend([
+        2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 1, 0, 0, 0,
+    ]);
+    for number in [1_600_000_000_u32, 0, 60, 60] {
+        capture.extend(number.to_le_bytes());
+    }
+    // UDP over IPv4.
+    capture.extend([0; 12]);
+    capture.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0x8e, 0x83]);
+    capture.extend([192, 0, 2, 1, 198, 51, 100, 7, 4, 0, 4, 1, 0, 26, 0, 0]);
+    capture.extend([0; 18]);
+    fs::write(place.folder.join("stacks/sec.pcap"), capture).unwrap();
+    let policy = "[ip]\nsrc_ip = \"PREFIX_PRESERVING\"\ndst_ip = \"PREFIX_PRESERVING\"\n";
+    for (name, key) in [("p", format!("{at}/key")), ("q", "../key".to_owned())] {
+        let text = format!("key = \"{key}\"\n{policy}");
+        fs::write(place.folder.join(format!("stacks/{name}.toml")), text).unwrap();
+    }
+    std::os::unix::fs::symlink("..", place.folder.join("stacks/up")).unwrap();
+    let outside = || {
+        let mut found: Vec<_> = fs::read_dir(&place.folder)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .filter(|entry| entry.file_name() != "stacks")
+            .map(|entry| {
+                (
+                    entry.file_name(),
+                    entry.metadata().unwrap().modified().unwrap(),
+                )
+            })
+            .collect();
+        found.sort();
+        found
+    };
+    let address = place.address();
+    let words = "stack agent --rights rights --folder stacks --identity agent --most 64 --listen";
+    let _agent = place.start(words.split(' ').chain([address.as_str()]), "agent at");
+    let before = outside();
+    let ops = |words: &[&str]| place.admin("ops", words);
+    let stacks = [
+        format!("output {{ file = {at}/x.pcap }}"),
+        "output { file = up/x.pcap }".to_owned(),
+        format!("match {{ file = {at}/secret.txt, fixed = yes, count = yes }} output"),
+        "match { file = up/secret.txt, fixed = yes, count = yes } output".to_owned(),
+        format!("match {{ file = \"sec.pcap\\n{at}/secret.txt\", fixed = yes }} output"),
+        format!("streams {{ policy = {at}/secret.txt }} output"),
+        "streams { policy = up/secret.txt } output".to_owned(),
+        "flows { classify = yes, applications = up/secret.txt } output".to_owned(),
+        format!("transactions {{ files = yes, extract = {at}/extract }} discard"),
+        "transactions { files = yes, extract = up/extract } discard".to_owned(),
+        format!("streams {{ out = {at}/streams }} discard"),
+        "streams { out = up/streams } discard".to_owned(),
+        format!(
+            "count {{ as = c }} result_to_file {{ of = c, header = x, file = \"%.f{at}/cron\" }}"
+        ),
+        "output { file = \".%.f./dotdot.pcap\" }".to_owned(),
+        "flows - logs { format = zeek, file = \".%.f./logs\" }".to_owned(),
+        "report { file = \".%.f./report\" }".to_owned(),
+        "anonymize { policy = p.toml } output { file = an.pcap }".to_owned(),
+        "anonymize { policy = q.toml } output { file = an.pcap }".to_owned(),
+        "anonymize { key = up/key } output { file = an.pcap }".to_owned(),
+        "anonymize { policy = up/secret.txt } output { file = an.pcap }".to_owned(),
+    ];
+    let given = stacks.iter().map(|stack| (stack.as_str(), "sec.pcap"));
+    let globs = [
+        ".[.]/small.pcap",
+        "[.][.]/*.pcap",
+        "u?/small.pcap",
+        "up/small.pcap",
+    ];
+    let all = given.chain(globs.map(|glob| ("count", glob)));
+    let sources = globs.map(|glob| format!("pcap {{ file = \"{glob}\" }} count"));
+    let all = all.chain(sources.iter().map(|stack| (stack.as_str(), "")));
+    for (number, (stack, read)) in all.enumerate() {
+        let name = format!("t{number}");
+        let mut words = vec!["start", &name, "-e", stack];
+        if !read.is_empty() {
+            words.extend(["-r", read]);
+        }
+        let started = ops(&words);
+        let mut said = stderr(&started);
+        if started.status.success() {
+            wait_until("it has ended", || {
+                said = stdout(&ops(&["show", &name]));
+                !said.contains("running,")
+            });
+            assert!(said.contains("failed"), "{stack}: {said}");
+        }
+        assert!(!said.contains(SECRET), "{stack}: {said}");
+        let reads_outside = read != "sec.pcap";
+        assert!(
+            !(reads_outside && said.contains("received")),
+            "{stack}: {said}"
+        );
+    }
+    assert_eq!(outside(), before);
+}
+
+/// What runs counts, however it came to run.
+#[test]
+fn no_more_stacks_run_than_may() {
+    let place = Place::new("most", &["agent", "ops"]);
+    fs::write(place.folder.join("rights"), "ops all network\n").unwrap();
+    let address = place.address();
+    let words = "stack agent --rights rights --folder stacks --identity agent --most 2 --listen";
+    let _agent = place.start(words.split(' ').chain([address.as_str()]), "agent at");
+    let ops = |words: &[&str]| place.admin("ops", words);
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        stdout(&ops(&["start", name, "-e", "count", "-r", "small.pcap"]));
+        stdout(&ops(&["watch", name]));
+    }
+    let listening = "input { listen = 127.0.0.1:0, identity = agent } - count";
+    for (name, most) in names.into_iter().zip([false, false, true, true]) {
+        let configured = ops(&["configure", name, "-e", listening]);
+        assert_eq!(configured.status.success(), !most, "{name}");
+        if most {
+            let said = stderr(&configured);
+            assert!(said.contains("2 stacks run, and no more may"), "{said}");
+        }
+    }
+    let restarted = ops(&["restart", "c"]);
+    assert!(stderr(&restarted).contains("no more may"));
+    // One that runs already is changed all the same.
+    stdout(&ops(&["restart", "a"]));
+    stdout(&ops(&["configure", "b", "-e", listening]));
+    let listed = stdout(&ops(&["list"]));
+    assert_eq!(listed.matches("  running,").count(), 2, "{listed}");
+}
+
 #[test]
 fn an_agent_that_was_killed_starts_its_stacks_again() {
     let place = Place::new("memory", &["agent", "ops"]);

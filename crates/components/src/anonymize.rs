@@ -10,6 +10,7 @@ use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Packets, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
+use flowgauge_sys::files;
 use flowgauge_wire::{DecodeFlags, LinkType};
 
 use crate::made::Made;
@@ -115,16 +116,20 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 impl Shared {
     fn policy(&self) -> Result<Policy, Error> {
         let policy = match (&self.policy, self.rules.as_slice()) {
-            (Some(path), _) => Policy::read(Path::new(path))?,
+            (Some(path), _) => Policy::read(files::named(), Path::new(path))?,
             (None, []) => Policy::built_in()?,
             (None, rules) => Policy::new(rules.to_vec(), Others::Unchanged)?,
         };
-        match &self.key {
+        let policy = match &self.key {
             Some(path) if policy.is_ephemeral() => {
-                Ok(policy.with_key(flowgauge_anonymize::Key::read_or_make(Path::new(path))?))
+                policy.with_key_of(files::named(), Path::new(path))?
             }
-            _ => Ok(policy),
+            _ => policy,
+        };
+        if let Some(note) = policy.made_key() {
+            flowgauge_link::tell(format_args!("{note}"));
         }
+        Ok(policy)
     }
 
     fn anonymizer(&self) -> Result<Anonymizer, Error> {

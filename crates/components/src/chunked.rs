@@ -1,6 +1,5 @@
 //! Streams in chunks, as several components have them: with cutoffs, priorities, modes and one memory budget.
 
-use std::fs;
 use std::path::Path;
 
 use flowgauge_kit::engine::{self, Chosen, Step};
@@ -11,7 +10,11 @@ use flowgauge_stream::engine::{
     HostPolicies, Mode, Priorities, StreamFilter,
 };
 use flowgauge_stream::{Needs, ShardConfig, Shares, stream_filter};
+use flowgauge_sys::files;
 use flowgauge_wire::Nanos;
+
+/// Largest file of policies that is read.
+const LARGEST_FILE: u64 = 16 << 20;
 
 pub(crate) const MODE: OptionInfo = OptionInfo::new(
     "mode",
@@ -21,7 +24,7 @@ pub(crate) const MODE: OptionInfo = OptionInfo::new(
 );
 pub(crate) const POLICY: OptionInfo = OptionInfo::new(
     "policy",
-    OptionKind::Text,
+    OptionKind::WordOrFile,
     "overlap policy of the receiving host: a name, or a file with lines \"10.0.0.0/8 windows\" and \
      \"default linux\"",
 );
@@ -303,14 +306,17 @@ fn policies(text: &str) -> Result<HostPolicies, SettingError> {
         return Ok(HostPolicies::new(policy));
     }
     let wrong = |message: String| SettingError::of("policy", message);
-    if !Path::new(text).is_file() {
+    let path = Path::new(text);
+    if !files::named().is_file(path) {
         return Err(wrong(format!(
             "\"{text}\" is neither an overlap policy (first, last, linux, windows, bsd, solaris...) nor a \
              file"
         )));
     }
-    let lines = fs::read_to_string(text);
+    let lines = files::named().read(path, LARGEST_FILE);
     let lines = lines.map_err(|error| wrong(format!("cannot read {text}: {error}")))?;
+    let lines = lines.and_then(|lines| String::from_utf8(lines).ok());
+    let lines = lines.ok_or_else(|| wrong(format!("{text} is no text, or more than 16 MiB")))?;
     HostPolicies::read(&lines)
         .map_err(|(line, reason)| wrong(format!("{text}, line {line}: {reason}")))
 }

@@ -8,6 +8,7 @@
 //! Names are those of the Pandora paper where it has one; functions of MAPI's library are aliases
 //! (`pkt_counter` of `count`).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod aggregate;
 mod anonymize;

@@ -2,7 +2,6 @@
 
 mod named;
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +16,7 @@ use flowgauge_stack::{
     Packets, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
     StreamChunk,
 };
+use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 
 use self::named::Named;
@@ -433,10 +433,11 @@ impl ToFile {
             Some(rotator) => rotator.name(time),
             None => PathBuf::from(&self.path),
         };
-        let mut options = File::options();
-        options.create(true).append(self.appends);
-        options.write(true).truncate(!self.appends);
-        let file = options.open(&path);
+        let how = match self.appends {
+            true => How::append(),
+            false => How::replace(),
+        };
+        let file = files::named().open(&path, how);
         let file = file.map_err(|error| with(&path.display().to_string(), error))?;
         Ok(Box::new(WholeWrites::new(file)))
     }
@@ -551,8 +552,7 @@ impl Component for ToFile {
             Some(rotator) => rotator.name(Nanos(0)),
             None => PathBuf::from(&self.path),
         };
-        let file = File::options().append(true).create(true).open(path);
-        match file {
+        match files::named().open(&path, How::append()) {
             Ok(_) => Ok(()),
             Err(error) => match with(&self.path, error) {
                 Stop::Failed(failure) => Err(failure),

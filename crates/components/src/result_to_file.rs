@@ -1,7 +1,7 @@
 //! `result_to_file`: writes the results of other components to a file.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use flowgauge_kit::file_name::Name;
 use flowgauge_kit::measure::Intervals;
@@ -12,6 +12,7 @@ use flowgauge_stack::{
     Cell, Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue,
 };
+use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
 
 use crate::output::cannot_write;
@@ -117,7 +118,10 @@ impl ToFile {
     fn open(&mut self) -> io::Result<()> {
         let target: Box<dyn Write + Send> = match self.path.as_deref() {
             None | Some("-") => Box::new(io::stdout()),
-            Some(path) => Box::new(WholeWrites::new(File::create(path)?)),
+            Some(path) => {
+                let file = files::named().open(Path::new(path), How::replace())?;
+                Box::new(WholeWrites::new(file))
+            }
         };
         let mut writer = BufWriter::new(target);
         if let Some(header) = &self.header {

@@ -4,6 +4,7 @@
 //! carried in them, `logs` the forms in which Suricata and Zeek write them; `flows` and `report` say of
 //! flows which protocol they are. Components are described and listed as in `flowgauge-components`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod files;
 mod flows;

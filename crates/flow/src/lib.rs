@@ -2,6 +2,7 @@
 //!
 //! Deliberately absent: payload, I/O, clocks, threads.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod arena;
 pub mod config;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use flowgauge_capture::sink::dated;
 use flowgauge_stack::{Failure, SettingError, Settings};
+use flowgauge_sys::files;
 use flowgauge_wire::Nanos;
 
 /// A name with fields: `%{key}`, `%{number}` and those of strftime.
@@ -131,7 +132,7 @@ impl Name {
     /// It is not.
     pub fn check_folder(&self) -> Result<(), Failure> {
         let folder = self.folder();
-        match Path::new(folder).is_dir() {
+        match files::named().is_folder(Path::new(folder)) {
             true => Ok(()),
             false => Err(Failure {
                 message: format!("cannot write to {folder}: it is no folder"),

@@ -3,13 +3,13 @@
 //! A module is here when components of `flowgauge-components` and of `flowgauge-conversations` use it; one that only
 //! those of one use stays there.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod closing;
 pub mod engine;
 pub mod file_name;
 pub mod headers;
 pub mod keyed;
-pub mod limited;
 pub mod measure;
 
 pub use closing::Closing;

@@ -13,12 +13,13 @@
 //! Files are written aside and renamed, so that a process that is killed leaves none in pieces. What
 //! the system had not written when the machine itself failed is found damaged, and counts as lost.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use flowgauge_sys::files::{How, named};
 use sha2::{Digest as _, Sha256};
 
 use crate::notice::notice;
@@ -87,11 +88,9 @@ impl Disk {
         bytes: u64,
     ) -> io::Result<Disk> {
         let folder = folder.join(format!("{name}-{}", hexadecimal(session)));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)?;
-        let file = options().create_new(true).open(folder.join("session"))?;
+        named().make_folders(&folder, 0o700)?;
+        let how = How::new_file().and_read().mode(0o600);
+        let file = named().open(&folder.join("session"), how)?;
         file.lock()?;
         let mut header = SESSION_MAGIC.to_vec();
         header.resize(SESSION_HEADER, 0);
@@ -109,12 +108,11 @@ impl Disk {
 
     /// What processes of `name` that are gone have left for `address`, the longest ago first.
     pub(crate) fn leftovers(folder: &Path, name: &str, address: &str) -> Vec<Leftover> {
-        let Ok(entries) = fs::read_dir(folder) else {
+        let Ok(names) = named().list(folder) else {
             return Vec::new();
         };
         let mut found = Vec::new();
-        for entry in entries.flatten() {
-            let file_name = entry.file_name();
+        for file_name in names {
             let session = file_name.to_str().and_then(|text| {
                 let text = text.strip_prefix(name)?.strip_prefix('-')?;
                 from_hexadecimal(text)
@@ -122,8 +120,10 @@ impl Disk {
             let Some(session) = session else {
                 continue;
             };
-            let leftover = Leftover::read(entry.path(), session, address);
-            let since = entry.metadata().and_then(|about| about.modified()).ok();
+            let path = folder.join(&file_name);
+            let since = named().metadata(&path).and_then(|about| about.modified());
+            let since = since.ok();
+            let leftover = Leftover::read(path, session, address);
             found.extend(leftover.map(|leftover| (since, leftover)));
         }
         found.sort_by_key(|(since, _)| *since);
@@ -145,7 +145,7 @@ impl Disk {
         let probe = vec![0; bytes + FRAME_HEADER];
         match self.write_aside(&[&probe]) {
             Ok(aside) => {
-                let _ = fs::remove_file(aside);
+                let _ = named().remove_file(&aside);
                 self.failed = None;
                 let folder = self.folder.display();
                 notice(format_args!("the spool {folder} is used again"));
@@ -161,11 +161,11 @@ impl Disk {
     /// Writes a file that has its name only when it is whole.
     fn write_aside(&self, parts: &[&[u8]]) -> io::Result<PathBuf> {
         let aside = self.folder.join("frame");
-        let file = options().create(true).truncate(true).open(&aside);
+        let file = named().open(&aside, How::replace().mode(0o600));
         let written = file.and_then(|mut file| parts.iter().try_for_each(|it| file.write_all(it)));
         if written.is_err() {
             // Its part would take room that others may want.
-            let _ = fs::remove_file(&aside);
+            let _ = named().remove_file(&aside);
         }
         written.map(|()| aside)
     }
@@ -209,7 +209,7 @@ impl Disk {
         let sum = checksum(&header, bytes);
         header.extend(sum);
         let written = self.write_aside(&[&header, bytes]);
-        let written = written.and_then(|aside| fs::rename(aside, self.path(first)));
+        let written = written.and_then(|aside| named().rename(&aside, &self.path(first)));
         if let Err(error) = written {
             self.failed = Some(Instant::now());
             let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
@@ -227,7 +227,7 @@ impl Disk {
     }
 
     pub(crate) fn read(&self, place: &DiskPlace) -> io::Result<Vec<u8>> {
-        let mut file = File::open(self.path(place.first))?;
+        let mut file = named().open(&self.path(place.first), How::read())?;
         let mut header = [0; FRAME_HEADER];
         file.read_exact(&mut header)?;
         let mut bytes = vec![0; place.len];
@@ -243,7 +243,7 @@ impl Disk {
     pub(crate) fn release(&mut self, place: &DiskPlace) {
         self.used = self.used.saturating_sub(on_disk(place.len));
         // What cannot be removed is found, and is too old, when somebody looks.
-        let _ = fs::remove_file(self.path(place.first));
+        let _ = named().remove_file(&self.path(place.first));
     }
 
     /// So many items were accepted, and all before one acknowledged.
@@ -260,11 +260,7 @@ impl Disk {
         let mut bytes = (payload.len() as u32).to_le_bytes().to_vec();
         bytes.extend_from_slice(payload);
         let path = self.folder.join("announcements");
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path);
+        let file = named().open(&path, How::append().mode(0o600));
         if let Err(error) = file.and_then(|mut file| file.write_all(&bytes)) {
             let folder = self.folder.display();
             notice(format_args!(
@@ -275,7 +271,10 @@ impl Disk {
 
     /// Nothing is left to be sent.
     pub(crate) fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        for name in named().list(&self.folder).unwrap_or_default() {
+            let _ = named().remove_file(&self.folder.join(name));
+        }
+        let _ = named().remove_folder(&self.folder);
     }
 
     fn path(&self, first: u64) -> PathBuf {
@@ -286,11 +285,8 @@ impl Disk {
 impl Leftover {
     /// What is in a folder, if nobody else has it and it is for this receiver.
     fn read(folder: PathBuf, session: [u8; 16], address: &str) -> Option<Leftover> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(folder.join("session"))
-            .ok()?;
+        let how = How::write().and_read();
+        let file = named().open(&folder.join("session"), how).ok()?;
         file.try_lock().ok()?;
         let mut header = Vec::new();
         (&file)
@@ -318,25 +314,24 @@ impl Leftover {
         };
         let announcements = announcements(&disk.folder.join("announcements"));
         let mut frames = Vec::new();
-        for entry in fs::read_dir(&disk.folder).ok()?.flatten() {
-            let name = entry.file_name();
+        for name in named().list(&disk.folder).ok()? {
+            let path = disk.folder.join(&name);
             let first = name.to_str().filter(|name| name.len() == 20);
             let Some(first) = first.and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            match frame(&entry.path(), first) {
+            match frame(&path, first) {
                 Some(found) if found.end() <= acknowledged => disk.release(&found.place),
                 Some(found) if found.end() <= accepted => {
                     disk.used += on_disk(found.place.len);
                     frames.push(found);
                 }
                 _ => {
-                    let path = entry.path();
                     notice(format_args!(
                         "{}: damaged, its items are lost",
                         path.display()
                     ));
-                    let _ = fs::remove_file(path);
+                    let _ = named().remove_file(&path);
                 }
             }
         }
@@ -365,12 +360,6 @@ impl DiskFrame {
     }
 }
 
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    options
-}
-
 fn on_disk(bytes: usize) -> u64 {
     (bytes as u64 + FRAME_HEADER as u64).next_multiple_of(BLOCK)
 }
@@ -389,7 +378,7 @@ fn checksum(header: &[u8], bytes: &[u8]) -> [u8; 8] {
 
 /// What the header of a frame says, if that is what it should be.
 fn frame(path: &Path, first: u64) -> Option<DiskFrame> {
-    let mut file = File::open(path).ok()?;
+    let mut file = named().open(path, How::read()).ok()?;
     let length = file.metadata().ok()?.len();
     let mut header = [0; FRAME_HEADER];
     file.read_exact(&mut header).ok()?;
@@ -418,7 +407,7 @@ fn frame(path: &Path, first: u64) -> Option<DiskFrame> {
 
 fn announcements(path: &Path) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
-    if let Ok(file) = File::open(path) {
+    if let Ok(file) = named().open(path, How::read()) {
         // What cannot be read is missing, and what refers to it is refused by the other side.
         let _ = file.take(MOST_ANNOUNCEMENTS).read_to_end(&mut bytes);
     }
@@ -448,6 +437,8 @@ fn from_hexadecimal(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -100,6 +100,54 @@ fn nonsense() -> Vec<Vec<u8>> {
 }
 
 #[test]
+fn who_does_not_say_that_it_speaks_this_is_refused() {
+    let (_folder, collector, sensor) = keys();
+    let opening = Opening {
+        versions: (VERSION, VERSION),
+        service: "items".to_owned(),
+        session: [1; 16],
+        acknowledged: 0,
+        is_left: false,
+    };
+    let connect = |listener: &Listener, identity: &Identity| {
+        let address = listener.local_address().to_string();
+        client::open(identity, &address, None, LONG, &opening).map(drop)
+    };
+    let listener = Listener::bind(&collector, options()).unwrap();
+    connect(&listener, &sensor).unwrap();
+    let refused = connect(&listener, &sensor.without_protocol()).unwrap_err();
+    assert!(refused.to_string().contains("ALPN"), "{refused}");
+    // The other way round: a listener that takes whatever is spoken.
+    let other = Listener::bind(&collector.without_protocol(), options()).unwrap();
+    let refused = connect(&other, &sensor).unwrap_err();
+    assert!(refused.to_string().contains("ALPN"), "{refused}");
+}
+
+/// The listener looks, too: to who speaks something else its opening gets no answer.
+#[test]
+fn a_listener_does_not_answer_who_speaks_something_else() {
+    use std::io::{Read as _, Write as _};
+    let (_folder, collector, sensor) = keys();
+    let listener = Listener::bind(&collector, options()).unwrap();
+    let mut opening = [b"FGLK".as_slice(), &[1, 0, 1, 0, 5], b"items"].concat();
+    opening.extend([7; 16 + 8]);
+    let heard = |identity: &Identity| {
+        let mut tcp = std::net::TcpStream::connect(listener.local_address()).unwrap();
+        tcp.set_read_timeout(Some(LONG)).unwrap();
+        let name = rustls::pki_types::ServerName::try_from("collector").unwrap();
+        let mut tls = rustls::ClientConnection::new(identity.client.clone(), name).unwrap();
+        let mut stream = rustls::Stream::new(&mut tls, &mut tcp);
+        let length = (opening.len() as u32).to_le_bytes();
+        // It may be gone before this is sent.
+        let _ = stream.write_all(&[&length, opening.as_slice()].concat());
+        let mut answer = [0; 8];
+        stream.read_exact(&mut answer).is_ok() && answer[4..] == *b"FGLK"
+    };
+    assert!(heard(&sensor));
+    assert!(!heard(&sensor.without_protocol()));
+}
+
+#[test]
 fn an_input_survives_whatever_a_known_peer_sends() {
     let (_folder, collector, sensor) = keys();
     let listener = Listener::bind(&collector, options()).unwrap();

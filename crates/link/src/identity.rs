@@ -14,12 +14,12 @@
 //! addresses are where others reach it.
 
 use std::env;
-use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flowgauge_sys::files::{self, Folder, How};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -42,12 +42,16 @@ const AUTHORITY_DAYS: i64 = 3650;
 /// Clocks that are behind by less see no certificate of the future.
 const SKEW: Duration = Duration::hours(1);
 /// What is spoken inside TLS.
-const PROTOCOL: &[u8] = b"flowgauge";
+pub(crate) const PROTOCOL: &[u8] = b"flowgauge";
+/// Larger files are neither keys nor certificates.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// A folder of keys.
 #[derive(Clone, Debug)]
 pub struct KeyFolder {
     path: PathBuf,
+    /// What its name is looked up in.
+    within: Folder,
 }
 
 /// A certificate in a folder.
@@ -68,7 +72,10 @@ pub struct KeyFile {
 impl KeyFolder {
     /// A folder that may not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> KeyFolder {
-        KeyFolder { path: path.into() }
+        KeyFolder {
+            path: path.into(),
+            within: files::named().clone(),
+        }
     }
 
     /// Where keys are if nothing else is said: `$FLOWGAUGE_KEYS`, else
@@ -76,13 +83,21 @@ impl KeyFolder {
     pub fn usual() -> KeyFolder {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
         if let Some(path) = variable("FLOWGAUGE_KEYS") {
-            return KeyFolder::new(path);
+            return KeyFolder::of_machine(path.into());
         }
         let config = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| {
             let home = variable("HOME")?;
             Some(Path::new(&home).join(".config"))
         });
-        KeyFolder::new(config.unwrap_or_default().join("flowgauge/keys"))
+        KeyFolder::of_machine(config.unwrap_or_default().join("flowgauge/keys"))
+    }
+
+    /// One that who runs the process chose, be the process confined or not.
+    fn of_machine(path: PathBuf) -> KeyFolder {
+        KeyFolder {
+            path,
+            within: Folder::anywhere(),
+        }
     }
 
     /// Where it is.
@@ -95,10 +110,7 @@ impl KeyFolder {
     /// # Errors
     /// There is one already, or it cannot be written.
     pub fn create_authority(&self) -> Result<KeyFile, Error> {
-        let created = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path);
+        let created = self.within.make_folders(&self.path, 0o700);
         created.map_err(|source| self.failed("create", &self.path, source))?;
         let key = KeyPair::generate().map_err(|error| self.unusable(&self.path, &error))?;
         let params = authority(&key, OffsetDateTime::now_utc());
@@ -195,7 +207,7 @@ impl KeyFolder {
             self.file(name, "key"),
         ];
         files.map(|path| {
-            let about = fs::metadata(path).ok()?;
+            let about = self.within.metadata(&path).ok()?;
             Some((about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
         })
     }
@@ -244,12 +256,10 @@ impl KeyFolder {
 
     /// Names of files with this ending.
     fn names(&self, ending: &str) -> Result<Vec<String>, Error> {
-        let entries = fs::read_dir(&self.path);
+        let entries = self.within.list(&self.path);
         let entries = entries.map_err(|source| self.failed("read", &self.path, source))?;
         let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|source| self.failed("read", &self.path, source))?;
-            let path = PathBuf::from(entry.file_name());
+        for path in entries.into_iter().map(PathBuf::from) {
             let stem = path.file_stem().and_then(|stem| stem.to_str());
             match stem {
                 Some(stem) if path.extension().is_some_and(|found| found == ending) => {
@@ -274,35 +284,36 @@ impl KeyFolder {
             hosts: names,
             fingerprint: fingerprint(&certificate),
             validity,
-            has_key: self.file(name, "key").exists(),
+            has_key: self.within.metadata(&self.file(name, "key")).is_ok(),
         })
     }
 
     fn certificate(&self, path: &Path) -> Result<CertificateDer<'static>, Error> {
-        let pem = fs::read(path).map_err(|source| self.failed("read", path, source))?;
+        let pem = self.within.read(path, MOST_BYTES);
+        let pem = pem.map_err(|source| self.failed("read", path, source))?;
+        let pem = pem.ok_or_else(|| damaged(path))?;
         CertificateDer::from_pem_slice(&pem).map_err(|_| damaged(path))
     }
 
     /// A private key that nobody else can read.
     fn read_secret(&self, path: &Path) -> Result<String, Error> {
-        let metadata = fs::metadata(path).map_err(|source| self.failed("read", path, source))?;
-        if metadata.mode() & 0o077 != 0 {
+        let failed = |source| self.failed("read", path, source);
+        let file = self.within.open(path, How::read()).map_err(failed)?;
+        if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
             return Err(Error::Key {
                 path: path.to_owned(),
                 reason: "other users can read this private key".to_owned(),
                 hint: format!("chmod 600 {}", path.display()),
             });
         }
-        fs::read_to_string(path).map_err(|source| self.failed("read", path, source))
+        let text = files::read_limited(file, MOST_BYTES).map_err(failed)?;
+        let text = text.and_then(|text| String::from_utf8(text).ok());
+        text.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
     }
 
     fn write(&self, name: &str, ending: &str, text: &str, mode: u32) -> Result<(), Error> {
         let path = self.file(name, ending);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&path);
+        let file = self.within.open(&path, How::new_file().mode(mode));
         let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|source| self.failed("create", &path, source))
     }
@@ -460,6 +471,21 @@ impl Identity {
         last.1.clone()
     }
 
+    /// The same for somebody who says nothing of what is spoken.
+    #[cfg(test)]
+    pub(crate) fn without_protocol(&self) -> Identity {
+        let mut client = (*self.client).clone();
+        client.alpn_protocols.clear();
+        let mut server = (*self.server).clone();
+        server.alpn_protocols.clear();
+        Identity {
+            client: Arc::new(client),
+            server: Arc::new(server),
+            source: None,
+            ..self.clone()
+        }
+    }
+
     /// The name in its certificate.
     pub fn name(&self) -> &str {
         &self.name
@@ -482,6 +508,7 @@ impl core::fmt::Debug for Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -16,6 +16,7 @@
 //!
 //! Blocking threads, two per connection. What is on the wire is in `docs/links.md`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod acceptor;
 mod certificate;

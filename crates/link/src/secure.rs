@@ -15,7 +15,7 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 
 use crate::certificate;
 use crate::error::Error;
-use crate::identity::{Identity, fingerprint};
+use crate::identity::{Identity, PROTOCOL, fingerprint};
 
 /// Bytes read from a socket at once.
 const READ_BYTES: usize = 128 << 10;
@@ -162,6 +162,13 @@ fn secure(
             let _ = tls.write_tls(&mut patient);
             return Err(failed(error, "read from", &address, deadline));
         }
+    }
+    // A certificate of the same authority may be for other services, which speak something else.
+    if tls.alpn_protocol() != Some(PROTOCOL) {
+        return Err(Error::Protocol {
+            address,
+            reason: "it does not speak the protocol of links (ALPN flowgauge)".to_owned(),
+        });
     }
     let certificate = tls.peer_certificates().and_then(<[_]>::first);
     let named = certificate.and_then(|der| Some((certificate::holder(der)?, fingerprint(der))));

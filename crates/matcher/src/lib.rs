@@ -27,6 +27,7 @@
 //!
 //! Deliberately absent: I/O, flows, threads.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod automaton;
 mod content;

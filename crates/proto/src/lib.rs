@@ -22,6 +22,7 @@
 //! - [`snmp`]: headers of the Simple Network Management Protocol (RFC 1157, RFC 3416, RFC 3412).
 //! - [`tls`]: hellos and certificates of TLS and DTLS, JA3 and JA4.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod cursor;
 mod detect;

@@ -8,6 +8,7 @@
 //! Deliberately absent: I/O, clocks, threads, `unsafe`, flow tables. Time comes with the packets;
 //! memory is bounded and reused, nothing is allocated per segment in steady state.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod defragment;
 pub mod policy;

@@ -31,6 +31,7 @@
 //!
 //! Deliberately absent: analysis. [`aggregate`] sums what records say and nothing else.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod aggregate;
 pub mod anomaly;

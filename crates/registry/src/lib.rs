@@ -2,6 +2,7 @@
 //!
 //! They meet here only, so that neither crate waits for the other when it is built.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use flowgauge_components::{PACKETS, RECORDS, STREAMS, THREADS};
 use flowgauge_conversations::{FLOWS, PROTOCOLS, REPORT};

@@ -8,6 +8,7 @@
 //!
 //! Deliberately absent: what packets, flows and streams mean.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // The page for those who write programs: its programs are run as tests.
 #![cfg_attr(doctest, doc = include_str!("../../../docs/rust.md"))]
 

@@ -40,6 +40,7 @@
 //! );
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod account;
 mod check;

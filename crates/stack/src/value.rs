@@ -35,8 +35,16 @@ pub enum OptionKind {
     Branch,
     /// The name of a file that is read.
     InputFile,
+    /// The names of files that are read, a line each.
+    InputFiles,
+    /// A word that the component knows, or else the name of a file that is read.
+    WordOrFile,
     /// The name of a file that is written.
     OutputFile,
+    /// The name of a folder that is read.
+    InputFolder,
+    /// The name of a folder that is written into.
+    OutputFolder,
     /// A packet filter as tcpdump's.
     Filter,
     /// Another component that has a result, by its label or as `name(k)`.
@@ -56,6 +64,30 @@ impl OptionKind {
         )
     }
 
+    /// Whether it names files or folders, which a component opens by `flowgauge_sys::files` only.
+    pub const fn is_path(self) -> bool {
+        matches!(
+            self,
+            OptionKind::InputFile
+                | OptionKind::InputFiles
+                | OptionKind::WordOrFile
+                | OptionKind::OutputFile
+                | OptionKind::InputFolder
+                | OptionKind::OutputFolder
+        )
+    }
+
+    /// The names of files and folders in a value, as far as they are known without the time and keys.
+    pub fn paths(self, text: &str) -> impl Iterator<Item = &str> {
+        let lines = if self == OptionKind::InputFiles {
+            usize::MAX
+        } else {
+            1
+        };
+        let names = text.splitn(lines, '\n').filter(|name| !name.is_empty());
+        names.filter(move |_| self.is_path())
+    }
+
     /// In listings: what to write.
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,10 +96,12 @@ impl OptionKind {
             OptionKind::Flag => "yes|no",
             OptionKind::Duration => "duration",
             OptionKind::Size => "size",
-            OptionKind::Text => "text",
+            OptionKind::Text | OptionKind::WordOrFile => "text",
             OptionKind::Choice(_) => "word",
             OptionKind::Branch => "branch",
             OptionKind::InputFile | OptionKind::OutputFile => "file",
+            OptionKind::InputFiles => "files",
+            OptionKind::InputFolder | OptionKind::OutputFolder => "folder",
             OptionKind::Filter => "filter",
             OptionKind::Reference | OptionKind::Measure => "component",
             OptionKind::References => "components",
@@ -113,9 +147,7 @@ impl OptionKind {
                 let number = scaled(text, &[])?;
                 within(number, 0, 255).map(OptionValue::Integer)
             }
-            OptionKind::InputFile | OptionKind::OutputFile if text.is_empty() => {
-                Err("is empty".to_owned())
-            }
+            kind if kind.is_path() && text.is_empty() => Err("is empty".to_owned()),
             OptionKind::Reference | OptionKind::Measure | OptionKind::References
                 if text.trim().is_empty() =>
             {
@@ -123,7 +155,11 @@ impl OptionKind {
             }
             OptionKind::Text
             | OptionKind::InputFile
+            | OptionKind::InputFiles
+            | OptionKind::WordOrFile
             | OptionKind::OutputFile
+            | OptionKind::InputFolder
+            | OptionKind::OutputFolder
             | OptionKind::Filter
             | OptionKind::Reference
             | OptionKind::Measure

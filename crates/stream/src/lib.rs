@@ -28,6 +28,7 @@
 //!
 //! Deliberately absent: protocols, I/O, clocks, threads.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod checksums;
 pub mod config;

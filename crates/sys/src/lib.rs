@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod checksum;
 mod dynamic;
 pub mod ending;
+pub mod files;
 pub mod interfaces;
 pub mod libpcap;
 pub mod local;

@@ -4,15 +4,12 @@
 //! Names are abstract: they belong to the network namespace, one process holds a name at a time,
 //! and it is free as soon as that process is gone, however it went.
 
-use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -294,16 +291,6 @@ impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// Opens a file to be read, a pipe without waiting for who writes into it.
-///
-/// # Errors
-/// The system's.
-pub fn open_unblocked(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(path, flags, Mode::empty())?;
-    Ok(opened.into())
 }
 
 /// Waits until one of `files` can be read from, or `limit` is over, and says which can be.

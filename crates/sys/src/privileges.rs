@@ -52,8 +52,32 @@ pub fn group_id(group: &str) -> io::Result<u32> {
     }
 }
 
+/// Gives up every way to gain rights by starting other programs, for the calling thread and those that it starts
+/// from then on: `no_new_privs`, and an empty bounding set of capabilities where the thread may empty it. What it has
+/// it keeps.
+///
+/// # Errors
+/// The system's.
+pub fn gain_no_more() -> io::Result<()> {
+    // SAFETY: a system call with integers.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+    }
+    for capability in 0..64_u64 {
+        // SAFETY: a system call with integers.
+        match check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+            Ok(()) => {}
+            // The last one that the kernel knows is behind us, or it is none of this process's to drop.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Becomes `user` for good: supplementary groups, group and user of all threads. Capabilities are
-/// lost with the user id; open sockets stay usable.
+/// lost with the user id; open sockets stay usable. The calling thread gains nothing any more
+/// ([`gain_no_more`]); a process that has others has done that before it started them.
 ///
 /// # Errors
 /// `NotFound` when there is no such user; the system's when the process may not change its user.
@@ -65,6 +89,7 @@ pub fn drop_to(user: &str) -> io::Result<()> {
             format!("there is no user \"{user}\""),
         )
     })?;
+    gain_no_more()?;
     // SAFETY: the name is a terminated string that outlives the call; the rest are integers.
     // The group goes first: afterwards there is no right to change it any more.
     unsafe {

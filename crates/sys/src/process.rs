@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::privileges::gain_no_more;
+
 /// Starts `program` as a process of its own: in its own session, not our child, with nothing of
 /// ours but `input` as its standard input, in the root folder. It stays in our network
 /// namespace (that of the calling thread).
@@ -90,18 +92,15 @@ pub fn name_of(process: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Gives up every way to gain rights by starting other programs (`PR_SET_NO_NEW_PRIVS`), and
-/// lets no other process of the same user look into this one (`PR_SET_DUMPABLE`).
+/// Gives up every way to gain rights by starting other programs ([`gain_no_more`]), and lets no other
+/// process of the same user look into this one (`PR_SET_DUMPABLE`).
 ///
 /// # Errors
 /// The system's.
 pub fn harden() -> io::Result<()> {
-    // SAFETY: system calls with integers.
-    let status = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            | libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)
-    };
-    match status {
+    gain_no_more()?;
+    // SAFETY: a system call with integers.
+    match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

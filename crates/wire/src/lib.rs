@@ -14,6 +14,7 @@
 //! - ports of UDP-Lite and DCCP, CRC32c of SCTP, chunks of SCTP;
 //! - tunnels within fragments, until their datagram is reassembled.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod budget;
 pub mod checksum;

@@ -11,6 +11,7 @@ mod erf;
 mod input;
 mod multi;
 mod order;
+mod pattern;
 mod pcap;
 mod pcapng;
 mod pipe;
@@ -21,9 +22,10 @@ mod trial;
 pub use multi::{MultiSource, expand, open_all};
 pub(crate) use source::{MAX_PACKET_BYTES, wire_bytes};
 
-use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
+
+use flowgauge_sys::files::{self, How};
 
 use crate::error::Error;
 use crate::file::erf::Erf;
@@ -52,9 +54,11 @@ pub fn is_mapped(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     let mut magic = [0; 4];
     path != Path::new("-")
-        && std::fs::metadata(path)
+        && files::named()
+            .metadata(path)
             .is_ok_and(|file| file.is_file() && file.len() >= MAPPED_MIN as u64)
-        && File::open(path)
+        && files::named()
+            .open(path, How::read())
             .and_then(|mut file| file.read_exact(&mut magic))
             .is_ok()
         && !is_compressed(&magic)

@@ -1,15 +1,15 @@
 //! Several capture files as one source, merged by time.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use flowgauge_sys::files;
 use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
 use crate::error::Error;
 use crate::file::input::READ_BYTES;
 use crate::file::source::wire_bytes;
-use crate::file::{AnyFile, open_with};
+use crate::file::{AnyFile, open_with, pattern};
 use crate::gathered::{Gathered, LENT};
 use crate::memory::SharedMemory;
 use crate::source::{Interface, PacketSource};
@@ -45,7 +45,7 @@ pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
     for pattern in patterns {
         let path = pattern.as_ref();
         let text = path.to_string_lossy();
-        if !text.contains(['*', '?', '[']) || path.exists() {
+        if !text.contains(['*', '?', '[']) || files::named().metadata(path).is_ok() {
             paths.push(path.to_owned());
             continue;
         }
@@ -53,15 +53,14 @@ pub fn expand<P: AsRef<Path>>(patterns: &[P]) -> Result<Vec<PathBuf>, Error> {
             path: path.to_owned(),
             reason,
         };
-        let matches = glob::glob(&text)
+        let matches = pattern::matches(files::named(), &text)
             .map_err(|error| refused(format!("the pattern is malformed: {error}")))?;
-        let before = paths.len();
-        paths.extend(matches.filter_map(Result::ok).filter(|path| !path.is_dir()));
-        if paths.len() == before {
+        if matches.is_empty() {
             return Err(Error::NoMatch {
                 pattern: path.to_owned(),
             });
         }
+        paths.extend(matches);
     }
     Ok(paths)
 }
@@ -129,7 +128,7 @@ impl MultiSource {
         let buffer = READ_BYTES * FULL_BUFFERS.min(paths.len()) / paths.len().max(1);
         for (rank, path) in paths.iter().enumerate() {
             // What cannot be opened twice (a pipe, standard input) stays open.
-            let again = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+            let again = files::named().is_file(path);
             let bytes = if again {
                 PROBE_BYTES
             } else {

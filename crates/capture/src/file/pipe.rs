@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use flowgauge_sys::ending::is_ending;
-use flowgauge_sys::local::{open_unblocked, wait_for};
+use flowgauge_sys::files::{self, How};
+use flowgauge_sys::local::wait_for;
 
 /// How long nobody looks whether the process is to end.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -35,11 +36,14 @@ pub(crate) fn standard_input() -> io::Result<File> {
 /// # Errors
 /// The system's.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    if std::fs::metadata(path)?.file_type().is_fifo() {
-        open_unblocked(path)
-    } else {
-        File::open(path)
-    }
+    let is_pipe = files::named().metadata(path)?.file_type().is_fifo();
+    files::named().open(
+        path,
+        match is_pipe {
+            true => How::read().without_waiting(),
+            false => How::read(),
+        },
+    )
 }
 
 impl Read for Pipe {

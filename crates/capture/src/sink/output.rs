@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
+use flowgauge_sys::files::{self, How};
+
 use crate::error::Error;
 
 /// Records are collected up to this size before they are written.
@@ -112,10 +114,12 @@ impl Output {
         let raw = if path == Path::new("-") {
             Raw::Stdout(io::stdout())
         } else {
-            let mut options = File::options();
-            options.create(true).append(append);
-            options.write(true).truncate(!append);
-            let file = options.open(path);
+            let how = if append {
+                How::append()
+            } else {
+                How::replace()
+            };
+            let file = files::named().open(path, how);
             let file = file.map_err(|source| io_error("create", path, source))?;
             base = match append {
                 true => file.metadata().map_or(0, |about| about.len()),

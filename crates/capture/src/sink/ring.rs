@@ -1,9 +1,9 @@
 //! A ring of files that keeps the recent past until a trigger preserves it.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use flowgauge_sys::files;
 use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
 use crate::error::Error;
@@ -161,7 +161,8 @@ impl RingSink {
             let stem = self.stem();
             let rest = name.strip_prefix(&stem).unwrap_or(&name);
             let kept = PathBuf::from(format!("{stem}-t{}{rest}", self.triggers));
-            fs::rename(&past.path, &kept)
+            files::named()
+                .rename(&past.path, &kept)
                 .map_err(|source| io_error("rename", &past.path, source))?;
             preserved.push(kept);
         }
@@ -249,7 +250,8 @@ impl RingSink {
                 return Ok(());
             }
             if let Some(gone) = self.past.pop_front() {
-                fs::remove_file(&gone.path)
+                files::named()
+                    .remove_file(&gone.path)
                     .map_err(|source| io_error("remove", &gone.path, source))?;
                 self.done.gone.add(gone.packets, gone.bytes);
                 self.done.files -= 1;

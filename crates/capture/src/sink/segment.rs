@@ -1,10 +1,10 @@
 //! One capture file being written.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Ledger, LinkType, Nanos, PacketDescriptor};
 
 use crate::error::Error;
@@ -254,7 +254,8 @@ impl Segment {
 /// The link type in the header of a pcap file that this program wrote.
 fn link_of(path: &Path) -> Option<LinkType> {
     let mut header = [0; 24];
-    File::open(path).ok()?.read_exact(&mut header).ok()?;
+    let file = files::named().open(path, How::read());
+    file.ok()?.read_exact(&mut header).ok()?;
     let [a, b, c, d, .., e, f, _, _] = header;
     let is_pcap = matches!(u32::from_le_bytes([a, b, c, d]), 0xa1b2_c3d4 | 0xa1b2_3c4d);
     is_pcap.then_some(LinkType(u16::from_le_bytes([e, f])))

@@ -29,6 +29,9 @@ pub(crate) struct AgentOptions {
     /// Stacks read and write files in this folder only
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: PathBuf,
+    /// Stacks run as this user, not as the agent's: the folder must be writable for it. It captures as root first
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
     /// Remember the stacks here, so that they run again when the agent is started again; not within
     /// --folder
     #[arg(long, value_name = "DIR")]

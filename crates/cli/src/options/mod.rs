@@ -125,6 +125,17 @@ impl Command {
         write.is_none_or(|path| path == "-")
     }
 
+    /// The folder that the process is kept to, if it is.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Command::Stack(options) => match &options.command {
+                StackCommand::Run(options) => options.folder.as_deref(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Where packets come from and results go to, of commands that read packets.
     pub(crate) fn input_and_output(&self) -> Option<(&InputOptions, Option<&Path>)> {
         let (input, output) = match self {

@@ -180,6 +180,10 @@ pub(crate) struct RunOptions {
     pub(crate) stack: GivenStack,
     #[command(flatten)]
     pub(crate) watch: WatchOption,
+    /// Read and write files in this folder only: all names, of the command and in the stack, are looked up in it
+    /// and cannot lead out
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     #[command(flatten)]

@@ -1,6 +1,5 @@
 //! From a file or an argument to a checked stack.
 
-use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -8,6 +7,8 @@ use clap::CommandFactory as _;
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{Diagnostic, Program, Severity, Sources, check, parse_all, parse_stack};
+
+use flowgauge_sys::files::{self, How};
 
 use crate::failure::Failure;
 use crate::options::Cli;
@@ -48,7 +49,7 @@ pub(super) fn text(file: Option<&Path>, expression: Option<&str>) -> Result<Text
     let (name, read) = if path.as_os_str() == "-" {
         ("standard input".to_owned(), read_all(std::io::stdin()))
     } else {
-        let read = fs::File::open(path).and_then(read_all);
+        let read = files::named().open(path, How::read()).and_then(read_all);
         (path.display().to_string(), read)
     };
     match read {
@@ -166,7 +167,7 @@ fn include(including: &str, path: &str) -> Result<(String, String), String> {
     let folder = Path::new(including).parent().unwrap_or(Path::new(""));
     let path = folder.join(path);
     let name = path.display().to_string();
-    let text = fs::File::open(&path).and_then(read_all);
+    let text = files::named().open(&path, How::read()).and_then(read_all);
     text.map(|text| (name.clone(), text))
         .map_err(|error| format!("{name}: {error}"))
 }

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use flowgauge_record::RecordWriter;
 use flowgauge_record::results::RESULT_SCHEMA;
-use flowgauge_stack::{OptionKind, OptionValue, Stack};
+use flowgauge_stack::{OptionKind, OptionValue, Program, Stack};
 
 use super::execute::Running;
 use super::read;
 use super::watch::{WatchOptions, WatchStyle};
+use crate::confinement;
 use crate::failure::{self, Failure};
 use crate::input;
 use crate::options::{InputOptions, RunOptions};
@@ -26,8 +27,15 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
         options.stack.expression.as_deref(),
     )?;
     let program = read::program(text)?;
+    let input = &options.input;
+    let mut early = None;
+    if options.folder.is_some() {
+        confinement::of_connections(&program)?;
+        early = give_up_early(input, &program)?;
+    }
+    let input = early.as_ref().unwrap_or(input);
     let common = &options.output.common;
-    refuse_overwriting(&options.input, &program.stacks)?;
+    refuse_overwriting(input, &program.stacks)?;
     // Files are opened before privileges are given up.
     let format = sinks::format(&options.output);
     let is_taken = options.output.write.is_none() && writes(&program.stacks, "-");
@@ -40,7 +48,7 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
             false => WatchStyle::Lines,
         },
     });
-    let mut running = Running::begin(program, &options.input, common, watch, true)?;
+    let mut running = Running::begin(program, input, common, watch, true)?;
     let mut writer = output.map(|output| RecordWriter::new(output, format, RESULT_SCHEMA));
     running.run();
     running.results(|row| match &mut writer {
@@ -54,6 +62,22 @@ pub(super) fn run(options: &RunOptions) -> Result<(), Failure> {
         failure::of_writer(writer)
     });
     running.conclude(common).and(written)
+}
+
+/// Becomes the user that the options name before any file is opened, where nothing is captured and so nothing needs
+/// root. Returns what is left to be done.
+fn give_up_early(input: &InputOptions, program: &Program) -> Result<Option<InputOptions>, Failure> {
+    let captures = program.stacks.iter().any(|stack| {
+        stack.has_source() && stack.node(stack.entry).settings.text("interface").is_some()
+    });
+    if captures || !input.interface.is_empty() {
+        return Ok(None);
+    }
+    input::give_up_privileges(input, false)?;
+    Ok(Some(InputOptions {
+        user: None,
+        ..input.clone()
+    }))
 }
 
 /// A stack may not write over what it reads.

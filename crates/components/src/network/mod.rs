@@ -14,7 +14,7 @@ pub use codec::fuzz;
 /// Where keys are.
 pub(crate) const KEYS: OptionInfo = OptionInfo::new(
     "keys",
-    OptionKind::Text,
+    OptionKind::InputFolder,
     "folder of the keys; else $FLOWGAUGE_KEYS, else ~/.config/flowgauge/keys",
 );
 /// Which of them is this machine's.

@@ -42,7 +42,7 @@ pub(crate) const SPOOL: OptionInfo = OptionInfo::new(
 /// Where more may wait.
 pub(crate) const SPOOL_FOLDER: OptionInfo = OptionInfo::new(
     "spool_folder",
-    OptionKind::Text,
+    OptionKind::OutputFolder,
     "a folder where more may wait; what is there when this process ends, or is killed, the next one with \
      the same identity, folder and to sends",
 );

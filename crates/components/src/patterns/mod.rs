@@ -53,7 +53,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         ),
         OptionInfo::new(
             "file",
-            OptionKind::Text,
+            OptionKind::InputFiles,
             "a file with patterns, one per line; several files in lines; - is standard input",
         ),
         OptionInfo::new(

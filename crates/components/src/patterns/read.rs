@@ -1,16 +1,15 @@
 //! Patterns from a stack's options and from files.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use flowgauge_kit::limited;
 use flowgauge_matcher::{
     Engine, Pattern, PatternError, PatternSet, ReadOptions, read_patterns_with,
 };
 use flowgauge_record::words::count;
 use flowgauge_stack::{Failure, SettingError, Settings};
 use flowgauge_sys::ending::without_stop;
+use flowgauge_sys::files;
 
 /// Largest file of patterns that is read; a device that never ends is not.
 const LARGEST_FILE: u64 = 64 << 20;
@@ -137,11 +136,10 @@ fn text_of(path: &str) -> Result<(String, Vec<u8>), Failure> {
         }
     };
     let (name, read) = if path == "-" {
-        let read = limited::read(io::stdin().lock(), LARGEST_FILE);
+        let read = files::read_limited(io::stdin().lock(), LARGEST_FILE);
         ("standard input", read)
     } else {
-        let file = File::open(path).map_err(failed)?;
-        (path, limited::read(file, LARGEST_FILE))
+        (path, files::named().read(Path::new(path), LARGEST_FILE))
     };
     let text = read.map_err(failed)?.ok_or_else(|| Failure {
         message: format!("{name} is larger than 64 MiB"),

@@ -12,14 +12,14 @@
 //! files of an earlier run, therefore.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_stack::Failure;
 use flowgauge_stream::{Chunk, Stream, StreamIdentity};
+use flowgauge_sys::files::{How, named};
 use flowgauge_wire::Address;
 
 /// Files open at once; well below the usual limit of 1024.
@@ -102,7 +102,9 @@ impl StreamFiles {
         fill_gaps: bool,
         memory_bytes: Option<u64>,
     ) -> Result<StreamFiles, Failure> {
-        fs::create_dir_all(folder).map_err(|error| failed("create", folder, error))?;
+        named()
+            .make_folders(folder, 0o777)
+            .map_err(|error| failed("create", folder, error))?;
         refuse_earlier(folder)?;
         let half = memory_bytes.unwrap_or(MEMORY) / 2;
         let connection = 2 * size_of::<(Endpoints, Connections)>() as u64;
@@ -260,7 +262,7 @@ impl Files {
         let is_taken = |number: u32| {
             [identity, &opposite].into_iter().any(|direction| {
                 let path = self.folder.join(file_name(direction, number));
-                fs::symlink_metadata(path).is_ok()
+                named().has(&path)
             })
         };
         if !self.forgotten || !is_taken(0) {
@@ -426,11 +428,9 @@ impl StreamFile {
 /// packets, so anyone can foresee them: what a link points at is not touched, and no pipe is waited
 /// for.
 fn open(path: &Path, new: bool) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(new)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)
+    let how = if new { How::new_file() } else { How::write() };
+    let file = named()
+        .open(path, how.without_link().without_waiting())
         .map_err(|error| match error.raw_os_error() {
             Some(libc::EEXIST) => not_ours("it was there before, and is left as it is"),
             Some(libc::ELOOP) => not_ours("it is a symbolic link now"),
@@ -446,16 +446,17 @@ fn open(path: &Path, new: bool) -> io::Result<File> {
 /// Refuses a folder with files named as those of streams: what they hold could not be told from what
 /// is written now.
 fn refuse_earlier(folder: &Path) -> Result<(), Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| failed("read", folder, error))?;
-    let earlier = entries
-        .flatten()
-        .find(|entry| entry.file_name().to_str().is_some_and(is_file_name));
+    let names = named().list(folder);
+    let names = names.map_err(|error| failed("read", folder, error))?;
+    let earlier = names
+        .into_iter()
+        .find(|name| name.to_str().is_some_and(is_file_name));
     match earlier {
         None => Ok(()),
-        Some(entry) => Err(Failure {
+        Some(name) => Err(Failure {
             message: format!(
                 "{} is a stream's file of an earlier run",
-                entry.path().display()
+                folder.join(name).display()
             ),
             hint: Some(
                 "give `out` an empty or new folder, or remove the files of that run".to_owned(),
@@ -524,6 +525,8 @@ fn endpoint((address, port): (Address, u16), version: u8) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use flowgauge_wire::Nanos;
 
     use super::*;

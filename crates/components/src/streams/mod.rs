@@ -57,7 +57,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         .or("no"),
         OptionInfo::new(
             "out",
-            OptionKind::Text,
+            OptionKind::OutputFolder,
             "write the bytes of each direction to a file in this folder",
         ),
         OptionInfo::new(

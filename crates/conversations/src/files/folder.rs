@@ -1,14 +1,13 @@
 //! The folder that files are written into.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use flowgauge_stack::Failure;
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags};
+use flowgauge_sys::files::{self, How};
 
 /// Names that are tried where others have the one that was wanted.
 const TRIES: u32 = 1000;
@@ -19,7 +18,7 @@ const BUFFER: usize = 16 << 10;
 pub(super) struct Folder {
     path: PathBuf,
     /// Files are made in what was opened, whatever becomes of its name.
-    opened: Option<OwnedFd>,
+    opened: Option<files::Folder>,
     file_limit: u64,
     /// Bytes that may still be written, by all cores together.
     left: Arc<AtomicU64>,
@@ -78,15 +77,14 @@ impl Folder {
             message: format!("cannot {what} the folder {}: {error}", self.path.display()),
             hint: Some("name a folder that can be written to".to_owned()),
         };
-        match fs::create_dir(&self.path) {
+        match files::named().make_folder(&self.path, 0o777) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failure("make", error));
             }
             _ => {}
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(&self.path, flags, Mode::empty());
-        self.opened = Some(opened.map_err(|error| failure("open", error.into()))?);
+        let opened = files::named().folder(&self.path);
+        self.opened = Some(opened.map_err(|error| failure("open", error))?);
         Ok(())
     }
 
@@ -107,16 +105,14 @@ impl Folder {
             return None;
         }
         // Nobody can have laid a link there: the file is new.
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP;
+        let how = How::new_file().without_link().mode(0o640);
         let mut own = name.to_owned();
         for number in 2..TRIES + 2 {
-            match rustix::fs::openat(folder, &own, flags, mode) {
+            match folder.open(Path::new(&own), how) {
                 Ok(file) => {
                     return Some(Stored {
                         name: own,
-                        file: BufWriter::with_capacity(BUFFER, File::from(file)),
+                        file: BufWriter::with_capacity(BUFFER, file),
                         room: self.file_limit,
                         written: 0,
                         left: Arc::clone(&self.left),
@@ -124,9 +120,11 @@ impl Folder {
                         error: None,
                     });
                 }
-                Err(rustix::io::Errno::EXIST) => own = format!("{name}-{number}"),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    own = format!("{name}-{number}")
+                }
                 Err(error) => {
-                    self.fail(&own, &error.into(), failure);
+                    self.fail(&own, &error, failure);
                     return None;
                 }
             }

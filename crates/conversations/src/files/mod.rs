@@ -56,7 +56,7 @@ pub(crate) const DIGESTS: OptionInfo = OptionInfo::new(
 /// Folder.
 pub(crate) const EXTRACT: OptionInfo = OptionInfo::new(
     "extract",
-    OptionKind::Text,
+    OptionKind::OutputFolder,
     "write each file into this folder, which is made if it is not there; the record says its name",
 );
 /// Decoding.

@@ -6,7 +6,7 @@ mod names;
 mod values;
 mod zeek;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use flowgauge_stack::{
     Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, SettingError, Settings,
 };
+use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
 pub(crate) use values::{Looking, Name, Values};
 
@@ -147,12 +148,11 @@ impl LogFile {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let file = File::options()
-            .create(true)
-            .write(true)
-            .append(!truncate)
-            .truncate(truncate)
-            .open(path);
+        let how = match truncate {
+            true => How::replace(),
+            false => How::append(),
+        };
+        let file = files::named().open(path, how);
         let file = file.map_err(|error| failure("create", Some(path), &error))?;
         let meta = file
             .metadata()
@@ -199,7 +199,8 @@ impl LogFile {
         let (Some(path), Some((_, inode))) = (&self.path, &self.file) else {
             return Ok(());
         };
-        let is_same = fs::metadata(path).is_ok_and(|meta| meta.ino() == *inode);
+        let about = files::named().metadata(path);
+        let is_same = about.is_ok_and(|meta| meta.ino() == *inode);
         if is_same {
             return Ok(());
         }
@@ -230,12 +231,8 @@ impl Logs {
     fn prepare(&self) -> Result<(), Failure> {
         let path = Path::new(self.path.as_deref().unwrap_or("-"));
         let made = match self.style {
-            Style::Eve => File::options()
-                .append(true)
-                .create(true)
-                .open(path)
-                .map(drop),
-            Style::Zeek | Style::ZeekJson => fs::create_dir_all(path),
+            Style::Eve => files::named().open(path, How::append()).map(drop),
+            Style::Zeek | Style::ZeekJson => files::named().make_folders(path, 0o777),
         };
         match made.map_err(|error| failure("create", Some(path), &error)) {
             Err(Stop::Failed(failure)) => Err(failure),
@@ -389,6 +386,8 @@ impl Component for Logs {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use flowgauge_record::event::EventSchemas;
     use flowgauge_record::tls::{TlsRow, X509Row};
 

@@ -1,10 +1,9 @@
 //! Applications by the names of their servers.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
-use flowgauge_kit::limited;
+use flowgauge_sys::files;
 
 /// What is built in.
 const BUILT_IN: &str = include_str!("applications.tsv");
@@ -21,8 +20,8 @@ pub(crate) type Application = u16;
 /// A user's table.
 fn read(path: &Path) -> Result<String, String> {
     let name = path.display();
-    let read = File::open(path).and_then(|file| limited::read(file, MOST_BYTES));
-    let bytes = read
+    let bytes = files::named()
+        .read(path, MOST_BYTES)
         .map_err(|error| format!("cannot read {name}: {error}"))?
         .ok_or_else(|| {
             let most = MOST_BYTES >> 20;

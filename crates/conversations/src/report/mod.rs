@@ -8,7 +8,6 @@ mod said;
 mod talkers;
 mod timeline;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +22,7 @@ use flowgauge_stack::{
     Output, Parallel, RunEnd, SettingError, Settings, WriteLast,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream};
+use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
 use crate::protocols::{self, Leading};
@@ -205,7 +205,7 @@ impl WriteLast for Shared {
                 .write_all(text.as_bytes())
                 .and_then(|()| output.flush())
         } else {
-            let file = File::create(&path);
+            let file = files::named().open(Path::new(&path), How::replace());
             let mut file = file.map_err(|error| Shared::failure(&path, "create", error))?;
             file.write_all(text.as_bytes())
         };
@@ -293,7 +293,7 @@ impl Component for Report {
             Some("-") => return Ok(()),
             Some(path) => path,
         };
-        let file = File::options().append(true).create(true).open(path);
+        let file = files::named().open(Path::new(path), How::append());
         match file {
             Ok(_) => Ok(()),
             Err(error) => Err(Shared::failure(path, "create", error)),

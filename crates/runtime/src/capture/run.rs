@@ -6,6 +6,7 @@ use std::thread;
 use flowgauge_capture::live::LiveSource;
 use flowgauge_capture::{Filtered, PacketSource, open_all};
 use flowgauge_stream::engine::{Budget, Engine, EngineStatistics, Events, MAX_APPLICATIONS};
+use flowgauge_sys::files;
 use flowgauge_wire::Ledger;
 
 use super::{Capture, Control, Input, Outcome, RunError, Source, with_refusals};
@@ -59,7 +60,7 @@ impl Prepared {
         let mut prompt = false;
         let (mut sources, live): (Vec<Source>, bool) = match capture.input {
             Input::Files(paths) => {
-                prompt = !paths.iter().all(|path| path.is_file());
+                prompt = !paths.iter().all(|path| files::named().is_file(path));
                 (vec![filtered(open_all(&paths)?)?], false)
             }
             Input::Interface(mut config) => {

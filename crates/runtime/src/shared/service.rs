@@ -1,11 +1,13 @@
 //! The process that captures for others.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use flowgauge_capture::PacketSource;
 use flowgauge_capture::live::{LiveConfig, LiveSource, StopHandle};
 use flowgauge_stream::engine::{Engine, EngineConfig};
+use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::{self, Listener};
 use flowgauge_sys::shared::Pool;
 use flowgauge_sys::{privileges, process};
@@ -321,8 +323,10 @@ fn merged(source: Ledger, engine: &Ledger) -> Ledger {
 
 /// The machine's memory in bytes.
 fn memory_total() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
+    let path = Path::new("/proc/meminfo");
+    let text = Folder::anywhere().read(path, 1 << 20).ok()??;
+    let line = str::from_utf8(&text)
+        .ok()?
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;

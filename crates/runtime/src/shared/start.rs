@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::{self, Connection, Listener};
 use flowgauge_sys::process;
 use flowgauge_wire::LinkType;
@@ -79,7 +80,7 @@ fn flowgauge() -> OsString {
             return own.into();
         }
         let beside: Option<PathBuf> = own.parent().map(|folder| folder.join(NAME));
-        if let Some(beside) = beside.filter(|path| path.is_file()) {
+        if let Some(beside) = beside.filter(|path| Folder::anywhere().is_file(path)) {
             return beside.into();
         }
     }

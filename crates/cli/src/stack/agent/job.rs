@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Write as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -55,6 +55,14 @@ pub(super) struct Definition {
     pub(super) by: String,
 }
 
+/// Where stacks run.
+pub(super) struct Place {
+    /// What they are kept to.
+    pub(super) folder: PathBuf,
+    /// Whom they become; `None`: they are who the agent is.
+    pub(super) user: Option<String>,
+}
+
 /// A running stack, or one that has ended.
 pub(super) struct Job {
     pub(super) definition: Definition,
@@ -97,13 +105,13 @@ fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
 }
 
 impl Job {
-    /// Starts the stack in `folder`.
+    /// Starts the stack.
     ///
     /// # Errors
     /// The process cannot be made.
-    pub(super) fn start(definition: Definition, folder: &Path) -> std::io::Result<Job> {
+    pub(super) fn start(definition: Definition, place: &Place) -> std::io::Result<Job> {
         let said = Arc::new(Mutex::new(Said::default()));
-        let child = spawn(&definition, folder, &said)?;
+        let child = spawn(&definition, place, &said)?;
         Ok(Job {
             definition,
             child,
@@ -122,14 +130,14 @@ impl Job {
     pub(super) fn restart(
         &mut self,
         definition: Option<Definition>,
-        folder: &Path,
+        place: &Place,
     ) -> std::io::Result<()> {
         self.stop();
         if let Some(definition) = definition {
             self.definition = definition;
         }
         lock(&self.said).add(b"--- started again\n");
-        self.child = spawn(&self.definition, folder, &self.said)?;
+        self.child = spawn(&self.definition, place, &self.said)?;
         self.since = Instant::now();
         self.ended = None;
         self.starts += 1;
@@ -215,11 +223,14 @@ impl Drop for Job {
 
 fn spawn(
     definition: &Definition,
-    folder: &Path,
+    place: &Place,
     said: &Arc<Mutex<Said>>,
 ) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["stack", "run"]);
+    command.args(["stack", "run", "--folder", "."]);
+    if let Some(user) = &place.user {
+        command.args(["-Z", user]);
+    }
     command.env(PARENT, std::process::id().to_string());
     // Its text comes by standard input, or as it was given.
     match definition.is_bare {
@@ -233,7 +244,7 @@ fn spawn(
         command.args(["-i", interface]);
     }
     let mut child = command
-        .current_dir(folder)
+        .current_dir(&place.folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -8,7 +8,7 @@ mod memory;
 mod rights;
 
 use std::collections::BTreeMap;
-use std::path::{Component as PathPart, Path, PathBuf};
+use std::path::{Component as PathPart, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -16,13 +16,15 @@ use std::{fs, thread};
 use flowgauge_link::{Conversation, ListenerOptions, Responder};
 use flowgauge_registry::registry;
 use flowgauge_stack::syntax::{Document, Item};
-use flowgauge_stack::{Input, OptionKind, Sources, check, parse, parse_stack};
+use flowgauge_stack::{Input, Sources, check, parse, parse_stack};
+use flowgauge_sys::privileges;
 use serde_json::{Value, json};
 
 pub(super) use self::job::end_with_agent;
-use self::job::{Definition, Job};
+use self::job::{Definition, Job, Place};
 use self::memory::{Memory, Remembered};
 use self::rights::{Action, Rights};
+use crate::confinement;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::keys;
@@ -61,15 +63,27 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
             "the folder must be there, and belong to stacks alone",
         )
     })?;
+    if let Some(user) = &options.user
+        && !(privileges::is_root() && privileges::user_exists(user))
+    {
+        return Err(Failure::usage(
+            format!("stacks cannot run as {user}"),
+            "--user needs root and an existing user",
+        ));
+    }
     let identity = keys::identity(&options.identity)?;
     let memory = options.state.as_ref().map(|state| remember(state, &folder));
+    // Components that are made, to be checked, may look at what their options name.
+    confinement::of_names(&folder)?;
     let agent = Arc::new(Agent {
         rights,
-        folder,
+        place: Place {
+            folder,
+            user: options.user.clone(),
+        },
         memory: memory.transpose()?,
-        most: options.most.into(),
         control: control.clone(),
-        jobs: Mutex::default(),
+        jobs: Mutex::new(Jobs::new(options.most.into())),
     });
     let listening = ListenerOptions {
         allowed: agent.rights.keys().cloned().collect(),
@@ -96,10 +110,10 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     }
     drop(responder);
     let mut jobs = agent.jobs();
-    if !jobs.is_empty() {
-        say!("flowgauge: stopping {} stacks", jobs.len());
+    if !jobs.all.is_empty() {
+        say!("flowgauge: stopping {} stacks", jobs.all.len());
     }
-    jobs.clear();
+    jobs.all.clear();
     Ok(())
 }
 
@@ -122,11 +136,10 @@ fn remember(state: &Path, folder: &Path) -> Result<Memory, Failure> {
 
 struct Agent {
     rights: BTreeMap<String, Rights>,
-    folder: PathBuf,
+    place: Place,
     memory: Option<Memory>,
-    most: usize,
     control: Control,
-    jobs: Mutex<BTreeMap<String, Job>>,
+    jobs: Mutex<Jobs>,
 }
 
 /// What is said instead of doing it.
@@ -145,7 +158,7 @@ impl Refused {
 }
 
 impl Agent {
-    fn jobs(&self) -> MutexGuard<'_, BTreeMap<String, Job>> {
+    fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,7 +235,7 @@ impl Agent {
         if self.memory.is_none() {
             return;
         }
-        for (name, job) in self.jobs().iter_mut() {
+        for (name, job) in &mut self.jobs().all {
             if job.is_remembered && job.is_done() {
                 job.is_remembered = false;
                 self.forget(name);
@@ -266,11 +279,7 @@ impl Agent {
         }
         let name = word("name");
         match action {
-            Action::List => {
-                let mut jobs = self.jobs();
-                let list = jobs.iter_mut().map(|(name, job)| job.describe(name));
-                Ok(json!({"stacks": list.collect::<Vec<Value>>()}))
-            }
+            Action::List => Ok(json!({"stacks": self.jobs().describe()})),
             Action::Show => self.with(name, |job| {
                 let mut described = job.describe(name);
                 described["text"] = json!(job.definition.text);
@@ -284,10 +293,10 @@ impl Agent {
             }
             Action::Stop => {
                 // It takes its time, which is nobody else's.
-                let job = self.jobs().remove(name);
-                let mut job = job.ok_or_else(|| self.unknown(name))?;
+                let mut job = self.jobs().take(name, false)?;
                 self.forget(name);
                 job.stop();
+                self.jobs().give_back(name, None);
                 say!("flowgauge: {by} stopped {name}");
                 let mut described = job.describe(name);
                 described["said"] = json!(job.said_since(0).0);
@@ -301,28 +310,16 @@ impl Agent {
         }
     }
 
-    fn unknown(&self, name: &str) -> Refused {
-        let names: Vec<String> = self.jobs().keys().cloned().collect();
-        Refused {
-            error: format!("there is no stack \"{name}\""),
-            hint: Some(match names.as_slice() {
-                [] => "there is none at all".to_owned(),
-                names => format!("there are: {}", names.join(", ")),
-            }),
-        }
-    }
-
     fn with(
         &self,
         name: &str,
         work: impl FnOnce(&mut Job) -> Result<Value, Refused>,
     ) -> Result<Value, Refused> {
         let mut jobs = self.jobs();
-        if let Some(job) = jobs.get_mut(name) {
-            return work(job);
+        match jobs.all.get_mut(name) {
+            Some(job) => work(job),
+            None => Err(jobs.unknown(name)),
         }
-        drop(jobs);
-        Err(self.unknown(name))
     }
 
     fn start(&self, name: &str, definition: Definition) -> Result<Value, Refused> {
@@ -332,25 +329,11 @@ impl Agent {
         }
         let by = definition.by.clone();
         let mut jobs = self.jobs();
-        if jobs.get_mut(name).is_some_and(Job::is_running) {
-            return Err(Refused {
-                error: format!("there is a stack {name} already, and it runs"),
-                hint: Some("configure gives it another text, stop ends it".to_owned()),
-            });
-        }
-        let running = jobs
-            .values_mut()
-            .filter_map(|job| job.is_running().then_some(()));
-        if running.count() >= self.most || jobs.len() >= 4 * self.most {
-            return Err(Refused {
-                error: format!("{} stacks run, and no more may", self.most),
-                hint: Some("stop others, or raise the agent's --most".to_owned()),
-            });
-        }
-        let job = Job::start(definition, &self.folder)
+        jobs.refuse_start(name)?;
+        let job = Job::start(definition, &self.place)
             .map_err(|error| Refused::new(format!("no process can be made for it: {error}")))?;
         say!("flowgauge: {by} started {name}");
-        let job = jobs.entry(name.to_owned()).insert_entry(job).into_mut();
+        let job = jobs.all.entry(name.to_owned()).insert_entry(job).into_mut();
         self.keep(name, job);
         Ok(job.describe(name))
     }
@@ -361,15 +344,14 @@ impl Agent {
         name: &str,
         definition: Option<Definition>,
     ) -> Result<Value, Refused> {
-        // Out of the list while it ends, so that others are answered.
-        let job = self.jobs().remove(name);
-        let mut job = job.ok_or_else(|| self.unknown(name))?;
-        let result = job.restart(definition, &self.folder);
+        // Others are answered while it ends.
+        let mut job = self.jobs().take(name, true)?;
+        let result = job.restart(definition, &self.place);
         let described = job.describe(name);
         if result.is_ok() {
             self.keep(name, &mut job);
         }
-        self.jobs().insert(name.to_owned(), job);
+        self.jobs().give_back(name, Some(job));
         result.map_err(|error| Refused::new(format!("{name} cannot be started: {error}")))?;
         say!("flowgauge: {by} started {name} again");
         Ok(described)
@@ -452,6 +434,95 @@ impl Agent {
     }
 }
 
+/// The stacks of an agent.
+struct Jobs {
+    all: BTreeMap<String, Job>,
+    /// Names of those that are being stopped, or started again, which takes its time. Their processes count.
+    changing: BTreeMap<String, Value>,
+    /// So many may run.
+    most: usize,
+}
+
+impl Jobs {
+    fn new(most: usize) -> Jobs {
+        Jobs {
+            all: BTreeMap::new(),
+            changing: BTreeMap::new(),
+            most,
+        }
+    }
+
+    fn describe(&mut self) -> Vec<Value> {
+        let all = self.all.iter_mut().map(|(name, job)| job.describe(name));
+        all.chain(self.changing.values().cloned()).collect()
+    }
+
+    fn unknown(&self, name: &str) -> Refused {
+        if self.changing.contains_key(name) {
+            return Refused {
+                error: format!("{name} is being stopped or started again"),
+                hint: Some("ask again when it has been".to_owned()),
+            };
+        }
+        let names: Vec<&str> = self.all.keys().map(String::as_str).collect();
+        Refused {
+            error: format!("there is no stack \"{name}\""),
+            hint: Some(match names.as_slice() {
+                [] => "no stacks are running".to_owned(),
+                names => format!("there are: {}", names.join(", ")),
+            }),
+        }
+    }
+
+    /// Whether a stack of this name may not begin, and why.
+    fn refuse_start(&mut self, name: &str) -> Result<(), Refused> {
+        if self.changing.contains_key(name) {
+            return Err(self.unknown(name));
+        }
+        if self.all.get_mut(name).is_some_and(Job::is_running) {
+            return Err(Refused {
+                error: format!("there is a stack {name} already, and it runs"),
+                hint: Some("configure gives it another text, stop ends it".to_owned()),
+            });
+        }
+        self.refuse_more(name)
+    }
+
+    /// Whether no other stack may run beside those that do, whatever this one is doing.
+    fn refuse_more(&mut self, name: &str) -> Result<(), Refused> {
+        let (mut running, mut known) = (self.changing.len(), self.changing.len());
+        for (_, job) in self.all.iter_mut().filter(|(other, _)| *other != name) {
+            running += usize::from(job.is_running());
+            known += 1;
+        }
+        if running >= self.most || known >= 4 * self.most {
+            return Err(Refused {
+                error: format!("{} stacks run, and no more may", self.most),
+                hint: Some("stop others, or raise the agent's --most".to_owned()),
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes a stack out to stop it or start it again. Until it is given back nothing else happens to its name.
+    fn take(&mut self, name: &str, starts: bool) -> Result<Job, Refused> {
+        if starts && self.all.contains_key(name) {
+            self.refuse_more(name)?;
+        }
+        let job = self.all.remove(name);
+        let mut job = job.ok_or_else(|| self.unknown(name))?;
+        let mut described = job.describe(name);
+        described["state"] = json!("stopping");
+        self.changing.insert(name.to_owned(), described);
+        Ok(job)
+    }
+
+    fn give_back(&mut self, name: &str, job: Option<Job>) {
+        self.changing.remove(name);
+        self.all.extend(job.map(|job| (name.to_owned(), job)));
+    }
+}
+
 fn may_capture(definition: &Definition, rights: &Rights, interface: &str) -> Result<(), Refused> {
     match rights.may_capture(interface) {
         true => Ok(()),
@@ -527,10 +598,9 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
         for setting in node.settings.iter() {
             let option = setting.option;
             let text = node.settings.text(option.name).unwrap_or_default();
-            let is_file = matches!(option.kind, OptionKind::InputFile | OptionKind::OutputFile);
             // What it says on standard output is kept.
-            if (is_file && text != "-") || matches!(option.name, "keys" | "spool_folder") {
-                stays_within(text)?;
+            for path in option.kind.paths(text).filter(|path| *path != "-") {
+                stays_within(path)?;
             }
             let is_source = node.info.input == Input::Nothing;
             if is_source && option.name == "interface" && !text.is_empty() {
@@ -549,6 +619,8 @@ fn check_text(definition: &Definition, rights: &Rights) -> Result<(), Refused> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -559,6 +631,52 @@ mod tests {
         for file in ["/etc/passwd", "../a", "a/../../b", "", "-", "-w"] {
             assert!(stays_within(file).is_err(), "{file}");
         }
+    }
+
+    #[test]
+    fn a_name_is_taken_while_its_stack_is_changed_and_its_process_counts() {
+        let place = Place {
+            folder: PathBuf::from("/"),
+            user: None,
+        };
+        let ended = |name: &str| {
+            let definition = Definition {
+                text: String::new(),
+                is_bare: true,
+                read: Vec::new(),
+                interfaces: Vec::new(),
+                by: name.to_owned(),
+            };
+            // This test program, which knows no such words and ends.
+            let mut job = Job::start(definition, &place).unwrap();
+            job.stop();
+            job
+        };
+        let error = |refused: Result<(), Refused>| refused.err().map(|refused| refused.error);
+        let mut jobs = Jobs::new(1);
+        for name in ["a", "b"] {
+            jobs.refuse_start(name).ok().unwrap();
+            jobs.all.insert(name.to_owned(), ended(name));
+        }
+        let job = jobs.take("a", true).ok().unwrap();
+        assert_eq!(jobs.describe()[1]["state"], "stopping");
+        for refused in [
+            jobs.refuse_start("a"),
+            jobs.take("a", false).map(drop),
+            jobs.take("a", true).map(drop),
+        ] {
+            let error = error(refused).unwrap();
+            assert_eq!(error, "a is being stopped or started again");
+        }
+        for refused in [jobs.refuse_start("b"), jobs.take("b", true).map(drop)] {
+            let error = error(refused).unwrap();
+            assert_eq!(error, "1 stacks run, and no more may");
+        }
+        jobs.give_back("a", Some(job));
+        let job = jobs.take("b", true).ok().unwrap();
+        jobs.give_back("b", Some(job));
+        assert_eq!(error(jobs.refuse_start("c")), None);
+        assert_eq!(jobs.describe().len(), 2);
     }
 
     #[test]

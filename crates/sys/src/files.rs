@@ -1,0 +1,587 @@
+//! Files by the names that users give them, on the command line or in a stack.
+//!
+//! A [`Folder`] is what a name is looked up in: anywhere, as the command line of a local user has it, or beneath one
+//! folder, whose descriptor is all there is to reach: `openat2` with `RESOLVE_BENEATH` (Linux 5.6) refuses
+//! absolute names, `..` and symbolic links that lead out, however a name came about. A process is confined to a
+//! folder once ([`Folder::confine`]) and for good; from then on [`named`] is that folder.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::privileges;
+
+/// Lookups that are tried where others rename folders meanwhile.
+const TRIES: u32 = 64;
+/// Symbolic links that a name may lead through, as in the kernel.
+const MOST_LINKS: u32 = 40;
+/// What `fstatfs` says of /proc.
+const PROC_MAGIC: u64 = 0x9fa0;
+
+static OF_PROCESS: OnceLock<Folder> = OnceLock::new();
+static ANYWHERE: Folder = Folder(None);
+
+/// What names that users give are looked up in: anywhere, unless the process is confined.
+pub fn named() -> &'static Folder {
+    OF_PROCESS.get().unwrap_or(&ANYWHERE)
+}
+
+/// What a name is looked up in. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Folder(Option<Arc<OwnedFd>>);
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    flags: OFlags,
+    mode: u32,
+}
+
+impl How {
+    /// To be read.
+    pub const fn read() -> How {
+        How::of(OFlags::RDONLY)
+    }
+
+    /// To be written from its beginning: made where it is not there, emptied where it is.
+    pub const fn replace() -> How {
+        How::of(OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::TRUNC))
+    }
+
+    /// To be written at its end: made where it is not there.
+    pub const fn append() -> How {
+        How::of(OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::APPEND))
+    }
+
+    /// To be written; it must not be there.
+    pub const fn new_file() -> How {
+        How::of(OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL))
+    }
+
+    /// To be written; it must be there.
+    pub const fn write() -> How {
+        How::of(OFlags::WRONLY)
+    }
+
+    const fn of(flags: OFlags) -> How {
+        How {
+            flags: flags.union(OFlags::CLOEXEC),
+            mode: 0o666,
+        }
+    }
+
+    /// To be read as well as written.
+    #[must_use]
+    pub const fn and_read(self) -> How {
+        let flags = self.flags.difference(OFlags::WRONLY);
+        How {
+            flags: flags.union(OFlags::RDWR),
+            ..self
+        }
+    }
+
+    /// One that is made has these permissions, as far as the umask leaves them.
+    #[must_use]
+    pub const fn mode(self, mode: u32) -> How {
+        How { mode, ..self }
+    }
+
+    /// Nobody is waited for at a pipe's other end.
+    #[must_use]
+    pub const fn without_waiting(self) -> How {
+        How {
+            flags: self.flags.union(OFlags::NONBLOCK),
+            ..self
+        }
+    }
+
+    /// The name is no symbolic link (`ELOOP`).
+    #[must_use]
+    pub const fn without_link(self) -> How {
+        How {
+            flags: self.flags.union(OFlags::NOFOLLOW),
+            ..self
+        }
+    }
+
+    fn changes_files(self) -> bool {
+        self.flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+    }
+}
+
+impl Folder {
+    /// Names lead anywhere.
+    pub const fn anywhere() -> Folder {
+        Folder(None)
+    }
+
+    /// Names lead to what is in this folder, which is itself found by the process's means.
+    ///
+    /// # Errors
+    /// It is not there or is no folder; `Unsupported` where the kernel has no `openat2`.
+    pub fn beneath(path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty())?;
+        let folder = Folder(Some(Arc::new(opened)));
+        match folder.look_up(Path::new("."), flags, Mode::empty()) {
+            Ok(_) => Ok(folder),
+            Err(Errno::NOSYS | Errno::PERM) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel cannot keep a process to a folder (openat2: Linux 5.6)",
+            )),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// From now on all names that users give this process lead to what is in the folder, and nothing undoes it.
+    ///
+    /// # Errors
+    /// The process is confined already.
+    pub fn confine(self) -> io::Result<()> {
+        OF_PROCESS
+            .set(self)
+            .map_err(|_| io::Error::other("the process is confined to a folder already"))
+    }
+
+    /// Whether names lead anywhere.
+    pub fn is_anywhere(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The folder itself; `None`: anywhere.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(|folder| folder.as_fd())
+    }
+
+    /// Opens a file.
+    ///
+    /// Root does not write through a symbolic link that another user made, wherever it is: who may write into a
+    /// folder could have root write elsewhere. (`fs.protected_symlinks` does the same for folders as /tmp.)
+    ///
+    /// # Errors
+    /// The system's; `PermissionDenied` where the name leads out, or through such a link.
+    pub fn open(&self, path: &Path, how: How) -> io::Result<File> {
+        let mode = Mode::from_raw_mode(how.mode);
+        if self.is_anywhere() && how.changes_files() && privileges::is_root() {
+            return past_links_of_others(path, how.flags, mode);
+        }
+        let opened = self.look_up(path, how.flags, mode);
+        opened.map(File::from).map_err(|error| self.explain(error))
+    }
+
+    /// All of a file, if that is no more than `limit` bytes: a device that never ends is not read on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read(&self, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        read_limited(self.open(path, How::read())?, limit)
+    }
+
+    /// What is known of a file, of the one that a link leads to.
+    ///
+    /// # Errors
+    /// The system's; it is not there.
+    pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        self.about(path, OFlags::PATH)
+    }
+
+    /// Whether there is something of this name, be it a link that leads nowhere.
+    pub fn has(&self, path: &Path) -> bool {
+        self.about(path, OFlags::PATH | OFlags::NOFOLLOW).is_ok()
+    }
+
+    /// Whether there is a folder of this name.
+    pub fn is_folder(&self, path: &Path) -> bool {
+        self.metadata(path).is_ok_and(|about| about.is_dir())
+    }
+
+    /// Whether a folder, and no link to one, has this name.
+    pub fn is_own_folder(&self, path: &Path) -> bool {
+        let about = self.about(path, OFlags::PATH | OFlags::NOFOLLOW);
+        about.is_ok_and(|about| about.is_dir())
+    }
+
+    /// Whether there is a regular file of this name.
+    pub fn is_file(&self, path: &Path) -> bool {
+        self.metadata(path).is_ok_and(|about| about.is_file())
+    }
+
+    fn about(&self, path: &Path, flags: OFlags) -> io::Result<Metadata> {
+        let opened = self.look_up(path, flags | OFlags::CLOEXEC, Mode::empty());
+        File::from(opened.map_err(|error| self.explain(error))?).metadata()
+    }
+
+    /// The names in a folder, in no order, without `.` and `..`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let path = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = self.look_up(path, flags, Mode::empty());
+        let mut names = Vec::new();
+        for entry in Dir::new(opened.map_err(|error| self.explain(error))?)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        Ok(names)
+    }
+
+    /// The folder of a name: names in it lead to what is beneath.
+    ///
+    /// # Errors
+    /// The system's; it is no folder.
+    pub fn folder(&self, path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = self.look_up(path, flags, Mode::empty());
+        let opened = opened.map_err(|error| self.explain(error))?;
+        Ok(Folder(Some(Arc::new(opened))))
+    }
+
+    /// Makes a folder.
+    ///
+    /// # Errors
+    /// The system's; `AlreadyExists`.
+    pub fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::mkdirat(
+            parent,
+            name,
+            Mode::from_raw_mode(mode),
+        )?)
+    }
+
+    /// Makes a folder and those that it is in; one that is there is good.
+    ///
+    /// # Errors
+    /// The system's; something of the name is no folder.
+    pub fn make_folders(&self, path: &Path, mode: u32) -> io::Result<()> {
+        if path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        match self.metadata(path) {
+            Ok(about) if about.is_dir() => return Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if let Some(parent) = path.parent() {
+            self.make_folders(parent, mode)?;
+        }
+        match self.make_folder(path, mode) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            // Of others that make it at the same time one was first.
+            _ if self.is_folder(path) => Ok(()),
+            _ => Err(Errno::EXIST.into()),
+        }
+    }
+
+    /// Gives a file another name, in place of what has it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((old, from), (new, to)) = (self.parent(from)?, self.parent(to)?);
+        Ok(rustix::fs::renameat(old, from, new, to)?)
+    }
+
+    /// Gives a file a second name, which nothing may have.
+    ///
+    /// # Errors
+    /// The system's; `AlreadyExists`.
+    pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((old, from), (new, to)) = (self.parent(from)?, self.parent(to)?);
+        let flags = AtFlags::empty();
+        Ok(rustix::fs::linkat(old, from, new, to, flags)?)
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::unlinkat(parent, name, AtFlags::empty())?)
+    }
+
+    /// Removes a folder in which nothing is left.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// The folder that a name is in, open, and the name there.
+    fn parent<'a>(&self, path: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let parent = parent_of(path);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = self.look_up(parent, flags, Mode::empty());
+        Ok((opened.map_err(|error| self.explain(error))?, name))
+    }
+
+    fn look_up(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let Some(folder) = &self.0 else {
+            return open_at(CWD, path, flags, mode);
+        };
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        // The kernel takes no permissions for what is not made.
+        let mode = match flags.contains(OFlags::CREATE) {
+            true => mode,
+            false => Mode::empty(),
+        };
+        let mut last = Errno::AGAIN;
+        for _ in 0..TRIES {
+            match rustix::fs::openat2(folder, path, flags, mode, within) {
+                Err(error @ (Errno::AGAIN | Errno::INTR)) => last = error,
+                opened => return opened,
+            }
+        }
+        Err(last)
+    }
+
+    fn explain(&self, error: Errno) -> io::Error {
+        match error {
+            Errno::XDEV if !self.is_anywhere() => io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it is not in the folder that this run is kept to",
+            ),
+            error => error.into(),
+        }
+    }
+}
+
+/// All that comes, if that is no more than `limit` bytes.
+///
+/// # Errors
+/// That of the reader.
+pub fn read_limited(from: impl Read, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+/// The folder of a name; the current one where it names none.
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) => Path::new("."),
+        None => path,
+    }
+}
+
+/// As `openat`; a signal does not end it.
+fn open_at(
+    folder: BorrowedFd<'_>,
+    path: impl AsRef<Path>,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let path = path.as_ref();
+    rustix::io::retry_on_intr(|| rustix::fs::openat(folder, path, flags, mode))
+}
+
+/// Opens a file to be written, through links of this user and of root only. Each link is looked at and followed by
+/// its descriptor: one that is put in its place meanwhile is another one, and looked at in turn.
+fn past_links_of_others(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+    let mut path = path.to_owned();
+    let mut folder: Option<OwnedFd> = None;
+    for _ in 0..MOST_LINKS {
+        let Some(name) = path.file_name() else {
+            // "." or "..", which are folders.
+            break;
+        };
+        let within = folder.as_ref().map_or(CWD, |folder| folder.as_fd());
+        let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = open_at(within, parent_of(&path), place, Mode::empty())?;
+        match open_at(parent.as_fd(), name, flags | OFlags::NOFOLLOW, mode) {
+            Err(Errno::LOOP) if !flags.contains(OFlags::NOFOLLOW) => {}
+            opened => return Ok(File::from(opened?)),
+        }
+        let link = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let link = File::from(open_at(parent.as_fd(), name, link, Mode::empty())?);
+        let about = link.metadata()?;
+        if !about.is_symlink() {
+            continue;
+        }
+        let own = [0, rustix::process::geteuid().as_raw()];
+        if !own.contains(&about.uid()) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "it is a symbolic link of another user ({}), through which root does not write; name what it leads to",
+                    about.uid()
+                ),
+            ));
+        }
+        // Where /proc/self/fd/1 leads is no name.
+        if rustix::fs::fstatfs(&parent)?.f_type as u64 == PROC_MAGIC {
+            return Ok(open_at(parent.as_fd(), name, flags, mode)?.into());
+        }
+        let target = rustix::fs::readlinkat(&link, "", Vec::new())?;
+        path = OsString::from_vec(target.into_bytes()).into();
+        folder = Some(parent);
+    }
+    let within = folder.as_ref().map_or(CWD, |folder| folder.as_fd());
+    match path.file_name() {
+        None => Ok(open_at(within, &path, flags, mode)?.into()),
+        Some(_) => Err(Errno::LOOP.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder with a file and links, another one beside it, and a name for each way out.
+    fn place() -> (tempfile::TempDir, Folder, Vec<String>) {
+        let place = tempfile::tempdir().unwrap();
+        let (inside, outside) = (place.path().join("in"), place.path().join("out"));
+        fs::create_dir_all(inside.join("sub")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(inside.join("a"), "inside").unwrap();
+        fs::write(outside.join("secret"), "outside").unwrap();
+        symlink("../out", inside.join("up")).unwrap();
+        symlink(&outside, inside.join("absolute")).unwrap();
+        symlink("../out/secret", inside.join("link")).unwrap();
+        symlink("../a", inside.join("sub/back")).unwrap();
+        let ways = [
+            format!("{}/secret", outside.display()),
+            "../out/secret".to_owned(),
+            "sub/../../out/secret".to_owned(),
+            "up/secret".to_owned(),
+            "absolute/secret".to_owned(),
+            "link".to_owned(),
+            "/proc/self/cwd/../out/secret".to_owned(),
+        ];
+        let folder = Folder::beneath(&inside).unwrap();
+        (place, folder, ways.to_vec())
+    }
+
+    #[test]
+    fn nothing_leads_out_of_a_folder() {
+        let (place, folder, ways) = place();
+        let outside = place.path().join("out");
+        for way in &ways {
+            let path = Path::new(way);
+            let other = path.with_file_name("new");
+            let refused = [
+                folder.open(path, How::read()).map(drop),
+                folder.open(path, How::replace()).map(drop),
+                folder.open(path, How::append()).map(drop),
+                folder.metadata(path).map(drop),
+            ];
+            for refused in refused {
+                let error = refused.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{way}");
+                assert!(error.to_string().contains("kept to"), "{way}: {error}");
+            }
+            // Of a link in the folder these are about the link.
+            if way != "link" {
+                assert!(folder.remove_file(path).is_err(), "{way}");
+                assert!(folder.rename(path, Path::new("b")).is_err(), "{way}");
+                assert!(folder.rename(Path::new("a"), &other).is_err(), "{way}");
+                assert!(folder.link(Path::new("a"), &other).is_err(), "{way}");
+                assert!(folder.make_folder(&other, 0o755).is_err(), "{way}");
+                assert!(folder.make_folders(&other, 0o755).is_err(), "{way}");
+                assert!(folder.open(&other, How::new_file()).is_err(), "{way}");
+            }
+        }
+        for way in ["..", "/", "up", "absolute"] {
+            assert!(folder.list(Path::new(way)).is_err(), "{way}");
+        }
+        let left: Vec<_> = fs::read_dir(&outside).unwrap().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(fs::read(outside.join("secret")).unwrap(), b"outside");
+    }
+
+    #[test]
+    fn within_a_folder_all_is_as_usual() {
+        let (place, folder, _) = place();
+        let path = Path::new;
+        let limit = 100;
+        assert_eq!(folder.read(path("a"), limit).unwrap().unwrap(), b"inside");
+        assert_eq!(folder.read(path("a"), 5).unwrap(), None);
+        assert_eq!(
+            folder.read(path("sub/back"), limit).unwrap().unwrap(),
+            b"inside"
+        );
+        folder.make_folders(path("x/y/z"), 0o750).unwrap();
+        folder.make_folders(path("x/y/z"), 0o750).unwrap();
+        assert!(folder.make_folders(path("a/b"), 0o750).is_err());
+        let mut file = folder.open(path("x/y/n"), How::new_file()).unwrap();
+        file.write_all(b"n").unwrap();
+        let again = folder.open(path("x/y/n"), How::new_file()).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        folder.rename(path("x/y/n"), path("m")).unwrap();
+        folder.link(path("m"), path("l")).unwrap();
+        folder.remove_file(path("m")).unwrap();
+        folder.remove_folder(path("x/y/z")).unwrap();
+        let mut names = folder.list(path("")).unwrap();
+        names.sort();
+        assert_eq!(names, ["a", "absolute", "l", "link", "sub", "up", "x"]);
+        assert_eq!(fs::read(place.path().join("in/l")).unwrap(), b"n");
+        assert!(folder.has(path("link")) && !folder.is_file(path("link")));
+        assert!(folder.is_file(path("a")) && folder.is_folder(path("sub")));
+    }
+
+    #[test]
+    fn root_writes_through_its_own_links_only() {
+        let place = tempfile::tempdir().unwrap();
+        let of = |name: &str| place.path().join(name);
+        fs::write(of("target"), "").unwrap();
+        symlink("target", of("one")).unwrap();
+        symlink(of("one"), of("two")).unwrap();
+        symlink("loop", of("loop")).unwrap();
+        let anywhere = Folder::anywhere();
+        let write = |path: &Path| {
+            let flags = How::append().flags;
+            past_links_of_others(path, flags, Mode::from_raw_mode(0o600))?.write_all(b"x")
+        };
+        for name in ["target", "one", "two", "new"] {
+            write(&of(name)).unwrap();
+        }
+        assert_eq!(fs::read(of("target")).unwrap(), b"xxx");
+        assert_eq!(fs::read(of("new")).unwrap(), b"x");
+        assert!(write(&of("loop")).is_err());
+        assert!(write(place.path()).is_err());
+        write(Path::new("/dev/null")).unwrap();
+        let output = File::create(of("output")).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&output);
+        write(Path::new(&format!("/dev/fd/{number}"))).unwrap();
+        assert_eq!(fs::read(of("output")).unwrap(), b"x");
+        if !privileges::is_root() {
+            crate::skipped::skipped("only root can make links of others");
+            return;
+        }
+        std::os::unix::fs::lchown(of("one"), Some(4711), None).unwrap();
+        for name in ["one", "two"] {
+            for how in [How::replace(), How::append(), How::write()] {
+                let error = anywhere.open(&of(name), how).unwrap_err();
+                assert!(error.to_string().contains("another user (4711)"), "{error}");
+            }
+            // What is read harms nobody.
+            anywhere.open(&of(name), How::read()).unwrap();
+        }
+        assert_eq!(fs::read(of("target")).unwrap(), b"xxx");
+    }
+}
