@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod defragment;
+mod hosts;
 pub mod policy;
 pub mod tcp;
 
@@ -24,6 +25,7 @@ mod corpora;
 pub use defragment::{
     DefragmentConfig, DefragmentStatistics, Defragmenter, Fragment, GivenUp, Incomplete, Outcome,
 };
+pub use hosts::HostPolicies;
 pub use policy::{OverlapPolicy, UnknownPolicy};
 pub use tcp::{
     Account, Forgotten, GapCause, Half, HalfFlags, Reassembler, ReassemblyConfig,

@@ -5,7 +5,7 @@ use flowgauge_reassembly::{GapCause, Receiver};
 use flowgauge_wire::{Decoded, Nanos};
 
 use crate::connection::{Progress, Side};
-use crate::handler::{Chunk, Handler, Stream, StreamFlow};
+use crate::handler::{Chunk, Cut, Handler, Stream, StreamFlow};
 use crate::streams::{Pass, stream_id};
 
 /// Totals over all streams.
@@ -94,6 +94,11 @@ impl<H: Handler> Receiver for Delivery<'_, H> {
         self.progress.pending_gap += bytes;
     }
 
+    fn cut(&mut self, bytes: u64, packets: u64) {
+        self.progress
+            .cut(bytes, packets, self.id, self.flow, self.handler);
+    }
+
     fn begun(&mut self) {
         self.complete = Nanos::ZERO;
     }
@@ -104,6 +109,26 @@ impl Progress {
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
         self.bytes + self.missing_bytes + self.pending_gap
+    }
+
+    /// The snap length cut off what is next: so many bytes, with which so many packets begin.
+    pub(crate) fn cut<H: Handler>(
+        &mut self,
+        bytes: u64,
+        packets: u64,
+        id: u32,
+        flow: StreamFlow<'_>,
+        handler: &mut H,
+    ) {
+        if H::PACKETS && bytes != 0 {
+            let cut = Cut {
+                offset: self.position(),
+                bytes,
+                packets,
+            };
+            handler.stream_cut(&self.stream(id, flow), &cut);
+        }
+        self.pending_gap += bytes;
     }
 
     /// Bytes were delivered.

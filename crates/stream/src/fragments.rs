@@ -2,7 +2,7 @@
 
 use flowgauge_reassembly::defragment::Totals;
 use flowgauge_reassembly::{
-    DefragmentConfig, Defragmenter, Fragment, GivenUp, Incomplete, Outcome,
+    DefragmentConfig, Defragmenter, Fragment, GivenUp, HostPolicies, Incomplete, Outcome,
 };
 use flowgauge_wire::{
     Batch, DatagramOrigin, DecodeFlags, Decoded, DecodedBatch, Decoder, Nanos, TcpFlags,
@@ -56,6 +56,11 @@ impl Fragments {
             inner: Vec::new(),
             headers: DecodedBatch::new(),
         }
+    }
+
+    /// The receiving host's policy decides from now on.
+    pub(crate) fn set_policies(&mut self, policies: HostPolicies) {
+        self.defragmenter.set_policies(policies);
     }
 
     pub(crate) fn defragmenter(&self) -> &Defragmenter<Decoded> {

@@ -246,6 +246,15 @@ impl StreamPacket<'_> {
             && self.stream_ends_after().is_none_or(|rest| rest >= len)
     }
 
+    /// Position up to which its stream is in order, holes that were given up counted, once the start is known.
+    pub fn position(&self) -> Option<i64> {
+        let ahead = match self.decoded.key.protocol {
+            6 => i64::from(self.halves[0].distance_to(self.seq()).unwrap_or(0)),
+            _ => 0,
+        };
+        self.offset.map(|offset| offset - ahead)
+    }
+
     /// Whether it would leave a hole and begins beyond the window that its receiver offered last, as far as
     /// that is known.
     #[cold]
@@ -285,6 +294,17 @@ impl StreamPacket<'_> {
     pub fn overlap_policy(&self) -> OverlapPolicy {
         self.halves[0].policy()
     }
+}
+
+/// Bytes that are next in a stream, and that the snap length cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Position of the first in the stream, holes counted.
+    pub offset: u64,
+    /// How many.
+    pub bytes: u64,
+    /// Packets that begin with the first: those of which nothing was captured.
+    pub packets: u64,
 }
 
 /// What a segment that does not simply go on told of its stream.
@@ -330,9 +350,9 @@ pub enum Admit {
     /// forgotten, and nothing delivered from here on, whatever is answered later
     /// ([`Shard::abandon`](crate::Shard::abandon)).
     Refuse(Place),
-    /// The receiver refuses it: counted at this place as with [`Admit::Refuse`], but nothing that it says is
-    /// followed.
-    Reject(Place),
+    /// The receiver refuses it: counted at this place as with [`Admit::Refuse`], if at any, but nothing that it says
+    /// is followed.
+    Reject(Option<Place>),
     /// It goes on to reassembly, but is not believed yet: with its sequence number beyond the window of the
     /// receiver it waits there until the stream gets to it, a packet behind it is captured, or its receiver
     /// acknowledges what is before it. What else is taken or consumed meanwhile does not give up the hole.
@@ -456,6 +476,11 @@ pub trait Handler {
     /// so many bytes behind `base`; `None`: from now on one begins with the first byte again.
     #[inline(always)]
     fn stream_begins(&mut self, _base: u64, _begin: Option<&[u32]>) {}
+
+    /// The snap length cut off what is next of packets that were [taken](Admit::Take), where
+    /// [`Handler::PACKETS`] says that packets are wanted: their captured bytes come, or came, as
+    /// [`Handler::stream_data`].
+    fn stream_cut(&mut self, _stream: &Stream<'_>, _cut: &Cut) {}
 
     /// Some bytes of a packet that was [taken](Admit::Take), or all, came a second time or have no place in the
     /// stream, where [`Handler::PACKETS`] says that packets are wanted.

@@ -54,7 +54,7 @@ pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
 pub use findings::Findings;
 pub use handler::{
-    Admit, Chunk, Handler, Next, Remark, Request, Stream, StreamIdentity, StreamPacket,
+    Admit, Chunk, Cut, Handler, Next, Remark, Request, Stream, StreamIdentity, StreamPacket,
     StreamStatus,
 };
 pub use sequencer::{Numbered, Sequencer};

@@ -67,7 +67,9 @@ impl Streams {
             Admit::Consumed => self.consumed(pass, packet, flow, handler),
             Admit::Doubt => self.doubted(pass, packet, flow, handler),
             Admit::Reject(place) => {
-                ledger.refuse(place, u64::from(packet.frames), u64::from(packet.wire_len));
+                if let Some(place) = place {
+                    ledger.refuse(place, u64::from(packet.frames), u64::from(packet.wire_len));
+                }
                 side.half.note_doubt(packet.ack);
             }
             Admit::Refuse(place) => {
@@ -93,11 +95,20 @@ impl Streams {
     #[cold]
     #[inline(never)]
     fn believe<H: Handler>(&mut self, pass: &Pass<'_>, packet: &Decoded, id: u32, handler: &mut H) {
-        let is_behind =
-            (self.side(id)).is_some_and(|side| self.reassembler.is_behind(&side.half, packet.seq));
-        if is_behind && !packet.tcp_flags.contains(TcpFlags::RST) {
-            self.flush(id, pass.tracker, handler);
+        if packet.tcp_flags.contains(TcpFlags::RST) {
+            return;
         }
+        let now = pass.tracker.clock();
+        let numbers = packet.seq..packet.seq.wrapping_add(packet.payload_len);
+        self.work_on(
+            id,
+            now,
+            pass.tracker,
+            handler,
+            |reassembler, half, peer, out| {
+                reassembler.believe(half, peer, numbers, out);
+            },
+        );
     }
 
     /// A packet waits that is beyond the receiver's window.

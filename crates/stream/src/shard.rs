@@ -1,7 +1,7 @@
 //! The engine of one core.
 
 use flowgauge_flow::{CaptureClock, FlowConfig, FlowId, FlowTracker, PacketFlow};
-use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_reassembly::{HostPolicies, OverlapPolicy};
 use flowgauge_wire::{
     Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
 };
@@ -172,6 +172,12 @@ impl Shard {
     /// stream.
     pub fn set_overlap_policy(&mut self, stream: u32, policy: OverlapPolicy) -> bool {
         self.streams.set_policy(stream, policy)
+    }
+
+    /// What receiving hosts do with overlapping fragments from now on, by address, instead of
+    /// [`DefragmentConfig::policy`](flowgauge_reassembly::DefragmentConfig::policy).
+    pub fn set_fragment_policies(&mut self, policies: HostPolicies) {
+        self.fragments.set_policies(policies);
     }
 
     /// Forgets what waits for a stream, and delivers nothing of it any more; it still ends when its

@@ -263,7 +263,17 @@ impl Streams {
             Delivery::of_packet(pass, packet, flow, side, &mut self.delivered, handler)
                 .deliver(bytes);
         }
-        side.progress.pending_gap += u64::from(packet.payload_len) - bytes.len() as u64;
+        let cut = u64::from(packet.payload_len) - bytes.len() as u64;
+        if self.is_refused {
+            side.progress.pending_gap += cut;
+        } else {
+            let packets = u64::from(bytes.is_empty()) * u64::from(packet.frames);
+            let (id, flow) = (
+                stream_id(at, direction),
+                StreamFlow::Tracked(pass.tracker, at),
+            );
+            side.progress.cut(cut, packets, id, flow, handler);
+        }
     }
 
     /// A whole datagram of a flow whose streams are known and wanted.

@@ -188,3 +188,47 @@ fn strict_refuses_what_the_receiver_does() {
         assert_eq!(with_made_up(Mode::Wait, ack, flags).1, 1000);
     }
 }
+
+#[test]
+fn behind_holes_of_any_size_nothing_is_lost_in_any_mode() {
+    for gap in [100_000_000_u32, 600_000_000, 1_500_000_000] {
+        for (mode, acknowledged) in [
+            (Mode::Wait, true),
+            (Mode::Wait, false),
+            (Mode::Fast, true),
+            (Mode::Fast, false),
+            (Mode::Strict, true),
+        ] {
+            let mut frames = handshake();
+            let (mut seq, mut expected) = (500_u32, Vec::new());
+            // Several times around. Of every third transfer two segments follow each other, and the first comes again.
+            for turn in 0..12_u8 {
+                let segments = if turn % 3 == 0 { 2 } else { 1 };
+                let first = seq;
+                for segment in 0..segments {
+                    let payload = [2 * turn + segment; 1000];
+                    frames.push(frame(true, seq, 100, ACK, &payload));
+                    expected.extend(payload);
+                    seq = seq.wrapping_add(1000);
+                }
+                if acknowledged {
+                    frames.push(frame(false, 100, seq, ACK, &[]));
+                }
+                if segments == 2 {
+                    frames.push(frame(true, first, 100, ACK, &[2 * turn; 1000]));
+                }
+                seq = seq.wrapping_add(gap);
+            }
+            let (found, all, discarded) = run(mode, &frames);
+            let what = format!("{mode:?} {gap} {acknowledged}");
+            assert_eq!(all, 20_000, "{what}");
+            match mode {
+                Mode::Strict => assert!(found == expected[..2000], "{what}: {}", found.len()),
+                _ => {
+                    assert!(found == expected, "{what}: {}", found.len());
+                    assert_eq!(discarded, 4000, "{what}: the copies");
+                }
+            }
+        }
+    }
+}

@@ -3,8 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use flowgauge_flow::FlowRecord;
+use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_stream::engine::{
+    ApplicationConfig, ApplicationId, DataChunk, Engine, EngineConfig, Events, HostPolicies,
+    StreamRef,
+};
 use flowgauge_stream::{ChecksumPolicy, Handler, Shard, ShardConfig};
-use flowgauge_wire::{Batch, PacketDescriptor};
+use flowgauge_wire::{Batch, LinkType, PacketDescriptor};
 
 /// Addresses of the initiator, protocol, frames and fragments of each flow.
 #[derive(Default)]
@@ -133,4 +138,60 @@ fn check(sender: &str, fragment: Fragment) {
     assert_eq!(flows(&lost[1..]), [outer(1)]);
     let plain = fragment(3, 0x2000, &udp(53, &gtp)[..88]);
     assert_eq!(flows(&[plain]), [outer(1)]);
+}
+
+/// What was delivered, by the receiver's last byte.
+#[derive(Default)]
+struct Delivered(Vec<(u8, String)>);
+
+impl Events for Delivered {
+    fn data(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
+        let receiver = stream.identity().destination.0;
+        let text = String::from_utf8_lossy(chunk.new_bytes()).into_owned();
+        self.0.push((receiver.0[15], text));
+    }
+}
+
+#[test]
+fn the_receiving_host_decides_which_copy_of_a_fragment_counts() {
+    let mut policies = HostPolicies::new(OverlapPolicy::First);
+    policies.insert("10.0.0.8".parse().unwrap(), 32, OverlapPolicy::Last);
+    let run = |change: Option<HostPolicies>| {
+        let mut config = EngineConfig {
+            policies: policies.clone(),
+            ..EngineConfig::default()
+        };
+        config.shard.checksums = ChecksumPolicy::Ignore;
+        let mut engine = Engine::new(config);
+        engine.add(ApplicationConfig::default()).unwrap();
+        if let Some(policies) = change {
+            engine.set_policies(policies);
+        }
+        let mut delivered = Delivered::default();
+        let [a, b] = [b'a', b'b'].map(|byte| udp(53, &[byte; 40]));
+        for host in [8, 9] {
+            for (place, bytes) in [(0x2000, &a[..32]), (2, &b[16..])] {
+                let mut packet = in_ipv4(1, place, bytes);
+                packet[19] = host;
+                let descriptor = PacketDescriptor {
+                    captured_len: packet.len() as u32,
+                    wire_len: packet.len() as u32,
+                    link: LinkType::RAW,
+                    ..PacketDescriptor::default()
+                };
+                engine.process(&Batch::new(&packet, &[descriptor]), &mut delivered);
+            }
+        }
+        engine.finish(&mut delivered);
+        delivered.0.sort();
+        delivered.0
+    };
+    let (last, first) = (
+        "a".repeat(8) + &"b".repeat(32),
+        "a".repeat(24) + &"b".repeat(16),
+    );
+    assert_eq!(run(None), [(8, last), (9, first.clone())]);
+    // Another word of it later.
+    let both = run(Some(HostPolicies::new(OverlapPolicy::First)));
+    assert_eq!(both, [(8, first.clone()), (9, first)]);
 }

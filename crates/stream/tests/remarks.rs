@@ -219,6 +219,8 @@ fn what_cannot_be_of_the_stream_repeats_nothing_of_it() {
         "2 2 abc",
         "3: 0 again, 0 other, 0 behind FIN, implausible",
         "4: 3 again, 0 other, 0 behind FIN",
+        // Nothing new has come since where the stream was: at its end it is believed.
+        "4 3 far",
     ];
     assert_eq!(seen, expected);
 }

@@ -170,7 +170,7 @@ fn errors_are_told() {
     let none = StreamErrors(0);
     assert_eq!(errors(&[(0, b"abc"), (3, b"def"), (0, b"abc")], None), none);
     assert_eq!(
-        errors(&[(0, b"abc"), (900_000_000, b"x")], None),
+        errors(&[(0, b"abc"), (900_000_000, b"x"), (3, b"def")], None),
         StreamErrors::INVALID_SEQUENCE
     );
     assert_eq!(

@@ -23,6 +23,7 @@ use std::collections::{HashMap, VecDeque};
 
 use flowgauge_wire::{Address, Decoded, FoldedState, Nanos, fragment_info};
 
+use crate::hosts::HostPolicies;
 use crate::policy::OverlapPolicy;
 use datagram::{Added, Datagram, Store};
 
@@ -207,6 +208,7 @@ pub struct DefragmentStatistics {
 #[derive(Debug)]
 pub struct Defragmenter<T> {
     config: DefragmentConfig,
+    policies: Option<HostPolicies>,
     index: HashMap<Key, u32, FoldedState>,
     slots: Vec<Datagram<T>>,
     free: Vec<u32>,
@@ -276,6 +278,7 @@ impl<T: Copy> Defragmenter<T> {
     pub fn new(config: DefragmentConfig) -> Defragmenter<T> {
         Defragmenter {
             config,
+            policies: None,
             index: HashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -285,6 +288,11 @@ impl<T: Copy> Defragmenter<T> {
             bytes: 0,
             statistics: DefragmentStatistics::default(),
         }
+    }
+
+    /// From now on the receiving host's policy decides, instead of [`DefragmentConfig::policy`].
+    pub fn set_policies(&mut self, policies: HostPolicies) {
+        self.policies = Some(policies);
     }
 
     /// Takes a fragment. When it completes its datagram, `out` is cleared and filled with the
@@ -311,7 +319,11 @@ impl<T: Copy> Defragmenter<T> {
             return Outcome::Refused;
         };
         let before = datagram.memory();
-        let added = datagram.add(fragment, len, self.config.policy, tag, &mut self.store);
+        let policy = match &self.policies {
+            Some(policies) => policies.of(fragment.destination, fragment.version),
+            None => self.config.policy,
+        };
+        let added = datagram.add(fragment, len, policy, tag, &mut self.store);
         self.bytes = self.bytes + datagram.memory() as u64 - before as u64;
         match added {
             Added::BadEnd => {

@@ -20,6 +20,10 @@ pub struct Unplaced {
     /// So many bytes: they had come or had been given up before, are behind the FIN, or where the
     /// stream cannot be.
     pub bytes: u32,
+    /// No byte of it has a place, not even in place of bytes that the snap length had cut off an earlier copy.
+    pub whole: bool,
+    /// [Packets](Account::Packet) of which the snap length had left nothing, and in whose place all of it is now.
+    pub displaced: u32,
     /// None of it is where the stream is at all.
     pub outside: bool,
 }

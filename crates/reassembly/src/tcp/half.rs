@@ -23,7 +23,7 @@ pub struct Half {
     pub(super) fin_seq: u32,
     /// Where its waiting segments are, or `NONE`.
     pub(super) queue: u32,
-    /// Last implausible sequence number (valid with [`HalfFlags::SUSPECT`]).
+    /// Last implausible number (valid with [`HalfFlags::SUSPECT`] or [`HalfFlags::SUSPECT_ACK`]).
     pub(super) suspect: u32,
     /// State bits.
     pub(super) flags: HalfFlags,
@@ -58,12 +58,17 @@ impl HalfFlags {
     pub const QUEUED: HalfFlags = HalfFlags(64);
     /// An implausible segment was seen last.
     pub const SUSPECT: HalfFlags = HalfFlags(128);
+    /// ... or rather an implausible acknowledgement.
+    pub const SUSPECT_ACK: HalfFlags = HalfFlags(4096);
     /// Its bytes are not wanted: they are followed, but neither queued nor handed on.
     pub const PASSED: HalfFlags = HalfFlags(256);
     /// ... for good: see [`Reassembler::abandon`](super::Reassembler::abandon).
     pub const ABANDONED: HalfFlags = HalfFlags(512);
-    /// What waits is beyond the receiver's window, and waits until it is believed: see [`Half::doubt`].
+    /// The farthest of what waits is beyond the receiver's window, and waits until it is believed: see
+    /// [`Half::doubt`].
     pub const DOUBTED: HalfFlags = HalfFlags(1024);
+    /// What comes next is beyond the receiver's window.
+    pub(super) const DOUBTS_NEXT: HalfFlags = HalfFlags(2048);
 
     /// With exactly these bits (others of no concern) a segment can be taken in order.
     const FAST_MASK: u16 = Self::SYNCED.0
@@ -190,7 +195,10 @@ impl Half {
         }
         let room = peer.room() as i32;
         let mut beyond = distance(self.max_end, end);
-        if let Some(ack) = peer.ack() {
+        // (An older acknowledgement says nothing, and may be further back than sequence numbers tell.)
+        if let Some(ack) = peer.ack()
+            && distance(self.max_end, ack) > 0
+        {
             beyond = beyond.min(distance(ack, end));
         }
         beyond <= room && (self.flags.contains(HalfFlags::SYNCED) || beyond >= -room)
@@ -209,6 +217,23 @@ impl Half {
         } else {
             ahead
         })
+    }
+
+    /// What is handed on was sent.
+    #[inline(always)]
+    pub(super) fn note_reached(&mut self) {
+        if distance(self.max_end, self.next_seq) > 0 {
+            self.max_end = self.next_seq;
+        }
+    }
+
+    /// Whether `seq` is behind all that was handed on, or, as long as nothing was, behind all that waits.
+    #[inline]
+    pub(super) fn is_ahead(&self, seq: u32) -> bool {
+        match self.flags.contains(HalfFlags::SYNCED) {
+            true => distance(self.next_seq, seq) > 0,
+            false => self.is_queued() && distance(self.max_end, seq) > 0,
+        }
     }
 
     /// The stream starts at `seq`: known from a handshake. Ignored once data were handed on.
@@ -261,12 +286,11 @@ impl Half {
             && ack.wrapping_sub(self.ack_sent).wrapping_mul(known) <= 1 << 26;
         if usual {
             self.flags.insert(HalfFlags::ACKED);
+            self.flags.remove(HalfFlags::SUSPECT_ACK);
             self.ack_sent = ack;
             self.window = window;
             self.next_seq = seq.wrapping_add(len);
-            if distance(self.max_end, self.next_seq) > 0 {
-                self.max_end = self.next_seq;
-            }
+            self.note_reached();
         }
         usual
     }
@@ -278,9 +302,7 @@ impl Half {
     pub fn take_in_order(&mut self, seq: u32, len: u32) -> bool {
         if self.flags.0 & HalfFlags::FAST_MASK == HalfFlags::SYNCED.0 && seq == self.next_seq {
             self.next_seq = seq.wrapping_add(len);
-            if distance(self.max_end, self.next_seq) > 0 {
-                self.max_end = self.next_seq;
-            }
+            self.note_reached();
             return true;
         }
         false
@@ -331,6 +353,7 @@ impl Half {
         } else if moved.wrapping_sub(1) >= 1 << 26 {
             return moved != 0 && self.note_odd_ack(seq, ack);
         }
+        self.flags.remove(HalfFlags::SUSPECT_ACK);
         self.ack_sent = ack;
         true
     }
@@ -369,7 +392,7 @@ impl Half {
             // (Its FIN takes a number.)
             && distance(peer.max_end, ack) > 1
             && !is_near(self.ack_sent)
-            && !(self.flags.contains(HalfFlags::SUSPECT)
+            && !(self.flags.contains(HalfFlags::SUSPECT_ACK)
                 && is_near(self.suspect)
                 && distance(self.suspect, ack) >= 0)
     }
@@ -377,7 +400,8 @@ impl Half {
     /// Remembers an acknowledgement that was not believed.
     pub fn note_doubt(&mut self, ack: u32) {
         self.suspect = ack;
-        self.flags.insert(HalfFlags::SUSPECT);
+        self.flags.insert(HalfFlags::SUSPECT_ACK);
+        self.flags.remove(HalfFlags::SUSPECT);
     }
 
     /// Whether a segment at `seq` begins beyond the window that the receiver (`peer`) offered last, as far as
@@ -396,19 +420,18 @@ impl Half {
     /// that begins behind it is captured, or until the receiver acknowledges what is before it; however
     /// long that takes.
     pub fn doubt(&mut self) {
-        if !self.is_queued() {
-            self.flags.insert(HalfFlags::DOUBTED);
-        }
+        self.flags.insert(HalfFlags::DOUBTS_NEXT);
     }
 
-    /// Nothing waits, so nothing is doubted.
+    /// What came is not beyond the receiver's window any more, or waits.
     pub fn settle_doubt(&mut self) {
+        self.flags.remove(HalfFlags::DOUBTS_NEXT);
         if !self.is_queued() {
             self.flags.remove(HalfFlags::DOUBTED);
         }
     }
 
-    /// Whether what waits is beyond the receiver's window.
+    /// Whether the farthest of what waits is beyond the receiver's window.
     #[inline(always)]
     pub const fn is_doubted(&self) -> bool {
         self.flags.contains(HalfFlags::DOUBTED)
@@ -429,12 +452,17 @@ impl Half {
         self.window_scale < 14
     }
 
-    /// One that jumps further than a window is likely forged or broken; the second one near it is believed.
+    /// One that jumps further than a window is likely forged or broken; the next one is believed if it agrees: it
+    /// is near it, or goes on from it as far.
     fn note_far_ack(&mut self, ack: u32) -> bool {
-        if self.confirms(ack, 1 << 26) {
+        let agrees = self.flags.contains(HalfFlags::SUSPECT_ACK)
+            && distance(self.suspect, ack) >= -(1 << 26);
+        if agrees {
+            self.flags.remove(HalfFlags::SUSPECT_ACK);
             self.ack_sent = ack;
             return true;
         }
+        self.note_doubt(ack);
         false
     }
 
@@ -462,6 +490,7 @@ impl Half {
         }
         self.suspect = seq;
         self.flags.insert(HalfFlags::SUSPECT);
+        self.flags.remove(HalfFlags::SUSPECT_ACK);
         false
     }
 

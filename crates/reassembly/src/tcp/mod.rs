@@ -38,8 +38,9 @@
 //!   zero-window probe is the stream's next byte and delivered.
 //! - Data after a FIN are dropped. A FIN is believed when the stream has got there and the peer has
 //!   not acknowledged beyond it.
-//! - Segments far outside of what the peer can have offered are held against the stream only when
-//!   a second one agrees (a capture can pause; a forged segment stands alone).
+//! - Sequence numbers are unwrapped by the nearest position, up to half their space. A segment far outside of what
+//!   the peer can have offered waits until a second one agrees (a capture can lose much; a forged segment stands alone):
+//!   [`Reassembler::believe`]. Where nothing spoke against it, it is given out at the end of the stream.
 //! - Bytes cut off by the snap length are a hole that is given up at once: no retransmission will
 //!   bring them.
 

@@ -17,7 +17,7 @@ use crate::policy::OverlapPolicy;
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     pub(super) head: u32,
-    tail: u32,
+    pub(super) tail: u32,
     /// Piece touched last: the next one is likely near it.
     near: u32,
     /// The stream this belongs to; `NONE` when not in use.
@@ -31,9 +31,20 @@ pub(super) struct Queue {
     mark_time: Nanos,
     /// The farthest byte seen when the peer first acknowledged past the hole at the head.
     passed: Option<u32>,
+    /// From where on what waits is not believed yet.
+    pub(super) doubt: Option<Doubt>,
     /// Pieces at least [`SPAN`] apart, in order: where to begin in a long list. Pieces stay where
     /// they are until they become the head and are taken off.
     fingers: VecDeque<u32>,
+}
+
+/// What waits beyond all that its receiver may have allowed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doubt {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// Segments with new bytes that came since, and are where the stream was before.
+    pub(super) contradictions: u8,
 }
 
 /// Pieces looked at around the one touched last, before the fingers are asked.
@@ -58,6 +69,8 @@ pub(super) struct Newcomer<'a> {
     pub(super) has_begun: bool,
     /// Bytes of it that came a second time.
     pub(super) repeated: u32,
+    /// Packets that were cut off altogether and of which its bytes have the last place.
+    pub(super) displaced: u32,
 }
 
 impl Newcomer<'_> {
@@ -81,6 +94,7 @@ impl Queue {
             stable: None,
             mark_time: now,
             passed: None,
+            doubt: None,
             fingers: VecDeque::new(),
         }
     }
@@ -127,6 +141,7 @@ impl Queue {
                 piece.end()
             };
             let Some(bytes) = new.bytes else {
+                // (Where what was refused is, too: it is not what is waited for.)
                 new.repeated += distance(next, to) as u32;
                 next = to;
                 at = piece.next;
@@ -158,15 +173,24 @@ impl Queue {
                 pool.write(at, piece.offset_of(next), theirs);
             } else if wins {
                 at = self.isolate(pool, at, next, to).ok_or(next)?;
+                let mut moved = false;
                 if let Some(piece) = pool.piece_mut(at) {
                     if !piece.captured {
                         piece.captured = true;
-                        piece.begins |= new.begin();
+                        moved = core::mem::replace(&mut piece.begins, new.begin());
                         piece.refused = false;
                         piece.start = 0;
                         self.bytes += u64::from(piece.len);
                     }
                     piece.owner = new.owner;
+                }
+                if moved {
+                    // The packet that began here begins with what is left of it.
+                    let rest = pool.piece(at).map_or(NONE, |piece| piece.next);
+                    match pool.piece_mut(rest) {
+                        Some(rest) if to != piece.end() => rest.begins = true,
+                        _ => new.displaced += 1,
+                    }
                 }
                 pool.write(at, 0, theirs);
             }
@@ -255,6 +279,35 @@ impl Queue {
         // What is known of acknowledgements holds for the next hole, too, but for this:
         self.passed = None;
         pool.free(index);
+    }
+
+    /// Takes the last one off.
+    pub(super) fn pop_last(&mut self, pool: &mut Pool) {
+        let index = self.tail;
+        let Some(&piece) = pool.piece(index) else {
+            return;
+        };
+        self.tail = piece.prev;
+        match pool.piece_mut(piece.prev) {
+            Some(last) => last.next = NONE,
+            None => self.head = NONE,
+        }
+        if self.near == index {
+            self.near = piece.prev;
+        }
+        if self.fingers.back() == Some(&index) {
+            self.fingers.pop_back();
+        }
+        if piece.captured {
+            self.bytes -= u64::from(piece.len);
+        }
+        pool.free(index);
+    }
+
+    /// Whether what waits at `seq` is not believed yet.
+    pub(super) fn doubts(&self, seq: u32) -> bool {
+        self.doubt
+            .is_some_and(|doubt| distance(doubt.start, seq) >= 0)
     }
 
     /// Notes the peer's acknowledgement at `now`.
@@ -498,6 +551,7 @@ mod tests {
                 account: Account::Packet,
                 has_begun: false,
                 repeated: 0,
+                displaced: 0,
             };
             let inserted = queue.insert(&mut pool, &mut new, OverlapPolicy::First, &mut statistics);
             assert_eq!(inserted, Ok(()));

@@ -1,5 +1,7 @@
 //! What happens to segments that are not simply next.
 
+use core::ops::Range;
+
 use flowgauge_wire::{Budget, Nanos};
 
 use super::account::{Account, Forgotten, Unplaced, forget};
@@ -8,8 +10,11 @@ use super::distance;
 use super::half::{Half, HalfFlags, NONE, Segment};
 use super::piece::Bounds;
 use super::pool::Pool;
-use super::queue::{Newcomer, Queue};
+use super::queue::{Doubt, Newcomer, Queue};
 use super::receiver::{GapCause, Receiver};
+
+/// After so many segments where the stream was before, one far ahead of it is not waited for any more.
+const CONTRADICTIONS: u8 = 8;
 
 /// Holds what came too early, for all streams of a shard.
 #[derive(Debug)]
@@ -51,17 +56,26 @@ impl Reassembler {
         segment: &Segment<'_>,
         out: &mut impl Receiver,
     ) -> Unplaced {
-        let mut unplaced = Unplaced::default();
+        let nothing = Unplaced {
+            bytes: segment.len,
+            whole: true,
+            outside: true,
+            ..Unplaced::default()
+        };
         if half.flags.contains(HalfFlags::CLOSED) {
             self.statistics.after_fin_bytes += u64::from(segment.len);
-            unplaced.bytes = segment.len;
-            unplaced.outside = half.distance_to(segment.seq).is_none_or(|at| at >= 0);
-            return unplaced;
+            return Unplaced {
+                outside: half.distance_to(segment.seq).is_none_or(|at| at >= 0),
+                ..nothing
+            };
         }
         let ack = peer.ack();
         self.forget_false_fin(half, ack);
         let mut seq = segment.seq;
         let end = seq.wrapping_add(segment.len);
+        if half.is_doubted() && segment.len != 0 {
+            self.believe(half, peer, seq..end, out);
+        }
         if half.flags.contains(HalfFlags::SYNCED) {
             if half.flags.contains(HalfFlags::SOFT) && segment.len > 0 {
                 half.flags.remove(HalfFlags::SOFT);
@@ -73,22 +87,29 @@ impl Reassembler {
             half.start_near(seq);
             half.flags.remove(HalfFlags::SOFT);
         }
+        if half.is_ahead(seq) && !half.expects(peer, end) {
+            self.statistics.implausible += 1;
+            let unplaced = self.doubt(owner, half, ack, segment);
+            self.settle(half, ack, segment.time, out);
+            return unplaced.unwrap_or(nothing);
+        }
         if !self.is_plausible(half, peer, end) {
             self.statistics.implausible += 1;
-            unplaced.bytes = segment.len;
-            unplaced.outside = true;
-            return unplaced;
+            return nothing;
+        }
+        if half.is_doubted() {
+            self.contradict(half, peer, end);
         }
         if segment.fin {
             self.note_fin(half, end, ack);
         }
         let mut bytes = segment.bytes;
         let mut to = end;
+        let mut outside = false;
         if half.flags.contains(HalfFlags::FIN) && distance(half.fin_seq, to) > 0 {
             let beyond = distance(half.fin_seq, to) as u32;
             self.statistics.after_fin_bytes += u64::from(beyond.min(segment.len));
-            unplaced.bytes = beyond.min(segment.len);
-            unplaced.outside = beyond >= segment.len;
+            outside = beyond >= segment.len;
             to = half.fin_seq;
             let kept = distance(seq, to).max(0) as usize;
             bytes = &bytes[..bytes.len().min(kept)];
@@ -103,12 +124,14 @@ impl Reassembler {
             if old > 0 {
                 let old = (old as u32).min(segment.len);
                 self.statistics.old_bytes += u64::from(old);
-                unplaced.bytes += old;
                 bytes = bytes.get(old as usize..).unwrap_or(&[]);
                 seq = seq.wrapping_add(old);
             }
         }
-        if distance(seq, to) > 0 {
+        // What is left has a place, or finds out that others have it.
+        let left = distance(seq, to).max(0) as u32;
+        let mut taken = Taken::default();
+        if left != 0 {
             let part = Part {
                 seq,
                 end: to,
@@ -118,10 +141,15 @@ impl Reassembler {
                 account: segment.account,
                 has_begun: false,
             };
-            unplaced.bytes += self.take(owner, half, ack, &part, out);
+            taken = self.take(owner, half, ack, &part, out);
         }
         self.settle(half, ack, segment.time, out);
-        unplaced
+        Unplaced {
+            bytes: segment.len - left + taken.repeated,
+            whole: !taken.has_begun,
+            displaced: taken.displaced,
+            outside,
+        }
     }
 
     /// Looks again whether the hole of a direction has to be given up: to be called when the peer
@@ -155,7 +183,11 @@ impl Reassembler {
 
     /// Gives up the first hole of a direction at once, for memory.
     pub fn relieve(&mut self, half: &mut Half, out: &mut impl Receiver) {
-        if half.is_doubted() {
+        if half.is_doubted()
+            && self
+                .head_seq(half)
+                .is_some_and(|head| self.doubts(half, head))
+        {
             return self.release_queue(half);
         }
         self.give_up(half, GapCause::Memory, out);
@@ -186,6 +218,13 @@ impl Reassembler {
     /// bytes are known to be missing at its end: before its FIN, or sent or acknowledged but not
     /// captured.
     pub fn finish(&mut self, half: &mut Half, peer: &Half, out: &mut impl Receiver) -> u64 {
+        if half.is_doubted()
+            && let Some(doubt) = self.queue_of(half).and_then(|queue| queue.doubt)
+            && doubt.contradictions != 0
+            && !half.expects(peer, doubt.end)
+        {
+            self.forget_doubted(half);
+        }
         self.flush(half, peer, GapCause::End, out);
         let trailing = trailing_gap(half, peer);
         if trailing > 0 {
@@ -234,10 +273,40 @@ impl Reassembler {
                 skipped: skipped as u32,
                 taken: distance(start, to) as u32,
             };
+            if half.is_doubted() {
+                self.contradict(half, peer, to);
+            }
             half.next_seq = to;
         }
         self.close(half, ack);
         passed
+    }
+
+    /// What waits beyond the receiver's window is believed, and given out, holes before it reported, where a second
+    /// packet with these sequence numbers agrees: it begins behind that (up to half the sequence space), and nothing
+    /// came since where the stream was before; or it is as far ahead as that, and near. One that is made up
+    /// stands alone.
+    pub fn believe(
+        &mut self,
+        half: &mut Half,
+        peer: &Half,
+        numbers: Range<u32>,
+        out: &mut impl Receiver,
+    ) {
+        let Some(doubt) = self.queue_of(half).and_then(|queue| queue.doubt) else {
+            return;
+        };
+        let room = peer.room() as i32;
+        let (seq, end) = (numbers.start, numbers.end);
+        // (What is repeated lately may be half the sequence space behind what is ahead of it.)
+        let is_repeated = (half.distance_to(seq)).is_some_and(|at| (-room..0).contains(&at));
+        let behind = distance(doubt.end, seq);
+        let before = distance(end, doubt.start);
+        let agrees = behind >= 0 && (doubt.contradictions == 0 || behind <= room)
+            || (0..=room).contains(&before) && !half.expects(peer, end);
+        if agrees && !is_repeated {
+            self.flush(half, peer, GapCause::NotAwaited, out);
+        }
     }
 
     /// Forgets what waits for a direction, and does not let anything wait for it again
@@ -254,13 +323,6 @@ impl Reassembler {
     #[inline]
     pub fn take_forgotten(&mut self) -> Forgotten {
         core::mem::take(&mut self.forgotten)
-    }
-
-    /// Whether a packet at `seq` begins behind something that waits.
-    pub fn is_behind(&self, half: &Half, seq: u32) -> bool {
-        let queue = self.queues.get(half.queue as usize);
-        let head = queue.and_then(|queue| self.pool.piece(queue.head));
-        half.is_queued() && head.is_some_and(|head| distance(head.end(), seq) >= 0)
     }
 
     /// Bytes that wait for a direction.
@@ -358,8 +420,7 @@ impl Reassembler {
         self.statistics
     }
 
-    /// Takes a part that lies at or after `next_seq` and before a FIN. Returns how much of it waited
-    /// already.
+    /// Takes a part that lies at or after `next_seq` and before a FIN.
     fn take(
         &mut self,
         owner: u32,
@@ -367,33 +428,37 @@ impl Reassembler {
         ack: Option<u32>,
         part: &Part<'_>,
         out: &mut impl Receiver,
-    ) -> u32 {
+    ) -> Taken {
         let mut part = *part;
-        let mut repeated = 0;
+        let mut taken = Taken::default();
         // Each turn hands on or gives up something, so the loop ends.
         loop {
             if half.flags.contains(HalfFlags::SYNCED) && part.seq == half.next_seq {
                 part = self.take_next(half, &part, out);
+                taken.has_begun = part.has_begun;
                 if part.is_empty() {
-                    return repeated;
+                    return taken;
                 }
             } else {
                 self.statistics.out_of_order += 1;
             }
-            let Err(stuck) = self.hold(owner, half, ack, &mut part, &mut repeated) else {
-                return repeated;
+            let held = self.hold(owner, half, ack, &mut part, &mut taken);
+            taken.has_begun = part.has_begun;
+            let Err(stuck) = held else {
+                return taken;
             };
-            if half.is_doubted() {
-                return repeated + distance(stuck, part.end).max(0) as u32;
+            if half.flags.contains(HalfFlags::DOUBTS_NEXT) {
+                taken.repeated += distance(stuck, part.end).max(0) as u32;
+                return taken;
             }
             // No memory: give up what is before it, then it is next itself.
             self.skip_to(half, stuck, GapCause::Memory, out);
             // What waited from there on was handed on, too.
             let passed = distance(stuck, half.next_seq);
-            repeated += passed.clamp(0, distance(stuck, part.end)) as u32;
+            taken.repeated += passed.clamp(0, distance(stuck, part.end)) as u32;
             part = part.from(half.next_seq);
             if part.is_empty() {
-                return repeated;
+                return taken;
             }
         }
     }
@@ -417,8 +482,15 @@ impl Reassembler {
             true => out.waited(direct, part.time, &[]),
             false => out.data(direct),
         }
-        if direct.len() < len {
-            self.report_gap((len - direct.len()) as u64, GapCause::Cut, out);
+        let cut = (len - direct.len()) as u64;
+        if cut != 0 {
+            self.count_gap(cut, GapCause::Cut);
+            let begins = !part.has_begun && direct.is_empty();
+            match part.account {
+                Account::Nothing => out.gap(cut, GapCause::Cut),
+                Account::Bytes => out.cut(cut, 0),
+                Account::Packet => out.cut(cut, u64::from(begins)),
+            }
         }
         half.next_seq = to;
         let mut rest = part.from(to);
@@ -436,7 +508,7 @@ impl Reassembler {
         half: &mut Half,
         ack: Option<u32>,
         part: &mut Part<'_>,
-        repeated: &mut u32,
+        taken: &mut Taken,
     ) -> Result<(), u32> {
         if !half.is_queued() {
             let mut queue = Queue::new(owner, ack, part.time);
@@ -457,6 +529,17 @@ impl Reassembler {
         let Some(queue) = self.queues.get_mut(half.queue as usize) else {
             return Ok(());
         };
+        if half.flags.contains(HalfFlags::DOUBTS_NEXT) {
+            half.flags.insert(HalfFlags::DOUBTED);
+            let doubt = queue.doubt.get_or_insert(Doubt {
+                start: part.seq,
+                end: part.end,
+                contradictions: 0,
+            });
+            if distance(part.seq, doubt.start) > 0 {
+                doubt.start = part.seq;
+            }
+        }
         let seen = part.seq.wrapping_add(part.bytes.len() as u32);
         let mut result = Ok(());
         if !part.bytes.is_empty() {
@@ -469,10 +552,12 @@ impl Reassembler {
                 account: part.account,
                 has_begun: part.has_begun,
                 repeated: 0,
+                displaced: 0,
             };
             result = queue.insert(&mut self.pool, &mut new, half.policy, &mut self.statistics);
             part.has_begun = new.has_begun;
-            *repeated += new.repeated;
+            taken.repeated += new.repeated;
+            taken.displaced += new.displaced;
         }
         if result.is_ok() && seen != part.end {
             let mut new = Newcomer {
@@ -484,10 +569,12 @@ impl Reassembler {
                 account: part.account,
                 has_begun: part.has_begun,
                 repeated: 0,
+                displaced: 0,
             };
             result = queue.insert(&mut self.pool, &mut new, half.policy, &mut self.statistics);
             part.has_begun = new.has_begun;
-            *repeated += new.repeated;
+            taken.repeated += new.repeated;
+            taken.displaced += new.displaced;
         }
         self.statistics.memory_high = self.statistics.memory_high.max(self.pool.used_bytes());
         if queue.head == NONE {
@@ -526,7 +613,7 @@ impl Reassembler {
         if queue.is_acknowledged(head, half.max_end, config.reorder_bytes) {
             return Some(GapCause::Acknowledged);
         }
-        if half.is_doubted() {
+        if queue.doubts(head.seq) {
             return None;
         }
         if ack.is_none() && (age >= config.one_sided_time || queue.bytes >= config.one_sided_bytes)
@@ -621,18 +708,125 @@ impl Reassembler {
             self.pool.uncharge();
             if len > 0 {
                 half.next_seq = end;
+                half.note_reached();
                 if captured {
                     let bytes = self.pool.bytes(queue.head);
                     out.waited(bytes.get(old as usize..).unwrap_or(&[]), time, begin);
                 } else {
-                    out.gap(u64::from(len), GapCause::Cut);
+                    let len = u64::from(len);
                     self.statistics.gaps[GapCause::Cut as usize] += 1;
-                    self.statistics.gap_bytes += u64::from(len);
+                    self.statistics.gap_bytes += len;
+                    match is_accounted {
+                        true => out.cut(len, begin.len() as u64),
+                        false => out.gap(len, GapCause::Cut),
+                    }
                 }
             }
             queue.pop(&mut self.pool);
+            if queue.doubt.is_some() && queue.doubts(half.next_seq.wrapping_sub(1)) {
+                // The stream has got there.
+                queue.doubt = None;
+                half.flags.remove(HalfFlags::DOUBTED);
+            }
         }
         self.release_queue(half);
+    }
+
+    /// Lets a segment wait that is beyond all that its receiver may have allowed, instead of an earlier one that
+    /// nothing has agreed with. `None` where it has no place at all.
+    fn doubt(
+        &mut self,
+        owner: u32,
+        half: &mut Half,
+        ack: Option<u32>,
+        segment: &Segment<'_>,
+    ) -> Option<Unplaced> {
+        let (start, end) = (segment.seq, segment.seq.wrapping_add(segment.len));
+        let has_ended = half.flags.contains(HalfFlags::FIN);
+        if has_ended || segment.len == 0 || segment.account == Account::Nothing {
+            return None;
+        }
+        let earlier = self.queue_of(half).and_then(|queue| queue.doubt);
+        if earlier.is_some_and(|earlier| (earlier.start, earlier.end) == (start, end)) {
+            return Some(Unplaced {
+                bytes: segment.len,
+                whole: true,
+                ..Unplaced::default()
+            });
+        }
+        self.forget_doubted(half);
+        let mut part = Part {
+            seq: start,
+            end,
+            bytes: segment.bytes,
+            owner: Bounds { start, end },
+            time: segment.time,
+            account: segment.account,
+            has_begun: false,
+        };
+        let mut taken = Taken::default();
+        half.doubt();
+        let held = self.hold(owner, half, ack, &mut part, &mut taken);
+        half.settle_doubt();
+        if let Err(stuck) = held {
+            taken.repeated += distance(stuck, end).max(0) as u32;
+        }
+        Some(Unplaced {
+            bytes: taken.repeated,
+            whole: !part.has_begun,
+            displaced: taken.displaced,
+            outside: false,
+        })
+    }
+
+    /// New bytes came where the stream was before: what waits far ahead of them is likely made up, and after some of
+    /// them not worth its memory.
+    fn contradict(&mut self, half: &mut Half, peer: &Half, end: u32) {
+        let is_new = half.is_ahead(end);
+        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
+            return;
+        };
+        if let Some(doubt) = &mut queue.doubt
+            && is_new
+            && distance(end, doubt.start) >= 0
+        {
+            doubt.contradictions = doubt.contradictions.saturating_add(1);
+            if doubt.contradictions >= CONTRADICTIONS && !half.expects(peer, doubt.end) {
+                self.forget_doubted(half);
+            }
+        }
+    }
+
+    /// Forgets what waits and is not believed.
+    fn forget_doubted(&mut self, half: &mut Half) {
+        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
+            return;
+        };
+        while let Some(piece) = self.pool.piece(queue.tail)
+            && queue.doubts(piece.seq)
+        {
+            if !piece.refused {
+                let mut packets = 0;
+                let bytes = u64::from(piece.len);
+                self.pool.beginnings(queue.tail, |_| packets += 1);
+                self.forgotten += Forgotten { packets, bytes };
+            }
+            self.pool.uncharge();
+            queue.pop_last(&mut self.pool);
+        }
+        queue.doubt = None;
+        half.flags.remove(HalfFlags::DOUBTED);
+        if queue.head == NONE {
+            self.release_queue(half);
+        }
+    }
+
+    fn queue_of(&self, half: &Half) -> Option<&Queue> {
+        self.queues.get(half.queue as usize)
+    }
+
+    fn doubts(&self, half: &Half, seq: u32) -> bool {
+        self.queue_of(half).is_some_and(|queue| queue.doubts(seq))
     }
 
     fn release_queue(&mut self, half: &mut Half) {
@@ -737,6 +931,17 @@ pub struct Passed {
     pub taken: u32,
 }
 
+/// What became of a part.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    /// Bytes of it that others have the place of.
+    repeated: u32,
+    /// A byte of it had a place.
+    has_begun: bool,
+    /// See [`Unplaced::displaced`].
+    displaced: u32,
+}
+
 /// What is left of a segment to be placed.
 #[derive(Clone, Copy)]
 struct Part<'a> {
@@ -784,7 +989,7 @@ fn trailing_gap(half: &Half, peer: &Half) -> u64 {
         missing -= 1;
     }
     match missing {
-        1..=0x4000_0000 => missing as u64,
+        1.. => missing as u64,
         _ => 0,
     }
 }

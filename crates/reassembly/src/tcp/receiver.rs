@@ -70,6 +70,13 @@ pub trait Receiver {
     /// That many bytes are missing here. Never 0.
     fn gap(&mut self, bytes: u64, cause: GapCause);
 
+    /// That many bytes of segments that count ([`Account`](super::Account)) are missing here, as the snap length cut
+    /// them off; so many packets begin with the first. Never 0.
+    fn cut(&mut self, bytes: u64, packets: u64) {
+        let _ = packets;
+        self.gap(bytes, GapCause::Cut);
+    }
+
     /// What comes is taken for the stream's beginning, as nothing before it came in time.
     fn begun(&mut self) {}
 }

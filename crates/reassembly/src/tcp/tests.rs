@@ -434,15 +434,65 @@ fn bytes_cut_by_the_snap_length_are_a_hole() {
 }
 
 #[test]
-fn a_lone_far_segment_is_implausible_a_second_makes_it_a_hole() {
+fn a_lone_far_segment_waits_until_a_second_agrees() {
+    let far = 1 << 29;
     let mut stream = Stream::started(OverlapPolicy::First);
     stream.ack(0);
     stream.send(0, "abc");
-    stream.send(1 << 29, "zzz");
-    assert_eq!(stream.reassembler.waiting(), 0);
+    stream.send(far, "zzz");
+    assert_eq!(stream.text(), "abc");
     assert_eq!(stream.reassembler.statistics().implausible, 1);
-    stream.send((1 << 29) + 3, "yyy");
-    assert_eq!(stream.reassembler.waiting(), 1);
+    stream.send(far + 3, "yyy");
+    assert_eq!(stream.text(), format!("abc[{}]zzzyyy", far - 3));
+    // Made up: the stream goes on where it was.
+    let mut stream = Stream::started(OverlapPolicy::First);
+    stream.ack(0);
+    stream.send(0, "abc");
+    stream.send(far, "zzz");
+    stream.send(3, "def");
+    stream.wait(1_000_000);
+    stream.send(6, "ghi");
+    stream.finish();
+    assert_eq!(stream.text(), "abcdefghi");
+    // Nothing says otherwise.
+    let mut stream = Stream::started(OverlapPolicy::First);
+    stream.ack(0);
+    stream.send(0, "abc");
+    stream.send(far, "zzz");
+    stream.finish();
+    assert_eq!(stream.text(), format!("abc[{}]zzz", far - 3));
+}
+
+#[test]
+fn holes_of_any_size_lose_nothing_that_was_captured() {
+    for gap in [100_000_000_u32, 600_000_000, 1_500_000_000] {
+        for acknowledged in [false, true] {
+            let mut stream = Stream::started(OverlapPolicy::First);
+            let (mut at, mut expected) = (0_u32, String::new());
+            // Several times around.
+            for turn in 0..20 {
+                if acknowledged {
+                    stream.ack(at as i32);
+                }
+                stream.send(at as i32, "abc");
+                if turn % 3 == 0 {
+                    stream.send(at.wrapping_add(3) as i32, "def");
+                    // Late copies stay what they are.
+                    stream.send(at as i32, "abc");
+                    at = at.wrapping_add(3);
+                    expected += "abcdef";
+                } else {
+                    expected += "abc";
+                }
+                at = at.wrapping_add(3 + gap);
+                if turn != 19 {
+                    expected += &format!("[{gap}]");
+                }
+            }
+            stream.finish();
+            assert_eq!(stream.text(), expected, "{gap} {acknowledged}");
+        }
+    }
 }
 
 #[test]

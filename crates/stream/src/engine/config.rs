@@ -4,10 +4,10 @@ use core::fmt;
 use std::sync::Arc;
 
 use flowgauge_capture::Filter;
+use flowgauge_reassembly::HostPolicies;
 use flowgauge_wire::{Decoded, LinkType, Nanos, PacketDescriptor};
 
 use super::command::ChunkParameters;
-use super::policies::HostPolicies;
 use super::record::{Loss, Pending, Record};
 use crate::config::ShardConfig;
 
@@ -27,7 +27,7 @@ pub struct EngineConfig {
     /// Whether packets are delivered beside chunks
     /// ([`DataChunk::packets`](super::DataChunk::packets)).
     pub need_packets: bool,
-    /// Overlap policies by receiving host. The default stands in [`ShardConfig::overlap_policy`]
+    /// Overlap policies by receiving host, of segments and fragments. The default stands in [`ShardConfig::overlap_policy`]
     /// where no subnet is given.
     pub policies: HostPolicies,
 }

@@ -4,6 +4,7 @@ use core::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use flowgauge_flow::FlowId;
+use flowgauge_reassembly::HostPolicies;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
 use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, PacketDescriptor, Place};
 
@@ -13,7 +14,6 @@ use super::chunk::log_of;
 use super::config::{ApplicationConfig, ApplicationId, EngineConfig, MAX_APPLICATIONS};
 use super::events::Stopwatch;
 use super::offload::{NoOffload, Offload};
-use super::policies::HostPolicies;
 use super::record::{
     Extra, Loss, OwnLoss, Parameters, Pending, Record, RecordFlags, View, ViewAt, ViewFlags,
 };
@@ -462,7 +462,7 @@ impl Core {
 
     /// Counts what is not wanted.
     pub(super) fn discard(&mut self, id: u32, counts: Counts) {
-        self.statistics.discarded += counts;
+        self.statistics.discard(counts);
         if let Some(loss) = self.loss_mut(id) {
             loss.discarded += counts;
         }
@@ -470,7 +470,7 @@ impl Core {
 
     /// Counts what is lost.
     pub(super) fn drop(&mut self, id: u32, counts: Counts) {
-        self.statistics.dropped += counts;
+        self.statistics.drop(counts);
         if let Some(loss) = self.loss_mut(id) {
             loss.dropped += counts;
         }
@@ -495,7 +495,7 @@ impl Core {
                     continue;
                 }
                 self.statistics.all += counts;
-                self.statistics.discarded += counts;
+                self.statistics.discard(counts);
                 let loss = first.and_then(|id| self.loss_mut(id | direction as u32));
                 if let Some(loss) = loss {
                     loss.discarded += counts;

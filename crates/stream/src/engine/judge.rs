@@ -77,7 +77,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             bytes: u64::from(decoded.payload_len),
         };
         if flags.has(RecordFlags::UNWANTED) {
-            core.statistics.discarded += counts;
+            core.statistics.discard(counts);
             return Admit::Refuse(Place::Filter);
         }
         if decoded.key.protocol != TCP && decoded.key.protocol != UDP {
@@ -151,9 +151,6 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if is_copy && !is_control {
             self.core.discard(stream.id, counts);
             return Admit::Refuse(copy_place(packet));
-        }
-        if packet.payload.len() != decoded.payload_len as usize {
-            self.core.discard_cut(stream, packet, true);
         }
         if has_payload {
             self.core.discard_late_of_fast(stream.id, packet);
@@ -333,9 +330,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         }
         let is_refusable = !ordered && !is_control && !packet.payload.is_empty();
         let beside = packet.payload.len() - run.bytes.len();
-        let is_cut = packet.payload.len() != decoded.payload_len as usize;
         if ordered {
             self.core.placed = self.core.views_in_fast_mode(id, over);
+            if let Some(record) = self.core.records.get_mut(id) {
+                record.flags.set(RecordFlags::MIXED);
+            }
         }
         let offer = Offer {
             over,
@@ -348,15 +347,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if let Some(len) = ends_after {
             self.send_complete(stream, (offset + len).max(0) as u64);
         }
-        if ordered {
-            // For those for whom it is over they count when they are in order.
-            if is_cut {
-                self.core.discard_cut(stream, packet, true);
-            }
-            self.core.discard_late_of_fast(id, packet);
-            return Admit::Take;
-        }
-        if new == 0 && is_refusable {
+        if !ordered && new == 0 && is_refusable {
             self.core.discard(id, counts);
             let flags = self
                 .core
@@ -369,8 +360,13 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 false => copy_place(packet),
             });
         }
-        if is_cut {
-            self.core.discard_cut(stream, packet, false);
+        if packet.payload.len() != decoded.payload_len as usize {
+            self.core.discard_cut(id, packet, ends_after, over);
+        }
+        if ordered {
+            // Those for whom it is over count it when it is in order.
+            self.core.discard_late_of_fast(id, packet);
+            return Admit::Take;
         }
         let packets = if is_control { 0 } else { counts.packets };
         (self.core).discard_for_each(id, over, Counts { packets, ..counts });
@@ -481,7 +477,7 @@ impl Core {
             bytes: u64::from(packet.decoded.payload_len),
         };
         self.discard(id, counts);
-        Admit::Reject(Place::Outside)
+        Admit::Reject(counts_as_packet.then_some(Place::Outside))
     }
 
     /// Whether a packet is kept while memory is short.

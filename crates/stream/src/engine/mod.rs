@@ -71,7 +71,6 @@ mod noted;
 mod offload;
 mod packets;
 mod pass;
-mod policies;
 mod pressure;
 mod record;
 mod settle;
@@ -96,10 +95,10 @@ pub use config::{
 };
 pub use events::{Events, Stopwatch};
 pub use first_packet::FirstPacket;
+pub use flowgauge_reassembly::HostPolicies;
 pub use flowgauge_wire::Budget;
 pub use offload::{NoOffload, Offload, OffloadCounters, OffloadFlow, Verdict};
 pub use packets::{ChunkPacket, Packets};
-pub use policies::HostPolicies;
 pub use statistics::{Counts, EngineStatistics, StreamStatistics};
 pub use stream_ref::{StreamErrors, StreamRef, StreamSnapshot};
 
@@ -137,6 +136,9 @@ impl Engine {
         }
         let mut shard = Shard::new(config.shard.clone());
         shard.set_budget(budget.clone());
+        if config.policies != HostPolicies::default() {
+            shard.set_fragment_policies(config.policies.clone());
+        }
         Engine {
             core: Core::new(&config, budget),
             shard,
@@ -282,9 +284,10 @@ impl Engine {
         self.core.watermarks.set_overload_cutoff(cutoff);
     }
 
-    /// Changes the overlap policies ([`EngineConfig::policies`]), for streams that are created from now
-    /// on; single streams are changed with [`Engine::command`]. Fragments are put together as before.
+    /// Changes the overlap policies ([`EngineConfig::policies`]), for fragments and for streams that are created from
+    /// now on; single streams are changed with [`Engine::command`].
     pub fn set_policies(&mut self, policies: HostPolicies) {
+        self.shard.set_fragment_policies(policies.clone());
         self.core.set_policies(policies);
     }
 

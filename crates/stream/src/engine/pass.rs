@@ -16,7 +16,10 @@ use super::packets::NewPacket;
 use super::record::{Record, RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::stream_ref::{Context, StreamErrors, StreamRef};
-use crate::handler::{Admit, Chunk, Handler, Next, Request, Stream, StreamPacket, StreamStatus};
+use super::unwanted::Begin;
+use crate::handler::{
+    Admit, Chunk, Cut, Handler, Next, Request, Stream, StreamPacket, StreamStatus,
+};
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
@@ -127,8 +130,7 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         let flags = packet.decoded.tcp_flags;
         let is_odd = flags.contains(TcpFlags::RST)
             || len != 0 && (packet.waiting || flags.contains(TcpFlags::SYN));
-        let is_whole = packet.payload.len() == len as usize;
-        let is_usual = packet.expected && !is_odd && is_whole;
+        let is_usual = packet.expected && !is_odd;
         if !is_old && is_usual && !is_lone && !self.core.need_packets && !self.attends() {
             return Admit::Take;
         }
@@ -138,6 +140,10 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     #[inline]
     fn stream_begins(&mut self, base: u64, begin: Option<&[u32]>) {
         self.core.beginnings.announce(base, begin);
+    }
+
+    fn stream_cut(&mut self, stream: &Stream<'_>, cut: &Cut) {
+        self.core.take_cut(stream, cut);
     }
 
     fn stream_unplaced(&mut self, stream: u32, packet: &Decoded, unplaced: &Unplaced) {
@@ -293,11 +299,11 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let end = chunk.offset + chunk.bytes.len() as u64;
         core.beginnings.next = chunk.offset;
         if flags.has(RecordFlags::DONE) {
-            return core.discard_for_all(stream.id, chunk.offset, end);
+            return core.discard_for_all(stream.id, chunk.offset, end, Begin::Announced);
         }
         let over = core.views_that_are_over(stream.id);
         if more != NONE {
-            core.discard_for_some(stream.id, chunk.offset, end);
+            core.discard_for_some(stream.id, chunk.offset, end, Begin::Announced);
         }
         let run = Run {
             bytes: chunk.bytes,
@@ -326,8 +332,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             let offer = Offer {
                 over,
                 is_refusable: false,
-                // (What is not new has waited for others, and was offered when it came.)
-                is_counted: false,
+                // (What is not new was offered when it came, where others wait for their turn.)
+                is_counted: !flags.has(RecordFlags::MIXED),
                 packets: self.core.beginnings.of(&run),
                 beside: 0,
             };

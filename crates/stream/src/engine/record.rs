@@ -78,6 +78,8 @@ impl RecordFlags {
     pub(super) const SYN_DATA_TAKEN: u16 = 8192;
     /// All who want it are in mode STRICT.
     pub(super) const STRICT: u16 = 16384;
+    /// Some were in mode FAST when others were not: they got packets that then waited for their turn.
+    pub(super) const MIXED: u16 = 32768;
 
     #[inline(always)]
     pub(super) const fn has(self, bits: u16) -> bool {

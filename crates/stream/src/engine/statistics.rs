@@ -29,6 +29,15 @@ impl Counts {
             bytes: self.bytes.saturating_sub(other.bytes),
         }
     }
+
+    /// As much of it as there is in `other`.
+    #[must_use]
+    pub fn within(self, other: Counts) -> Counts {
+        Counts {
+            packets: self.packets.min(other.packets),
+            bytes: self.bytes.min(other.bytes),
+        }
+    }
 }
 
 impl Add for Counts {
@@ -76,6 +85,16 @@ impl StreamStatistics {
     pub const fn captured(&self) -> Counts {
         self.all.without(self.dropped).without(self.discarded)
     }
+
+    /// What of it was taken is not wanted: moves that, no more than there is.
+    pub(super) fn discard(&mut self, counts: Counts) {
+        self.discarded += counts.within(self.captured());
+    }
+
+    /// The same of what is lost.
+    pub(super) fn drop(&mut self, counts: Counts) {
+        self.dropped += counts.within(self.captured());
+    }
 }
 
 /// Counters of an engine.
@@ -120,6 +139,16 @@ impl EngineStatistics {
     /// What was taken: all without dropped and discarded.
     pub const fn captured(&self) -> Counts {
         self.all.without(self.dropped).without(self.discarded)
+    }
+
+    /// What of it was taken is not wanted: moves that, no more than there is.
+    pub(super) fn discard(&mut self, counts: Counts) {
+        self.discarded += counts.within(self.captured());
+    }
+
+    /// The same of what is lost.
+    pub(super) fn drop(&mut self, counts: Counts) {
+        self.dropped += counts.within(self.captured());
     }
 
     /// Adds the counters of another engine; not those of the layers below. Memory is not

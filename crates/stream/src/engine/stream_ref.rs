@@ -340,12 +340,10 @@ impl StreamRef<'_> {
         let mut statistics = self.context.statistics(id);
         statistics.all += loss.elsewhere;
         statistics.end = statistics.end.max(loss.elsewhere_last);
-        statistics.dropped = loss.dropped + own.dropped;
-        statistics.discarded = loss.discarded + own.discarded;
         // A packet that came behind a cutoff which was raised before its bytes were in order counts as
         // discarded, whatever became of these.
-        let rest = (statistics.all.packets).saturating_sub(statistics.discarded.packets);
-        statistics.dropped.packets = statistics.dropped.packets.min(rest);
+        statistics.discard(loss.discarded + own.discarded);
+        statistics.drop(loss.dropped + own.dropped);
         statistics
     }
 
@@ -456,7 +454,7 @@ impl Core {
             }
             Command::Discard => {
                 self.discard_chunk(at);
-                self.note_ahead(at);
+                self.note_end(at);
                 if let Some(view) = self.view_mut(at) {
                     view.flags.set(ViewFlags::OVER | ViewFlags::DISCARDED);
                 }

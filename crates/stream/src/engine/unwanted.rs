@@ -18,7 +18,7 @@ use super::pass::{CONTROL, TCP};
 use super::record::{RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::Counts;
-use crate::handler::{Handler, Stream, StreamPacket};
+use crate::handler::{Cut, Handler, Stream, StreamPacket};
 
 /// Where packets begin in the bytes in order that are dealt with.
 #[derive(Debug)]
@@ -66,6 +66,14 @@ impl Beginnings {
         }
     }
 
+    /// How many begin there, by what is known of these positions.
+    fn within(&self, from: u64, to: u64, begin: Begin) -> u64 {
+        match begin {
+            Begin::Announced => self.between(from, to),
+            Begin::Once(at, packets) => u64::from((from..to).contains(&at)) * packets,
+        }
+    }
+
     /// Whether one begins there.
     pub(super) fn is_at(&self, at: u64) -> bool {
         self.between(at, at + 1) != 0
@@ -91,6 +99,15 @@ impl Beginnings {
     }
 }
 
+/// Where packets begin in a part of a stream.
+#[derive(Clone, Copy)]
+pub(super) enum Begin {
+    /// As was announced for the bytes in order that are dealt with.
+    Announced,
+    /// So many with the first byte of what was cut off, at this position.
+    Once(u64, u64),
+}
+
 /// Counts what a stream that is given up between batches has left waiting.
 pub(super) struct Forgets<'a>(pub(super) &'a mut Core);
 
@@ -103,7 +120,7 @@ impl Handler for Forgets<'_> {
 impl Core {
     /// The cutoff of a view is reached.
     pub(super) fn cut(&mut self, at: ViewAt) {
-        self.note_ahead(at);
+        self.note_end(at);
         if let Some(view) = self.view_mut(at) {
             view.flags.set(ViewFlags::OVER | ViewFlags::CUT);
         }
@@ -194,45 +211,98 @@ impl Core {
         self.discard_late(at.record, counts, place);
     }
 
-    /// Counts what the snap length cut off a packet behind the cutoffs; for views that are over, too, where
-    /// `of_over`.
+    /// Counts what the snap length cut off a packet that is given where it belongs, in mode FAST: of what is old,
+    /// behind the FIN, behind a cutoff, or for an application that has just discarded the stream all is discarded.
     #[cold]
     pub(super) fn discard_cut(
         &mut self,
-        stream: &Stream<'_>,
+        id: u32,
         packet: &StreamPacket<'_>,
-        of_over: bool,
+        ends_after: Option<i64>,
+        over: u32,
     ) {
         let Some(offset) = packet.offset else {
             return;
         };
         let decoded = packet.decoded;
-        let captured = packet.payload.len() as i64;
-        let end = (offset + i64::from(decoded.payload_len)).max(0) as u64;
-        // What is old of it counts as repeated.
-        let known = (stream.bytes + stream.missing_bytes) as i64;
-        let begin = (offset + captured).max(known).max(0) as u64;
+        let end = offset + i64::from(decoded.payload_len);
+        let begin = offset + packet.payload.len() as i64;
+        let stop = ends_after.map_or(end, |len| end.min(offset + len));
+        let first = begin.max(packet.position().unwrap_or(begin)).max(0);
         let is_control = decoded.key.protocol == TCP && decoded.tcp_flags.intersects(CONTROL);
-        for at in self.all_views(stream.id) {
-            let limit = match (self.is_over(at), self.view(at)) {
-                (false, Some(view)) => view.limit,
-                (true, _) if of_over => 0,
-                _ => continue,
-            };
-            // (A limit may be more than any position.)
-            let from = begin.max(limit);
-            if from >= end {
+        for (place, at) in self.all_views(id).enumerate() {
+            if over & 1 << place != 0 || self.mode_of(at) != Mode::Fast {
                 continue;
             }
-            let is_whole = captured == 0 && from as i64 == offset && !is_control;
+            let limit = match self.view(at) {
+                Some(view) if view.flags.has(ViewFlags::DISCARDED) => 0,
+                // (A limit may be more than any position.)
+                Some(view) => view.limit.min(i64::MAX as u64) as i64,
+                None => continue,
+            };
+            let taken = (stop.min(limit) - first).max(0);
+            let is_whole = taken == 0 && packet.payload.is_empty() && !is_control;
             let counts = Counts {
                 packets: u64::from(is_whole) * u64::from(decoded.frames),
-                bytes: end - from,
+                bytes: (end - begin - taken) as u64,
+            };
+            let from = match limit < stop.max(first) {
+                true => Place::Cutoff,
+                false => Place::Duplicate,
             };
             match self.is_alone(at) {
-                true => self.discard_late(stream.id, counts, Place::Cutoff),
+                true => self.discard_late(id, counts, from),
                 false => self.discard_for(at, counts),
             }
+        }
+    }
+
+    /// The snap length cut off what is next in order. Of what was taken it counts as captured.
+    #[cold]
+    pub(super) fn take_cut(&mut self, stream: &Stream<'_>, cut: &Cut) {
+        let id = stream.id;
+        let Some(flags) = self.records.get(id).map(|record| record.flags) else {
+            return;
+        };
+        let end = cut.offset + cut.bytes;
+        let begin = Begin::Once(cut.offset, cut.packets);
+        if flags.has(RecordFlags::DONE) {
+            return self.discard_for_all(id, cut.offset, end, begin);
+        }
+        // Where the next bytes make STRICT stop, it has stopped.
+        let is_behind_hole = stream.bytes + stream.missing_bytes < cut.offset;
+        for at in self.all_views(id) {
+            if self.is_over(at) {
+                let from = cut.offset.max(self.ahead_of(at));
+                self.discard_part(at, from, end, begin, Place::Cutoff);
+                continue;
+            }
+            match self.mode_of(at) {
+                // It was given where it belongs when it came.
+                Mode::Fast if flags.has(RecordFlags::MIXED) => {}
+                Mode::Strict if is_behind_hole => {
+                    self.discard_part(at, cut.offset, end, begin, Place::Strict);
+                }
+                _ => {
+                    let limit = self.view(at).map_or(0, |view| view.limit);
+                    self.discard_part(at, cut.offset.max(limit), end, begin, Place::Cutoff);
+                }
+            }
+        }
+    }
+
+    /// An application wants nothing of these positions.
+    fn discard_part(&mut self, at: ViewAt, from: u64, to: u64, begin: Begin, place: Place) {
+        if from >= to {
+            return;
+        }
+        let counts = Counts {
+            packets: self.beginnings.within(from, to, begin),
+            bytes: to - from,
+        };
+        match self.is_alone(at) {
+            true => self.discard_late(at.record, counts, place),
+            false => self.discard_for(at, counts),
         }
     }
 
@@ -267,8 +337,9 @@ impl Core {
     pub(super) fn discard_unplaced(&mut self, id: u32, packet: &Decoded, unplaced: &Unplaced) {
         let bytes = u64::from(unplaced.bytes);
         let is_control = packet.tcp_flags.intersects(CONTROL);
-        let is_whole = unplaced.bytes >= packet.payload_len && !is_control;
-        let packets = u64::from(is_whole) * u64::from(packet.frames);
+        let is_whole = unplaced.whole && !is_control;
+        let packets =
+            u64::from(is_whole) * u64::from(packet.frames) + u64::from(unplaced.displaced);
         let counts = Counts { packets, bytes };
         if self.placed == 0 {
             let place = match unplaced.outside {
@@ -292,9 +363,10 @@ impl Core {
             packets: forgotten.packets,
             bytes: forgotten.bytes,
         };
-        // Those in mode FAST had it when it came.
+        // Those in mode FAST had it when it came, if it waited for others.
+        let is_mixed = self.is_mixed(id);
         let had_it = |core: &Core, at| {
-            core.mode_of(at) == Mode::Fast && !core.is_over(at)
+            is_mixed && core.mode_of(at) == Mode::Fast && !core.is_over(at)
                 || (core.view(at)).is_some_and(|view| view.flags.has(ViewFlags::AHEAD))
         };
         if !self.all_views(id).any(|at| had_it(self, at)) || self.is_alone(ViewAt::first(id)) {
@@ -375,12 +447,12 @@ impl Core {
 
     /// Bytes in order are not wanted by those for whom the direction is over, while others get them.
     #[cold]
-    pub(super) fn discard_for_some(&mut self, id: u32, from: u64, to: u64) {
+    pub(super) fn discard_for_some(&mut self, id: u32, from: u64, to: u64, begin: Begin) {
         for at in self.all_views(id) {
             let from = from.max(self.ahead_of(at));
             if self.is_over(at) && from < to {
                 let counts = Counts {
-                    packets: self.beginnings.between(from, to),
+                    packets: self.beginnings.within(from, to, begin),
                     bytes: to - from,
                 };
                 self.discard_for(at, counts);
@@ -390,12 +462,12 @@ impl Core {
 
     /// Bytes in order are wanted by nobody any more.
     #[cold]
-    pub(super) fn discard_for_all(&mut self, id: u32, from: u64, to: u64) {
+    pub(super) fn discard_for_all(&mut self, id: u32, from: u64, to: u64, begin: Begin) {
         let ahead = (self.views_of(id).map(|at| self.ahead_of(at)).max()).unwrap_or(0);
         let common = ahead.clamp(from, to);
-        self.discard_for_some(id, from, common);
+        self.discard_for_some(id, from, common, begin);
         let counts = Counts {
-            packets: self.beginnings.between(common, to),
+            packets: self.beginnings.within(common, to, begin),
             bytes: to - common,
         };
         self.discard_late(id, counts, self.done_place(id));
@@ -409,7 +481,20 @@ impl Core {
         }
     }
 
-    /// A view in mode FAST leaves it, or wants no more.
+    /// A view wants no more. (In mode FAST it was given what waits for others, if there are such.)
+    pub(super) fn note_end(&mut self, at: ViewAt) {
+        if self.is_mixed(at.record) {
+            self.note_ahead(at);
+        }
+    }
+
+    /// Whether views in mode FAST may have got what waits for others.
+    fn is_mixed(&self, id: u32) -> bool {
+        let record = self.records.get(id);
+        record.is_some_and(|record| record.flags.has(RecordFlags::MIXED))
+    }
+
+    /// A view leaves mode FAST.
     pub(super) fn note_ahead(&mut self, at: ViewAt) {
         let ahead = self
             .records

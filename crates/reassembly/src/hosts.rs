@@ -3,14 +3,14 @@
 use core::net::IpAddr;
 use std::collections::HashMap;
 
-use flowgauge_reassembly::OverlapPolicy;
 use flowgauge_wire::Address;
+
+use crate::policy::OverlapPolicy;
 
 /// Overlap policies by subnet: the longest prefix that holds the receiving host's address decides.
 ///
 /// ```
-/// use flowgauge_reassembly::OverlapPolicy;
-/// use flowgauge_stream::engine::HostPolicies;
+/// use flowgauge_reassembly::{HostPolicies, OverlapPolicy};
 ///
 /// let mut policies = HostPolicies::new(OverlapPolicy::Linux);
 /// policies.insert("10.0.0.0".parse().unwrap(), 8, OverlapPolicy::Windows);
