@@ -36,6 +36,8 @@ pub enum RunError {
     Thread(ThreadFailure),
     /// More applications than an engine takes.
     TooManyApplications,
+    /// More threads with an engine, or more workers, than [`Capture::MOST_THREADS`].
+    TooManyThreads,
 }
 
 impl fmt::Display for RunError {
@@ -46,6 +48,9 @@ impl fmt::Display for RunError {
             RunError::TooManyApplications => {
                 write!(f, "more than {MAX_APPLICATIONS} applications")
             }
+            RunError::TooManyThreads => {
+                write!(f, "more than {} shards or workers", Capture::MOST_THREADS)
+            }
         }
     }
 }
@@ -55,7 +60,7 @@ impl std::error::Error for RunError {
         match self {
             RunError::Capture(error) => Some(error),
             RunError::Thread(failure) => Some(failure),
-            RunError::TooManyApplications => None,
+            RunError::TooManyApplications | RunError::TooManyThreads => None,
         }
     }
 }
@@ -128,6 +133,9 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// The most threads with an engine, and the most workers: with more [`Capture::run`] fails.
+    pub const MOST_THREADS: usize = 256;
+
     /// From a capture file; `-` is standard input.
     pub fn file(path: impl AsRef<Path>) -> Capture {
         Capture::files([path])
@@ -196,18 +204,19 @@ impl Capture {
         self
     }
 
-    /// Divides packets among so many threads with an engine each; at least one, at most 256.
+    /// Divides packets among so many threads with an engine each; at least one, at most
+    /// [`Capture::MOST_THREADS`].
     #[must_use]
     pub fn shards(mut self, shards: usize) -> Capture {
-        self.shards = shards.clamp(1, 256);
+        self.shards = shards.max(1);
         self
     }
 
-    /// Handles events on so many threads of their own, at most 256; 0 (the default): where they
-    /// arise.
+    /// Handles events on so many threads of their own, at most [`Capture::MOST_THREADS`]; 0 (the default): where
+    /// they arise.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Capture {
-        self.workers = workers.min(256);
+        self.workers = workers;
         self
     }
 

@@ -452,6 +452,111 @@ fn a_source_that_cannot_wait_loses_by_priority() {
     assert_eq!(delivered.values().sum::<u64>(), total.dropped.packets);
 }
 
+/// Captured and dropped bytes, of UDP and of everything else, where nothing is taken until all was captured and streams of
+/// UDP have this priority, others 0.
+fn overloaded(path: &Path, priority: u8) -> [[u64; 2]; 2] {
+    let ended = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&ended);
+    let sums = Arc::new(Mutex::new([[0; 2]; 2]));
+    let to = Arc::clone(&sums);
+    let stuck = Closures::new()
+        .on_data(move |_, _| {
+            while !over.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        })
+        .on_terminated(move |stream| {
+            let statistics = stream.statistics();
+            let sums = &mut to.lock().unwrap()[usize::from(stream.identity().protocol != 17)];
+            sums[0] += statistics.captured().bytes;
+            sums[1] += statistics.dropped.bytes;
+        });
+    let source = Telling {
+        inner: open(path).unwrap(),
+        ended,
+    };
+    let mut config = ApplicationConfig::default();
+    (config.priority.classes).push((stream_filter("udp").unwrap(), priority));
+    let outcome = Capture::source(source, true)
+        .engine(EngineConfig {
+            memory_bytes: 1 << 20,
+            ..EngineConfig::default()
+        })
+        .workers(1)
+        .application(config, move |_| stuck.clone())
+        .run()
+        .unwrap();
+    assert!(outcome.ledger.is_balanced(), "{:?}", outcome.ledger);
+    let sums = *sums.lock().unwrap();
+    sums
+}
+
+#[test]
+fn what_is_more_important_is_lost_less() {
+    let (_folder, path) = trace(Preset::Mix, 300);
+    let [udp, rest] = overloaded(&path, 5);
+    let [udp_alike, rest_alike] = overloaded(&path, 0);
+    assert!(udp_alike[1] > 0 && rest_alike[1] > 0);
+    // The memory behind the lower watermark is there for UDP alone: an eighth of it at least is full of it.
+    assert!(udp[1] + (32 << 10) < udp_alike[1], "{udp:?} {udp_alike:?}");
+    assert!(rest[1] > rest_alike[1], "{rest:?} {rest_alike:?}");
+}
+
+/// Loses the last packet of its first batch.
+struct Losing<S> {
+    inner: S,
+    loses: bool,
+}
+
+impl<S: PacketSource> PacketSource for Losing<S> {
+    fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+        let loses = core::mem::take(&mut self.loses);
+        let mut batch = self.inner.next_batch()?;
+        if let Some(batch) = &mut batch
+            && loses
+        {
+            batch.packets = &batch.packets[..batch.packets.len() - 1];
+        }
+        Ok(batch)
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.inner.interfaces()
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        self.inner.ledger()
+    }
+}
+
+#[test]
+fn a_packet_lost_between_source_and_engine_is_no_balance() {
+    let (_folder, path) = trace(Preset::Mix, 20);
+    for loses in [false, true] {
+        let source = Losing {
+            inner: open(&path).unwrap(),
+            loses,
+        };
+        let outcome = Capture::source(source, false)
+            .application(ApplicationConfig::default(), |_| Closures::new())
+            .run()
+            .unwrap();
+        assert_eq!(outcome.ledger.is_balanced(), !loses, "{:?}", outcome.ledger);
+    }
+}
+
+#[test]
+fn more_threads_than_there_can_be_are_refused() {
+    let (_folder, path) = trace(Preset::Mix, 1);
+    for (shards, workers) in [(1, 257), (257, 0)] {
+        let outcome = Capture::file(&path).shards(shards).workers(workers).run();
+        assert_eq!(
+            outcome.unwrap_err().to_string(),
+            "more than 256 shards or workers"
+        );
+    }
+}
+
 /// Gives the same SYN, from other ports, until it is stopped.
 #[derive(Default)]
 struct Endless {

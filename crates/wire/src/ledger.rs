@@ -124,11 +124,24 @@ impl Ledger {
         self.received == self.delivered + self.dropped() + self.discarded()
     }
 
-    /// Moves `packets` that were counted as delivered to `place`: a later stage refused them.
+    /// Moves `packets` that were counted as delivered to `place`: a later stage refused them. No more than were
+    /// delivered.
     pub fn refuse(&mut self, place: Place, packets: u64, bytes: u64) {
+        let packets = packets.min(self.delivered);
         self.delivered -= packets;
-        self.delivered_bytes -= bytes;
+        self.delivered_bytes -= bytes.min(self.delivered_bytes);
         self.count(place, packets);
+    }
+
+    /// What came of a source's packets behind a sink that counts for itself: the source says what was received, the sink
+    /// what of that arrived. Balanced only where the sink took what the source gave.
+    #[must_use]
+    pub fn through(mut self, sink: &Ledger) -> Ledger {
+        (self.delivered, self.delivered_bytes) = (sink.delivered, sink.delivered_bytes);
+        for (mine, theirs) in self.places.iter_mut().zip(sink.places) {
+            *mine += theirs;
+        }
+        self
     }
 
     /// Adds another source's ledger.
@@ -139,5 +152,44 @@ impl Ledger {
         for (mine, theirs) in self.places.iter_mut().zip(other.places) {
             *mine += theirs;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger(received: u64, refused: u64, place: Place) -> Ledger {
+        let mut ledger = Ledger {
+            received,
+            delivered: received,
+            delivered_bytes: 100 * received,
+            ..Ledger::default()
+        };
+        ledger.refuse(place, refused, 100 * refused);
+        ledger
+    }
+
+    #[test]
+    fn what_is_lost_between_source_and_sink_is_no_balance() {
+        let source = ledger(10, 2, Place::KernelRing);
+        let both = source.clone().through(&ledger(8, 3, Place::Cutoff));
+        assert!(both.is_balanced());
+        assert_eq!((both.received, both.delivered), (10, 5));
+        assert_eq!(both.delivered_bytes, 500);
+        assert_eq!((both.dropped(), both.discarded()), (2, 3));
+        for arrived in [7, 9] {
+            let sink = ledger(arrived, 3, Place::Cutoff);
+            assert!(!source.clone().through(&sink).is_balanced(), "{arrived}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_refused_than_was_delivered() {
+        let mut ledger = ledger(3, 1, Place::Cutoff);
+        ledger.refuse(Place::Strict, 5, 1000);
+        assert_eq!((ledger.delivered, ledger.delivered_bytes), (0, 0));
+        assert_eq!((ledger.at(Place::Cutoff), ledger.at(Place::Strict)), (1, 2));
+        assert!(ledger.is_balanced());
     }
 }

@@ -9,7 +9,7 @@ use flowgauge_stream::engine::{Budget, Engine, EngineStatistics, Events, MAX_APP
 use flowgauge_sys::files;
 use flowgauge_wire::Ledger;
 
-use super::{Capture, Control, Input, Outcome, RunError, Source, with_refusals};
+use super::{Capture, Control, Input, Outcome, RunError, Source};
 use crate::application::{Application, Health, Team};
 use crate::changes::Reader;
 use crate::clock::Clock;
@@ -47,6 +47,9 @@ impl Prepared {
     pub(super) fn new(capture: Capture) -> Result<Prepared, RunError> {
         if capture.applications.len() > MAX_APPLICATIONS {
             return Err(RunError::TooManyApplications);
+        }
+        if capture.shards.max(capture.workers) > Capture::MOST_THREADS {
+            return Err(RunError::TooManyThreads);
         }
         let stop = capture.control.stop_handle();
         let mut shards = capture.shards;
@@ -313,12 +316,12 @@ impl Driver<'_> {
             between(events, &mut engine);
             batches += 1;
             if idle || batches.is_multiple_of(BATCHES_PER_LOOK) {
-                let ledger = with_refusals(source.ledger(), engine.ledger());
+                let ledger = source.ledger().through(engine.ledger());
                 control.publish(self.number, ledger, engine.statistics(), lost(events));
             }
         }
         engine.finish(events);
-        let ledger = with_refusals(source.ledger(), engine.ledger());
+        let ledger = source.ledger().through(engine.ledger());
         let statistics = engine.statistics();
         control.publish(self.number, ledger.clone(), statistics, lost(events));
         Part {

@@ -11,7 +11,7 @@ use flowgauge_sys::files::Folder;
 use flowgauge_sys::local::{self, Listener};
 use flowgauge_sys::shared::Pool;
 use flowgauge_sys::{privileges, process};
-use flowgauge_wire::{Ledger, LinkType, Place};
+use flowgauge_wire::{Ledger, LinkType};
 
 use super::attention::{Guest, LOOK, say_last};
 use super::error::Error;
@@ -283,7 +283,7 @@ impl Service {
             return;
         }
         self.counted = Some(Instant::now());
-        self.ledger = merged(source.ledger(), self.engine.ledger());
+        self.ledger = source.ledger().through(self.engine.ledger());
         self.members.show(&self.ledger);
     }
 }
@@ -304,21 +304,6 @@ fn links_of<S: PacketSource>(source: &S) -> Vec<LinkType> {
     links.sort_by_key(|link| *link != LinkType::ETHERNET);
     links.dedup();
     links
-}
-
-/// A source's ledger with what the engine refused of the packets that the source delivered.
-fn merged(source: Ledger, engine: &Ledger) -> Ledger {
-    let mut ledger = source;
-    let mut bytes = ledger
-        .delivered_bytes
-        .saturating_sub(engine.delivered_bytes);
-    for place in Place::ALL {
-        let packets = engine.at(place);
-        if packets > 0 {
-            ledger.refuse(place, packets, core::mem::take(&mut bytes));
-        }
-    }
-    ledger
 }
 
 /// The machine's memory in bytes.
