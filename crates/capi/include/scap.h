@@ -147,7 +147,8 @@ enum scap_status {
     SCAP_STATUS_CLOSED_FIN = 1,     /* closed by FIN */
     SCAP_STATUS_CLOSED_RST = 2,     /* reset */
     SCAP_STATUS_CLOSED_TIMEOUT = 3, /* no packets for the inactivity timeout */
-    SCAP_STATUS_CUTOFF = 4,         /* active, and its cutoff is exceeded: no further data events */
+    SCAP_STATUS_CUTOFF = 4,         /* active, and its cutoff is reached: no further data events. The last one (SCAP_CHUNK_CUTOFF) says so
+                                     * already; the termination event says how the stream ended */
     SCAP_STATUS_END_OF_INPUT = 5,   /* [ours] the capture ended before the stream */
     SCAP_STATUS_EVICTED = 6,        /* [ours] the longest idle, when the table was full */
     SCAP_STATUS_STRICT = 7          /* [ours] active, and SCAP_TCP_STRICT has stopped: bytes are missing (missing_at_end), or the
@@ -350,7 +351,7 @@ int scap_add_priority_class(scap_t *sc, int priority, const char *bpf);
 /* [ours] Overlap policy of streams towards hosts of a subnet ("10.0.0.0/8", "2001:db8::/32"); the longest prefix decides. */
 int scap_add_policy(scap_t *sc, const char *subnet, int policy);
 
-/* Threads that callbacks run in. 0 (the default) and 1: in that of scap_start_capture(), which is also where they run when no
+/* Threads that callbacks run in, up to 256: more are SCAP_EARGUMENT. 0 (the default) and 1: in that of scap_start_capture(), which is also where they run when no
  * data callback is set. With more, a file waits for slow ones; an interface cannot, so memory fills and priorities
  * decide. */
 int scap_set_worker_threads(scap_t *sc, int threads);

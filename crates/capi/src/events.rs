@@ -86,6 +86,7 @@ impl Program {
         // SAFETY: it is one of the scene's nodes and alive, and no callback runs: nobody else refers to it.
         let raw = unsafe { &mut *shown.as_ptr() };
         show(raw, stream);
+        let status = raw.status;
         show_data(raw, chunk);
         if self.callbacks.data.is_none() {
             // The engine's chunks were no events.
@@ -98,7 +99,7 @@ impl Program {
             let uid = stream.opposite_uid();
             if counted.pkts == 0 || self.prepared.contains_key(&uid) {
                 // It has had no event that says so, and where a filter keeps it out it has none.
-                (*raw.opposite).status = raw.status;
+                (*raw.opposite).status = status;
             }
         }
         self.scene.call(callback, shown.as_ptr(), chunk);
@@ -236,6 +237,10 @@ fn show_data(raw: &mut RawStream, chunk: Option<&Chunk<'_>>) {
         0
     };
     raw.flags = flags(info);
+    if raw.status == status::ACTIVE && info.flags.contains(ChunkFlags::CUTOFF) {
+        // There will be no other data event that could say so.
+        raw.status = status::CUTOFF;
+    }
 }
 
 fn flags(info: ChunkInfo) -> c_int {

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::net::IpAddr;
 
 use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_runtime::Capture;
 use flowgauge_stream::engine::Cutoff;
 use flowgauge_wire::Nanos;
 
@@ -20,7 +21,7 @@ pub(crate) const LEAST_MEMORY: u64 = 64 << 10;
 pub(crate) const MOST_CHUNK_BYTES: c_int = 16 << 20;
 
 /// The most worker threads.
-pub(crate) const MOST_WORKERS: c_int = 1024;
+pub(crate) const MOST_WORKERS: c_int = Capture::MOST_THREADS as c_int;
 
 /// How segments become a stream: `enum scap_reassembly_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

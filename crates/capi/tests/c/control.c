@@ -7,7 +7,7 @@
 
 static scap_t *sc;
 static int phase;
-static uint64_t events, bytes, longest, cut, discarded, kept, contiguous;
+static uint64_t events, bytes, longest, cut, shown, discarded, kept, contiguous;
 
 /* Of a stream: what came so far. */
 struct state {
@@ -48,8 +48,13 @@ static void on_data(stream_t *sd)
             CHECK(state->bytes <= CUTOFF && sd->cutoff == CUTOFF);
         else
             CHECK(sd->cutoff == SCAP_UNLIMITED);
-        if (sd->flags & SCAP_CHUNK_CUTOFF)
+        if (sd->flags & SCAP_CHUNK_CUTOFF) {
             cut++;
+            CHECK(sd->status != SCAP_STATUS_ACTIVE && sd->opposite->status != SCAP_STATUS_CUTOFF);
+            shown += sd->status == SCAP_STATUS_CUTOFF;
+        } else {
+            CHECK(sd->status != SCAP_STATUS_CUTOFF);
+        }
         break;
     case 2: /* discarded after the first chunk */
         CHECK(state->events == 1);
@@ -137,7 +142,7 @@ int main(int argc, char **argv)
     all = bytes;
     CHECK(events > 100 && longest > 2 * CUTOFF);
     capture(argv[1], 1, 512);
-    CHECK(cut > 0 && bytes > 0 && bytes < all);
+    CHECK(cut > 0 && shown > 0 && bytes > 0 && bytes < all);
     capture(argv[1], 2, 512);
     CHECK(discarded > 0 && discarded == events && bytes < all);
     capture(argv[1], 3, 512);

@@ -203,6 +203,9 @@ static void settings(void)
     CHECK(scap_add_policy(sc, "10.0.0.0/8", 14) == SCAP_EARGUMENT);
     CHECK(scap_set_worker_threads(sc, -1) == SCAP_EARGUMENT);
     CHECK(scap_set_worker_threads(sc, INT_MAX) == SCAP_EARGUMENT);
+    CHECK(scap_set_worker_threads(sc, 257) == SCAP_EARGUMENT);
+    CHECK_MESSAGE(sc, "scap_set_worker_threads", "257 worker threads");
+    CHECK(scap_set_worker_threads(sc, 256) == 0 && scap_set_worker_threads(sc, 0) == 0);
     CHECK(scap_set_memory(sc, 1) == SCAP_EARGUMENT);
     CHECK(scap_set_parameter(sc, 0, 1) == SCAP_EPARAMETER);
     CHECK_MESSAGE(sc, "scap_set_parameter", "no parameter 0");
