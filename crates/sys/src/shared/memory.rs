@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 /// Size of a page; mappings are whole pages, and no supported machine has smaller ones.
 pub(super) const PAGE: usize = 4096;
@@ -28,6 +28,15 @@ pub(super) fn seal(file: &OwnedFd, read_only: bool) -> io::Result<()> {
         seals |= SealFlags::FUTURE_WRITE;
     }
     Ok(rustix::fs::fcntl_add_seals(file, seals)?)
+}
+
+/// Another descriptor of the file, to hand to those who only read: they can allocate no pages by way of it, and nobody but the
+/// file's owner and root can open one to write. Without `/proc` it is the same one once more.
+pub(super) fn read_only(file: &OwnedFd) -> io::Result<OwnedFd> {
+    rustix::fs::fchmod(file, Mode::RUSR)?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_or_else(|_| file.try_clone(), Ok)
 }
 
 /// The size of a file that came from another process, if it is sealed against changes of it.

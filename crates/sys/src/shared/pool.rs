@@ -1,11 +1,16 @@
 //! The pool: bytes that are written once and read by many.
 //!
-//! Areas come in sizes of powers of two. Each size has a range of addresses of its own, as long
-//! as all areas together may be. That costs addresses, not memory: pages are only there once
-//! they are written to, and an area that is given back is the next of its size to be used, while
-//! it is still in the cache. In return there is no fragmentation: as long as less is in use than
-//! the pool was made for there is a place for everything, whatever a slow reader holds back.
+//! Areas come in sizes of powers of two, and are halves of larger ones: buddies, which become one again when both are free
+//! (Knowlton, "A fast storage allocator", CACM 8(10), 1965). The smallest free area that fits is taken, the first of its size,
+//! so that areas in use stand close together. Those given back last are kept as they are for a while, since the next one to be
+//! stored is usually of such a size and finds them in the cache.
+//!
+//! The file is exactly as large as all areas together may be. Every process that maps it can make its pages be there, by reading
+//! them if by nothing else, so nothing may be in the file that is not in the account. (A range of addresses for each size, as long
+//! as the pool each, knows no fragmentation, but let a reader allocate 17 times the pool.) In return slow readers that hold back small areas here
+//! and there can leave no place for a large one although less is in use than the pool is for: then that one is refused.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -69,6 +74,14 @@ impl Place {
         self.0 as u32 as usize
     }
 
+    /// The smallest area that it begins with; none of any pool for [`Place::NONE`].
+    fn first(self) -> usize {
+        match self == Place::NONE {
+            true => usize::MAX,
+            false => self.slot() << self.class(),
+        }
+    }
+
     /// Bytes the area takes; 0 for none.
     pub(super) fn size(self) -> u64 {
         if self == Place::NONE {
@@ -78,28 +91,30 @@ impl Place {
     }
 }
 
+/// Areas of a size that are kept undivided when they are given back.
+const RECENT: usize = 32;
+
 /// The writer's side.
 #[derive(Debug)]
 pub struct Pool {
     memory: Mapping,
     file: OwnedFd,
+    /// The same file for readers, who cannot allocate by way of it.
+    readable: OwnedFd,
     classes: [Class; CLASSES],
+    /// References to each area in use, by the smallest area that it begins with.
+    references: Vec<u32>,
     limit: u64,
     in_use: u64,
-    touched: u64,
 }
 
 /// Areas of one size.
 #[derive(Debug, Default)]
 struct Class {
-    /// Where they begin in the pool.
-    base: usize,
-    /// How many there can be.
-    capacity: u32,
-    /// Those that were used and given back, the last one last.
-    free: Vec<u32>,
-    /// References to each that was ever used.
-    references: Vec<u32>,
+    /// Those that are free, by their number from the beginning.
+    free: Bits,
+    /// Those that were given back last, the last one last; not among the free.
+    recent: VecDeque<u32>,
 }
 
 impl Pool {
@@ -112,34 +127,37 @@ impl Pool {
     /// The system's; `ENOMEM` when there are not as many addresses, or `bytes` is absurd.
     pub fn new(bytes: u64) -> io::Result<Pool> {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let mut classes: [Class; CLASSES] = Default::default();
-        let mut base = 0_usize;
-        for (number, class) in classes.iter_mut().enumerate() {
-            let size = size_of_class(number);
-            let capacity = u32::try_from(bytes.div_ceil(size)).ok();
-            class.base = base;
-            class.capacity = capacity.ok_or(io::ErrorKind::OutOfMemory)?;
-            base = size
-                .checked_mul(bytes.div_ceil(size))
-                .and_then(|range| base.checked_add(range.next_multiple_of(memory::PAGE)))
-                .ok_or(io::ErrorKind::OutOfMemory)?;
-        }
-        let file = memory::create("flowgauge-pool", base)?;
-        let memory = Mapping::new(&file, base, true)?;
+        let smallest = bytes >> SMALLEST;
+        u32::try_from(smallest).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let file = memory::create("flowgauge-pool", bytes)?;
+        let memory = Mapping::new(&file, bytes, true)?;
         memory::seal(&file, true)?;
+        let readable = memory::read_only(&file)?;
+        let mut classes: [Class; CLASSES] = Default::default();
+        let mut at = 0;
+        for (number, class) in classes.iter_mut().enumerate().rev() {
+            let size = size_of_class(number);
+            class.free = Bits::new(bytes / size);
+            // The larger ones have taken what they can.
+            while bytes - at >= size {
+                class.free.set(at / size);
+                at += size;
+            }
+        }
         Ok(Pool {
             memory,
             file,
+            readable,
             classes,
+            references: vec![0; smallest],
             limit: bytes as u64,
             in_use: 0,
-            touched: 0,
         })
     }
 
-    /// What a client maps. It cannot write by way of it.
+    /// What a client maps. It cannot write by way of it, nor allocate more than the pool's size by any way.
     pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.readable.as_fd()
     }
 
     /// Bytes of the areas in use.
@@ -147,9 +165,9 @@ impl Pool {
         self.in_use
     }
 
-    /// Bytes of the areas that were ever in use: what the pool takes of the machine's memory.
+    /// Bytes of the machine's memory that the pool takes: those of areas that were ever in use, and what readers allocated.
     pub fn touched(&self) -> u64 {
-        self.touched
+        rustix::fs::fstat(&self.file).map_or(0, |fact| 512 * fact.st_blocks.unsigned_abs())
     }
 
     /// Bytes that an area for `len` bytes takes; `None` when it is too large.
@@ -166,24 +184,14 @@ impl Pool {
         if self.in_use + size as u64 > self.limit {
             return None;
         }
-        let class = &mut self.classes[number];
-        let slot = match class.free.pop() {
-            Some(slot) => slot,
-            None => {
-                let slot = class.references.len() as u32;
-                if slot >= class.capacity {
-                    return None;
-                }
-                class.references.push(0);
-                self.touched += size as u64;
-                slot
-            }
-        };
-        class.references[slot as usize] = 1;
-        let mut at = class.base + slot as usize * size;
+        let slot = self.take(number)?;
+        let mut at = slot as usize * size;
+        if let Some(references) = self.references.get_mut(at >> SMALLEST) {
+            *references = 1;
+        }
         self.in_use += size as u64;
         for part in parts {
-            // The class has this slot, so it is inside the memory.
+            // An area of the pool, so it is inside the memory.
             if let Some(to) = self.memory.at(at, part.len()) {
                 // SAFETY: `to` has room for the part (the range was checked) inside the one
                 // mapping that can write; nobody refers to the area, since its references were
@@ -224,29 +232,140 @@ impl Pool {
 
     /// Where an area begins.
     pub(super) fn offset(&self, area: &Area) -> u64 {
-        let class = usize::from(area.class);
-        (self.classes[class].base + area.slot as usize * size_of_class(class)) as u64
+        (area.slot as usize * size_of_class(usize::from(area.class))) as u64
     }
 
     /// Counts one more reference to an area.
     pub(super) fn refer(&mut self, area: &Area) {
-        let class = &mut self.classes[usize::from(area.class)];
-        class.references[area.slot as usize] += 1;
+        if let Some(references) = self.references.get_mut(area.place().first()) {
+            *references += 1;
+        }
     }
 
     /// Counts one reference less, and frees the area with the last one.
     pub(super) fn unrefer(&mut self, place: Place) {
-        let Some(class) = self.classes.get_mut(place.class()) else {
+        let Some(references) = self.references.get_mut(place.first()) else {
             return;
         };
-        let Some(references) = class.references.get_mut(place.slot()) else {
-            return;
-        };
-        *references = references.saturating_sub(1);
-        if *references == 0 {
-            class.free.push(place.slot() as u32);
+        let before = *references;
+        *references = before.saturating_sub(1);
+        if before == 1 {
             self.in_use -= place.size();
+            self.give_back(place.class(), place.slot() as u32);
         }
+    }
+
+    /// A free area of a class.
+    fn take(&mut self, number: usize) -> Option<u32> {
+        if let Some(slot) = self.classes.get_mut(number)?.recent.pop_back() {
+            return Some(slot);
+        }
+        if let Some(slot) = self.split(number) {
+            return Some(slot);
+        }
+        for number in 0..CLASSES {
+            while let Some(slot) = self.classes[number].recent.pop_front() {
+                self.merge(number, slot);
+            }
+        }
+        self.split(number)
+    }
+
+    /// The smallest free area that an area of the class fits in, cut down to that.
+    fn split(&mut self, number: usize) -> Option<u32> {
+        let (mut larger, mut slot) =
+            (number..CLASSES).find_map(|at| Some((at, self.classes[at].free.first()?)))?;
+        self.classes[larger].free.clear(slot);
+        while larger > number {
+            larger -= 1;
+            slot *= 2;
+            self.classes[larger].free.set(slot + 1);
+        }
+        Some(slot as u32)
+    }
+
+    /// Takes an area back that nobody refers to.
+    fn give_back(&mut self, number: usize, slot: u32) {
+        let Some(class) = self.classes.get_mut(number) else {
+            return;
+        };
+        class.recent.push_back(slot);
+        if class.recent.len() > RECENT
+            && let Some(oldest) = class.recent.pop_front()
+        {
+            self.merge(number, oldest);
+        }
+    }
+
+    /// Frees an area, as one with its buddy if that is free, and so on.
+    fn merge(&mut self, mut number: usize, slot: u32) {
+        let mut slot = slot as usize;
+        while number + 1 < CLASSES && self.classes[number].free.holds(slot ^ 1) {
+            self.classes[number].free.clear(slot ^ 1);
+            slot /= 2;
+            number += 1;
+        }
+        self.classes[number].free.set(slot);
+    }
+}
+
+/// A set of numbers whose least one is found at once: words of bits, and above them bits that say which words are not zero.
+#[derive(Debug, Default)]
+struct Bits {
+    /// The numbers themselves first.
+    levels: Vec<Vec<u64>>,
+}
+
+impl Bits {
+    /// For numbers below `numbers`; empty.
+    fn new(numbers: usize) -> Bits {
+        let mut levels = Vec::new();
+        let mut words = numbers;
+        loop {
+            words = words.div_ceil(64);
+            levels.push(vec![0; words]);
+            if words <= 1 {
+                return Bits { levels };
+            }
+        }
+    }
+
+    fn holds(&self, number: usize) -> bool {
+        let word = self.levels.first().and_then(|words| words.get(number / 64));
+        word.is_some_and(|word| word >> (number % 64) & 1 != 0)
+    }
+
+    fn set(&mut self, mut number: usize) {
+        for words in &mut self.levels {
+            if let Some(word) = words.get_mut(number / 64) {
+                *word |= 1 << (number % 64);
+            }
+            number /= 64;
+        }
+    }
+
+    fn clear(&mut self, mut number: usize) {
+        for words in &mut self.levels {
+            if let Some(word) = words.get_mut(number / 64) {
+                *word &= !(1 << (number % 64));
+                if *word != 0 {
+                    return;
+                }
+            }
+            number /= 64;
+        }
+    }
+
+    fn first(&self) -> Option<usize> {
+        let mut at = 0;
+        for words in self.levels.iter().rev() {
+            let word = *words.get(at)?;
+            if word == 0 {
+                return None;
+            }
+            at = at * 64 + word.trailing_zeros() as usize;
+        }
+        Some(at)
     }
 }
 
@@ -372,7 +491,7 @@ mod tests {
         assert_eq!(pool.offset(&third), offset);
         pool.release(second);
         pool.release(third);
-        assert_eq!((pool.in_use(), pool.touched()), (0, 4096));
+        assert_eq!((pool.in_use(), pool.touched()), (0, 4096), "one page");
         // Whatever sizes were used before, all of it can be had in another one.
         for size in [256, 512, 1024, 4096_usize] {
             let areas: Vec<_> = core::iter::from_fn(|| pool.store(&[&vec![0; size]])).collect();
@@ -399,8 +518,7 @@ mod tests {
         let size = memory::sealed_size(&file).unwrap();
         // Not by mapping, not by a new descriptor of the same file, not by writing, not by
         // changing the size, not by punching holes, not by taking the seals away.
-        let denied = Mapping::new(&file, size, true).unwrap_err();
-        assert_eq!(denied.raw_os_error(), Some(libc::EPERM));
+        assert!(Mapping::new(&file, size, true).is_err());
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         if let Ok(again) = OpenOptions::new().read(true).write(true).open(&path) {
             assert!(Mapping::new(&again, size, true).is_err());
@@ -428,6 +546,70 @@ mod tests {
         assert_eq!(status, -1);
         assert!(pool.holds(&area, 0, b"untouched"));
         pool.release(area);
+    }
+
+    #[test]
+    fn a_reader_allocates_no_more_than_the_pool() {
+        let pool = Pool::new(1 << 20).unwrap();
+        let file = pool.file().try_clone_to_owned().unwrap();
+        let size = memory::sealed_size(&file).unwrap();
+        let none = rustix::fs::FallocateFlags::empty();
+        assert!(rustix::fs::fallocate(&file, none, 0, 4096).is_err());
+        assert_eq!(pool.touched(), 0);
+        // The owner of the file may open it again, and reading a mapped page makes it be there: the file bounds both.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if let Ok(again) = OpenOptions::new().read(true).write(true).open(&path) {
+            let _ = rustix::fs::fallocate(&again, none, 0, size as u64);
+            assert!(rustix::fs::fallocate(&again, none, size as u64, 4096).is_err());
+        }
+        let view = view(&pool);
+        for page in (0..size).step_by(memory::PAGE) {
+            // SAFETY: nobody writes to the pool here.
+            assert_eq!(unsafe { view.bytes(page as u64, 1) }, Some(&[0][..]));
+        }
+        assert_eq!(pool.touched(), 1 << 20);
+    }
+
+    /// Areas of random sizes come and go: none overlap, the account is exact, and all is one again in the end.
+    #[test]
+    fn areas_never_overlap_and_become_whole_again() {
+        // Not a power of two: its end is of smaller areas.
+        let bytes = (1 << 24) + (1 << 20) + 768;
+        let mut pool = Pool::new(bytes).unwrap();
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as usize
+        };
+        let mut areas: Vec<(Area, u8)> = Vec::new();
+        let (mut refused, mut largest) = (0, 0);
+        for round in 0..20_000_usize {
+            if areas.len() > 200 || (random().is_multiple_of(3) && !areas.is_empty()) {
+                let (area, mark) = areas.swap_remove(random() % areas.len());
+                assert!(pool.holds(&area, 0, &vec![mark; area.len()]));
+                pool.release(area);
+            }
+            let len = random() % (1 << (random() % 22));
+            let mark = round as u8;
+            match pool.store(&[&vec![mark; len]]) {
+                Some(area) => areas.push((area, mark)),
+                None => refused += 1,
+            }
+            let sizes = areas.iter().map(|(area, _)| area.size()).sum::<u64>();
+            assert_eq!(pool.in_use(), sizes);
+            largest = largest.max(sizes);
+        }
+        assert!(largest > bytes / 2 && refused > 0, "{largest} {refused}");
+        for (area, mark) in areas.drain(..) {
+            assert!(pool.holds(&area, 0, &vec![mark; area.len()]));
+            pool.release(area);
+        }
+        assert_eq!(pool.in_use(), 0);
+        let whole = pool.store(&[&vec![1; Pool::LARGEST]]).unwrap();
+        assert_eq!((pool.offset(&whole), whole.size()), (0, 1 << 24));
+        pool.release(whole);
     }
 
     #[test]

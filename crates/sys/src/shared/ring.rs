@@ -69,6 +69,7 @@ const _: () = assert!(size_of::<Entry>() == 384);
 pub struct EventWriter {
     ring: Mapping,
     page: Mapping,
+    /// The ring's for who only reads it.
     ring_file: OwnedFd,
     page_file: OwnedFd,
     entries: u32,
@@ -105,6 +106,7 @@ impl EventWriter {
         let ring_file = memory::create("flowgauge-events", bytes)?;
         let ring = Mapping::new(&ring_file, bytes, true)?;
         memory::seal(&ring_file, true)?;
+        let ring_file = memory::read_only(&ring_file)?;
         let page_file = memory::create("flowgauge-reader", PAGE)?;
         let page = Mapping::new(&page_file, PAGE, true)?;
         memory::seal(&page_file, false)?;

@@ -57,7 +57,7 @@ fn events_arrive_in_order_with_their_bytes() {
         assert!(writer.collect(&mut pool));
         assert_eq!((writer.room(), writer.held(), pool.in_use()), (4, 0, 0));
     }
-    assert_eq!(pool.touched(), 512, "one area did for all");
+    assert_eq!(pool.touched(), 4096, "the page of one area did for all");
 }
 
 #[test]
