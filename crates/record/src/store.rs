@@ -71,6 +71,17 @@ impl RecordStore {
         self.records.is_empty()
     }
 
+    /// Bytes of memory that the records take.
+    pub fn bytes(&self) -> usize {
+        self.records.len() * size_of::<Entry>()
+            + self.values.len() * size_of::<StoredValue>()
+            + self.members.len() * size_of::<(Option<&'static Field>, StoredValue)>()
+            + self.text.len()
+            + self.bytes.len()
+            + self.lists.len() * size_of::<u64>()
+            + self.pieces.len() * size_of::<Part>()
+    }
+
     /// Keeps a copy of a record.
     pub fn push(&mut self, record: &dyn AnyRecord) {
         let start = self.values.len();

@@ -2,9 +2,13 @@
 //!
 //! One message per batch, but messages go together where the reader's batches do: waking a thread for
 //! each costs more than many batches do.
+//!
+//! What is on its way is bounded in messages, and in bytes: records may be of any size. A thread that is over its bound in any
+//! of its crossings sends on all that is gathered in all of them, and waits ([`Crossing::wait`]). It does that only
+//! behind a batch that all threads have, so that whoever is waited for can go on: the one that is farthest behind never waits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use flowgauge_stack::{Items, NodeId, Packets, ResultValue, Selection};
 use flowgauge_wire::Nanos;
@@ -30,6 +34,31 @@ pub(super) struct Crossing {
     phase: Phase,
     /// Where there is no room, what comes is dropped and counted here.
     drops: Option<Arc<AtomicU64>>,
+    way: Arc<Way>,
+    /// Bytes of the group.
+    gathered: usize,
+}
+
+/// What both ends of a crossing know.
+struct Way {
+    /// Bytes of messages that were sent and not given back.
+    bytes: AtomicUsize,
+    /// How many there may be.
+    limit: usize,
+    /// Of the thread that sends.
+    bell: Arc<Bell>,
+}
+
+impl Way {
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// A message of so many bytes does not keep its memory: all those that wait to serve again are together as large as what may
+    /// be on its way.
+    fn is_large(&self, bytes: usize) -> bool {
+        bytes > self.limit / 256
+    }
 }
 
 /// What ends with a message.
@@ -48,6 +77,7 @@ pub(super) struct Entry {
     /// What of a group is still to be read, the last first.
     left: Group,
     read: Group,
+    way: Arc<Way>,
 }
 
 /// Messages that go together.
@@ -75,7 +105,14 @@ impl Entry {
 
     /// A message was read: its memory serves again.
     pub(super) fn give_back(&mut self, mut message: Message) {
-        message.clear();
+        let bytes = message.sent_bytes;
+        if self.way.is_large(bytes) {
+            message = Message::begun();
+        } else {
+            message.clear();
+        }
+        self.way.bytes.fetch_sub(bytes, Ordering::Release);
+        self.way.bell.ring();
         self.read.push(message);
         if self.left.is_empty() {
             // Where there is no room there are enough.
@@ -84,15 +121,21 @@ impl Entry {
     }
 }
 
-/// A way from one thread to another, of so many messages, or of so many groups of them; `bell` is the
+/// A way from one thread to another, of so many messages, or of so many groups of them, and of so many bytes; `bell` is the
 /// reader's.
 pub(super) fn crossing(
     waiting: usize,
     gathers: bool,
     drops: Option<Arc<AtomicU64>>,
+    limit: usize,
     bell: &Arc<Bell>,
 ) -> (Crossing, Entry) {
-    let (sender, receiver) = queue(waiting, &Bell::new(), bell);
+    let way = Arc::new(Way {
+        bytes: AtomicUsize::new(0),
+        limit,
+        bell: Bell::new(),
+    });
+    let (sender, receiver) = queue(waiting, &way.bell, bell);
     let (give_back, emptied) = queue(waiting + 2, &Bell::new(), &Bell::new());
     let crossing = Crossing {
         sender: Some(sender),
@@ -103,12 +146,15 @@ pub(super) fn crossing(
         gathers,
         phase: Phase::Piece,
         drops,
+        way: Arc::clone(&way),
+        gathered: 0,
     };
     let entry = Entry {
         queue: receiver,
         emptied: give_back,
         left: Vec::new(),
         read: Vec::new(),
+        way,
     };
     (crossing, entry)
 }
@@ -155,37 +201,84 @@ impl Crossing {
 
     /// The batch is over, and with it what goes on together, or all input.
     pub(super) fn send(&mut self, ends: Ends) {
-        let Some(sender) = &mut self.sender else {
+        if self.sender.is_none() {
             return;
-        };
+        }
         if self.free.is_empty() {
             self.free = self.emptied.try_receive().unwrap_or_default();
         }
         let fresh = self.free.pop().unwrap_or_else(Message::begun);
         let mut message = core::mem::replace(&mut self.current, fresh);
         message.is_last = ends == Ends::Input;
+        message.sent_bytes = message.bytes();
+        self.gathered += message.sent_bytes;
         self.group.push(message);
-        if self.gathers && ends == Ends::Batch {
+        if !self.gathers || ends != Ends::Batch {
+            self.send_group(ends == Ends::Input);
+        }
+    }
+
+    /// Sends what is gathered.
+    fn send_group(&mut self, is_end: bool) {
+        let Some(sender) = &mut self.sender else {
+            return;
+        };
+        let group = core::mem::take(&mut self.group);
+        let bytes = core::mem::take(&mut self.gathered);
+        // The end is not to be lost.
+        if let Some(drops) = self.drops.as_ref().filter(|_| !is_end) {
+            let waiting = self.way.bytes();
+            let refused = match waiting > 0 && waiting + bytes > self.way.limit {
+                true => Some(group),
+                false => {
+                    self.way.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    let refused = sender.try_send(group).err();
+                    if refused.is_some() {
+                        self.way.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    }
+                    refused
+                }
+            };
+            if refused.is_some() && sender.is_closed() {
+                self.close();
+                return;
+            }
+            for mut message in refused.into_iter().flatten() {
+                drops.fetch_add(message.len(), Ordering::Relaxed);
+                if !self.way.is_large(message.sent_bytes) {
+                    message.clear();
+                    self.free.push(message);
+                }
+            }
             return;
         }
-        let group = core::mem::take(&mut self.group);
-        let refused = match &self.drops {
-            // The end is not to be lost.
-            Some(drops) if ends != Ends::Input => match sender.try_send(group) {
-                Err(group) if !sender.is_closed() => {
-                    for mut message in group {
-                        drops.fetch_add(message.len(), Ordering::Relaxed);
-                        message.clear();
-                        self.free.push(message);
-                    }
-                    false
-                }
-                sent => sent.is_err(),
-            },
-            _ => sender.send(group).is_err(),
-        };
-        if refused {
+        self.way.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if sender.send(group).is_err() {
             self.close();
+        }
+    }
+
+    /// Whether more is on its way, or gathered, than may be.
+    pub(super) fn is_over(&self) -> bool {
+        let waits = self.drops.is_none() && self.sender.is_some();
+        waits && self.way.bytes() + self.gathered > self.way.limit
+    }
+
+    /// Sends on what is gathered, ahead of its time.
+    pub(super) fn flush(&mut self) {
+        if self.drops.is_none() && !self.group.is_empty() {
+            self.send_group(false);
+        }
+    }
+
+    /// Waits until no more is on its way than may be.
+    pub(super) fn wait(&mut self) {
+        let (way, Some(sender)) = (&self.way, &self.sender) else {
+            return;
+        };
+        if self.is_over() {
+            let done = || sender.is_closed() || way.bytes() <= way.limit;
+            way.bell.wait(|| done().then_some(()));
         }
     }
 
@@ -193,6 +286,7 @@ impl Crossing {
     pub(super) fn close(&mut self) {
         self.sender = None;
         self.group.clear();
+        self.gathered = 0;
         self.current.clear();
     }
 }
@@ -306,5 +400,74 @@ fn results(messages: &[Message], piece: usize, phase: Phase, part: &mut Part) {
     }
     for (id, result) in all {
         part.set_result(id, &result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_stack::{StreamChunk, StreamInfo};
+
+    use super::*;
+
+    const LIMIT: usize = 10_000;
+
+    fn batch(crossing: &mut Crossing, ends: Ends) {
+        let stream = StreamInfo::default();
+        let chunk = StreamChunk {
+            key: 0,
+            stream: &stream,
+            end: None,
+            bytes: &[7; 4000],
+            offset: 0,
+            gap_before: 0,
+            time: Nanos(1),
+            captured: Nanos(1),
+        };
+        crossing.take(Some(NodeId(1)), Items::Chunks(&[chunk]));
+        crossing.send(ends);
+    }
+
+    #[test]
+    fn a_thread_waits_when_too_many_bytes_are_on_their_way() {
+        let (mut crossing, mut entry) = crossing(16, true, None, LIMIT, &Bell::new());
+        for _ in 0..2 {
+            batch(&mut crossing, Ends::Batch);
+            assert!(!crossing.is_over());
+        }
+        batch(&mut crossing, Ends::Batch);
+        assert!(crossing.is_over() && entry.try_receive().is_none());
+        // The group is not at its end, but others are not to wait for that.
+        crossing.flush();
+        let first = entry.try_receive().unwrap();
+        let waiting = std::thread::spawn(move || {
+            crossing.wait();
+            crossing
+        });
+        entry.give_back(first);
+        let mut crossing = waiting.join().unwrap();
+        assert!(!crossing.is_over());
+        while let Some(message) = entry.try_receive() {
+            entry.give_back(message);
+        }
+        assert_eq!(crossing.way.bytes(), 0);
+        // Nobody waits for a reader that is gone.
+        for _ in 0..4 {
+            batch(&mut crossing, Ends::Group);
+        }
+        drop(entry);
+        crossing.wait();
+    }
+
+    #[test]
+    fn what_may_be_dropped_is_dropped_beyond_the_bound() {
+        let drops = Arc::new(AtomicU64::new(0));
+        let (mut crossing, mut entry) =
+            crossing(16, false, Some(Arc::clone(&drops)), LIMIT, &Bell::new());
+        for _ in 0..5 {
+            batch(&mut crossing, Ends::Batch);
+        }
+        assert_eq!(drops.load(Ordering::Relaxed), 3);
+        let come = core::iter::from_fn(|| entry.try_receive()).map(|message| message.len());
+        assert_eq!(come.sum::<u64>(), 2);
     }
 }

@@ -6,7 +6,9 @@ use flowgauge_record::RecordStore;
 use flowgauge_stack::{
     Items, NodeId, Packets, RecordItem, ResultValue, Selection, StreamChunk, StreamEnd, StreamInfo,
 };
-use flowgauge_wire::{Batch, DecodeFlags, DecodedBatch, HashSeed, Nanos, PacketDescriptor};
+use flowgauge_wire::{
+    Batch, DecodeFlags, Decoded, DecodedBatch, HashSeed, Nanos, PacketDescriptor,
+};
 
 use super::reader::SharedBatch;
 
@@ -95,6 +97,8 @@ pub(super) struct Message {
     results: Vec<(usize, Phase, NodeId, ResultValue)>,
     /// No other follows: the input is over.
     pub(super) is_last: bool,
+    /// Its [`Message::bytes`] when it was sent.
+    pub(super) sent_bytes: usize,
     /// Of these the first so many are in use.
     packets: Vec<OwnedPackets>,
     packets_used: usize,
@@ -119,6 +123,16 @@ impl Message {
         (left + made) as u64
     }
 
+    /// Bytes of memory of what it carries, the batch that all have left out.
+    pub(super) fn bytes(&self) -> usize {
+        let packets = self.packets.iter().take(self.packets_used);
+        packets.map(OwnedPackets::bytes).sum::<usize>()
+            + self.chunks.len() * size_of::<KeptChunk>()
+            + self.bytes.len()
+            + self.times.len() * size_of::<Nanos>()
+            + self.records.bytes()
+    }
+
     /// Forgets all but its memory.
     pub(super) fn clear(&mut self) {
         self.batch = None;
@@ -128,6 +142,7 @@ impl Message {
         self.made.clear();
         self.results.clear();
         self.is_last = false;
+        self.sent_bytes = 0;
         self.packets_used = 0;
         self.chunks.clear();
         self.bytes.clear();
@@ -388,6 +403,12 @@ impl OwnedPackets {
             seed,
             before: 0,
         }
+    }
+
+    fn bytes(&self) -> usize {
+        self.memory.len()
+            + self.decoded.memory.len()
+            + self.descriptors.len() * (size_of::<PacketDescriptor>() + size_of::<Decoded>())
     }
 
     fn copy(&mut self, packets: &Packets<'_>) {

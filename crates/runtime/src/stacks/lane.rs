@@ -36,8 +36,9 @@ impl Lane {
         }
     }
 
-    /// Takes a batch through all parts, and what is left of it to the next stages.
-    pub(super) fn shared(&mut self, shared: &Arc<SharedBatch>) {
+    /// Takes a batch through all parts, and what is left of it to the next stages. Where it ends a group all threads have what came
+    /// before, so this is where it waits for those behind. Whether it had to.
+    pub(super) fn shared(&mut self, shared: &Arc<SharedBatch>) -> bool {
         let batch = shared.batch();
         let mut packets = shared.packets(&batch);
         if let Some(worker) = self.worker {
@@ -50,12 +51,29 @@ impl Lane {
                 part.send(shared.ends);
             }
         }
+        shared.ends != Ends::Batch && self.relieve()
     }
 
     /// What the packets left goes to the next stages.
     pub(super) fn send(&mut self) {
         let parts = self.parts.iter_mut();
         parts.for_each(|part| part.send(Ends::Group));
+        self.relieve();
+    }
+
+    /// What is gathered goes to the next stages.
+    fn flush(&mut self) {
+        self.parts.iter_mut().for_each(Part::flush);
+    }
+
+    /// Where more is on its way to other threads than may be: lets them have all that there is, and waits. Whether there was.
+    pub(super) fn relieve(&mut self) -> bool {
+        let is_ahead = self.parts.iter_mut().any(Part::is_ahead);
+        if is_ahead {
+            self.flush();
+            self.parts.iter_mut().for_each(Part::wait);
+        }
+        is_ahead
     }
 
     /// Whether any part does anything with further packets.
@@ -195,12 +213,17 @@ pub(super) fn run_apart(
     let mut answered = Answered::default();
     let (mut now, mut read) = (Nanos(0), 0);
     loop {
+        if !pace.is_committed(read) {
+            // Others may wait for what is gathered here.
+            lane.flush();
+        }
         match pace.wait(read, bell, || board.is_asked(&answered)) {
             Leave::Look => lane.answer(board, &mut answered),
             Leave::End => break,
             Leave::Go => match reader.apart(&mut source, read) {
                 Ok(Some((shared, _))) => {
                     lane.shared(&shared);
+                    lane.relieve();
                     now = shared.now;
                     read += 1;
                 }
@@ -277,6 +300,7 @@ pub(super) fn run_behind(mut behind: Behind, mut entries: Vec<Entry>, bell: &Bel
             break;
         }
         behind.part.send(Ends::Group);
+        behind.part.wait();
         if behind.part.is_over() {
             break;
         }
@@ -324,6 +348,7 @@ pub(super) fn run_behind_any(mut behind: Behind, entries: Vec<Entry>, bell: &Bel
                     *from = None;
                 } else {
                     behind.part.send(Ends::Group);
+                    behind.part.wait();
                 }
             }
             (Next::End, from) => *from = None,
@@ -347,7 +372,10 @@ pub(super) fn run_source(mut part: Part, common: &Common, board: &Board) {
         match part.receive(PATIENCE) {
             Received::End => break,
             Received::Nothing => {}
-            Received::Until(_) => part.send(Ends::Group),
+            Received::Until(_) => {
+                part.send(Ends::Group);
+                part.wait();
+            }
         }
         if board.is_asked(&answered) {
             if board.resets(&mut answered) {

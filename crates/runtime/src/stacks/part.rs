@@ -316,6 +316,23 @@ impl Part {
         self.crossings(&mut |crossing| crossing.send(ends));
     }
 
+    /// Whether more is on its way to other threads than may be.
+    pub(super) fn is_ahead(&mut self) -> bool {
+        let mut is_over = false;
+        self.crossings(&mut |crossing| is_over |= crossing.is_over());
+        is_over
+    }
+
+    /// Sends on what is gathered for other threads.
+    pub(super) fn flush(&mut self) {
+        self.crossings(&mut Crossing::flush);
+    }
+
+    /// Waits until no more is on its way to other threads than may be.
+    pub(super) fn wait(&mut self) {
+        self.crossings(&mut Crossing::wait);
+    }
+
     /// Whether any component looks at the clock, and the lengths of the intervals at whose ends some
     /// do.
     pub(super) fn times(&self, is_timed: &mut bool, intervals: &mut Vec<Nanos>) {

@@ -34,6 +34,10 @@ pub(super) const TOGETHER: usize = 16;
 const WAITING: usize = 16;
 /// Groups in front of another thread below which reading comes before the first worker's own packets.
 const HUNGRY: usize = 2;
+/// Bytes of items on their way between threads, where no component has a bound of its memory. Of those that have, a quarter.
+const MOST_ON_THE_WAY: u64 = 256 << 20;
+/// The least for each way.
+const LEAST_ON_A_WAY: u64 = 256 << 10;
 /// How long a snapshot waits for a thread that is busy.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -169,6 +173,18 @@ struct Making {
     entrance: Entrance,
 }
 
+/// Bytes that may be on each way from a thread to the next: of all of them together, a part of what components may keep.
+fn on_a_way(stacks: &[Stack], workers: usize) -> usize {
+    let nodes = stacks.iter().flat_map(Stack::iter);
+    let memory = nodes.filter_map(|(_, node)| node.settings.size("memory"));
+    let all = match memory.reduce(u64::saturating_add) {
+        Some(memory) => (memory / 4).min(MOST_ON_THE_WAY),
+        None => MOST_ON_THE_WAY,
+    };
+    let ways = (stacks.len() * workers).max(1) as u64;
+    usize::try_from((all / ways).max(LEAST_ON_A_WAY)).unwrap_or(usize::MAX)
+}
+
 /// What the queue in front of a stage is.
 #[derive(Clone)]
 struct Entrance {
@@ -190,8 +206,8 @@ impl Entrance {
         }
     }
 
-    fn crossing(&self, bell: &Arc<Bell>) -> (Crossing, Entry) {
-        crossing(self.waiting, self.gathers, self.drops.clone(), bell)
+    fn crossing(&self, limit: usize, bell: &Arc<Bell>) -> (Crossing, Entry) {
+        crossing(self.waiting, self.gathers, self.drops.clone(), limit, bell)
     }
 }
 
@@ -302,11 +318,12 @@ impl Runner {
             };
             making.insert(index, stage);
         }
+        let limit = on_a_way(stacks, workers);
         let common = Arc::clone(&self.common);
         let mut tail = |stack: usize| match making.get_mut(&stack) {
             None => Next::Nothing,
             Some(making) => {
-                let (crossing, entry) = making.entrance.crossing(&making.bell);
+                let (crossing, entry) = making.entrance.crossing(limit, &making.bell);
                 making.entries.push(entry);
                 Next::Crossing(Box::new(crossing))
             }
@@ -349,7 +366,7 @@ impl Runner {
         }
         for (index, making) in making {
             if let Some(stack) = stacks.get(index) {
-                self.behind(index, stack, making)?;
+                self.behind(index, stack, making, limit)?;
             }
         }
         Ok(())
@@ -371,7 +388,13 @@ impl Runner {
     }
 
     /// The threads of the stages behind the first.
-    fn behind(&mut self, index: usize, stack: &Stack, making: Making) -> Result<(), SettingError> {
+    fn behind(
+        &mut self,
+        index: usize,
+        stack: &Stack,
+        making: Making,
+        limit: usize,
+    ) -> Result<(), SettingError> {
         let Making {
             stages,
             mut entries,
@@ -385,7 +408,7 @@ impl Runner {
             if let Some(behind) = stages.peek() {
                 let entrance = Entrance::of(stack, behind);
                 let bell = Bell::new();
-                let (crossing, entry) = entrance.crossing(&bell);
+                let (crossing, entry) = entrance.crossing(limit, &bell);
                 tail = Next::Crossing(Box::new(crossing));
                 next = Some((vec![entry], bell, entrance));
             }
@@ -592,7 +615,10 @@ impl Runner {
             if let Some(next) = self.behind.front() {
                 next.fetch(self.inline.worker);
             }
-            self.inline.shared(&shared);
+            if self.inline.shared(&shared) {
+                // What batches that go together bring is too much to be on its way at once.
+                self.together = 1;
+            }
         }
     }
 
@@ -602,8 +628,9 @@ impl Runner {
             return;
         }
         if self.lanes.iter().any(|lane| lane.len() >= WAITING) {
-            // The next send waits, perhaps for a thread that waits for what the first worker makes.
-            self.catch_up(usize::MAX);
+            // The next send waits, perhaps for a thread that waits for what the first worker makes. (Behind the last batch
+            // that one may wait for others, which do not have it yet.)
+            self.catch_up(self.behind.len().saturating_sub(1));
         }
         let group = core::mem::replace(&mut self.group, Vec::with_capacity(self.together));
         for lane in &mut self.lanes {

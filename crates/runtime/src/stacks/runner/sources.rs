@@ -150,6 +150,7 @@ impl Runner {
         };
         self.now = shared.now;
         self.inline.shared(&shared);
+        self.inline.relieve();
         if let Some(apart) = &mut self.apart {
             apart.read += 1;
         }
