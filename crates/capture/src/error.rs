@@ -84,6 +84,10 @@ impl Error {
                 io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
                     Some("what is there, or a part of the path, is no folder".to_owned())
                 }
+                io::ErrorKind::OutOfMemory => Some(
+                    "decompress it before (zstd -d --long=31), read fewer files at once, or raise --memory"
+                        .to_owned(),
+                ),
                 io::ErrorKind::StorageFull => Some("free space or write elsewhere".to_owned()),
                 io::ErrorKind::FileTooLarge => Some(
                     "a file may not be larger here (ulimit -f): raise that, or write several"

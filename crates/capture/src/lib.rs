@@ -19,7 +19,7 @@ pub mod source;
 
 pub use deduplicate::{Deduplicated, Deduplicator};
 pub use error::Error;
-pub use file::{MultiSource, expand, is_mapped, open, open_all, open_reader};
+pub use file::{MultiSource, bound_windows, expand, is_mapped, open, open_all, open_reader};
 pub use filter::{Filter, Filtered};
 pub use limit::{Limit, SnapLen};
 pub use memory::{MemoryPool, SharedMemory};

@@ -6,10 +6,13 @@
 mod support;
 
 use std::collections::{HashMap, HashSet};
-use std::net::UdpSocket;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Error, PacketSource};
+use flowgauge_sys::own::{self, Own};
 use flowgauge_wire::{LinkType, PacketFlags, Place};
 use support::lab::Lab;
 use support::{Frame, collect, collect_all, udp_frames, whole_frame};
@@ -194,6 +197,64 @@ fn snap_length_cuts_the_copy_not_the_length() {
     }
     assert_eq!(source.interfaces()[0].snap_len, 60);
     assert_eq!(source.interfaces()[0].name.as_deref(), Some("fg1"));
+}
+
+/// What this process sends and gets by connections that are its own, also by one that it made later, is not captured, unless
+/// that is asked for; the ledger says how many packets that were. Others' packets come.
+#[test]
+fn own_connections_are_left_out_and_counted() {
+    for own_traffic in [false, true] {
+        let Some(lab) = Lab::new(1500) else { return };
+        let config = LiveConfig {
+            own_traffic,
+            ..LiveConfig::new("lo")
+        };
+        let mut source = lab.run(|| LiveSource::open(&config).unwrap());
+        let stop = source.stop_handle();
+        let other = lab.run(|| {
+            let address = "127.0.0.1:0";
+            let listener = TcpListener::bind(address).unwrap();
+            let at = listener.local_addr().unwrap();
+            for _ in 0..2 {
+                let (mut stream, _own) = own::connect(&at, Duration::from_secs(10)).unwrap();
+                stream.write_all(&[7; 10_000]).unwrap();
+                drop(stream);
+                let mut all = Vec::new();
+                listener.accept().unwrap().0.read_to_end(&mut all).unwrap();
+            }
+            let listens = TcpListener::bind(address).unwrap();
+            let _own = Own::listener(listens.local_addr().unwrap());
+            let stream = TcpStream::connect(listens.local_addr().unwrap()).unwrap();
+            drop((stream, listens.accept().unwrap()));
+            let mut stream = TcpStream::connect(at).unwrap();
+            stream.write_all(b"others'").unwrap();
+            let port = stream.local_addr().unwrap().port();
+            drop((stream, listener.accept().unwrap()));
+            port
+        });
+        stop.stop();
+        let (mut of_other, mut others) = (0, 0);
+        while let Some(batch) = source.next_batch().unwrap() {
+            for (place, _) in batch.packets.iter().enumerate() {
+                let tcp = &batch.bytes(place)[34..38];
+                match tcp.chunks(2).any(|port| port == other.to_be_bytes()) {
+                    true => of_other += 1,
+                    false => others += 1,
+                }
+            }
+        }
+        let ledger = source.ledger();
+        assert!(ledger.is_balanced(), "{ledger:?}");
+        assert!(of_other >= 6, "{of_other}");
+        let own = ledger.at(Place::Own);
+        // Handshakes and ends of three connections at least.
+        assert!(own + others >= 3 * 6, "{ledger:?}");
+        assert_eq!(
+            (own > 0, others > 0),
+            (!own_traffic, own_traffic),
+            "{ledger:?}"
+        );
+    }
 }
 
 #[test]

@@ -237,6 +237,7 @@ fn open_interfaces(
             config.filter.clone_from(&selection.filter);
         }
         config.promiscuous = !options.no_promiscuous;
+        config.own_traffic = options.own_traffic;
         if let Some(bytes) = options.snapshot_length.filter(|&bytes| bytes > 0) {
             config.snap_len = bytes;
         }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flowgauge_link::{Error, Identity, KeyFile, KeyFolder};
-use flowgauge_record::text::harmless;
+use flowgauge_record::text::harmless_lines;
 
 use crate::failure::{self, Failure};
 use crate::options::{IdentityOptions, KeysCommand, KeysOptions};
@@ -91,10 +91,7 @@ fn print(folder: &KeyFolder, files: &[KeyFile]) -> Result<(), Failure> {
         let key = if file.has_key { "here" } else { "not here" };
         text += &format!("  private key  {key}\n");
     }
-    let text: String = text
-        .chars()
-        .map(|one| if one == '\n' { one } else { harmless(one) })
-        .collect();
+    let text = harmless_lines(&text);
     let mut target = sinks::target(None)?;
     let written = target
         .write_all(text.as_bytes())

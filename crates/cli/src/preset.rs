@@ -202,6 +202,7 @@ impl Preset {
         self.write_to(options.write.as_deref())?;
         let format = match sinks::given_format(options) {
             Some(Format::Csv) => "csv",
+            Some(Format::SafeCsv) => "csv_safe",
             Some(Format::Table) => "table",
             Some(_) => "json",
             None => return Ok(()),
@@ -285,6 +286,9 @@ impl Preset {
     ) -> Result<Running, Failure> {
         let workers = input.workers.map_or(1, u64::from);
         memory::check(self.memory, workers)?;
+        if let Some(bytes) = self.memory {
+            flowgauge_capture::bound_windows(bytes);
+        }
         let program = self.program()?;
         refuse_overwriting(input, &program.stacks)?;
         let mut running = Running::begin(program, input, common, None, false)?;

@@ -6,7 +6,7 @@
 use std::fmt::Arguments;
 use std::io::Write;
 
-use flowgauge_record::text::harmless;
+use flowgauge_record::text::harmless_lines;
 pub(crate) use flowgauge_record::words::count;
 
 /// Prints a line on standard error; one that cannot be written is lost.
@@ -24,13 +24,7 @@ pub(crate) fn line(text: Arguments<'_>) {
 
 /// Writes `text` without a line feed behind it. It may quote names and comments of captures.
 pub(crate) fn part(text: Arguments<'_>) {
-    let shown: String = text
-        .to_string()
-        .chars()
-        .map(|character| match character {
-            '\n' | '\t' => character,
-            other => harmless(other),
-        })
-        .collect();
+    let text = text.to_string();
+    let shown = harmless_lines(&text);
     let _ = std::io::stderr().lock().write_all(shown.as_bytes());
 }

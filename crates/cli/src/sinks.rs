@@ -38,7 +38,7 @@ pub(crate) fn refuse_contradiction(options: &OutputOptions) -> Result<(), Failur
     else {
         return Ok(());
     };
-    if wanted == named {
+    if wanted == named || (wanted, named) == (Format::SafeCsv, Format::Csv) {
         return Ok(());
     }
     let name = options.write.as_deref().unwrap_or(Path::new("")).display();
@@ -53,6 +53,8 @@ fn by_option(options: &OutputOptions) -> Option<Format> {
         Some(Format::Json)
     } else if options.csv {
         Some(Format::Csv)
+    } else if options.csv_safe {
+        Some(Format::SafeCsv)
     } else if options.table {
         Some(Format::Table)
     } else {

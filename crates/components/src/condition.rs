@@ -13,8 +13,8 @@ use flowgauge_record::aggregate::halves;
 use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
 use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    ResultInfo, ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, ResultInfo,
+    ResultValue, SettingError, Settings,
 };
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
@@ -32,7 +32,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            brackets. Values are as the field is: 1M (of bytes 2^20, else 10^6), 5ms, 10.0.0.0/8, \
            \"2026-11-22 10:30:00\" in UTC; texts in double quotes, if they are no words. `bytes` is \
            src_bytes + dst_bytes where there are both, `port` and `ip` are those of either side. \
-           A field of an object is request.src_port. Where a field has no value no test of it holds.",
+           A field of an object is request.src_port. Where a field has no value, or a record of another kind \
+           has no such field, no test of it holds.",
     input: Input::Of(&[ItemType::Record]),
     options: &[OptionInfo::new("condition", OptionKind::Text, "which records").required()],
     result: Some(ResultInfo::number("records let through", "records")),
@@ -48,10 +49,8 @@ struct Where {
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let text = settings.text("condition").unwrap_or_default();
     let of = |trouble: Trouble| trouble.of("condition");
-    let mut condition = Condition::read(text).map_err(of)?;
-    if let Some(schema) = settings.schema() {
-        condition.bind(schema).map_err(of)?;
-    }
+    let condition = Condition::read(text).map_err(of)?;
+    condition.check(settings.kinds()).map_err(of)?;
     Ok(Box::new(Where {
         condition,
         passed: 0,
@@ -66,16 +65,7 @@ impl Component for Where {
         let mut passed = 0;
         let all = *records;
         for (index, item) in all.iter().enumerate() {
-            let holds = match self.condition.holds(item.record) {
-                Ok(holds) => holds,
-                Err(trouble) => {
-                    out.fail(Failure {
-                        message: format!("condition: {}", trouble.message),
-                        hint: trouble.hint,
-                    });
-                    break;
-                }
-            };
+            let holds = self.condition.holds(item.record);
             // As long as all come through they stay where they are.
             if holds && passed < index {
                 out.emit(Items::Records(core::slice::from_ref(item)));
@@ -199,58 +189,54 @@ impl Condition {
         })
     }
 
-    /// Finds the fields of a kind of record, and whether what they are compared with fits.
+    /// Whether each test is of a field that a record of some kind can have. Of no kinds nothing is known.
+    fn check(&self, kinds: &[Schema]) -> Result<(), Trouble> {
+        let Some((first, others)) = kinds.split_first() else {
+            return Ok(());
+        };
+        self.tests.iter().try_for_each(|test| {
+            let mut trouble = match test.steps(first) {
+                Ok(_) => return Ok(()),
+                Err(trouble) => trouble,
+            };
+            for schema in others {
+                match test.steps(schema) {
+                    Ok(_) => return Ok(()),
+                    // That there is such a field elsewhere, and what is wrong with it, says more.
+                    Err(other) if trouble.hint.is_some() => trouble = other,
+                    Err(_) => {}
+                }
+            }
+            match trouble.hint {
+                Some(_) => Err(unknown(test, kinds)),
+                None => Err(trouble),
+            }
+        })
+    }
+
+    /// Finds the fields of a kind of record. A test that is of none of them, or does not fit, never holds.
     #[cold]
-    fn bind(&mut self, schema: Schema) -> Result<(), Trouble> {
+    fn bind(&mut self, schema: Schema) {
         let mut steps = Vec::new();
         for (index, test) in self.tests.iter().enumerate() {
-            let (name, rest) = match test.name.split_once('.') {
-                Some((name, rest)) => (name, Some(rest)),
-                None => (test.name.as_str(), None),
-            };
-            let place = |name: &str| schema.iter().position(|field| field.name == name);
-            let mut add = |place: Option<usize>, side| {
-                steps.extend(place.map(|place| Step {
-                    place,
-                    test: index,
-                    side,
-                }));
-            };
-            if let Some(at) = place(name) {
-                let field = schema[at];
-                if rest.is_none() {
-                    test.check(field)?;
-                } else if field.kind != FieldKind::Object {
-                    let message = format!("{name} is no object that has fields of its own");
-                    return Err(Trouble::at(test.column, message));
-                }
-                add(Some(at), Side::Whole);
-                continue;
-            }
-            let Some((one, other)) = halves(schema, name).filter(|_| rest.is_none()) else {
-                return Err(unknown(test, schema));
-            };
-            test.check(one)?;
-            let (first, second) = match one.is_amount() {
-                true => (Side::Summand, Side::Sum),
-                false => (Side::Either, Side::Either),
-            };
-            let (one, other) = (place(one.name), place(other.name));
-            add(one.min(other), first);
-            add(one.max(other), second);
+            let found = test.steps(schema).unwrap_or_default();
+            steps.extend(found.into_iter().map(|(place, side)| Step {
+                place,
+                test: index,
+                side,
+            }));
         }
         steps.sort_by_key(|step| step.place);
         self.bound.push(Bound { schema, steps });
-        Ok(())
     }
 
-    fn holds(&mut self, record: &dyn AnyRecord) -> Result<bool, Trouble> {
+    fn holds(&mut self, record: &dyn AnyRecord) -> bool {
         let schema = record.schema();
         let is_it = |bound: &Bound| core::ptr::eq(bound.schema, schema);
         let index = match self.bound.iter().position(is_it) {
             Some(index) => index,
             None => {
-                self.bind(schema)?;
+                self.bind(schema);
                 self.bound.len() - 1
             }
         };
@@ -271,7 +257,7 @@ impl Condition {
                 _ => found.held > 0,
             }
         };
-        Ok(self.tree.holds(&holds))
+        self.tree.holds(&holds)
     }
 }
 
@@ -404,6 +390,41 @@ impl Test {
         }
     }
 
+    /// Where in records with these fields it looks; in the order of the fields.
+    fn steps(&self, schema: Schema) -> Result<Vec<(usize, Side)>, Trouble> {
+        let (name, rest) = match self.name.split_once('.') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (self.name.as_str(), None),
+        };
+        let place = |name: &str| schema.iter().position(|field| field.name == name);
+        if let Some(at) = place(name) {
+            let field = schema[at];
+            if rest.is_none() {
+                self.check(field)?;
+            } else if field.kind != FieldKind::Object {
+                let message = format!("{name} is no object that has fields of its own");
+                return Err(Trouble::at(self.column, message));
+            }
+            return Ok(vec![(at, Side::Whole)]);
+        }
+        let halves = halves(schema, name).filter(|_| rest.is_none());
+        let (one, other) = halves.ok_or_else(|| unknown(self, &[schema]))?;
+        self.check(one)?;
+        let (first, second) = match one.is_amount() {
+            true => (Side::Summand, Side::Sum),
+            false => (Side::Either, Side::Either),
+        };
+        let places = [place(one.name), place(other.name)];
+        let sides = [first, second].into_iter();
+        let [Some(one), Some(other)] = places else {
+            return Ok(Vec::new());
+        };
+        Ok([one.min(other), one.max(other)]
+            .into_iter()
+            .zip(sides)
+            .collect())
+    }
+
     /// Whether a field of this kind can be asked so.
     fn check(&self, field: &Field) -> Result<(), Trouble> {
         let wrong = |message: String| Err(Trouble::at(self.column, message));
@@ -463,8 +484,13 @@ fn is_in((low, high): &(Literal, Literal), field: &Field, value: ValueRef<'_>) -
         && high.compare(field, value).is_some_and(Ordering::is_le)
 }
 
-fn unknown(test: &Test, schema: Schema) -> Trouble {
-    let names: Vec<&str> = schema.iter().map(|field| field.name).collect();
+fn unknown(test: &Test, kinds: &[Schema]) -> Trouble {
+    let mut names: Vec<&str> = Vec::new();
+    for field in kinds.iter().copied().flatten() {
+        if !names.contains(&field.name) {
+            names.push(field.name);
+        }
+    }
     Trouble {
         hint: Some(format!("they have {}", names.join(", "))),
         ..Trouble::at(
@@ -504,8 +530,48 @@ mod tests {
 
     fn holds(text: &str) -> bool {
         let mut condition = Condition::read(text).unwrap_or_else(|it| panic!("{text}: {it:?}"));
-        let found = condition.holds(&flow());
-        found.unwrap_or_else(|it| panic!("{text}: {it:?}"))
+        condition.holds(&flow())
+    }
+
+    /// Of records of several kinds one may lack a field that others have: then no test of it holds. A field of none is
+    /// found before the run.
+    #[test]
+    fn a_field_that_a_record_has_not_holds_no_test() {
+        use flowgauge_record::dns::DNS_SCHEMA;
+        let dns = DNS_SCHEMA.iter().map(|field| match field.name {
+            "src_port" => Value::Unsigned(40_000),
+            _ => Value::Null,
+        });
+        let dns = OwnedRecord::new(DNS_SCHEMA, dns.collect());
+        for (text, of_flow, of_dns) in [
+            ("history contains ad", true, false),
+            ("history != x", true, false),
+            ("not history = x", true, true),
+            ("src_port = 40000", true, true),
+            ("query = x or src_bytes > 1k", true, false),
+            ("tunnel.id = 7 or src_port = 40000", true, true),
+        ] {
+            let mut condition = Condition::read(text).unwrap();
+            condition.check(&[DNS_SCHEMA, FLOW_SCHEMA]).unwrap();
+            let found = [flow(), dns.clone()].map(|record| condition.holds(&record));
+            assert_eq!(found, [of_flow, of_dns], "{text}");
+        }
+        for (text, expected) in [
+            (
+                "nonsense = 1",
+                "character 1: the records have no field nonsense",
+            ),
+            // There is one in a record of the second kind.
+            (
+                "history = x and src_bytes = x",
+                "character 17: \"x\" is no number of bytes, as 1500 or 1M; src_bytes is one",
+            ),
+        ] {
+            let condition = Condition::read(text).unwrap();
+            let trouble = condition.check(&[DNS_SCHEMA, FLOW_SCHEMA]).unwrap_err();
+            assert_eq!(trouble.message, expected, "{text}");
+            condition.check(&[]).unwrap();
+        }
     }
 
     #[test]
@@ -599,7 +665,7 @@ mod tests {
                 "character 9: \"yesterday\" is no time, as \"2026-11-22 10:30:00\"; start is one",
             ),
         ] {
-            let read = Condition::read(text).and_then(|mut it| it.bind(FLOW_SCHEMA));
+            let read = Condition::read(text).and_then(|it| it.check(&[FLOW_SCHEMA]));
             let trouble = read.expect_err(text);
             assert_eq!(trouble.message, expected, "{text}");
             let is_unknown = trouble.message.contains("have no field");

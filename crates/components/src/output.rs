@@ -42,8 +42,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         FILE,
         OptionInfo::new(
             "format",
-            OptionKind::Choice(&["json", "csv", "table"]),
-            "how records are written; where it is not said, the name of the file says it",
+            OptionKind::Choice(&["json", "csv", "csv_safe", "table"]),
+            "how records are written (csv_safe: no cell is a formula to a spreadsheet); where it is not said, the name of the file says it",
         ),
         OptionInfo::new(
             "fields",
@@ -200,6 +200,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     }
     let format = match settings.text("format") {
         Some("csv") => Format::Csv,
+        Some("csv_safe") => Format::SafeCsv,
         Some("table") => Format::Table,
         None if path.ends_with(".csv") => Format::Csv,
         None if path == "-" && io::stdout().is_terminal() => Format::Table,

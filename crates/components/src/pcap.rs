@@ -51,6 +51,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "whether packets for others are captured, too",
         )
         .or("yes"),
+        OptionInfo::new(
+            "own_traffic",
+            OptionKind::Flag,
+            "whether packets of this program's own links (output, input) are captured on an interface, too",
+        )
+        .or("no"),
     ],
     result: Some(ResultInfo::number("packets received", "packets")),
     parallel: Parallel::Never("it is a source"),
@@ -63,6 +69,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
                 let mut config = LiveConfig::new(interface);
                 config.filter = settings.text("filter").unwrap_or_default().to_owned();
                 config.promiscuous = settings.flag("promiscuous");
+                config.own_traffic = settings.flag("own_traffic");
                 if let Some(bytes) = settings.integer("snap_len") {
                     config.snap_len = bytes as u32;
                 }

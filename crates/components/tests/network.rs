@@ -46,6 +46,7 @@ static KEEP: ComponentInfo = ComponentInfo {
     input: Input::Any,
     output: Output::Same,
     fields: |_| None,
+    kinds: None,
     is_end: true,
     outside: None,
     options: &[],

@@ -26,6 +26,7 @@ static INFO: ComponentInfo = ComponentInfo {
     input: Input::Of(&[ItemType::Chunk]),
     output: Output::Same,
     fields: |_| None,
+    kinds: None,
     is_end: true,
     outside: None,
     options: &[],

@@ -183,13 +183,10 @@ impl Component for Flows {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        Some(Box::new(Account {
-            notes: self
-                .state
-                .iter()
-                .flat_map(protocols::State::notes)
-                .collect(),
-            ..self.tracked.account()
-        }))
+        let mut account = self.tracked.account();
+        if let Some(state) = &self.state {
+            state.tell(&mut account);
+        }
+        Some(Box::new(account))
     }
 }

@@ -27,6 +27,7 @@ pub const OF_PACKETS: ComponentInfo = ComponentInfo {
     input: Input::Of(&[ItemType::Packet]),
     output: Output::Same,
     fields: |_| None,
+    kinds: None,
     is_end: false,
     outside: None,
     options: &[],

@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use flowgauge_sys::own::Own;
+
 use crate::error::{Error, Refusal};
 use crate::frame::{Answer, Opening, VERSION};
 use crate::identity::Identity;
-use crate::notice::notice;
 use crate::secure::{self, Secured, Writer};
+use flowgauge_sys::notice::tell as notice;
 
 /// Handshakes under way at once, in all and from one address.
 const MAX_HANDSHAKES: usize = 64;
@@ -37,8 +39,10 @@ pub struct ListenerOptions {
     pub silence: Duration,
     /// The longest frame.
     pub max_frame: usize,
-    /// Of a listener for items: bytes of each sender that wait to be processed.
+    /// Of a listener for items: bytes of each sender, all its sessions together, that wait to be processed.
     pub queue_bytes: usize,
+    /// Of a listener for items: bytes of all senders that wait to be processed.
+    pub total_bytes: usize,
 }
 
 impl ListenerOptions {
@@ -52,6 +56,7 @@ impl ListenerOptions {
             silence: Duration::from_secs(30),
             max_frame: 4 << 20,
             queue_bytes: 16 << 20,
+            total_bytes: 256 << 20,
         }
     }
 }
@@ -112,6 +117,7 @@ impl Acceptor {
         };
         let socket = TcpListener::bind(options.address.as_str()).map_err(failed)?;
         let local = socket.local_addr().map_err(failed)?;
+        let own = Own::listener(local);
         let shared = Arc::new(Shared {
             identity: identity.clone(),
             listener: identity.random(),
@@ -122,7 +128,7 @@ impl Acceptor {
         let accepting = shared.clone();
         let thread = thread::Builder::new()
             .name("link-accept".to_owned())
-            .spawn(move || accepting.accept(&socket, &service));
+            .spawn(move || accepting.accept(&socket, &own, &service));
         Ok(Acceptor {
             shared,
             local,
@@ -159,14 +165,19 @@ impl Shared {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accept<S: Service>(self: &Arc<Self>, socket: &TcpListener, service: &Arc<S>) {
+    fn accept<S: Service>(self: &Arc<Self>, socket: &TcpListener, own: &Own, service: &Arc<S>) {
         loop {
             let accepted = socket.accept();
             if self.is_stopped.load(Ordering::Acquire) {
                 return;
             }
             match accepted {
-                Ok((tcp, from)) => self.begin(tcp, from, service),
+                Ok((tcp, from)) => {
+                    if let Ok(local) = tcp.local_addr() {
+                        own.also(local);
+                    }
+                    self.begin(tcp, from, service);
+                }
                 Err(error) => {
                     self.tell(format_args!("cannot take a connection: {error}"));
                     // Too many open files: the next attempt fails, too, until some are closed.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use flowgauge_sys::files::{How, named};
 use sha2::{Digest as _, Sha256};
 
-use crate::notice::notice;
+use flowgauge_sys::notice::tell as notice;
 
 /// How long a folder in which something could not be written is left alone.
 const RETRY: Duration = Duration::from_secs(10);

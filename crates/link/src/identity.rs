@@ -34,7 +34,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::certificate::{self, Validity};
 use crate::error::Error;
-use crate::notice::notice;
+use flowgauge_sys::notice::tell as notice;
 
 const AUTHORITY: &str = "authority";
 /// How long an authority is believed.

@@ -1,8 +1,9 @@
 //! The end that receives items, from many senders.
 //!
 //! A *session* is one sender from its start to its end, over however many connections. Each has a
-//! queue of its own, bounded in bytes: one that is ahead of the others, or whose items nobody takes,
-//! is held up by TCP alone.
+//! queue of its own. What waits is bounded in bytes for each name, however many sessions it has, and for all together: a
+//! sender that is ahead of the others, or whose items nobody takes, is held up by TCP alone. So that a session which others
+//! wait for can go on beside one that is full, each may have one frame beyond that, up to twice the bound.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -14,13 +15,15 @@ use crate::acceptor::{Acceptor, ListenerOptions, Service};
 use crate::error::{Error, Refusal};
 use crate::frame::{Answer, Frame, Opening};
 use crate::identity::Identity;
-use crate::notice::notice;
 use crate::secure::{Peer, Reader, Secured, Writer};
 use crate::sender::{BEAT, ITEMS_SERVICE};
+use flowgauge_sys::notice::tell as notice;
 
 /// Sessions that are remembered after their end, so that one that did not hear of it can be told.
 const MOST_SESSIONS: usize = 4096;
-/// Announcements of one session, and their bytes: they are few and small.
+/// Sessions of one name that are not over.
+const MOST_OF_PEER: usize = 64;
+/// Announcements of one session, and bytes of those of one name: they are few and small.
 const MOST_ANNOUNCEMENTS: u32 = 65_536;
 const MOST_ANNOUNCED_BYTES: usize = 4 << 20;
 /// How long a listener that ends tries to tell what was processed.
@@ -158,6 +161,8 @@ struct Shared {
     state: Mutex<State>,
     /// Something for [`Listener::next`].
     events: Condvar,
+    /// Something was taken: others may be received.
+    room: Condvar,
 }
 
 #[derive(Default)]
@@ -168,6 +173,11 @@ struct State {
     next_connection: u64,
     /// The session that had its turn last.
     turn: SessionId,
+    /// Bytes of items that wait or are being processed, by the name of who sent them, and of all.
+    waiting_of: BTreeMap<String, usize>,
+    waiting: usize,
+    /// When a session was last said to be too many.
+    told: Option<Instant>,
     is_stopped: bool,
 }
 
@@ -187,7 +197,6 @@ struct Session {
     said: Option<(u64, bool)>,
     /// The connection whose frames count.
     connection: Option<(u64, Writer)>,
-    room: Arc<Condvar>,
     receipts: Arc<Condvar>,
 }
 
@@ -218,10 +227,19 @@ impl Receipt {
 impl Drop for Receipt {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        if let Some(session) = state.sessions.get_mut(&self.session) {
-            session.waiting_bytes -= self.bytes;
-            session.room.notify_all();
+        let state = &mut *state;
+        let Some(session) = state.sessions.get_mut(&self.session) else {
+            return;
+        };
+        session.waiting_bytes -= self.bytes;
+        state.waiting -= self.bytes;
+        if let Some(of_peer) = state.waiting_of.get_mut(&session.counts.name) {
+            *of_peer -= self.bytes;
+            if *of_peer == 0 {
+                state.waiting_of.remove(&session.counts.name);
+            }
         }
+        self.shared.room.notify_all();
     }
 }
 
@@ -241,6 +259,7 @@ impl Listener {
             options: options.clone(),
             state: Mutex::new(State::default()),
             events: Condvar::new(),
+            room: Condvar::new(),
         });
         let service = Arc::new(Items(shared.clone()));
         Ok(Listener {
@@ -311,6 +330,7 @@ impl Drop for Listener {
             session.disconnect();
             queues.push(core::mem::take(&mut session.queue));
         }
+        self.shared.room.notify_all();
         // What is in them locks the state when it goes.
         drop(state);
         drop(queues);
@@ -345,18 +365,30 @@ impl State {
         }
     }
 
-    /// Forgets the oldest sessions that are over.
-    fn make_room(&mut self) {
-        while self.sessions.len() >= MOST_SESSIONS {
-            let over = |session: &Session| session.connection.is_none() && session.queue.is_empty();
-            let oldest = self.sessions.iter().find(|(_, session)| over(session));
-            let Some((&id, _)) = oldest else {
-                return;
+    /// Bytes of announcements that are kept of one name.
+    fn announced_by(&self, name: &str) -> usize {
+        let sessions = self.sessions.values();
+        let kept = sessions.filter(|one| one.counts.name == name && !one.is_over());
+        kept.map(|session| session.announced_bytes).sum()
+    }
+
+    /// Forgets the oldest session that is over, if there are too many. Why there can be no other one of `name`.
+    fn make_room(&mut self, name: &str) -> Result<(), String> {
+        let open = |session: &&Session| session.counts.name == name && !session.is_over();
+        let of_peer = self.sessions.values().filter(open).count();
+        if of_peer >= MOST_OF_PEER {
+            return Err(format!("{of_peer} sessions of {name} are not over"));
+        }
+        if self.sessions.len() >= MOST_SESSIONS {
+            let mut sessions = self.sessions.iter();
+            let Some((&id, _)) = sessions.find(|(_, session)| session.is_over()) else {
+                return Err(format!("{MOST_SESSIONS} sessions are not over"));
             };
             if let Some(session) = self.sessions.remove(&id) {
                 self.by_name.remove(&session.id);
             }
         }
+        Ok(())
     }
 }
 
@@ -366,8 +398,12 @@ impl Session {
             writer.abort();
         }
         self.counts.is_connected = false;
-        self.room.notify_all();
         self.receipts.notify_all();
+    }
+
+    /// Whether nothing more is to be expected of it.
+    fn is_over(&self) -> bool {
+        self.counts.has_ended && self.connection.is_none() && self.queue.is_empty()
     }
 
     /// Whether the sender does not know yet what was processed.
@@ -462,8 +498,16 @@ impl Items {
         let connection = state.next_connection;
         state.next_connection += 1;
         let known = state.by_name.get(&opening.session).copied();
+        if known.is_none()
+            && let Err(why) = state.make_room(&peer.name)
+        {
+            if state.told.is_none_or(|told| told.elapsed() >= BEAT) {
+                state.told = Some(Instant::now());
+                notice(format_args!("refused: {}: {why}", peer.address));
+            }
+            return refuse(Refusal::Full, &why);
+        }
         let id = known.unwrap_or_else(|| {
-            state.make_room();
             let id = SessionId(state.next_session);
             state.next_session += 1;
             let session = Session {
@@ -483,7 +527,6 @@ impl Items {
                 is_end_processed: false,
                 said: None,
                 connection: None,
-                room: Arc::new(Condvar::new()),
                 receipts: Arc::new(Condvar::new()),
             };
             state.sessions.insert(id, session);
@@ -553,18 +596,32 @@ impl Items {
             reason: reason.to_owned(),
         };
         let mut state = self.0.lock();
-        let session = loop {
-            let session = state.sessions.get_mut(&id);
+        loop {
+            let session = state.sessions.get(&id);
             let Some(session) = session.filter(|session| session.is_of(connection)) else {
                 return Err(Error::Closed {
                     address: peer.address.clone(),
                 });
             };
-            if session.waiting_bytes < self.0.options.queue_bytes {
-                break session;
+            let of_peer = state.waiting_of.get(&peer.name).copied().unwrap_or(0);
+            let options = &self.0.options;
+            let fits = |times: usize| {
+                of_peer < options.queue_bytes.saturating_mul(times)
+                    && state.waiting < options.total_bytes.saturating_mul(times)
+            };
+            if fits(1) || session.waiting_bytes == 0 && fits(2) {
+                break;
             }
-            let room = session.room.clone();
-            state = Shared::wait(&room, state, BEAT);
+            state = Shared::wait(&self.0.room, state, BEAT);
+        }
+        let state = &mut *state;
+        let announced = match frame {
+            Frame::Announcement { .. } => state.announced_by(&peer.name),
+            _ => 0,
+        };
+        // It was there a moment ago.
+        let Some(session) = state.sessions.get_mut(&id) else {
+            return Ok(());
         };
         match frame {
             Frame::Items {
@@ -588,6 +645,8 @@ impl Items {
                 session.counts.accepted = session.counts.accepted.max(end);
                 let bytes = payload.len() + size_of::<Queued>();
                 session.waiting_bytes += bytes;
+                state.waiting += bytes;
+                *state.waiting_of.entry(peer.name.clone()).or_default() += bytes;
                 let receipt = Receipt {
                     shared: self.0.clone(),
                     session: id,
@@ -610,10 +669,11 @@ impl Items {
                 if number != session.announced || number >= MOST_ANNOUNCEMENTS {
                     return Err(nonsense("its announcements are numbered wrongly"));
                 }
-                session.announced_bytes += payload.len();
-                if session.announced_bytes > MOST_ANNOUNCED_BYTES {
+                let bytes = payload.len() + size_of::<Queued>();
+                if announced + bytes > MOST_ANNOUNCED_BYTES {
                     return Err(nonsense("it announces too much"));
                 }
+                session.announced_bytes += bytes;
                 session.announced += 1;
                 session.queue.push_back(Queued::Ready(Event::Announced {
                     session: id,
@@ -728,5 +788,94 @@ impl Items {
                 .push_back(Queued::Ready(Event::Left { session: id, error }));
         }
         self.0.events.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::KeyFolder;
+    use crate::secure;
+
+    const WAIT: Duration = Duration::from_secs(30);
+
+    /// A sender that makes another session, sends frames of 40,000 bytes, and goes.
+    fn session(identity: &Identity, address: &str, number: u8, frames: u64) -> Option<Refusal> {
+        let secured = secure::connect(identity, address, None, WAIT).unwrap();
+        let Secured { mut reader, writer } = secured;
+        let opening = Opening {
+            versions: (1, 1),
+            service: ITEMS_SERVICE.to_owned(),
+            session: [number; 16],
+            acknowledged: 0,
+            is_left: false,
+        };
+        opening.write(&writer).unwrap();
+        let answer = Answer::read(&mut reader, Instant::now() + WAIT).unwrap();
+        if let Some((refusal, _)) = answer.refusal {
+            return Some(refusal);
+        }
+        for first in 0..frames {
+            let payload = vec![number; 40_000];
+            let frame = Frame::Items {
+                first,
+                count: 1,
+                watermark: 0,
+                payload,
+            };
+            frame.write(&writer).unwrap();
+        }
+        writer.close();
+        None
+    }
+
+    /// One name that makes session after session takes no more memory than one session, but for a frame here and there, and
+    /// is refused in the end; others are not, and when all is taken all goes on.
+    #[test]
+    fn many_sessions_of_one_sender_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = KeyFolder::new(folder.path());
+        keys.create_authority().unwrap();
+        for name in ["collector", "greedy", "honest"] {
+            keys.add(name, &["127.0.0.1".to_owned()], 1).unwrap();
+        }
+        let identity = |name| keys.identity(Some(name)).unwrap();
+        let options = ListenerOptions {
+            queue_bytes: 100_000,
+            ..ListenerOptions::new("127.0.0.1:0")
+        };
+        let listener = Listener::bind(&identity("collector"), options).unwrap();
+        let address = listener.local_address().to_string();
+        let greedy = identity("greedy");
+        for number in 0..MOST_OF_PEER as u8 {
+            assert_eq!(session(&greedy, &address, number, 3), None, "{number}");
+        }
+        assert_eq!(session(&greedy, &address, 200, 1), Some(Refusal::Full));
+        assert_eq!(session(&identity("honest"), &address, 201, 1), None);
+        // Twice the bound, and the frame that crosses it, and that of the other sender.
+        assert!(listener.shared.lock().waiting <= 200_000 + 40_100 + 40_100);
+        let (mut left, mut items) = (0, 0);
+        while left < MOST_OF_PEER + 1 {
+            match listener.next(WAIT).expect("something comes") {
+                Event::Items(received) => {
+                    assert!(listener.shared.lock().waiting <= 280_200);
+                    items += u64::from(received.count);
+                    received.done();
+                }
+                Event::Left { .. } => left += 1,
+                _ => {}
+            }
+        }
+        let state = listener.shared.lock();
+        assert_eq!((state.waiting, state.waiting_of.len()), (0, 0));
+        // What was on its way when an acknowledgement met a closed socket is gone.
+        assert!(
+            (4..=3 * MOST_OF_PEER as u64 + 1).contains(&items),
+            "{items}"
+        );
+        drop(state);
+        // Those that are forgotten make room.
+        assert!(listener.forget(SessionId(0)).is_some());
+        assert_eq!(session(&greedy, &address, 202, 1), None);
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use flowgauge_sys::own::{self, Own};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
@@ -49,6 +50,8 @@ struct Shared {
     outgoing: Mutex<Vec<u8>>,
     is_closed: AtomicBool,
     peer: Peer,
+    /// What captures in this process leaves the connection out. (Those that came in are their listener's.)
+    _own: Option<Own>,
 }
 
 /// The half that reads.
@@ -90,7 +93,7 @@ pub(crate) fn connect(
     let mut connected = None;
     for target in address.to_socket_addrs().map_err(failed)? {
         let left = deadline.saturating_duration_since(Instant::now());
-        match TcpStream::connect_timeout(&target, left.max(Duration::from_millis(1))) {
+        match own::connect(&target, left.max(Duration::from_millis(1))) {
             Ok(tcp) => {
                 connected = Some(tcp);
                 break;
@@ -98,13 +101,13 @@ pub(crate) fn connect(
             Err(error) => last = error,
         }
     }
-    let tcp = connected.ok_or(last).map_err(failed)?;
+    let (tcp, own) = connected.ok_or(last).map_err(failed)?;
     let tls = ClientConnection::new(identity.current().client, name);
     let tls = tls.map_err(|source| Error::Security {
         address: address.to_owned(),
         source,
     })?;
-    secure(tcp, tls.into(), address.to_owned(), deadline)
+    secure(tcp, Some(own), tls.into(), address.to_owned(), deadline)
 }
 
 /// Takes a connection that came in.
@@ -120,7 +123,7 @@ pub(crate) fn accept(
         address: address.clone(),
         source,
     })?;
-    secure(tcp, tls.into(), address, Instant::now() + timeout)
+    secure(tcp, None, tls.into(), address, Instant::now() + timeout)
 }
 
 /// The host of "host:port".
@@ -138,6 +141,7 @@ fn host_of(address: &str) -> Result<&str, Error> {
 
 fn secure(
     tcp: TcpStream,
+    own: Option<Own>,
     mut tls: Connection,
     address: String,
     deadline: Instant,
@@ -188,6 +192,7 @@ fn secure(
             fingerprint,
             address,
         },
+        _own: own,
     });
     Ok(Secured {
         reader: Reader {

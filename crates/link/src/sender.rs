@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use flowgauge_sys::ending::is_ending;
+use flowgauge_sys::notice::tell as notice;
 
 use self::leftovers::Leftovers;
 use crate::client;
@@ -15,7 +16,6 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::frame::{Frame, ITEMS_OVERHEAD, Opening, VERSION, write_items};
 use crate::identity::Identity;
-use crate::notice::notice;
 use crate::secure::{Reader, Secured, Writer};
 use crate::spool::{Pushed, SenderCounts, Spool, Spooled, WhenFull};
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskPlace, Leftover};
-use crate::notice::notice;
+use flowgauge_sys::notice::tell as notice;
 
 /// What to do with items that come while the spool is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

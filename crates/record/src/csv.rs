@@ -16,9 +16,19 @@ pub struct CsvEncoder {
     time: TimeWriter,
     json: JsonEncoder,
     scratch: Vec<u8>,
+    is_safe: bool,
 }
 
 impl CsvEncoder {
+    /// One whose cells no spreadsheet takes for formulas: an apostrophe stands in front of text that begins with `=`, `+`,
+    /// `-` or `@`. (Tabs and carriage returns, which some skip, are never in a cell.)
+    pub fn safe() -> CsvEncoder {
+        CsvEncoder {
+            is_safe: true,
+            ..CsvEncoder::default()
+        }
+    }
+
     /// Appends the line of names.
     pub fn header(schema: Schema, out: &mut Vec<u8>) {
         for (n, field) in schema.iter().enumerate() {
@@ -66,6 +76,11 @@ struct CsvVisitor<'a> {
     first: bool,
 }
 
+/// Whether a spreadsheet may take text for a formula.
+fn is_formula(text: &[u8]) -> bool {
+    matches!(text, [b'=' | b'+' | b'-' | b'@', ..])
+}
+
 impl CsvVisitor<'_> {
     #[inline(always)]
     fn next(&mut self) {
@@ -97,6 +112,11 @@ impl FieldVisitor for CsvVisitor<'_> {
 
     fn text(&mut self, _field: &'static Field, value: &str) {
         self.next();
+        if self.encoder.is_safe && is_formula(value.as_bytes()) {
+            let shown = value.chars().map(harmless);
+            let quoted: String = core::iter::once('\'').chain(shown).collect();
+            return write_quoted(self.out, &quoted);
+        }
         if value
             .chars()
             .all(|character| harmless(character) == character)
@@ -110,6 +130,9 @@ impl FieldVisitor for CsvVisitor<'_> {
     #[inline]
     fn symbol(&mut self, _field: &'static Field, value: &[u8]) {
         self.next();
+        if self.encoder.is_safe && is_formula(value) {
+            self.out.push(b'\'');
+        }
         self.out.extend_from_slice(value);
     }
 
@@ -187,6 +210,51 @@ impl FieldVisitor for CsvVisitor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::fields;
+
+    fields! {
+        /// A record for tests.
+        SampleFields, SAMPLE, SAMPLE_SCHEMA:
+        text Text None "TEXT" 1 "any text";
+        texts Texts None "TEXTS" 1 "several";
+        symbol Text None "SYMBOL" 1 "a word";
+        ratio Float None "RATIO" 1 "a number, which may be negative";
+    }
+
+    struct Sample<'a>(&'a str);
+
+    impl Record for Sample<'_> {
+        fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+            visitor.text(&SAMPLE.text, self.0);
+            visitor.texts(&SAMPLE.texts, &[self.0, "x"]);
+            visitor.symbol(&SAMPLE.symbol, b"-");
+            visitor.float(&SAMPLE.ratio, -1.5);
+        }
+    }
+
+    #[test]
+    fn cells_of_safe_csv_are_no_formulas() {
+        assert_eq!(SAMPLE_SCHEMA.len(), 4);
+        let encoded = |mut encoder: CsvEncoder, text: &str| {
+            let mut out = Vec::new();
+            encoder.encode(&Sample(text), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        for (text, safe) in [
+            ("=1+1", "'=1+1,'=1+1;x,'-,-1.5\n"),
+            ("+1", "'+1,'+1;x,'-,-1.5\n"),
+            ("-1,2", "\"'-1,2\",\"'-1,2;x\",'-,-1.5\n"),
+            ("@a", "'@a,'@a;x,'-,-1.5\n"),
+            // What some take for nothing before a formula.
+            ("\t=1", "\u{fffd}=1,\u{fffd}=1;x,'-,-1.5\n"),
+            ("a=1", "a=1,a=1;x,'-,-1.5\n"),
+            ("", ",;x,'-,-1.5\n"),
+        ] {
+            assert_eq!(encoded(CsvEncoder::safe(), text), safe);
+        }
+        let plain = encoded(CsvEncoder::default(), "=1");
+        assert_eq!(plain, "=1,=1;x,-,-1.5\n");
+    }
 
     #[test]
     fn quoting_by_rfc_4180() {

@@ -12,6 +12,8 @@ pub enum Format {
     Json,
     /// Comma-separated values with a line of names.
     Csv,
+    /// The same for spreadsheets: [`CsvEncoder::safe`].
+    SafeCsv,
     /// Aligned columns for people.
     Table,
 }
@@ -33,6 +35,7 @@ impl Encoder {
         match format {
             Format::Json => Encoder::Json(JsonEncoder::default()),
             Format::Csv => Encoder::Csv(Box::default()),
+            Format::SafeCsv => Encoder::Csv(Box::new(CsvEncoder::safe())),
             Format::Table => Encoder::Table(TableEncoder::default()),
         }
     }

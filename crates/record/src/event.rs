@@ -213,6 +213,33 @@ fn joined(before: &[&'static Field], schema: Schema, behind: &[&'static Field]) 
     whole
 }
 
+/// The fields of all events: of flows, and of what was said in them.
+pub fn schemas_of_events() -> Vec<Schema> {
+    let said = [
+        crate::anomaly::ANOMALY_SCHEMA,
+        crate::counters::COUNTERS_SCHEMA,
+        crate::dhcp::DHCP_SCHEMA,
+        crate::dhcpv6::DHCPV6_SCHEMA,
+        crate::dns::DNS_SCHEMA,
+        crate::file::FILE_SCHEMA,
+        crate::ftp::FTP_DATA_SCHEMA,
+        crate::ftp::FTP_SCHEMA,
+        crate::http::HTTP_SCHEMA,
+        crate::icp::ICP_SCHEMA,
+        crate::ntp::NTP_SCHEMA,
+        crate::quic::QUIC_SCHEMA,
+        crate::rpc::RPC_SCHEMA,
+        crate::smtp::SMTP_SCHEMA,
+        crate::snmp::SNMP_SCHEMA,
+        crate::ssh::SSH_SCHEMA,
+        crate::tls::TLS_SCHEMA,
+        crate::tls::X509_SCHEMA,
+    ];
+    let flow = joined(OF_FLOWS, crate::flow::FLOW_SCHEMA, &[]);
+    let said = said.into_iter().map(schema_of_events);
+    said.chain([flow]).collect()
+}
+
 /// The fields of events whose records have these, as [`EventSchemas::event`] makes them.
 pub fn schema_of_events(schema: Schema) -> Schema {
     joined(OF_EVENTS, schema, &[])

@@ -41,7 +41,7 @@ fields! {
     sha256 Text None "" 0 "SHA-256 digest, likewise";
     extracted Text None "EXTRACTED" 3 "name of the file in the folder of --extract-files that has it";
     extracted_bytes Unsigned Bytes "" 0 "bytes in that file; fewer than there were where it is cut off";
-    limit Text None "" 0 "what ended it early or was refused to it: files (too many were written at once), decoders (decoded at once), memory, file_limit, extract_limit; or null";
+    limit Text None "" 0 "what ended it early or was refused to it: files (too many were written at once), decoders (decoded at once), memory, disk (the folder could not be written to), file_limit, extract_limit; or null";
 }
 
 /// A file that was transferred.

@@ -28,6 +28,7 @@ fields! {
     sink Unsigned Packets "SINK" 4 "dropped because a sink could not take them";
     strict Unsigned Packets "STRICT" 4 "discarded by mode strict: behind missing bytes, or without a handshake";
     outside Unsigned Packets "OUTSIDE" 4 "discarded because they have no place in their stream: from before the first bytes taken, behind its end, or where they cannot be";
+    own Unsigned Packets "OWN" 4 "discarded because they belong to connections of the program that captures";
 }
 
 /// A [`Ledger`] as a record.
@@ -56,6 +57,7 @@ impl Record for LedgerRow<'_> {
                 Place::Sink => &LEDGER.sink,
                 Place::Strict => &LEDGER.strict,
                 Place::Outside => &LEDGER.outside,
+                Place::Own => &LEDGER.own,
             };
             visitor.unsigned(field, ledger.at(place));
         }

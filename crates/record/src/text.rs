@@ -5,16 +5,77 @@ use std::borrow::Cow;
 use flowgauge_wire::{Address, Nanos, TcpFlags};
 
 /// A character of text from outside as terminals and tables may have it: what moves the cursor,
-/// gives commands to a terminal (C0, DEL, C1) or turns the order of letters (bidirectional
-/// embeddings, overrides and isolates) becomes U+FFFD.
+/// gives commands to a terminal, turns the order of letters, cannot be seen or ends a line becomes U+FFFD. Those are
+/// Unicode's general categories Cc, Cf, Zl and Zp (version 16).
 #[inline]
 pub fn harmless(character: char) -> char {
-    let turns = matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if turns || character.is_control() {
-        char::REPLACEMENT_CHARACTER
-    } else {
+    if is_harmless(character) {
         character
+    } else {
+        char::REPLACEMENT_CHARACTER
     }
+}
+
+#[inline]
+fn is_harmless(character: char) -> bool {
+    if character < '\u{ad}' {
+        return !character.is_control();
+    }
+    !matches!(
+        character,
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}'
+    )
+}
+
+/// Text of several lines as a terminal may have it: all [`harmless`] but line feeds and tabs.
+pub fn harmless_lines(text: &str) -> Cow<'_, str> {
+    let shown = |character| match character {
+        '\n' | '\t' => character,
+        other => harmless(other),
+    };
+    match text.chars().all(|character| shown(character) == character) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(text.chars().map(shown).collect()),
+    }
+}
+
+/// JSON text, whoever wrote it, with escapes for all within its strings that is not [`harmless`].
+pub fn harmless_json(json: &str) -> Cow<'_, str> {
+    let is_kept = |character| is_harmless(character) || matches!(character, '\n' | '\t');
+    if json.chars().all(is_kept) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for character in json.chars() {
+        if is_kept(character) {
+            out.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// `00` to `99`.
@@ -460,7 +521,7 @@ pub fn write_json_escaped(out: &mut Vec<u8>, value: &str) {
     }
     let mut done = 0;
     for (at, character) in value.char_indices() {
-        if !matches!(character, '"' | '\\') && harmless(character) == character {
+        if !matches!(character, '"' | '\\') && is_harmless(character) {
             continue;
         }
         out.extend_from_slice(&bytes[done..at]);
@@ -472,9 +533,10 @@ pub fn write_json_escaped(out: &mut Vec<u8>, value: &str) {
             '\r' => out.extend_from_slice(b"\\r"),
             '\t' => out.extend_from_slice(b"\\t"),
             _ => {
-                // All of them are in the basic plane.
-                out.extend_from_slice(b"\\u");
-                write_hex_bytes(out, &(u32::from(character) as u16).to_be_bytes());
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    out.extend_from_slice(b"\\u");
+                    write_hex_bytes(out, &unit.to_be_bytes());
+                }
             }
         }
     }
@@ -665,8 +727,35 @@ mod tests {
         for character in ['\u{1b}', '\n', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}'] {
             assert_eq!(harmless(character), '\u{fffd}');
         }
-        for character in ['a', ' ', '\u{e9}', '\u{5d0}', '\u{200d}'] {
+        for character in ['a', ' ', '\u{a0}', '\u{e9}', '\u{5d0}', '\u{1f468}'] {
             assert_eq!(harmless(character), character);
         }
+    }
+
+    /// Of all of Unicode, in escapes that say the same.
+    #[test]
+    fn what_cannot_be_seen_or_ends_a_line_is_escaped() {
+        let mut found = 0;
+        for character in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
+            if harmless(character) == character {
+                continue;
+            }
+            found += 1;
+            let text = character.to_string();
+            let mut json = b"\"".to_vec();
+            write_json_escaped(&mut json, &text);
+            json.push(b'"');
+            assert!(json.is_ascii());
+            let read: String = serde_json::from_slice(&json).unwrap();
+            assert_eq!(read, text);
+            let written = serde_json::to_string(&text).unwrap();
+            let shown = harmless_json(&written);
+            assert!(shown.is_ascii(), "{character:?}");
+            assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        }
+        // As many as Unicode 16 has of the categories Cc, Cf, Zl and Zp.
+        assert_eq!(found, 65 + 170 + 1 + 1);
+        assert_eq!(harmless_lines("a\tb\u{2028}\n"), "a\tb\u{fffd}\n");
+        assert_eq!(harmless_json("{\n  \"a\": 1\n}"), "{\n  \"a\": 1\n}");
     }
 }

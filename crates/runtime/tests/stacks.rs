@@ -282,6 +282,7 @@ const ANY: ComponentInfo = ComponentInfo {
     input: Input::Any,
     output: Output::Same,
     fields: |_| None,
+    kinds: None,
     is_end: true,
     outside: None,
     options: &[

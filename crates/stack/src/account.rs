@@ -3,6 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use flowgauge_record::words::count;
 use flowgauge_stream::engine::EngineStatistics;
 use flowgauge_stream::{Findings, ShardStatistics};
 use flowgauge_wire::Ledger;
@@ -27,8 +28,27 @@ pub struct Account {
     pub statistics: Vec<String>,
     /// Further things that a user should know, as lines.
     pub notes: Vec<String>,
+    /// How many things something became of, on all cores together.
+    pub counted: Vec<Counted>,
     /// What is still to be written.
     pub last: Option<LastWord>,
+}
+
+/// A number of things and what became of them: "3 files" "were not decoded".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// How many.
+    pub count: u64,
+    /// Of what, one.
+    pub thing: &'static str,
+    /// What became of them, behind "was" or "were".
+    pub what: String,
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", count(self.count, self.thing).were(), self.what)
+    }
 }
 
 /// What is known of a run when it is over.
@@ -77,6 +97,14 @@ impl Account {
         if let Some(streams) = &other.streams {
             self.streams.get_or_insert_default().add(streams);
         }
+        for counted in &other.counted {
+            let is_it =
+                |mine: &&mut Counted| (mine.thing, &mine.what) == (counted.thing, &counted.what);
+            match self.counted.iter_mut().find(is_it) {
+                Some(mine) => mine.count += counted.count,
+                None => self.counted.push(counted.clone()),
+            }
+        }
         if self.last.is_none() {
             self.last.clone_from(&other.last);
         }
@@ -92,5 +120,31 @@ impl Account {
                 .collect();
             mine.extend(new);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two workers that count the same are not told as one.
+    #[test]
+    fn counts_of_all_cores_are_added() {
+        let of_one = |count, what: &str| Account {
+            counted: vec![Counted {
+                count,
+                thing: "file",
+                what: what.to_owned(),
+            }],
+            notes: vec!["said by all".to_owned()],
+            ..Account::default()
+        };
+        let mut all = of_one(1, "not decoded");
+        all.merge(&of_one(1, "not decoded"));
+        all.merge(&of_one(3, "not decoded"));
+        all.merge(&of_one(1, "not written"));
+        let said: Vec<String> = all.counted.iter().map(Counted::to_string).collect();
+        assert_eq!(said, ["5 files were not decoded", "1 file was not written"]);
+        assert_eq!(all.notes, ["said by all"]);
     }
 }

@@ -40,6 +40,8 @@ pub struct ComponentInfo {
     pub output: Output,
     /// Which fields the records have that it makes, where its settings and what comes tell.
     pub fields: fn(&Settings) -> Option<Schema>,
+    /// Where the records that it makes are of several kinds: the fields of each.
+    pub kinds: Option<fn() -> Vec<Schema>>,
     /// Whether a stack may end with it: it writes, keeps or counts what it gets.
     pub is_end: bool,
     /// Why it must stand outside of demultiplexers; `None`: it need not.

@@ -102,16 +102,22 @@ pub enum Port {
 }
 
 /// What the checker knows of what comes along.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub(crate) port: Port,
     /// Of records: their fields, where that is known.
     pub(crate) schema: Option<Schema>,
+    /// Of records of several kinds: which there may be, where that is known.
+    pub(crate) kinds: Option<fn() -> Vec<Schema>>,
 }
 
 impl From<Port> for Coming {
     fn from(port: Port) -> Coming {
-        Coming { port, schema: None }
+        Coming {
+            port,
+            schema: None,
+            kinds: None,
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub mod syntax;
 mod value;
 mod values;
 
-pub use account::{Account, LastWord, RunEnd, WriteLast};
+pub use account::{Account, Counted, LastWord, RunEnd, WriteLast};
 pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,

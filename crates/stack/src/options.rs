@@ -61,7 +61,10 @@ pub(crate) fn complete(
     let (coming, around) = place;
     let input = coming.map(|coming| coming.port);
     let schema = coming.and_then(|coming| coming.schema);
-    let settings = Settings::new(settings).placed(input, schema, around.to_vec());
+    let kinds = coming.and_then(|coming| coming.kinds);
+    let settings = Settings::new(settings)
+        .placed(input, schema, around.to_vec())
+        .of_kinds(kinds.map_or_else(Vec::new, |kinds| kinds()));
     // Where what comes is wrong that was said; what follows from it is not.
     if diagnostics.len() == before
         && input.is_some()

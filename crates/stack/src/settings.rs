@@ -75,6 +75,7 @@ pub struct Settings {
     settings: Vec<Setting>,
     input: Option<Port>,
     schema: Option<Schema>,
+    kinds: Vec<Schema>,
     around: Vec<&'static str>,
     copies: Copies,
 }
@@ -137,6 +138,12 @@ impl Settings {
         }
     }
 
+    /// With the kinds of records that may come into the component, where they are several.
+    #[must_use]
+    pub fn of_kinds(self, kinds: Vec<Schema>) -> Settings {
+        Settings { kinds, ..self }
+    }
+
     /// That so many components are made of these settings, one for each core.
     pub fn set_copies(&mut self, number: usize) {
         self.copies.number = number.max(1);
@@ -183,6 +190,15 @@ impl Settings {
     /// The fields of the records that come into the component, where that is known beforehand.
     pub fn schema(&self) -> Option<Schema> {
         self.schema
+    }
+
+    /// The fields of each kind of record that may come into the component: one where [`Settings::schema`] is known, none
+    /// where nothing is.
+    pub fn kinds(&self) -> &[Schema] {
+        match &self.schema {
+            Some(schema) => core::slice::from_ref(schema),
+            None => &self.kinds,
+        }
     }
 
     /// The setting of an option, given or by default.

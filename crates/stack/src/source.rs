@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use flowgauge_record::text::harmless;
+
 /// Which of the [`Sources`] a place is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u16);
@@ -137,7 +139,7 @@ fn printable(line: &str) -> String {
     line.chars()
         .map(|c| match c {
             '\t' => ' ',
-            c if c.is_control() => '?',
+            c if harmless(c) != c => '?',
             c => c,
         })
         .collect()

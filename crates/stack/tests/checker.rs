@@ -30,6 +30,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     input: Input::Of(&[ItemType::Packet]),
     output: Output::Same,
     fields: |_| None,
+    kinds: None,
     is_end: false,
     outside: None,
     options: &[],
@@ -66,6 +67,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
         input: Input::Any,
         output: Output::Nothing,
         fields: |_| None,
+        kinds: None,
         is_end: true,
         ..SIMPLE
     },
@@ -73,6 +75,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
         name: "output",
         input: Input::Any,
         fields: |_| None,
+        kinds: None,
         is_end: true,
         options: &[OptionInfo::new("file", OptionKind::OutputFile, "where to").required()],
         parallel: Parallel::Never("it writes one file"),
@@ -82,6 +85,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
         name: "count",
         aliases: &["pkt_counter"],
         fields: |_| None,
+        kinds: None,
         is_end: true,
         result: Some(ResultInfo::number("packets", "packets")),
         ..SIMPLE
@@ -158,6 +162,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
             OptionInfo::new("interval", OptionKind::Duration, "how often").or("1s"),
         ],
         fields: |_| None,
+        kinds: None,
         is_end: true,
         ..SIMPLE
     },
@@ -174,6 +179,7 @@ static COMPONENTS: [ComponentInfo; 16] = [
             "whose results",
         )],
         fields: |_| None,
+        kinds: None,
         is_end: true,
         ..SIMPLE
     },

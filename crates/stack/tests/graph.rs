@@ -256,6 +256,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     input: Input::Any,
     output: Output::Same,
     fields: |_| None,
+    kinds: None,
     is_end: true,
     outside: None,
     options: &[OptionInfo::new("name", OptionKind::Text, "a name").or("")],

@@ -17,6 +17,8 @@ mod masked;
 pub mod namespace;
 #[cfg(feature = "ndpi")]
 pub mod ndpi;
+pub mod notice;
+pub mod own;
 pub mod packet;
 pub mod pages;
 pub mod prefetch;

@@ -31,11 +31,13 @@ pub enum Place {
     /// Discarded because it has no place in its stream: from before the first bytes taken of it, behind
     /// its FIN, or where its sequence numbers cannot be.
     Outside = 11,
+    /// Discarded because it belongs to a connection of the program that captures.
+    Own = 12,
 }
 
 impl Place {
     /// All places, in order.
-    pub const ALL: [Place; 12] = [
+    pub const ALL: [Place; 13] = [
         Place::Nic,
         Place::KernelRing,
         Place::KernelFilter,
@@ -48,6 +50,7 @@ impl Place {
         Place::Sink,
         Place::Strict,
         Place::Outside,
+        Place::Own,
     ];
 
     /// Name in reports and records.
@@ -65,6 +68,7 @@ impl Place {
             Place::Sink => "sink",
             Place::Strict => "strict",
             Place::Outside => "outside",
+            Place::Own => "own",
         }
     }
 

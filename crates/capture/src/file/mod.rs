@@ -18,9 +18,11 @@ mod pipe;
 mod snoop;
 mod source;
 mod trial;
+mod windows;
 
 pub use multi::{MultiSource, expand, open_all};
 pub(crate) use source::{MAX_PACKET_BYTES, wire_bytes};
+pub use windows::bound_windows;
 
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
@@ -34,6 +36,7 @@ use crate::file::pcapng::PcapNg;
 use crate::file::pipe::Pipe;
 use crate::file::snoop::Snoop;
 use crate::file::source::{BatchReader, FileSource};
+use crate::file::windows::{Refusal, Unzstd};
 use crate::source::PacketSource;
 
 /// Both faces of a file's source.
@@ -121,16 +124,34 @@ fn open_input(mut input: Input) -> Result<Box<dyn AnyFile>, Error> {
         if !is_compressed(window) {
             break;
         }
+        // The longest header of a frame of zstd, where there is that much.
+        input.fill(18)?;
+        let window = input.window();
         let gzip = window.starts_with(GZIP);
+        let begin = window.get(..18).unwrap_or(window).to_vec();
         let (read, rest) = input.into_parts();
         let packed = BufReader::with_capacity(READ_BYTES / 4, Cursor::new(read).chain(rest));
         let unpacked: Box<dyn Read + Send> = if gzip {
             Box::new(flate2::bufread::MultiGzDecoder::new(packed))
         } else {
-            let decoder = zstd::Decoder::with_buffer(packed).map_err(|source| Error::Io {
-                action: "decompress",
-                path: path.clone(),
-                source,
+            let decoder = Unzstd::new(&begin, packed).map_err(|refusal| match refusal {
+                Refusal::Io(source) => Error::Io {
+                    action: "decompress",
+                    path: path.clone(),
+                    source,
+                },
+                Refusal::Window(window, limit) => Error::Io {
+                    action: "decompress",
+                    path: path.clone(),
+                    source: io::Error::new(
+                        io::ErrorKind::OutOfMemory,
+                        format!(
+                            "it needs a window of {} MiB, and all compressed files that are open have {} MiB",
+                            window >> 20,
+                            limit >> 20
+                        ),
+                    ),
+                },
             })?;
             Box::new(decoder)
         };

@@ -11,6 +11,7 @@ mod assembler;
 mod fanout;
 mod kernel_filter;
 mod merged;
+mod own;
 mod source;
 
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub struct LiveConfig {
     pub buffer_bytes: u64,
     /// Whether to receive what is not for this host, too.
     pub promiscuous: bool,
+    /// Whether to keep packets of this process's own connections (`flowgauge_sys::own`): who sends what is captured
+    /// elsewhere would capture that, and send it, without end.
+    pub own_traffic: bool,
     /// Milliseconds without packets after which an empty batch is returned.
     pub tick_ms: u32,
     /// Milliseconds after which packets are handed over although their block is not full.
@@ -58,6 +62,7 @@ impl LiveConfig {
             snap_len: DEFAULT_SNAP_LEN,
             buffer_bytes: 64 << 20,
             promiscuous: true,
+            own_traffic: false,
             tick_ms: 100,
             retire_ms: 20,
         }

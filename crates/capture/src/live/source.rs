@@ -12,6 +12,7 @@ use flowgauge_wire::{
     BATCH_SIZE, Batch, Ledger, LinkType, Nanos, PacketDescriptor, PacketFlags, Place,
 };
 
+use super::own::OwnTraffic;
 use super::{ANY, LiveConfig, StopHandle, fanout, kernel_filter, link_type_of, list_interfaces};
 use crate::error::Error;
 use crate::filter::FilterSet;
@@ -34,6 +35,8 @@ pub struct LiveSource {
     name: String,
     ring: RingSocket,
     filter: Option<UserFilter>,
+    /// `None`: what is this process's own is kept.
+    own: Option<OwnTraffic>,
     tick_ms: u32,
     retire_ms: u32,
     packets: Vec<PacketDescriptor>,
@@ -70,6 +73,8 @@ struct Counters {
     taken: u64,
     /// Of these, refused by the filter in user space.
     filtered: u64,
+    /// Of those that it let through, of this process's own connections.
+    own: u64,
     /// Bytes of those delivered.
     delivered_bytes: u64,
     /// Put into the ring and dropped, as the kernel counted.
@@ -196,6 +201,7 @@ impl LiveSource {
             name: config.interface.clone(),
             ring,
             filter,
+            own: (!config.own_traffic).then(OwnTraffic::default),
             tick_ms: config.tick_ms,
             retire_ms: config.retire_ms,
             packets: Vec::with_capacity(BATCH_SIZE),
@@ -383,6 +389,7 @@ impl LiveSource {
             packets,
             interfaces,
             filter,
+            own,
             counters,
             ..
         } = self;
@@ -412,6 +419,9 @@ impl LiveSource {
                 self.state = State::Ended;
                 return Err(error);
             }
+        }
+        if let Some(own) = own {
+            counters.own += own.leave_out(ring.memory(), packets);
         }
         counters.delivered_bytes += packets
             .iter()
@@ -502,9 +512,10 @@ impl Counters {
     fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::default();
         ledger.received = self.taken + self.dropped + self.lost + self.missed;
-        ledger.delivered = self.taken - self.filtered;
+        ledger.delivered = self.taken - self.filtered - self.own;
         ledger.delivered_bytes = self.delivered_bytes;
         ledger.count(Place::Filter, self.filtered);
+        ledger.count(Place::Own, self.own);
         ledger.count(Place::KernelRing, self.dropped + self.lost);
         ledger.count(Place::Nic, self.missed);
         ledger

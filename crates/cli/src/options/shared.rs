@@ -35,6 +35,10 @@ pub(crate) struct InputOptions {
     /// Do not put the interface into promiscuous mode
     #[arg(short = 'p', long = "no-promiscuous-mode")]
     pub(crate) no_promiscuous: bool,
+    /// Also capture packets of this program's own links (output, input), which are left out of what an interface has:
+    /// sent on, they would be captured again
+    #[arg(long)]
+    pub(crate) own_traffic: bool,
     /// Size of the kernel's ring for each worker, in KiB
     #[arg(short = 'B', long = "buffer-size", value_name = "KIB", allow_negative_numbers = true, value_parser = parse_whole::<u64>)]
     pub(crate) buffer_size: Option<u64>,
@@ -69,6 +73,9 @@ pub(crate) struct OutputOptions {
     /// Write CSV with a line of names
     #[arg(long, group = "format")]
     pub(crate) csv: bool,
+    /// Write CSV for a spreadsheet: no cell is a formula, an apostrophe stands before one that begins with =, +, - or @
+    #[arg(long, group = "format")]
+    pub(crate) csv_safe: bool,
     /// Write an aligned table (the default on a terminal)
     #[arg(long, group = "format")]
     pub(crate) table: bool,
@@ -82,7 +89,7 @@ pub(crate) struct OutputOptions {
 impl OutputOptions {
     /// Whether a format was asked for.
     pub(crate) fn names_a_format(&self) -> bool {
-        self.json || self.csv || self.table || self.write.is_some()
+        self.json || self.csv || self.csv_safe || self.table || self.write.is_some()
     }
 }
 

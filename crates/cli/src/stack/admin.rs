@@ -104,14 +104,7 @@ fn line(stack: &Value) -> String {
 
 /// Prints what came from another machine.
 fn output(text: &str) -> Result<(), Failure> {
-    let shown: String = text
-        .chars()
-        .map(|one| match one {
-            '\n' | '\t' => one,
-            other => flowgauge_record::text::harmless(other),
-        })
-        .collect();
-    print(shown.as_bytes())
+    print(flowgauge_record::text::harmless_lines(text).as_bytes())
 }
 
 fn definition(action: &str, options: &DefinitionOptions) -> Result<Value, Failure> {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use flowgauge_capture::{PacketSource, open_all};
 use flowgauge_flow::CaptureClock;
+use flowgauge_record::text::{harmless_json, harmless_lines};
 use flowgauge_stack::{Graph, Inner, NodeId, Stack};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{Batch, DecodedBatch, HashSeed, Nanos, PacketDescriptor, hash_batch};
@@ -73,7 +74,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
                     "result": row.result,
                     "most_keys": row.most_keys,
                 });
-                let _ = writeln!(out, "{line}");
+                let _ = writeln!(out, "{}", harmless_json(&line.to_string()));
             }
             let [least, median] = per_packet(&all);
             let line = serde_json::json!({
@@ -83,7 +84,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
                 "nanoseconds": least,
                 "median": median,
             });
-            let _ = writeln!(out, "{line}");
+            let _ = writeln!(out, "{}", harmless_json(&line.to_string()));
             continue;
         }
         let _ = writeln!(
@@ -111,7 +112,7 @@ pub(super) fn run(options: &BenchOptions) -> Result<(), Failure> {
         );
         let _ = writeln!(out, "  {:<28} {least:>9.2} {median:>9.2}", "all");
     }
-    super::print(out.as_bytes())
+    super::print(harmless_lines(&out).as_bytes())
 }
 
 /// Reads the input into memory, decoded.

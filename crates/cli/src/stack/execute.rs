@@ -7,6 +7,7 @@ use flowgauge_record::results::{ResultRow, Value};
 use flowgauge_runtime::capture::with_refusals;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
 use flowgauge_stack::{Account, Cell, Node, Program, ResultValue, RunEnd, Stack, Table};
+use flowgauge_sys::own;
 use flowgauge_wire::{Ledger, Place};
 
 use super::watch::{self, Watch, WatchOptions};
@@ -60,6 +61,7 @@ impl Running {
         }
         let control = Control::install_for(program.stacks.iter().any(writes_logs))?;
         super::agent::end_with_agent(&control);
+        own::adopt_listeners();
         control.say_what_takes_long(common.quiet);
         if program.stacks.iter().any(|stack| stack.has_source()) {
             control.begin();
@@ -87,6 +89,17 @@ impl Running {
             hint: error.hint().map(with_options_of(names_components)),
         })?;
         let opened = open(input, &mut runner, &control)?;
+        if !common.quiet && own::changes() > 0 && leaves_own_out(input, runner.stacks()) {
+            say!(
+                "note: packets of this program's own links are left out of what interfaces have (place own of the ledger); \
+                 hint: {} keeps them",
+                if runner.wants_packets() {
+                    "--own-traffic"
+                } else {
+                    "pcap { own_traffic = yes }"
+                }
+            );
+        }
         if let Some(opened) = &opened {
             opened.announce(common.quiet);
             if follows_flows {
@@ -145,6 +158,12 @@ impl Running {
             notes.extend(engine::notes(&account.findings, names_addresses));
             let said = |text: &String| with_options_of(self.names_components)(text);
             notes.extend(account.notes.iter().map(said));
+            notes.extend(
+                account
+                    .counted
+                    .iter()
+                    .map(|counted| said(&counted.to_string())),
+            );
             summary.extend(account.summary.iter().map(said));
             if let Some(streams) = &account.streams {
                 self.outcome.streams.get_or_insert_default().add(streams);
@@ -445,6 +464,15 @@ fn open(
     let mut opened = input::open_with(&input, control, twins)?;
     runner.read_apart(core::mem::take(&mut opened.twins));
     Ok(Some(opened))
+}
+
+/// Whether something is captured on an interface without packets of this program's own connections.
+fn leaves_own_out(input: &InputOptions, stacks: &[Stack]) -> bool {
+    let captures = |stack: &Stack| {
+        let settings = &stack.node(stack.entry).settings;
+        stack.has_source() && settings.text("interface").is_some() && !settings.flag("own_traffic")
+    };
+    !input.interface.is_empty() && !input.own_traffic || stacks.iter().any(captures)
 }
 
 /// How options are named: as in stacks, for who wrote one, or as on the command line.

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::fmt::Write as _;
 
+use flowgauge_record::text::harmless_lines;
 use flowgauge_stack::{Inner, NodeId, Program, Stack};
 
 use super::execute::Running;
@@ -40,7 +41,7 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
             tree(&mut text, stack, &|_| None);
         }
     }
-    super::print(text.as_bytes())
+    super::print(harmless_lines(&text).as_bytes())
 }
 
 /// Runs stacks and shows them with what went through each component: at the end, and meanwhile where

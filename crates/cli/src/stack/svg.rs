@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use flowgauge_record::text::harmless;
 use flowgauge_stack::{Inner, NodeId, Stack};
 
 /// Of a letter of the font, and of a line of it, in pixels.
@@ -125,8 +126,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' => out.push('\n'),
-            letter if letter.is_control() => out.push('\u{fffd}'),
-            letter => out.push(letter),
+            letter => out.push(harmless(letter)),
         }
     }
     out

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Instant;
 
+use flowgauge_record::text::{harmless_json, harmless_lines};
 use flowgauge_runtime::stacks::{ComponentState, Snapshot};
 use flowgauge_stack::{Node, NodeId, Stack};
 
@@ -107,7 +108,7 @@ fn json(elapsed: f64, stack: &Stack, node: &Node, state: &ComponentState, rate: 
         }),
         "unit": result.map(|(_, info)| info.unit),
     });
-    say!("{line}");
+    say!("{}", harmless_json(&line.to_string()));
 }
 
 /// What went through a component, in words.
@@ -161,5 +162,5 @@ pub(super) fn total(stacks: &[Stack], snapshot: &Snapshot, on_error: bool) -> Re
         crate::say::part(format_args!("{text}"));
         return Ok(());
     }
-    super::print(text.as_bytes())
+    super::print(harmless_lines(&text).as_bytes())
 }

@@ -30,6 +30,8 @@ const LONG_RUN: usize = 64;
 const MOST_AT_ONCE: usize = 16 * BATCH_SIZE;
 /// Events taken before items are given out again.
 const MOST_EVENTS: usize = 1024;
+/// Sessions of one sender that left without an end and may come back.
+const MOST_LEFT: usize = 16;
 /// Interfaces of all senders.
 const MOST_INTERFACES: usize = 65_536;
 
@@ -134,9 +136,15 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "queue",
             OptionKind::Size,
-            "memory for what waits of each sender; one that is ahead is held up",
+            "memory for what waits of each sender, however many sessions it has; one that is ahead is held up",
         )
         .or("16M"),
+        OptionInfo::new(
+            "memory",
+            OptionKind::Size,
+            "memory for what waits of all senders; all are held up at that",
+        )
+        .or("256M"),
         super::KEYS,
         super::IDENTITY,
     ],
@@ -161,6 +169,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     options.allowed = allow.split_whitespace().map(str::to_owned).collect();
     if let Some(bytes) = settings.size("queue") {
         options.queue_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    if let Some(bytes) = settings.size("memory") {
+        options.total_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     }
     let kind = match settings.text("type") {
         Some("chunk") => Kind::Chunks,
@@ -333,14 +344,34 @@ impl FromNetwork {
         }
     }
 
+    /// Those that left first, of senders of whom too many sessions did.
+    fn crowd(&self) -> Vec<SessionId> {
+        let sources = self.taken.sources.iter();
+        let mut left: Vec<(&str, Instant, SessionId)> = sources
+            .filter(|(_, source)| !source.has_ended)
+            .filter_map(|(id, source)| Some((source.name.as_str(), source.left?, *id)))
+            .collect();
+        if left.len() <= MOST_LEFT {
+            return Vec::new();
+        }
+        left.sort_unstable();
+        let of_one = left.chunk_by(|one, other| one.0 == other.0);
+        of_one
+            .flat_map(|left| &left[..left.len().saturating_sub(MOST_LEFT)])
+            .map(|(_, _, id)| *id)
+            .collect()
+    }
+
     /// Forgets those that left long ago and did not come back.
     fn forget(&mut self) {
+        let crowd = self.crowd();
         let Some(listener) = &self.listener else {
             return;
         };
         let (forget, forgotten) = (self.forget, &mut self.forgotten);
         self.taken.sources.retain(|id, source| {
-            let is_late = source.left.is_some_and(|left| left.elapsed() >= forget);
+            let silent = source.left.map_or(Duration::ZERO, |left| left.elapsed());
+            let is_late = silent >= forget || crowd.contains(id);
             if !is_late || source.has_ended || !source.is_drained() {
                 return true;
             }
@@ -351,7 +382,7 @@ impl FromNetwork {
             flowgauge_link::tell(format_args!(
                 "{}: did not come back in {} s and is forgotten; {gone} of its items are gone",
                 source.name,
-                forget.as_secs()
+                silent.as_secs()
             ));
             let sums = self
                 .taken

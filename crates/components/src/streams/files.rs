@@ -65,7 +65,9 @@ struct Files {
     limit: usize,
     written: u64,
     bytes: u64,
+    /// Since then nothing is written.
     failure: Option<(PathBuf, io::Error)>,
+    is_told: bool,
 }
 
 type Endpoints = ((Address, u16), (Address, u16), Option<u16>);
@@ -126,6 +128,7 @@ impl StreamFiles {
             written: 0,
             bytes: 0,
             failure: None,
+            is_told: false,
         }))))
     }
 
@@ -150,8 +153,21 @@ impl StreamFiles {
 
     /// The first failure; it is told once.
     pub(super) fn failure(&self) -> Option<Failure> {
-        let failure = self.files().failure.take();
-        failure.map(|(path, error)| failed("write", &path, error))
+        let mut files = self.files();
+        let has_failed = files.failure.is_some();
+        if core::mem::replace(&mut files.is_told, has_failed) {
+            return None;
+        }
+        let (path, error) = files.failure.as_ref()?;
+        // Errors are no copies of each other.
+        let again = error.raw_os_error().map(io::Error::from_raw_os_error);
+        let error = again.unwrap_or_else(|| io::Error::new(error.kind(), error.to_string()));
+        Some(failed("write", path, error))
+    }
+
+    /// Whether all could be written so far.
+    pub(super) fn is_sound(&self) -> bool {
+        self.files().failure.is_none()
     }
 
     /// What was written, in a line.
@@ -225,7 +241,6 @@ impl Files {
             position: 0,
             created: false,
         };
-        self.written += 1;
         match self.free.pop() {
             Some(number) => {
                 self.streams[number as usize] = Some(file);
@@ -286,7 +301,6 @@ impl Files {
     }
 
     fn append(&mut self, number: u32, chunk: &Chunk<'_>) {
-        self.bytes += chunk.bytes.len() as u64;
         let Some(Some(stream)) = self.streams.get_mut(number as usize) else {
             return;
         };
@@ -335,6 +349,9 @@ impl Files {
 
     /// Writes what was collected, then `bytes`.
     fn write_out(&mut self, number: u32, bytes: &[u8]) {
+        if self.failure.is_some() {
+            return;
+        }
         if let Err((path, error)) = self.try_write_out(number, bytes) {
             self.failure.get_or_insert((path, error));
         }
@@ -358,7 +375,10 @@ impl Files {
                 return Ok(());
             };
             match stream.open() {
-                Ok(()) => break,
+                Ok(is_new) => {
+                    self.written += u64::from(is_new);
+                    break;
+                }
                 // The process may have fewer than we thought: make do with what there is.
                 Err(error) if is_out_of_files(&error) && self.open > 0 => {
                     self.limit = self.open;
@@ -375,7 +395,7 @@ impl Files {
             self.recent.push_back(number);
         }
         let collected = stream.collected.capacity();
-        let written = stream.write(bytes);
+        let written = stream.write(bytes, &mut self.bytes);
         self.collected -= collected - stream.collected.capacity();
         written.map_err(|error| (stream.path.clone(), error))
     }
@@ -402,22 +422,34 @@ impl Files {
 }
 
 impl StreamFile {
-    fn open(&mut self) -> io::Result<()> {
-        if self.file.is_none() {
-            self.file = Some(open(&self.path, !self.created)?);
-            self.created = true;
+    /// Opens its file; whether it was not there before.
+    fn open(&mut self) -> io::Result<bool> {
+        if self.file.is_some() {
+            return Ok(false);
         }
-        Ok(())
+        self.file = Some(open(&self.path, !self.created)?);
+        Ok(!core::mem::replace(&mut self.created, true))
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Writes what was collected, then `bytes`; `count` counts what the file takes.
+    fn write(&mut self, bytes: &[u8], count: &mut u64) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
         file.seek(SeekFrom::Start(self.position))?;
         for part in [self.collected.as_slice(), bytes] {
-            file.write_all(part)?;
-            self.position += part.len() as u64;
+            let mut rest = part;
+            while !rest.is_empty() {
+                let written = match file.write(rest) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(written) => written,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(error),
+                };
+                *count += written as u64;
+                self.position += written as u64;
+                rest = rest.get(written..).unwrap_or_default();
+            }
         }
         self.collected = Vec::new();
         Ok(())

@@ -153,6 +153,8 @@ struct Streams {
     shared: Arc<Shared>,
     folder: Option<Folder>,
     files: Option<FileWriter>,
+    /// All copies have finished, or this one has told that files cannot be written.
+    is_last: bool,
     wants_totals: bool,
     flush_timeout: Option<Nanos>,
 }
@@ -206,6 +208,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         shared,
         folder,
         files: None,
+        is_last: false,
         wants_totals: wanted.totals,
         flush_timeout: settings.duration("flush_timeout").map(Nanos),
     }))
@@ -264,10 +267,11 @@ impl Streams {
     }
 
     /// Ends the stack if the files cannot be written.
-    fn check_files(&self, out: &mut dyn Outlet) {
+    fn check_files(&mut self, out: &mut dyn Outlet) {
         if let Some(files) = &self.files
             && let Some(failure) = files.files.failure()
         {
+            self.is_last = true;
             out.fail(failure);
         }
     }
@@ -335,6 +339,7 @@ impl Component for Streams {
             let mut totals = totals.unwrap_or_else(PoisonError::into_inner);
             totals.0.merge(&mine);
             totals.1 = totals.1.saturating_sub(1);
+            self.is_last |= totals.1 == 0 && self.files.as_ref().is_some_and(FileWriter::is_sound);
             (totals.1 == 0).then_some(totals.0)
         };
         if let Some(total) = total.filter(|_| self.wants_totals) {
@@ -352,7 +357,8 @@ impl Component for Streams {
             Kind::Totals(totals) => totals.tracked().account(),
             Kind::Chunks(chunks) => chunks.account(),
         };
-        if let Some(files) = &self.files {
+        // Of several copies the last one knows what all have written.
+        if let Some(files) = self.files.as_ref().filter(|_| self.is_last) {
             account.summary.push(files.files.summary());
         }
         Some(Box::new(account))
@@ -376,6 +382,11 @@ struct FileWriter {
 }
 
 impl FileWriter {
+    /// Whether all could be written so far.
+    fn is_sound(&self) -> bool {
+        self.files.is_sound()
+    }
+
     fn created(&mut self, id: u32) {
         *slot(&mut self.numbers, id) = 0;
     }

@@ -20,12 +20,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_record::file::FileRow;
-use flowgauge_stack::{Failure, OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stack::{Counted, Failure, LastWord, OptionInfo, OptionKind, SettingError, Settings};
 use flowgauge_wire::Budget;
 
 use decoding::{Coding, Decoder, Output};
 pub(crate) use digests::Wanted;
-use folder::{Folder, Kept};
+use folder::{DISK, Folder, Kept};
 
 /// Bytes that decoding may make of one byte.
 const GROWTH: u64 = 100;
@@ -127,7 +127,6 @@ impl Files {
             decoding: Vec::new(),
             writing: Vec::new(),
             folder,
-            failure: None,
             memory: memory.clone(),
             cut: Cut::default(),
         };
@@ -149,15 +148,16 @@ impl Files {
         }
     }
 
-    /// Why nothing can be written any more; told once.
-    pub(crate) fn failure(&mut self) -> Option<Failure> {
-        locked(&self.table).failure.take()
+    /// What became of files that bounds cut off.
+    pub(crate) fn counted(&self) -> Vec<Counted> {
+        let table = locked(&self.table);
+        table.cut.counted(table.memory.limit())
     }
 
-    /// What became of files that bounds cut off, as lines.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    /// Whoever writes to the folder says at the end what could not be written.
+    pub(crate) fn last_word(&self) -> Option<LastWord> {
         let table = locked(&self.table);
-        table.cut.notes(table.memory.limit())
+        table.folder.as_ref().map(Folder::last_word)
     }
 
     /// A file begins. `name` is what a file of its own would be called: letters, digits and hyphens.
@@ -232,7 +232,6 @@ struct Table {
     /// Those that are written: no more than [`MOST_OPEN`].
     writing: Vec<u32>,
     folder: Option<Folder>,
-    failure: Option<Failure>,
     memory: Budget,
     cut: Cut,
 }
@@ -261,7 +260,7 @@ struct Cut {
 
 impl Cut {
     /// `room`: bytes that decoders have.
-    fn notes(&self, room: u64) -> Vec<String> {
+    fn counted(&self, room: u64) -> Vec<Counted> {
         let size = |bytes: u64| match bytes >> 20 {
             0 => format!("{}K", bytes >> 10),
             whole => format!("{whole}M"),
@@ -270,19 +269,19 @@ impl Cut {
             (
                 self.files,
                 format!(
-                    "written to the end: {MOST_OPEN} are written at once, and the longest idle one ends"
+                    "not written to the end: {MOST_OPEN} are written at once, and the longest idle one ends"
                 ),
             ),
             (
                 self.decoders,
                 format!(
-                    "decoded to the end: {MOST_DECODED} are decoded at once, and the longest idle one ends"
+                    "not decoded to the end: {MOST_DECODED} are decoded at once, and the longest idle one ends"
                 ),
             ),
             (
                 self.memory,
                 format!(
-                    "decoded for want of memory: decoders have {} on each core; \
+                    "not decoded for want of memory: decoders have {} on each core; \
                      hint: --memory with more than {} for each core gives them more",
                     size(room),
                     size(room.saturating_mul(SHARE))
@@ -290,9 +289,10 @@ impl Cut {
             ),
         ];
         let said = all.into_iter().filter(|&(count, _)| count > 0);
-        said.map(|(count, what)| match count {
-            1 => format!("1 file was not {what}"),
-            _ => format!("{count} files were not {what}"),
+        said.map(|(count, what)| Counted {
+            count,
+            thing: "file",
+            what,
         })
         .collect()
     }
@@ -310,8 +310,9 @@ impl Table {
                 self.stop_writing(idle);
             }
         }
-        if let Some(folder) = &mut self.folder {
-            store = folder.create(name, &mut self.failure);
+        if let Some(folder) = self.folder.as_mut().filter(|_| limit.is_none()) {
+            store = folder.create(name);
+            limit = store.is_none().then_some(DISK);
         }
         let is_written = store.is_some();
         let output = Output::new(wanted, store);
@@ -437,7 +438,7 @@ impl Table {
         };
         let store = slot.decoder.output().and_then(|output| output.store.take());
         if let (Some(store), Some(folder)) = (store, &mut self.folder) {
-            let kept = folder.close(store, &mut self.failure);
+            let kept = folder.close(store);
             if let Some(cut) = kept.cut {
                 slot.limit.get_or_insert(cut);
             }
@@ -480,7 +481,7 @@ impl Table {
         let mut kept = slot.kept;
         if let (Some(store), Some(folder)) = (output.store.take(), &mut self.folder) {
             self.writing.retain(|&other| other != number);
-            kept = Some(folder.close(store, &mut self.failure));
+            kept = Some(folder.close(store));
         }
         if let Some(kept) = kept {
             row.limit = row.limit.or(kept.cut);
@@ -489,7 +490,7 @@ impl Table {
         }
         // What was left as it came for want of memory is whole; what was decoded to somewhere is not.
         row.is_whole &= match row.limit {
-            Some("files" | "decoders") => false,
+            Some("files" | "decoders" | DISK) => false,
             Some("memory") => decoded != Some("failed"),
             _ => true,
         };

@@ -36,6 +36,10 @@ fn one(files: &mut Files, coding: Option<&[u8]>, bytes: &[u8], piece: usize) -> 
     row
 }
 
+fn said(files: &Files) -> Vec<String> {
+    files.counted().iter().map(Counted::to_string).collect()
+}
+
 #[test]
 fn digests_are_those_of_the_test_vectors() {
     let row = one(&mut files(false), None, b"abc", 2);
@@ -154,7 +158,7 @@ fn decoders_have_no_more_than_memory() {
     );
     assert!(row.is_whole);
     assert_eq!(
-        tight.notes(),
+        said(&tight),
         [
             "1 file was not decoded for want of memory: decoders have 1M on each core; \
              hint: --memory with more than 8M for each core gives them more"
@@ -201,7 +205,7 @@ fn decoders_that_failed_do_not_stop_others() {
     let mut row = FileRow::default();
     files.close(sound, &mut row);
     assert_eq!((row.decoded, row.limit), (Some("yes"), None));
-    assert_eq!(files.notes(), [""; 0]);
+    assert_eq!(said(&files), [""; 0]);
     drop(no_gzip);
     assert_over(&files);
 }
@@ -221,7 +225,7 @@ fn stalled_bodies_do_not_stop_others() {
     let row = one(&mut files, Some(b"gzip"), &coded, 3);
     assert_eq!((row.decoded, row.limit), (Some("yes"), None));
     assert_eq!(locked(&files.table).cut.decoders, 7);
-    assert!(files.notes()[0].starts_with("7 files were not decoded"));
+    assert!(said(&files)[0].starts_with("7 files were not decoded"));
     let last = stalled.pop().unwrap();
     for (body, expected) in [(stalled.remove(0), Some("decoders")), (last, None)] {
         let mut row = FileRow::default();

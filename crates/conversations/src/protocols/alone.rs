@@ -282,9 +282,8 @@ impl Component for Alone {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let notes = self.room.note();
         Some(Box::new(Account {
-            notes: vec![notes?],
+            counted: self.room.counted().collect(),
             ..Account::default()
         }))
     }

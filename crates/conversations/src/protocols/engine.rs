@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine::{self, Step, Tracked};
 use flowgauge_record::FlowRow;
-use flowgauge_record::event::{Carried, EventSchemas, Spoken};
+use flowgauge_record::event::{Carried, EventSchemas, Spoken, schemas_of_events};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
@@ -30,6 +30,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            are those of the components of each protocol; event_type says of which. It puts fragments \
            and streams together, and verifies checksums, itself.",
     output: Output::Of(ItemType::Record),
+    kinds: Some(schemas_of_events),
     outside: Some("it has one table of all connections"),
     options: &[
         OptionInfo::new(
@@ -315,10 +316,12 @@ impl State {
     }
 
     /// What a user should know.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes = self.files.as_ref().map_or_else(Vec::new, Files::notes);
-        notes.extend(self.room.note());
-        notes
+    pub(crate) fn tell(&self, account: &mut Account) {
+        account.counted.extend(self.room.counted());
+        if let Some(files) = &self.files {
+            account.counted.extend(files.counted());
+            account.last = files.last_word();
+        }
     }
 
     fn new(
@@ -806,7 +809,7 @@ impl Component for Transactions {
 
     fn account(&self) -> Option<Box<Account>> {
         let mut account = self.tracked.account();
-        account.notes = self.state.notes();
+        self.state.tell(&mut account);
         Some(Box::new(account))
     }
 }

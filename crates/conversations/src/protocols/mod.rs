@@ -43,9 +43,12 @@ mod testing;
 mod texts;
 pub(crate) mod tls;
 
+use std::sync::OnceLock;
+
 use flowgauge_proto::Look;
-use flowgauge_record::event::EventSchemas;
+use flowgauge_record::event::{EventSchemas, schemas_of_events};
 use flowgauge_record::file::FileRow;
+use flowgauge_record::schema::Schema;
 use flowgauge_record::{AnyRecord, KnownRecord};
 use flowgauge_stack::{Items, Outlet, RecordItem, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
@@ -310,6 +313,13 @@ struct Among<'a> {
     anomalies: Option<&'a mut Anomalies>,
 }
 
+/// Whether the checker of stacks knows that there are records with these fields.
+fn is_known(schema: Schema) -> bool {
+    static KNOWN: OnceLock<Vec<Schema>> = OnceLock::new();
+    let mut known = KNOWN.get_or_init(schemas_of_events).iter();
+    known.any(|known| core::ptr::eq(*known, schema))
+}
+
 impl<'a> Give<'a> {
     /// Of a protocol that is a component of its own.
     fn alone(
@@ -350,6 +360,7 @@ impl<'a> Give<'a> {
             Some(among) if among.is_silent => {}
             Some(among) => {
                 let event = among.schemas.event(kind, self.flow_id, record);
+                debug_assert!(is_known(AnyRecord::schema(&event)), "{kind}");
                 *self.records += 1;
                 self.out.emit(Items::Records(&[RecordItem {
                     key: self.key,
@@ -384,9 +395,6 @@ impl<'a> Give<'a> {
     /// A file was transferred.
     fn file(&mut self, time: Nanos, row: &FileRow) {
         self.record_of("file", time, row);
-        if let Some(failure) = self.files.as_mut().and_then(|files| files.failure()) {
-            self.out.fail(failure);
-        }
     }
 
     fn any(&mut self, time: Nanos, record: &dyn AnyRecord) {

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use flowgauge_stack::Settings;
+use flowgauge_stack::{Counted, Settings};
 use flowgauge_stream::{Needs, Shares};
 use flowgauge_wire::Nanos;
 
@@ -72,13 +72,16 @@ impl Room {
     }
 
     /// What is to be told at the end.
-    pub(crate) fn note(&self) -> Option<String> {
-        if self.requests + self.conversations == 0 {
-            return None;
-        }
-        Some(format!(
-            "{} requests and {} conversations were given up for want of memory; hint: raise --memory",
-            self.requests, self.conversations
-        ))
+    pub(crate) fn counted(&self) -> impl Iterator<Item = Counted> {
+        let all = [
+            (self.requests, "request"),
+            (self.conversations, "conversation"),
+        ];
+        let some = all.into_iter().filter(|(count, _)| *count > 0);
+        some.map(|(count, thing)| Counted {
+            count,
+            thing,
+            what: "given up for want of memory; hint: raise --memory".to_owned(),
+        })
     }
 }

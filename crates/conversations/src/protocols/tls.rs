@@ -8,7 +8,7 @@ use flowgauge_record::Held;
 use flowgauge_record::origin::Origin;
 use flowgauge_record::parties::Parties;
 use flowgauge_record::text::lossy;
-use flowgauge_record::tls::{TlsRow, X509Row};
+use flowgauge_record::tls::{TLS_SCHEMA, TlsRow, X509_SCHEMA, X509Row};
 use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
@@ -57,6 +57,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            (DTLS), or stands within tcpcnxdemux, behind tcpreseq.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     output: Output::Of(ItemType::Record),
+    kinds: Some(|| vec![TLS_SCHEMA, X509_SCHEMA]),
     result: Some(ResultInfo::number(
         "handshakes and certificates found",
         "records",

@@ -17,6 +17,7 @@ use flowgauge_capture::Error;
 use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine::{self, Step, Tracked};
 use flowgauge_kit::file_name::Name;
+use flowgauge_record::text::harmless_json;
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Items, LastWord, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RunEnd, SettingError, Settings, WriteLast,
@@ -192,7 +193,10 @@ impl WriteLast for Shared {
         };
         parts.for_each(|part| total.merge(*part));
         let text = if self.is_json {
-            format!("{}\n", json::report(&total, run, self.top))
+            format!(
+                "{}\n",
+                harmless_json(&json::report(&total, run, self.top).to_string())
+            )
         } else {
             page::report(&total, run, self.top)
         };
@@ -327,14 +331,11 @@ impl Component for Report {
 
     fn account(&self) -> Option<Box<Account>> {
         let shared = Arc::clone(&self.shared);
-        Some(Box::new(Account {
-            last: self.is_last.then(|| LastWord(shared)),
-            notes: self
-                .state
-                .iter()
-                .flat_map(protocols::State::notes)
-                .collect(),
-            ..self.tracked.account()
-        }))
+        let mut account = self.tracked.account();
+        if let Some(state) = &self.state {
+            state.tell(&mut account);
+        }
+        account.last = self.is_last.then(|| LastWord(shared));
+        Some(Box::new(account))
     }
 }

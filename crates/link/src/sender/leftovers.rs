@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::{Inner, SenderOptions, spawn};
 use crate::disk::Leftover;
 use crate::error::Error;
-use crate::notice::notice;
 use crate::spool::{SenderCounts, Spool};
+use flowgauge_sys::notice::tell as notice;
 
 /// How often it is looked whether the session of this process has a connection: it comes first, so that a
 /// receiver that waits for one sender does not take the end of an earlier session for the end.

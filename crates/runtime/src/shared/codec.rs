@@ -1,5 +1,7 @@
 //! Numbers and texts as bytes, little-endian, and back.
 
+use flowgauge_record::text::harmless;
+
 /// Appends to a message.
 #[derive(Debug, Default)]
 pub(super) struct Encoder(pub(super) Vec<u8>);
@@ -100,7 +102,7 @@ impl<'a> Decoder<'a> {
             return None;
         }
         let text = core::str::from_utf8(self.bytes(len)?).ok()?;
-        Some(text.replace(char::is_control, "?"))
+        Some(text.replace(|letter| harmless(letter) != letter, "?"))
     }
 
     /// That nothing is left.

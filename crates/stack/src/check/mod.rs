@@ -361,6 +361,7 @@ impl<'a> Checker<'a> {
                 Some(Coming {
                     port: Port::Items(item),
                     schema: fields.flatten(),
+                    kinds: info.and_then(|info| info.kinds),
                 })
             }
             Some(Output::Option(option)) => {
@@ -607,6 +608,7 @@ fn both(one: Flow, other: Flow) -> Flow {
         (Port::Items(item), Port::Items(another)) => Coming {
             port: item.common(another).map_or(Port::Mixed, Port::Items),
             schema: one.schema.filter(|_| one.schema == other.schema),
+            kinds: None,
         },
         _ => Port::Mixed.into(),
     })

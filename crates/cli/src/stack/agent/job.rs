@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_sys::own;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -232,6 +233,7 @@ fn spawn(
         command.args(["-Z", user]);
     }
     command.env(PARENT, std::process::id().to_string());
+    command.env(own::ENVIRONMENT, own::listeners());
     // Its text comes by standard input, or as it was given.
     match definition.is_bare {
         true => command.args(["-e", &definition.text]),

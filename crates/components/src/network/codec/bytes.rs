@@ -1,5 +1,7 @@
 //! Numbers and texts.
 
+use flowgauge_record::text::harmless;
+
 use super::MOST_TEXT;
 
 pub(super) const fn zigzag(value: i64) -> u64 {
@@ -93,7 +95,8 @@ impl<'a> Bytes<'a> {
     /// What people read.
     pub(super) fn words(&mut self) -> Option<String> {
         let text = self.text()?;
-        let is_good = text.len() <= MOST_TEXT && !text.chars().any(char::is_control);
+        let is_good =
+            text.len() <= MOST_TEXT && text.chars().all(|letter| harmless(letter) == letter);
         is_good.then(|| text.to_owned())
     }
 }
