@@ -278,9 +278,22 @@ fn files_are_written_and_their_digests_are_theirs() {
         &trace,
         &["--format", "zeek", "--digests", "sha1", "-w", zeek_name],
     );
-    let text = fs::read_to_string(zeek.join("files.log")).expect("a log");
-    let (_, lines) = rows(&text);
-    assert_eq!(lines.len(), files.len());
+    // A file has the same identifier in both logs.
+    let column = |log: &str, name: &str| -> Vec<String> {
+        let text = fs::read_to_string(zeek.join(log)).expect("a log");
+        let (fields, lines) = rows(&text);
+        let at = fields.iter().position(|field| *field == name);
+        let at = at.expect("a column");
+        lines.iter().map(|row| row[at].to_owned()).collect()
+    };
+    let fuids = column("files.log", "fuid");
+    assert_eq!(fuids.len(), files.len());
+    let mut named = column("http.log", "resp_fuids");
+    named.extend(column("http.log", "orig_fuids"));
+    named.retain(|fuid| fuid != "-");
+    let set = |all: &[String]| all.iter().cloned().collect::<BTreeSet<String>>();
+    assert_eq!(set(&named), set(&fuids));
+    assert_eq!(set(&fuids).len(), fuids.len());
 }
 
 /// Limits hold, links are not followed, and what cannot be written is said.
