@@ -8,8 +8,7 @@ use flowgauge_capture::{PacketSource, open_reader};
 use flowgauge_registry::registry;
 use flowgauge_stack::{Graph, Program, Registry, ResultValue, Sources, Stack, Table, check, parse};
 use flowgauge_wire::{
-    Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
-    hash_batch,
+    Batch, DecodeOptions, DecodedBatch, Decoder, LinkType, Nanos, PacketDescriptor, hash_batch,
 };
 
 /// The program of a text, or what is wrong with it.
@@ -45,7 +44,7 @@ impl Run {
     pub fn with(text: &str, components: &Registry) -> Run {
         let program = program_of(text, components).unwrap_or_else(|error| panic!("{error}"));
         let stack = program.stacks.into_iter().next().expect("one stack");
-        let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("the checker made one, too");
+        let mut graph = Graph::new(&stack).expect("the checker made one, too");
         graph.start().expect("it can begin");
         Run {
             stack,
@@ -58,7 +57,7 @@ impl Run {
 
     pub fn batch(&mut self, batch: &Batch<'_>) {
         self.decoder.decode_batch(batch, &mut self.decoded);
-        hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
+        hash_batch(&mut self.decoded.packets);
         let last = batch.packets.iter().map(|packet| packet.time).max();
         self.now = self.now.max(last.unwrap_or_default());
         let result = self.graph.process(batch, &self.decoded, self.now);
@@ -162,7 +161,7 @@ impl Run {
             let descriptors = [descriptor];
             let batch = Batch::new(packet, &descriptors);
             self.decoder.decode_batch(&batch, &mut self.decoded);
-            hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
+            hash_batch(&mut self.decoded.packets);
             let result = self.graph.process(&batch, &self.decoded, Nanos(now));
             result.expect("no component fails");
         }

@@ -15,12 +15,13 @@ pub(crate) fn statistics(counters: &ShardStatistics) -> Vec<String> {
     vec![
         format!(
             "flows: {} created, {} at once at most, {} evicted; {} without a flow, {} before the \
-             clock",
+             clock; up to {} probes for one",
             flow.created,
             flow.most_flows,
             flow.evicted,
             count(flow.without_flow, "packet"),
-            flow.time_backwards
+            flow.time_backwards,
+            flow.most_probes
         ),
         format!(
             "checksums: {} with a wrong IP header, {} with a wrong transport checksum, {} with a \

@@ -20,7 +20,7 @@ use flowgauge_stack::syntax::Document;
 use flowgauge_stack::{Graph, Received, ResultValue, Sources, Stack, check, parse_stack};
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{
-    BATCH_SIZE, Batch, DecodedBatch, HashSeed, LinkType, Nanos, PacketDescriptor, hash_batch,
+    BATCH_SIZE, Batch, DecodedBatch, LinkType, Nanos, PacketDescriptor, hash_batch,
 };
 
 fn main() {
@@ -67,7 +67,7 @@ fn receive(folder: &Path, address: &str) {
         "input {{ listen = {address}, keys = {}, identity = collector, senders = 1 }} count",
         folder.display()
     ));
-    let mut graph = Graph::new(&stack, HashSeed::FIXED).unwrap();
+    let mut graph = Graph::new(&stack).unwrap();
     graph.start().unwrap();
     println!("listening");
     while graph.receive(Duration::from_secs(1)).unwrap() != Received::End {}
@@ -103,7 +103,7 @@ fn send(folder: &Path, address: &str, packets: u64, bytes: usize, kill: bool) {
         "output {{ to = {address}, keys = {}, identity = sensor1 }}",
         folder.display()
     ));
-    let mut graph = Graph::new(&stack, HashSeed::FIXED).unwrap();
+    let mut graph = Graph::new(&stack).unwrap();
     graph.start().unwrap();
     // One batch again and again, each time later.
     let memory = vec![0x45; bytes];
@@ -126,7 +126,7 @@ fn send(folder: &Path, address: &str, packets: u64, bytes: usize, kill: bool) {
         }
         let batch = Batch::new(&memory, &descriptors[..now as usize]);
         decoder.decode_batch(&batch, &mut decoded);
-        hash_batch(HashSeed::FIXED, &mut decoded.packets);
+        hash_batch(&mut decoded.packets);
         graph.process(&batch, &decoded, Nanos(time)).unwrap();
         sent += now;
         if to_kill && sent > packets / 2 {

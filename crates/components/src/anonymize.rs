@@ -163,10 +163,10 @@ impl Anonymize {
             self.made
                 .push(becomes, &[&self.frame], packets.key(index), origin);
             if self.made.is_full() {
-                self.made.give(packets.seed, packets.before, out, |_, _| {});
+                self.made.give(packets.before, out, |_, _| {});
             }
         }
-        self.made.give(packets.seed, packets.before, out, |_, _| {});
+        self.made.give(packets.before, out, |_, _| {});
     }
 
     fn records(&mut self, records: &[RecordItem<'_>], out: &mut dyn Outlet) {

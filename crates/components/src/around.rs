@@ -162,10 +162,10 @@ impl Around {
                 self.made.push(descriptor, &[bytes], key, origin);
             }
             if self.made.is_full() {
-                self.made.give(packets.seed, packets.before, out, |_, _| {});
+                self.made.give(packets.before, out, |_, _| {});
             }
         }
-        self.made.give(packets.seed, packets.before, out, |_, _| {});
+        self.made.give(packets.before, out, |_, _| {});
     }
 }
 

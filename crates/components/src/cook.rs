@@ -7,9 +7,7 @@ use flowgauge_stack::{
     ResultValue, SettingError, Settings,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream};
-use flowgauge_wire::{
-    Batch, DecodeFlags, HashSeed, LinkType, Nanos, PacketDescriptor, checksum::Checksum,
-};
+use flowgauge_wire::{Batch, DecodeFlags, LinkType, Nanos, PacketDescriptor, checksum::Checksum};
 
 use crate::buffers::Buffers;
 use crate::made::Made;
@@ -70,7 +68,6 @@ struct Cook {
     shard: Box<Shard>,
     chosen: Chosen,
     pieces: Pieces,
-    seed: HashSeed,
 }
 
 struct Pieces {
@@ -130,7 +127,6 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             buffers: Buffers::new(threshold as usize + headers::MOST),
             count: 0,
         },
-        seed: HashSeed::FIXED,
     }))
 }
 
@@ -264,16 +260,13 @@ fn sum(parts: &[&[u8]]) -> u16 {
 /// Takes what the engine puts in order.
 struct Take<'a> {
     pieces: &'a mut Pieces,
-    seed: HashSeed,
     before: u64,
     out: &'a mut dyn Outlet,
 }
 
 impl Take<'_> {
     fn give(&mut self) {
-        self.pieces
-            .made
-            .give(self.seed, self.before, self.out, |_, _| {});
+        self.pieces.made.give(self.before, self.out, |_, _| {});
     }
 }
 
@@ -308,7 +301,6 @@ impl Cook {
     ) {
         let mut take = Take {
             pieces: &mut self.pieces,
-            seed: self.seed,
             before,
             out,
         };
@@ -322,7 +314,6 @@ impl Component for Cook {
         let Items::Packets(packets) = items else {
             return;
         };
-        self.seed = packets.seed;
         let is_tcp = |index: usize| {
             let packet = packets.decoded.packets.get(index);
             packet.is_some_and(|it| {

@@ -13,8 +13,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     aliases: &["hashsamp"],
     summary: "lets the packets of some flows through, chosen by a hash",
     help: "A flow is chosen if its hash modulo 1024 is less than `range`: both directions, all its \
-           packets, the same flows in each run and on each sensor. What is not IP is not let through. \
-           The last packets are kept as samples.",
+           packets, the same flows in each run and on each sensor of the same version. The key of the \
+           hash is public for that: a sender can choose ports of which no flow, or each, is \
+           chosen. What is not IP is not let through. The last packets are kept as samples.",
     is_end: true,
     options: &[
         OptionInfo::new(
@@ -83,7 +84,7 @@ impl Component for Sampler {
         for (index, packet) in all.iter() {
             // Not by the hash of this run: other sensors choose the same flows.
             let is_chosen =
-                packet.has_ip() && HashSeed::FIXED.hash(&packet.key) % 1024 < self.range;
+                packet.has_ip() && HashSeed::PUBLIC.hash(&packet.key) % 1024 < self.range;
             if !is_chosen {
                 packets.selected.remove(index);
                 continue;

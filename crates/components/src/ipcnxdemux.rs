@@ -1,8 +1,8 @@
 //! `ipcnxdemux`: an instance per pair of hosts that talk over IP.
 
-use flowgauge_kit::keyed::{DEMULTIPLEXER, by, mixed};
+use flowgauge_kit::keyed::{DEMULTIPLEXER, by};
 use flowgauge_stack::ComponentInfo;
-use flowgauge_wire::{Address, Decoded};
+use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipcnxdemux",
@@ -20,11 +20,12 @@ fn pair(packet: &Decoded) -> Option<((Address, Address, u32), u64)> {
     // The key is in the order of address and port: without ports, of the addresses alone.
     let key = &packet.key;
     let (low, high) = (key.low.min(key.high), key.low.max(key.high));
-    let hash = halves(low) ^ halves(high).rotate_left(29) ^ u64::from(key.context);
-    Some(((low, high, key.context), mixed(hash)))
-}
-
-fn halves(address: Address) -> u64 {
-    let bytes = u128::from_le_bytes(address.0);
-    mixed(bytes as u64) ^ mixed((bytes >> 64) as u64).rotate_left(17)
+    let hash = HashSeed::of_process().hash(&FlowKey {
+        low,
+        high,
+        version: 6,
+        context: key.context,
+        ..FlowKey::default()
+    });
+    Some(((low, high, key.context), hash))
 }

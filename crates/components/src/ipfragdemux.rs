@@ -1,8 +1,8 @@
 //! `ipfragdemux`: an instance per fragmented datagram.
 
-use flowgauge_kit::keyed::{DEMULTIPLEXER, by, mixed};
+use flowgauge_kit::keyed::{DEMULTIPLEXER, by};
 use flowgauge_stack::ComponentInfo;
-use flowgauge_wire::{Address, Decoded};
+use flowgauge_wire::{Address, Decoded, FlowKey, HashSeed};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "ipfragdemux",
@@ -20,10 +20,11 @@ fn sender(packet: &Decoded) -> Option<((Address, Address), u64)> {
         return None;
     }
     let (source, destination) = (packet.source().0, packet.destination().0);
-    let fold = |address: Address| {
-        let bytes = u128::from_le_bytes(address.0);
-        (bytes as u64) ^ (bytes >> 64) as u64
-    };
-    let hash = mixed(fold(source)) ^ mixed(fold(destination)).rotate_left(23);
+    let hash = HashSeed::of_process().hash(&FlowKey {
+        low: source,
+        high: destination,
+        version: 6,
+        ..FlowKey::default()
+    });
     Some(((source, destination), hash))
 }

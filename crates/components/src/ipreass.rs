@@ -123,7 +123,7 @@ impl Reassembly {
                 packet.wire_len = *wire_len;
             }
         };
-        self.made.give(packets.seed, packets.before, out, adjust);
+        self.made.give(packets.before, out, adjust);
         self.sums.clear();
     }
 }

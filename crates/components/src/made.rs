@@ -2,7 +2,7 @@
 
 use flowgauge_stack::{Items, Outlet, Packets};
 use flowgauge_wire::{
-    BATCH_SIZE, Batch, Decoded, DecodedBatch, Decoder, HashSeed, PacketDescriptor, hash_batch,
+    BATCH_SIZE, Batch, Decoded, DecodedBatch, Decoder, PacketDescriptor, hash_batch,
 };
 
 /// Packets that were made, until they are given on together. The memory serves again.
@@ -50,7 +50,6 @@ impl Made {
     /// change headers, by their place.
     pub(crate) fn give(
         &mut self,
-        seed: HashSeed,
         before: u64,
         out: &mut dyn Outlet,
         mut adjust: impl FnMut(usize, &mut Decoded),
@@ -63,12 +62,12 @@ impl Made {
         for (index, packet) in self.decoded.packets.iter_mut().enumerate() {
             adjust(index, packet);
         }
-        hash_batch(seed, &mut self.decoded.packets);
+        hash_batch(&mut self.decoded.packets);
         out.emit(Items::Packets(Packets {
             keys: &self.keys,
             origins: &self.origins,
             before,
-            ..Packets::new(&batch, &self.decoded, seed)
+            ..Packets::new(&batch, &self.decoded)
         }));
         self.memory.clear();
         self.packets.clear();

@@ -10,7 +10,7 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind,
     Outlet, Output, Packets, Parallel, Received, ResultInfo, ResultValue, Selection, SettingError,
 };
-use flowgauge_wire::{Batch, DecodedBatch, Decoder, HashSeed, hash_batch};
+use flowgauge_wire::{Batch, DecodedBatch, Decoder, hash_batch};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "pcap",
@@ -163,7 +163,7 @@ impl Pcap {
             }
         };
         self.decoder.decode_batch(&batch, &mut self.decoded);
-        hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
+        hash_batch(&mut self.decoded.packets);
         give(&batch, &self.decoded, self.received, &mut self.clock, out);
         self.received += batch.len() as u64;
         true
@@ -190,7 +190,7 @@ fn give(
 ) {
     let all = Packets {
         before,
-        ..Packets::new(batch, decoded, HashSeed::FIXED)
+        ..Packets::new(batch, decoded)
     };
     let mut left = all.selected;
     let mut look = out.next_look();

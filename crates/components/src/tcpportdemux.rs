@@ -1,8 +1,10 @@
 //! `tcpportdemux`: an instance per server port.
 
-use flowgauge_kit::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, by, mixed};
+use core::hash::BuildHasher;
+
+use flowgauge_kit::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, by};
 use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind, Parallel};
-use flowgauge_wire::Decoded;
+use flowgauge_wire::{Decoded, FoldedState};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "tcpportdemux",
@@ -37,5 +39,5 @@ fn lower(packet: &Decoded) -> u16 {
 
 #[inline]
 fn hashed(port: u16) -> Option<(u16, u64)> {
-    Some((port, mixed(u64::from(port) + 1)))
+    Some((port, FoldedState::default().hash_one(port)))
 }

@@ -8,7 +8,7 @@ use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
 };
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{FoldedState, Nanos};
 use hashbrown::HashMap;
 
 use crate::fields::{Field, Kind, Packet, Value};
@@ -118,7 +118,7 @@ struct Top {
     is_by_bytes: bool,
     intervals: Option<Intervals>,
     limit: usize,
-    sums: HashMap<Key, Sums>,
+    sums: HashMap<Key, Sums, FoldedState>,
     /// The most that a value had that was forgotten.
     forgotten: u64,
     /// Of the last whole interval.
@@ -153,7 +153,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         is_by_bytes: !matches!(settings.text("sort"), Some("packets" | "1")),
         intervals: interval.map(Intervals::new),
         limit: settings.integer("table").unwrap_or(100_000) as usize,
-        sums: HashMap::new(),
+        sums: HashMap::default(),
         forgotten: 0,
         last: None,
     }))

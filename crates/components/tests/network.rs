@@ -24,7 +24,7 @@ use flowgauge_stack::{
 };
 use flowgauge_wire::decode::Decoder;
 use flowgauge_wire::{
-    BATCH_SIZE, Batch, DecodedBatch, HashSeed, LinkType, Nanos, PacketDescriptor, hash_batch,
+    BATCH_SIZE, Batch, DecodedBatch, LinkType, Nanos, PacketDescriptor, hash_batch,
 };
 use loopback::own_address;
 use wait::wait_until;
@@ -145,7 +145,7 @@ fn stack(text: &str) -> Stack {
 }
 
 fn graph(text: &str) -> Graph {
-    let mut graph = Graph::new(&stack(text), HashSeed::FIXED).unwrap();
+    let mut graph = Graph::new(&stack(text)).unwrap();
     graph.start().unwrap();
     graph
 }
@@ -186,7 +186,7 @@ fn feed(graph: &mut Graph, times: impl Iterator<Item = u64>, mark: u8) {
     for packets in packets.chunks(BATCH_SIZE) {
         let batch = Batch::new(&memory, packets);
         decoder.decode_batch(&batch, &mut decoded);
-        hash_batch(HashSeed::FIXED, &mut decoded.packets);
+        hash_batch(&mut decoded.packets);
         let now = packets.last().unwrap().time;
         graph.process(&batch, &decoded, now).unwrap();
     }
@@ -389,7 +389,7 @@ fn streams_come_apart_again_behind_a_link() {
         let mut decoded = DecodedBatch::new();
         while let Some(batch) = source.next_batch().unwrap() {
             decoder.decode_batch(&batch, &mut decoded);
-            hash_batch(HashSeed::FIXED, &mut decoded.packets);
+            hash_batch(&mut decoded.packets);
             let now = batch.packets.iter().map(|packet| packet.time).max();
             graph
                 .process(&batch, &decoded, now.unwrap_or_default())
@@ -468,10 +468,7 @@ fn options_that_contradict_each_other_are_named() {
 #[test]
 fn an_output_without_keys_says_how_to_make_them() {
     let text = "output { to = 127.0.0.1:1, keys = /nonexistent }";
-    let failed = Graph::new(&stack(text), HashSeed::FIXED)
-        .unwrap()
-        .start()
-        .unwrap_err();
+    let failed = Graph::new(&stack(text)).unwrap().start().unwrap_err();
     assert!(
         failed.failure.hint.unwrap().contains("flowgauge keys"),
         "{}",

@@ -136,7 +136,7 @@ fn segment(flow: u32, side: usize, tcp_flags: TcpFlags, seq: u32, ack: u32, len:
     Decoded {
         key,
         direction,
-        hash: HashSeed::FIXED.hash(&key),
+        hash: HashSeed::of_process().hash(&key),
         seq,
         ack,
         tcp_flags,

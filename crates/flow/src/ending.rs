@@ -175,6 +175,7 @@ impl FlowTracker {
         self.finished = false;
         self.overdue = false;
         self.strays.clear();
+        self.statistics.most_probes = self.statistics().most_probes;
         self.index = Index::new();
         self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
         // Beginning and number as one number: sorted without a branch that nobody can guess.

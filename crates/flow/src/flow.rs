@@ -10,8 +10,10 @@
 //!
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
+use std::hash::{DefaultHasher, Hasher};
+
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
-use flowgauge_wire::{Address, DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags};
+use flowgauge_wire::{Address, DecodeFlags, Decoded, FlowKey, Nanos, TcpFlags};
 
 use crate::extra::{Extra, NO_EXTRA};
 use crate::history::{CAPACITY, History, Letter};
@@ -475,16 +477,20 @@ impl Flow {
     }
 
     fn flow_id(&self) -> u64 {
-        // Numbering contexts is the caller's affair; the identity of a flow does not depend on it.
-        let key = FlowKey {
-            context: 0,
-            ..self.hot.key
-        };
-        let product = u128::from(HashSeed::FIXED.hash(&key) ^ 0x5851_f42d_4c95_7f2d)
-            * u128::from(self.cold.start.0 ^ 0xa076_1d64_78bd_642f);
-        let id = (product as u64) ^ ((product >> 64) as u64);
-        // A bijection of either while the other is fixed.
-        (id ^ u64::from(self.cold.first_seq)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        // The same in each run, so that its key is public: SipHash, of which nobody can compute collisions, where the hash of
+        // the tables is no more than what its secret makes of it. Without the context, a number that is of this run.
+        let key = &self.hot.key;
+        let mut bytes = [0; 56];
+        bytes[..16].copy_from_slice(&key.low.0);
+        bytes[16..32].copy_from_slice(&key.high.0);
+        bytes[32..34].copy_from_slice(&key.low_port.to_le_bytes());
+        bytes[34..36].copy_from_slice(&key.high_port.to_le_bytes());
+        bytes[36..38].copy_from_slice(&[key.protocol, key.version]);
+        bytes[40..44].copy_from_slice(&self.cold.first_seq.to_le_bytes());
+        bytes[48..].copy_from_slice(&self.cold.start.0.to_le_bytes());
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&bytes);
+        hasher.finish()
     }
 
     fn side(&self, side: usize, extra: Option<&Extra>) -> FlowSide {

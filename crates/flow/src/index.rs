@@ -46,6 +46,8 @@ struct Table {
     /// 32 - log2(slots).
     shift: u32,
     used: usize,
+    /// The most slots that were looked at to insert an entry.
+    most_probes: usize,
 }
 
 impl Table {
@@ -54,6 +56,7 @@ impl Table {
             slots: Words::zeroed(slots),
             shift: 32 - slots.trailing_zeros(),
             used: 0,
+            most_probes: 0,
         }
     }
 
@@ -121,9 +124,12 @@ impl Table {
     fn insert(&mut self, entry: u64) {
         let mask = self.mask();
         let mut at = self.home((entry >> 32) as u32);
+        let mut probes = 1;
         while self.slot(at) != 0 {
             at = (at + 1) & mask;
+            probes += 1;
         }
+        self.most_probes = self.most_probes.max(probes);
         if let Some(slot) = self.slots.get_mut(at) {
             *slot = entry;
             self.used += 1;
@@ -264,6 +270,11 @@ impl Index {
         }
     }
 
+    /// The most slots that were looked at to enter a record.
+    pub fn most_probes(&self) -> u64 {
+        self.table.most_probes as u64
+    }
+
     /// Bytes of memory reserved.
     pub fn bytes(&self) -> usize {
         let slots = self.table.slots.len()
@@ -277,7 +288,10 @@ impl Index {
     fn grow(&mut self) {
         // The last move ended long ago: it takes an eighth of the insertions that lead here.
         self.move_some(usize::MAX);
-        let doubled = Table::new(self.table.slots.len() * 2);
+        let doubled = Table {
+            most_probes: self.table.most_probes,
+            ..Table::new(self.table.slots.len() * 2)
+        };
         let old = core::mem::replace(&mut self.table, doubled);
         // Begin behind a free slot, so that whole clusters are moved and none is cut in two.
         let free = old.slots.iter().position(|&entry| entry == 0).unwrap_or(0);

@@ -299,10 +299,3 @@ impl<B: Keying> Component for Demultiplexer<B> {
         self.keys.table.end_all();
     }
 }
-
-/// A hash of few bits that are not hashed yet.
-#[inline]
-pub fn mixed(value: u64) -> u64 {
-    let value = (value ^ (value >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    value ^ (value >> 32)
-}

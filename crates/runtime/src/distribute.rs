@@ -17,8 +17,6 @@
 //! another tick, all shards are told before any later packet. So the results do not depend on the
 //! number of shards.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use flowgauge_capture::{Error, Interface, MemoryPool, PacketSource, SharedMemory};
@@ -123,10 +121,9 @@ pub fn distribute<S: PacketSource>(
             (lane, source)
         })
         .unzip();
-    let key = RandomState::new().build_hasher().finish();
     let distributor = Distributor {
         source,
-        spread: Spread::new(shards, key, options),
+        spread: Spread::new(shards, options),
         out: Lanes {
             lanes,
             memory: SharedMemory::default(),

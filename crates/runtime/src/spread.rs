@@ -19,8 +19,8 @@ use std::collections::HashMap;
 
 use flowgauge_stream::ShardConfig;
 use flowgauge_wire::{
-    Address, Batch, CARRIERS, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder,
-    FragmentInfo, LinkType, Nanos, PacketDescriptor, PacketFlags, fragment_info,
+    Address, Batch, CARRIERS, DecodeFlags, DecodeOptions, Decoded, DecodedBatch, Decoder, FlowKey,
+    FragmentInfo, HashSeed, LinkType, Nanos, PacketDescriptor, PacketFlags, fragment_info,
 };
 
 const IPV4: [u8; 2] = [0x08, 0x00];
@@ -40,7 +40,7 @@ pub(crate) struct Spread {
     shares: u64,
     /// Those that the first shard has less than others.
     missing: u64,
-    key: u64,
+    seed: &'static HashSeed,
     decoder: Decoder,
     /// A bit for each port of UDP that is to be looked at: tunnels, and those of groups.
     special_ports: Box<[u64; 1024]>,
@@ -54,8 +54,8 @@ impl Spread {
     /// Shares of the packets that each shard gets, but for the [first](Spread::with_first).
     pub(crate) const SHARES: u64 = 16;
 
-    /// Over so many shards, by a hash with this key; tunnels are those of `options`.
-    pub(crate) fn new(shards: usize, key: u64, options: DecodeOptions) -> Spread {
+    /// Over so many shards; tunnels are those of `options`.
+    pub(crate) fn new(shards: usize, options: DecodeOptions) -> Spread {
         let mut special_ports = Box::new([0u64; 1024]);
         let mark = |port: u16| special_ports[usize::from(port >> 6)] |= 1 << (port & 63);
         if options.decapsulate {
@@ -71,7 +71,7 @@ impl Spread {
         Spread {
             shares: shards.max(1) as u64 * Spread::SHARES,
             missing: 0,
-            key,
+            seed: HashSeed::of_process(),
             decoder: Decoder::new(options),
             special_ports,
             groups: false,
@@ -130,13 +130,13 @@ impl Spread {
             if head[14] != 0x45 || u16::from_be_bytes([head[20], head[21]]) & 0x3fff != 0 {
                 return None;
             }
-            let source = u32::from_be_bytes([head[26], head[27], head[28], head[29]]);
-            let destination = u32::from_be_bytes([head[30], head[31], head[32], head[33]]);
-            (head[23], 34, self.hash(source.into(), destination.into()))
+            let source = Address::v4([head[26], head[27], head[28], head[29]]);
+            let destination = Address::v4([head[30], head[31], head[32], head[33]]);
+            (head[23], 34, self.hash(4, source, destination))
         } else if head[12..14] == IPV6 {
-            let source = fold(head[22..].first_chunk::<16>()?);
-            let destination = fold(head[38..].first_chunk::<16>()?);
-            (head[20], 54, self.hash(source, destination))
+            let source = Address(*head[22..].first_chunk()?);
+            let destination = Address(*head[38..].first_chunk()?);
+            (head[20], 54, self.hash(6, source, destination))
         } else {
             return None;
         };
@@ -155,10 +155,18 @@ impl Spread {
 
     /// The same for both directions.
     #[inline]
-    fn hash(&self, one: u64, other: u64) -> u64 {
-        let both = (one ^ other).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ one.wrapping_add(other);
-        let product = u128::from(both ^ self.key) * 0xd1b5_4a32_d192_ed03_u128;
-        (product as u64) ^ ((product >> 64) as u64)
+    fn hash(&self, version: u8, one: Address, other: Address) -> u64 {
+        let number = |address: Address| u128::from_be_bytes(address.0);
+        let (low, high) = match number(one) <= number(other) {
+            true => (one, other),
+            false => (other, one),
+        };
+        self.seed.hash(&FlowKey {
+            low,
+            high,
+            version,
+            ..FlowKey::default()
+        })
     }
 
     #[inline]
@@ -187,7 +195,7 @@ impl Spread {
             for (to, from) in address.iter_mut().zip(bytes) {
                 *to = *from;
             }
-            return self.shard(self.hash(fold(&address), 0));
+            return self.shard(self.hash(0, Address(address), Address::default()));
         }
         let ports = [decoded.key.low_port, decoded.key.high_port];
         let protocol = decoded.key.protocol;
@@ -205,18 +213,12 @@ impl Spread {
 
     /// That of all ports of groups.
     fn shard_of_groups(&self) -> usize {
-        self.shard(self.hash(0, 0))
+        self.shard(self.hash(0, Address::default(), Address::default()))
     }
 
     fn hash_of(&self, decoded: &Decoded) -> u64 {
-        let number = |address: &Address| match decoded.key.version {
-            4 => {
-                let [.., a, b, c, d] = address.0;
-                u32::from_be_bytes([a, b, c, d]).into()
-            }
-            _ => fold(&address.0),
-        };
-        self.hash(number(&decoded.key.low), number(&decoded.key.high))
+        let key = &decoded.key;
+        self.hash(key.version, key.low, key.high)
     }
 
     /// A fragment of a datagram that may be a tunnel's.
@@ -260,13 +262,6 @@ fn is_of_group(bytes: &[u8], protocol: u8, data: usize) -> bool {
         let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
         protocol == UDP && ports.iter().any(|port| OF_GROUPS.contains(port))
     })
-}
-
-/// An IPv6 address as a number.
-#[inline]
-fn fold(address: &[u8; 16]) -> u64 {
-    let number = u128::from_be_bytes(*address);
-    ((number >> 64) as u64).rotate_left(29) ^ number as u64
 }
 
 type Datagram = (Address, Address, u32, u8);
@@ -358,7 +353,7 @@ mod tests {
 
     #[test]
     fn shards_get_equal_shares_but_for_the_first() {
-        let of = |shards| Spread::new(shards, 0, DecodeOptions::default());
+        let of = |shards| Spread::new(shards, DecodeOptions::default());
         assert_eq!(counts(&of(1), 1), [26_000]);
         assert_eq!(counts(&of(2), 2), [13_000, 13_000]);
         assert_eq!(counts(&of(2).with_first(10), 2), [10_000, 16_000]);
@@ -400,6 +395,31 @@ mod tests {
     }
 
     #[test]
+    fn pairs_that_somebody_chose_are_spread_as_others() {
+        let spread = Spread::new(8, DecodeOptions::default());
+        let v4 = |address: u32| Address::v4(address.to_be_bytes());
+        let v6 =
+            |high: u64, low: u64| Address((u128::from(high) << 64 | u128::from(low)).to_be_bytes());
+        type Make<'a> = &'a dyn Fn(u32) -> (u8, Address, Address);
+        let chosen: [Make<'_>; 4] = [
+            &|n| (4, v4(n), v4(!n)),
+            &|n| (4, v4(0x0a00_0000 + n), v4(0xc000_0000 - n)),
+            &|n| (6, v6(7, 1), v6(u64::from(n), u64::from(n).rotate_left(29))),
+            &|n| (6, v6(u64::from(n), 1), v6(!u64::from(n), 1)),
+        ];
+        for make in chosen {
+            let mut counts = [0; 8];
+            for (version, one, other) in (0..4096).map(make) {
+                let hash = spread.hash(version, one, other);
+                assert_eq!(hash, spread.hash(version, other, one));
+                counts[spread.shard(hash)] += 1;
+            }
+            // 512 are expected, with a standard deviation of 21.
+            assert!(counts.iter().all(|n| (300..724).contains(n)), "{counts:?}");
+        }
+    }
+
+    #[test]
     fn requests_to_groups_and_their_replies_are_on_one_shard() {
         let (client, server, all) = ([0; 4], [10, 0, 0, 1], [255; 4]);
         let (asking, group) = ([10, 0, 0, 9], [224, 0, 0, 251]);
@@ -413,13 +433,15 @@ mod tests {
             udp([server, group], [5353, 5353], false, 4),
         ];
         for shards in 2..9 {
-            let mut spread = Spread::new(shards, 0, DecodeOptions::default()).with_groups();
+            let mut spread = Spread::new(shards, DecodeOptions::default()).with_groups();
             let places = packets.iter().map(|bytes| place(&mut spread, bytes));
             let places: Vec<usize> = places.collect();
             assert!(places.iter().all(|&place| place == places[0]), "{places:?}");
         }
         // Others are where their addresses say, as these are where nobody asks.
-        let mut spread = Spread::new(8, 0, DecodeOptions::default());
+        static SEED: HashSeed = HashSeed::new(1);
+        let mut spread = Spread::new(8, DecodeOptions::default());
+        spread.seed = &SEED;
         let places: Vec<usize> = packets[..4]
             .iter()
             .map(|bytes| place(&mut spread, bytes))

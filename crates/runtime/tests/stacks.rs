@@ -169,7 +169,7 @@ impl Component for Remake {
         flowgauge_wire::Decoder::default().decode_batch(&batch, &mut self.0);
         out.emit(Items::Packets(Packets {
             origins: &origins,
-            ..Packets::new(&batch, &self.0, all.seed)
+            ..Packets::new(&batch, &self.0)
         }));
     }
 }

@@ -13,7 +13,7 @@ use core::time::Duration;
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_record::schema::Schema;
-use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, HashSeed, Nanos};
+use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Nanos};
 
 use crate::account::Account;
 use crate::items::ItemType;
@@ -225,8 +225,6 @@ pub struct Packets<'a> {
     /// Of packets that a component made: from which place in the batch of the source each comes, by
     /// its place here. Empty: these are the source's. What several cores made is put in order by it.
     pub origins: &'a [u16],
-    /// What [`Decoded::hash`] is computed with.
-    pub seed: HashSeed,
     /// How many packets of the source came before the batch.
     pub before: u64,
 }
@@ -234,14 +232,13 @@ pub struct Packets<'a> {
 impl<'a> Packets<'a> {
     /// All packets of a batch, outside of all demultiplexers. Where `decoded` is empty they are not
     /// decoded, and for components that do it themselves ([`ComponentInfo::decodes`]).
-    pub fn new(batch: &'a Batch<'a>, decoded: &'a DecodedBatch, seed: HashSeed) -> Packets<'a> {
+    pub fn new(batch: &'a Batch<'a>, decoded: &'a DecodedBatch) -> Packets<'a> {
         Packets {
             batch,
             decoded,
             selected: Selection::first(batch.len()),
             keys: &[],
             origins: &[],
-            seed,
             before: 0,
         }
     }
@@ -518,7 +515,7 @@ pub trait Component: Send {
     /// `out`, and says how far the capture clock has come. It is called again and again, on a thread
     /// of its stack's own, until it says [`Received::End`] or the run is to end; then
     /// [`Component::finish`] follows. Keep to `wait`: a run that is to end waits for it. Packets are
-    /// decoded and hashed by it, with [`HashSeed::FIXED`] ([`Packets::new`]).
+    /// decoded and hashed by it ([`Packets::new`], `hash_batch`).
     fn receive(&mut self, _out: &mut dyn Outlet, _wait: Duration) -> Received {
         Received::End
     }

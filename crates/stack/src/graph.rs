@@ -24,7 +24,7 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 
-use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos};
+use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos};
 
 use self::by_key::ByKey;
 use self::exit::Exit;
@@ -78,7 +78,6 @@ pub struct Graph<T = NoTail> {
     looks: Vec<Nanos>,
     /// Whose results are used behind this part.
     exports: Vec<NodeId>,
-    seed: HashSeed,
     now: Nanos,
     /// Packets of the source so far, where whole batches are taken.
     before: u64,
@@ -154,12 +153,12 @@ impl core::fmt::Display for ComponentFailure {
 impl std::error::Error for ComponentFailure {}
 
 impl Graph {
-    /// Makes the components of a checked stack. `seed` is what the packets' hashes are computed with.
+    /// Makes the components of a checked stack.
     ///
     /// # Errors
     /// A component that cannot be made of its settings.
-    pub fn new(stack: &Stack, seed: HashSeed) -> Result<Graph, SettingError> {
-        Graph::part(stack, Some(stack.entry), None, seed, NoTail)
+    pub fn new(stack: &Stack) -> Result<Graph, SettingError> {
+        Graph::part(stack, Some(stack.entry), None, NoTail)
     }
 }
 
@@ -173,7 +172,6 @@ impl<T: Tail> Graph<T> {
         stack: &Stack,
         from: Option<NodeId>,
         until: Option<NodeId>,
-        seed: HashSeed,
         tail: T,
     ) -> Result<Graph<T>, SettingError> {
         let mut nodes = Vec::with_capacity(stack.nodes.len());
@@ -220,7 +218,6 @@ impl<T: Tail> Graph<T> {
             intervals,
             looks,
             exports: until.map_or(Vec::new(), |until| results::exports(stack, until)),
-            seed,
             now: Nanos(0),
             before: 0,
             batch: 0,
@@ -262,7 +259,7 @@ impl<T: Tail> Graph<T> {
     ) -> Result<(), ComponentFailure> {
         let packets = Packets {
             before: self.before,
-            ..Packets::new(batch, decoded, self.seed)
+            ..Packets::new(batch, decoded)
         };
         self.before += batch.len() as u64;
         if self.has_enough {
@@ -383,11 +380,6 @@ impl<T: Tail> Graph<T> {
                 graph.finish_row(entry);
             }
         })
-    }
-
-    /// What the packets' hashes are computed with.
-    pub fn seed(&self) -> HashSeed {
-        self.seed
     }
 
     /// The capture clock.

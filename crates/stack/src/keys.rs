@@ -13,8 +13,7 @@ use core::hash::{BuildHasher, Hash};
 use flowgauge_flow::arena::Arena;
 use flowgauge_flow::index::{Index, tag_of};
 use flowgauge_sys::prefetch::prefetch_address;
-use flowgauge_wire::Nanos;
-use hashbrown::DefaultHashBuilder;
+use flowgauge_wire::{FoldedState, Nanos};
 
 /// Ticks of the wheel within a timeout.
 const TICKS: u64 = 32;
@@ -51,7 +50,7 @@ pub struct KeyTable<K> {
     live: usize,
     evicted: u64,
     made: u64,
-    hasher: DefaultHashBuilder,
+    hasher: FoldedState,
 }
 
 /// With the key of a connection it is one cache line.
@@ -103,7 +102,7 @@ impl<K: Copy + Eq + Hash> KeyTable<K> {
             live: 0,
             evicted: 0,
             made: 0,
-            hasher: DefaultHashBuilder::default(),
+            hasher: FoldedState::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use flowgauge_stack::{
     StreamChunk, StreamInfo, check, parse,
 };
 use flowgauge_wire::{
-    Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, LinkType, Nanos, PacketDescriptor,
+    Batch, DecodeOptions, DecodedBatch, Decoder, LinkType, Nanos, PacketDescriptor,
 };
 
 /// What components of the test have seen; one test runs at a time per name.
@@ -383,7 +383,7 @@ fn stack(text: &str) -> Stack {
 }
 
 fn graph(text: &str) -> Graph {
-    Graph::new(&stack(text), HashSeed::FIXED).expect("it can be made")
+    Graph::new(&stack(text)).expect("it can be made")
 }
 
 /// A batch of datagrams from these ports.
@@ -558,7 +558,7 @@ fn packets_of_a_key_are_given_together() {
         .collect();
     let batch = Batch::new(&memory, &packets);
     let decoded = DecodedBatch::new();
-    let mut all = Packets::new(&batch, &decoded, HashSeed::FIXED);
+    let mut all = Packets::new(&batch, &decoded);
     all.keys = &[4, 9, 4, 0, 9, 4, 4];
     all.selected.remove(2);
     let (mut order, mut seen) = (Vec::new(), Vec::new());
@@ -569,7 +569,7 @@ fn packets_of_a_key_are_given_together() {
 #[test]
 fn results_and_counts_can_be_read_while_it_runs() {
     let stack = stack("count modulo ( multiple { 100 } count { as = some } )");
-    let mut graph = Graph::new(&stack, HashSeed::FIXED).expect("it can be made");
+    let mut graph = Graph::new(&stack).expect("it can be made");
     feed(&mut graph, 1, &[100, 200, 300, 3]).expect("nothing fails");
     let some = stack.find("some").expect("it is there");
     assert_eq!(graph.result(some), Some(ResultValue::Sum(3)));

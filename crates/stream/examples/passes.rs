@@ -5,8 +5,8 @@ use flowgauge_capture::PacketSource;
 use flowgauge_flow::{FlowConfig, FlowTracker};
 use flowgauge_stream::{Chunk, Handler, Shard, ShardConfig, Stream};
 use flowgauge_sys::tally::byte_sum;
+use flowgauge_wire::DecodedBatch;
 use flowgauge_wire::decode::{Decoder, hash_batch};
-use flowgauge_wire::{DecodedBatch, HashSeed};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if mode == "decode" {
             continue;
         }
-        hash_batch(HashSeed::FIXED, &mut decoded.packets);
+        hash_batch(&mut decoded.packets);
         tracker.process(&decoded.packets, &decoded.tunnels, &mut refs);
         tracker.drain_ended(|_, _| flows += 1);
     }

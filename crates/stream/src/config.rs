@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use flowgauge_flow::FlowConfig;
 use flowgauge_reassembly::{DefragmentConfig, OverlapPolicy, ReassemblyConfig};
-use flowgauge_wire::{DecodeOptions, HashSeed};
+use flowgauge_wire::DecodeOptions;
 
 /// Configuration of a [`crate::Shard`].
 #[derive(Clone, Debug)]
@@ -22,8 +22,6 @@ pub struct ShardConfig {
     pub reassembly: ReassemblyConfig,
     /// What is done about overlapping TCP segments.
     pub overlap_policy: OverlapPolicy,
-    /// Key of the flow hash.
-    pub hash_seed: HashSeed,
 }
 
 impl Default for ShardConfig {
@@ -35,7 +33,6 @@ impl Default for ShardConfig {
             defragment: DefragmentConfig::default(),
             reassembly: ReassemblyConfig::default(),
             overlap_policy: OverlapPolicy::default(),
-            hash_seed: HashSeed::FIXED,
         }
     }
 }

@@ -10,11 +10,9 @@
 //! that their places come from memory meanwhile. When a table is full it becomes the old one, whose pairs
 //! are still known, and the old one is forgotten.
 
-use core::hash::BuildHasher;
-
 use flowgauge_sys::pages::Words;
 use flowgauge_sys::prefetch::prefetch;
-use flowgauge_wire::{Address, Decoded, FlowKey, FoldedState};
+use flowgauge_wire::{Decoded, HashSeed};
 
 /// Pairs seen lately; one of two that collide is looked up in the tables.
 const RECENT: usize = 1 << 13;
@@ -30,8 +28,7 @@ const SENDERS: u64 = 3;
 /// Pairs of sender and receiver, with a protocol, of whom a right checksum was seen.
 #[derive(Debug)]
 pub(crate) struct KnownPairs {
-    /// Secret.
-    key: [u64; 4],
+    seed: &'static HashSeed,
     recent: Box<[u64; RECENT]>,
     waiting: [u64; WAITING],
     /// How many wait.
@@ -50,7 +47,7 @@ impl KnownPairs {
     /// Knows nobody yet. What it remembers is bounded by the number of flows at once.
     pub(crate) fn new(max_flows: u32) -> KnownPairs {
         KnownPairs {
-            key: [0, 1, 2, 3].map(|number: u64| FoldedState::default().hash_one(number)),
+            seed: HashSeed::of_process(),
             recent: Box::new([0; RECENT]),
             waiting: [0; WAITING],
             queued: 0,
@@ -117,31 +114,12 @@ impl KnownPairs {
     #[inline]
     fn print(&self, packet: &Decoded) -> u64 {
         let key = &packet.key;
-        let protocol = u64::from(key.protocol);
-        let pair = if key.version == 4 {
-            let [one, two, ..] = self.key;
-            // The last four bytes of the mapped forms.
-            let (low, high) = (last_bytes(&key.low), last_bytes(&key.high));
-            let pair = u64::from(low) | u64::from(high) << 32;
-            fold(pair ^ one, two ^ protocol)
-        } else {
-            self.print_of_long(key)
-        };
+        let pair = self.seed.hash(&key.hosts());
         let sender = match key.low == key.high {
             true => SENDERS,
             false => 1 << packet.direction.index(),
         };
         pair & !SENDERS | sender
-    }
-
-    /// Of a pair of IPv6 addresses.
-    fn print_of_long(&self, key: &FlowKey) -> u64 {
-        let bits = |address: &Address| u128::from_le_bytes(address.0);
-        let (low, high) = (bits(&key.low), bits(&key.high));
-        let [one, two, three, four] = self.key;
-        let low = fold(low as u64 ^ one, (low >> 64) as u64 ^ two);
-        let high = fold(high as u64 ^ three, (high >> 64) as u64 ^ four);
-        fold(low ^ three, high ^ four ^ u64::from(key.protocol))
     }
 }
 
@@ -155,19 +133,6 @@ fn is_pair(one: u64, other: u64) -> bool {
 #[inline]
 fn covers(known: u64, print: u64) -> bool {
     is_pair(known, print) && known & print & SENDERS == print & SENDERS
-}
-
-#[inline(always)]
-fn last_bytes(address: &Address) -> u32 {
-    let [.., a, b, c, d] = address.0;
-    u32::from_le_bytes([a, b, c, d])
-}
-
-/// Every bit of the result depends on all bits of both.
-#[inline]
-fn fold(one: u64, other: u64) -> u64 {
-    let product = u128::from(one) * u128::from(other);
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[inline]
@@ -247,7 +212,7 @@ fn slot(print: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_wire::Direction;
+    use flowgauge_wire::{Address, Direction};
 
     use super::*;
 

@@ -252,7 +252,7 @@ impl Shard {
 
     /// From decoded packets on: hash, the handler's view of the batch, flows and streams.
     fn track<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
-        hash_batch(self.config.hash_seed, &mut self.decoded.packets);
+        hash_batch(&mut self.decoded.packets);
         let decoded = &self.decoded;
         handler.batch(batch, decoded);
         let (packets, tunnels) = (&decoded.packets, &decoded.tunnels);

@@ -4,8 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 use flowgauge_wire::{
-    BATCH_SIZE, Batch, DecodedBatch, Decoder, HashSeed, PacketDescriptor, hash_batch,
-    verify_transport,
+    BATCH_SIZE, Batch, DecodedBatch, Decoder, PacketDescriptor, hash_batch, verify_transport,
 };
 use std::hint::black_box;
 use std::time::Instant;
@@ -73,7 +72,7 @@ fn measure(name: &str, memory: &[u8], packets: &[PacketDescriptor], passes: usiz
     });
     report("decode + hash", &mut |decoder, out| {
         decoder.decode_batch(black_box(&batch), out);
-        hash_batch(HashSeed::FIXED, &mut out.packets);
+        hash_batch(&mut out.packets);
         black_box(out);
     });
     report("checksum", &mut |_, out| {

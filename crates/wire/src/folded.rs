@@ -2,10 +2,10 @@
 
 use core::fmt;
 use core::hash::{BuildHasher, Hasher};
-use std::collections::hash_map::RandomState;
-use std::sync::OnceLock;
 
-/// Makes hashers with a key that is random per process, so that whoever sends the packets cannot
+use crate::key::HashSeed;
+
+/// Makes hashers with the key of the process ([`HashSeed::of_process`]), so that whoever sends the packets cannot
 /// choose them to collide. Folded 64x64->128-bit multiplications, as in wyhash and foldhash: for the
 /// short keys of the hot path several times as fast as the standard library's SipHash.
 #[derive(Clone, Copy)]
@@ -19,9 +19,8 @@ impl fmt::Debug for FoldedState {
 
 impl Default for FoldedState {
     fn default() -> FoldedState {
-        static KEY: OnceLock<[u64; 2]> = OnceLock::new();
-        let random = || RandomState::new().build_hasher().finish();
-        FoldedState(*KEY.get_or_init(|| [random(), random() | 1]))
+        let [.., state, key] = HashSeed::of_process().0;
+        FoldedState([state, key | 1])
     }
 }
 

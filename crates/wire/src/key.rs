@@ -1,7 +1,10 @@
 //! Flow keys: who talks with whom, the same for both directions.
 
 use core::fmt;
+use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::hash_map::RandomState;
+use std::sync::OnceLock;
 
 /// An IPv6 address, or an IPv4 address in its mapped form (`::ffff:a.b.c.d`). Which of the two it
 /// is says [`FlowKey::version`], never the bytes.
@@ -116,6 +119,17 @@ impl FlowKey {
         (key, direction)
     }
 
+    /// What is left of it without ports: two hosts, in the order that they have in the key.
+    #[inline]
+    pub fn hosts(&self) -> FlowKey {
+        FlowKey {
+            low_port: 0,
+            high_port: 0,
+            context: 0,
+            ..*self
+        }
+    }
+
     /// Source and destination of a packet of this flow that went in `direction`.
     #[inline]
     pub fn endpoints(&self, direction: Direction) -> ((Address, u16), (Address, u16)) {
@@ -128,9 +142,22 @@ impl FlowKey {
     }
 }
 
-/// The key of the symmetric hash. Random per process unless results must repeat.
+/// The key of the hash of flow keys, and of all others of this process ([`FoldedState`](crate::FoldedState)).
+///
+/// # The hash
+/// A key is four words of 64 bits: the addresses of IPv4 in one, the ports and the context in another. Their sums with
+/// secret words are multiplied, and the products added, modulo 2^128. That is the family NH (Black, Halevi, Krawczyk,
+/// Krovetz and Rogaway, "UMAC: Fast and secure message authentication", CRYPTO 1999, section 4): two different keys have
+/// the same sum under at most one of 2^64 secrets, whichever two they are. Both halves of the sum are then added to
+/// further secret words, multiplied, and the halves of that product combined, as in wyhash and foldhash, so that keys
+/// that are close to each other scatter. The addition of secrets, rather than exclusive or, is what the proof needs.
+///
+/// Who does not know the secret words can so neither choose keys that collide, nor ones that do under an unusual share of
+/// secrets: no factor is zero, or otherwise special, but by a chance of 2^-64.
 #[derive(Clone, Copy)]
-pub struct HashSeed(pub [u64; 2]);
+pub struct HashSeed(pub(crate) [u64; 8]);
+
+static OF_PROCESS: OnceLock<HashSeed> = OnceLock::new();
 
 impl fmt::Debug for HashSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,13 +166,43 @@ impl fmt::Debug for HashSeed {
 }
 
 impl HashSeed {
-    /// A fixed seed, for tests and repeatable runs.
-    pub const FIXED: HashSeed = HashSeed([0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03]);
+    /// Known to everybody, and the same on all machines: for what has to choose the same flows everywhere. Who makes
+    /// traffic can choose what comes of it.
+    pub const PUBLIC: HashSeed = HashSeed::new(0);
 
-    /// Keyed hash of a canonical key: equal for both directions of a flow. Folded 64x64->128-bit
-    /// multiplications, as in wyhash and foldhash.
+    /// The seed of a number, by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    pub const fn new(number: u64) -> HashSeed {
+        let mut words = [0; 8];
+        let (mut state, mut at) = (number, 0);
+        while at < words.len() {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            words[at] = mixed ^ (mixed >> 31);
+            at += 1;
+        }
+        HashSeed(words)
+    }
+
+    /// The one of this process, for every table whose keys come from packets: random, unless it was
+    /// [fixed](HashSeed::fix) before. No result depends on it, and no other process knows it.
     #[inline]
-    pub fn hash(self, key: &FlowKey) -> u64 {
+    pub fn of_process() -> &'static HashSeed {
+        OF_PROCESS.get_or_init(|| {
+            let random = RandomState::new();
+            HashSeed(core::array::from_fn(|word| random.hash_one(word)))
+        })
+    }
+
+    /// Makes this the seed of the process, to find out whether results depend on it. Returns whether it is: not if one
+    /// was used already.
+    pub fn fix(self) -> bool {
+        OF_PROCESS.set(self).is_ok()
+    }
+
+    /// Hash of a canonical key: equal for both directions of a flow.
+    #[inline]
+    pub fn hash(&self, key: &FlowKey) -> u64 {
         #[inline(always)]
         fn word(bytes: &[u8; 16], at: usize) -> u64 {
             let mut w = [0u8; 8];
@@ -153,25 +210,34 @@ impl HashSeed {
             u64::from_le_bytes(w)
         }
         #[inline(always)]
-        fn fold(a: u64, b: u64) -> u64 {
-            let product = u128::from(a) * u128::from(b);
-            (product as u64) ^ ((product >> 64) as u64)
+        fn product(one: u64, other: u64) -> u128 {
+            u128::from(one) * u128::from(other)
         }
-        let [k0, k1] = self.0;
-        let ports = u64::from(key.low_port)
-            | u64::from(key.high_port) << 16
-            | u64::from(key.protocol) << 32
-            | u64::from(key.version) << 40;
-        let context = u64::from(key.context);
-        let inner = if key.version == 4 {
+        let k = &self.0;
+        let ports =
+            u64::from(key.low_port) | u64::from(key.high_port) << 16 | u64::from(key.context) << 32;
+        let kind = u64::from(key.protocol) | u64::from(key.version) << 8;
+        let ports = ports.wrapping_add(k[1]);
+        let sum = if key.version == 4 {
             let low = word(&key.low.0, 8) >> 32;
             let high = word(&key.high.0, 8) & 0xffff_ffff_0000_0000;
-            fold((low | high) ^ k0, ports ^ k1)
+            product((low | high).wrapping_add(k[0]), ports)
         } else {
-            let first = fold(word(&key.low.0, 0) ^ k0, word(&key.low.0, 8) ^ k1);
-            let second = fold(word(&key.high.0, 0) ^ k1, word(&key.high.0, 8) ^ k0);
-            fold(first ^ k0, second ^ ports ^ k1)
+            let with = |address: &Address, one: u64, other: u64| {
+                product(
+                    word(&address.0, 0).wrapping_add(one),
+                    word(&address.0, 8).wrapping_add(other),
+                )
+            };
+            product(k[0], ports)
+                .wrapping_add(with(&key.low, k[4], k[5]))
+                .wrapping_add(with(&key.high, k[6], k[7]))
         };
-        fold(inner ^ k1 ^ context, k0 | 1)
+        let (low, high) = (sum as u64, (sum >> 64) as u64);
+        let last = product(
+            low.wrapping_add(k[2]),
+            high.wrapping_add(k[3]).wrapping_add(kind),
+        );
+        last as u64 ^ (last >> 64) as u64
     }
 }

@@ -10,7 +10,7 @@ use flowgauge_flow::CaptureClock;
 use flowgauge_record::text::{harmless_json, harmless_lines};
 use flowgauge_stack::{Graph, Inner, NodeId, Stack};
 use flowgauge_wire::decode::Decoder;
-use flowgauge_wire::{Batch, DecodedBatch, HashSeed, Nanos, PacketDescriptor, hash_batch};
+use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor, hash_batch};
 
 use super::read;
 use crate::failure::Failure;
@@ -139,7 +139,7 @@ fn keep(mut source: Box<dyn PacketSource + Send>, size: usize) -> Result<Vec<Kep
             }
             kept.now = clock.now();
             decoder.decode_batch(&Batch::new(&kept.memory, &kept.packets), &mut kept.decoded);
-            hash_batch(HashSeed::FIXED, &mut kept.decoded.packets);
+            hash_batch(&mut kept.decoded.packets);
             all.push(kept);
         }
     }
@@ -181,7 +181,7 @@ fn measure(stack: &Stack, batches: &[Kept], repeat: usize) -> Result<(Vec<Row>, 
     };
     let mut most: BTreeMap<NodeId, i64> = BTreeMap::new();
     let mut run = |watches: bool| {
-        let graph = Graph::new(stack, HashSeed::FIXED);
+        let graph = Graph::new(stack);
         let mut graph = graph.map_err(|error| failed(error.message, error.hint))?;
         if watches {
             graph.measure(clock);

@@ -15,9 +15,7 @@ use flowgauge_stack::{
     StreamChunk,
 };
 use flowgauge_wire::decode::Decoder as HeaderDecoder;
-use flowgauge_wire::{
-    BATCH_SIZE, Batch, DecodedBatch, HashSeed, Nanos, PacketDescriptor, hash_batch,
-};
+use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos, PacketDescriptor, hash_batch};
 
 use super::codec::{Announced, Decoder, Kind};
 use super::failure;
@@ -593,12 +591,8 @@ fn emit(
     out: &mut dyn Outlet,
 ) {
     decoder.decode_batch(batch, decoded);
-    hash_batch(HashSeed::FIXED, &mut decoded.packets);
-    out.emit(Items::Packets(Packets::new(
-        batch,
-        decoded,
-        HashSeed::FIXED,
-    )));
+    hash_batch(&mut decoded.packets);
+    out.emit(Items::Packets(Packets::new(batch, decoded)));
 }
 
 /// The number here of a sender's interface.

@@ -10,7 +10,7 @@ use std::path::Path;
 use flowgauge_flow::{EndReason, FlowConfig, FlowRecord, FlowTracker};
 use flowgauge_wire::decode::{Decoder, hash_batch};
 use flowgauge_wire::{
-    Batch, DecodeFlags, Decoded, DecodedBatch, HashSeed, LinkType, Nanos, PacketDescriptor,
+    Batch, DecodeFlags, Decoded, DecodedBatch, LinkType, Nanos, PacketDescriptor,
 };
 
 #[allow(unused_imports, reason = "some tests compare with no captures")]
@@ -114,7 +114,7 @@ pub(crate) fn flows_of(path: &Path, verify: bool, config: FlowConfig) -> Option<
     for packets in packets.chunks(256) {
         let batch = Batch::new(&memory, packets);
         decoder.decode_batch(&batch, &mut decoded);
-        hash_batch(HashSeed::FIXED, &mut decoded.packets);
+        hash_batch(&mut decoded.packets);
         if verify {
             for packet in &mut decoded.packets {
                 check(batch.bytes(usize::from(packet.index)), packet);

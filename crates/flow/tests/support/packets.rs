@@ -23,7 +23,7 @@ pub(crate) fn packet(protocol: u8, client: u16, back: bool, time: u64, len: u32)
     Decoded {
         key,
         direction,
-        hash: HashSeed::FIXED.hash(&key),
+        hash: HashSeed::of_process().hash(&key),
         time: Nanos(time),
         payload_len: len,
         payload_captured: len,

@@ -6,9 +6,7 @@ use flowgauge_record::RecordStore;
 use flowgauge_stack::{
     Items, NodeId, Packets, RecordItem, ResultValue, Selection, StreamChunk, StreamEnd, StreamInfo,
 };
-use flowgauge_wire::{
-    Batch, DecodeFlags, Decoded, DecodedBatch, HashSeed, Nanos, PacketDescriptor,
-};
+use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
 use super::reader::SharedBatch;
 
@@ -61,7 +59,6 @@ struct OwnedPackets {
     descriptors: Vec<PacketDescriptor>,
     decoded: DecodedBatch,
     origins: Vec<u16>,
-    seed: HashSeed,
     before: u64,
 }
 
@@ -196,7 +193,7 @@ impl Message {
             Items::Packets(packets) => {
                 let at = self.packets_used;
                 if self.packets.len() <= at {
-                    self.packets.push(OwnedPackets::new(packets.seed));
+                    self.packets.push(OwnedPackets::new());
                 }
                 self.packets[at].copy(&packets);
                 self.packets_used += 1;
@@ -306,7 +303,7 @@ impl Message {
                 let all = Packets {
                     origins: &packets.origins,
                     before: packets.before,
-                    ..Packets::new(&batch, &packets.decoded, packets.seed)
+                    ..Packets::new(&batch, &packets.decoded)
                 };
                 let selected = places.map_or(all.selected, selection);
                 give(Items::Packets(Packets { selected, ..all }));
@@ -394,13 +391,12 @@ fn selection(places: &[usize]) -> Selection {
 }
 
 impl OwnedPackets {
-    fn new(seed: HashSeed) -> OwnedPackets {
+    fn new() -> OwnedPackets {
         OwnedPackets {
             memory: Vec::new(),
             descriptors: Vec::new(),
             decoded: DecodedBatch::new(),
             origins: Vec::new(),
-            seed,
             before: 0,
         }
     }
@@ -415,7 +411,6 @@ impl OwnedPackets {
         self.memory.clear();
         self.descriptors.clear();
         self.origins.clear();
-        self.seed = packets.seed;
         self.before = packets.before;
         self.decoded.clear();
         self.decoded.tunnels.clone_from(&packets.decoded.tunnels);
@@ -483,7 +478,7 @@ mod tests {
         let batch = Batch::new(&memory, &packets);
         let mut decoded = DecodedBatch::new();
         Decoder::new(DecodeOptions::default()).decode_batch(&batch, &mut decoded);
-        let mut all = Packets::new(&batch, &decoded, HashSeed::FIXED);
+        let mut all = Packets::new(&batch, &decoded);
         all.selected.remove(1);
         all.origins = &[7, 8, 9];
         all.before = 100;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use flowgauge_stack::{ComponentKind, Graph, Inner, NodeId, SettingError, Stack, Stage};
-use flowgauge_wire::HashSeed;
 
 use super::part::{Common, Next, Part};
 
@@ -112,7 +111,7 @@ pub(super) fn part(
             Next::Parts(parts),
         )
     };
-    let graph = Graph::part(leader.of, from, until, HashSeed::FIXED, next)?;
+    let graph = Graph::part(leader.of, from, until, next)?;
     Ok(Some(Part::new(stacks, graph, common)))
 }
 

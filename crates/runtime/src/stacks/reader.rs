@@ -7,7 +7,7 @@ use flowgauge_flow::CaptureClock;
 use flowgauge_stack::{Packets, Selection, TICK};
 use flowgauge_sys::prefetch::prefetch_at;
 use flowgauge_wire::{
-    Batch, DecodeOptions, DecodedBatch, Decoder, HashSeed, Nanos, PacketDescriptor, hash_batch,
+    Batch, DecodeOptions, DecodedBatch, Decoder, Nanos, PacketDescriptor, hash_batch,
 };
 
 use super::crossing::Ends;
@@ -62,7 +62,7 @@ impl SharedBatch {
     pub(super) fn packets<'a>(&'a self, batch: &'a Batch<'a>) -> Packets<'a> {
         Packets {
             before: self.before,
-            ..Packets::new(batch, &self.columns.decoded, HashSeed::FIXED)
+            ..Packets::new(batch, &self.columns.decoded)
         }
     }
 
@@ -178,7 +178,7 @@ impl Reader {
             decodes,
             decoded: DecodedBatch::new(),
             spread: (workers > 1)
-                .then(|| Spread::new(workers, 0, options).with_first(first_share(workers))),
+                .then(|| Spread::new(workers, options).with_first(first_share(workers))),
             workers,
             shares: None,
             pool: MemoryPool::new(waiting),
@@ -225,14 +225,14 @@ impl Reader {
         };
         if self.decodes {
             self.decoder.decode_batch(&batch, &mut self.decoded);
-            hash_batch(HashSeed::FIXED, &mut self.decoded.packets);
+            hash_batch(&mut self.decoded.packets);
         }
         let before = self.packets;
         let mut pieces = core::mem::take(&mut self.pieces);
         let step = self.take(&batch, &mut pieces);
         let packets = Packets {
             before,
-            ..Packets::new(&batch, &self.decoded, HashSeed::FIXED)
+            ..Packets::new(&batch, &self.decoded)
         };
         work(packets, &pieces, self.clock.now());
         self.pieces = pieces;
@@ -259,7 +259,7 @@ impl Reader {
         };
         if self.decodes {
             self.decoder.decode_batch(&batch, &mut columns.decoded);
-            hash_batch(HashSeed::FIXED, &mut columns.decoded.packets);
+            hash_batch(&mut columns.decoded.packets);
         }
         let before = self.packets;
         let step = self.take(&batch, &mut columns.pieces);

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_stack::{ComponentFailure, Failure, Graph, Program, SettingError, Stack, Stage};
-use flowgauge_wire::{HashSeed, Nanos};
+use flowgauge_wire::Nanos;
 
 use self::sources::Apart;
 use super::board::Board;
@@ -412,7 +412,7 @@ impl Runner {
                 tail = Next::Crossing(Box::new(crossing));
                 next = Some((vec![entry], bell, entrance));
             }
-            let graph = Graph::part(stack, stage.from, stage.until, HashSeed::FIXED, tail)?;
+            let graph = Graph::part(stack, stage.from, stage.until, tail)?;
             let thread = stage.thread.map(|thread| {
                 let drops = entrance.drops.clone();
                 (thread, drops.unwrap_or_default())

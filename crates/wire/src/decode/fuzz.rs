@@ -4,7 +4,6 @@ use super::{DatagramOrigin, DecodeOptions, Decoder, fragment_info, hash_batch};
 use crate::checksum::verify_transport;
 use crate::community_id::CommunityId;
 use crate::decoded::DecodedBatch;
-use crate::key::HashSeed;
 use crate::link::LinkType;
 use crate::packet::{Batch, PacketDescriptor, PacketFlags};
 use crate::tcp_options::TcpOptions;
@@ -50,7 +49,7 @@ pub fn fuzz_decode(data: &[u8]) {
         let origin = DatagramOrigin::of(&last, last.wire_len, 2);
         decoder.decode_datagram(frame, &origin, &mut out);
         check(&batch, &out);
-        hash_batch(HashSeed::FIXED, &mut out.packets);
+        hash_batch(&mut out.packets);
     }
 }
 

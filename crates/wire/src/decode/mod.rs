@@ -311,9 +311,10 @@ impl DatagramOrigin {
     }
 }
 
-/// Fills [`Decoded::hash`] of each packet that has an IP header.
+/// Fills [`Decoded::hash`] of each packet that has an IP header, with the [seed of the process](HashSeed::of_process).
 #[inline]
-pub fn hash_batch(seed: HashSeed, packets: &mut [Decoded]) {
+pub fn hash_batch(packets: &mut [Decoded]) {
+    let seed = *HashSeed::of_process();
     for packet in packets {
         packet.hash = seed.hash(&packet.key);
     }

@@ -2,7 +2,7 @@
 
 use super::{DecodeOptions, PortFilter, ethernet, ipv4, ipv6, link, ppp};
 use crate::decoded::{DecodeFlags, Decoded, Problem, Tunnel, TunnelKind};
-use crate::key::{Address, Direction, FlowKey};
+use crate::key::{Address, Direction, FlowKey, HashSeed};
 use crate::link::LinkType;
 
 /// The layer that begins at [`Walk::at`].
@@ -270,17 +270,19 @@ fn ip(walk: &mut Walk<'_, '_>) -> Option<Next> {
     }
 }
 
-/// FNV-1a over what identifies a tunnel; the outer endpoints in either order give the same.
+/// A hash of what identifies a tunnel, the same in each run, as names of keys show it; the outer endpoints in either order
+/// give the same.
 fn mix_tunnel(context: u32, tunnel: &Tunnel) -> u32 {
-    let (low, high) = if tunnel.source <= tunnel.destination {
-        (tunnel.source, tunnel.destination)
-    } else {
-        (tunnel.destination, tunnel.source)
+    let id = tunnel.id.unwrap_or(0);
+    let key = FlowKey {
+        low: tunnel.source.min(tunnel.destination),
+        high: tunnel.source.max(tunnel.destination),
+        low_port: id as u16,
+        high_port: (id >> 16) as u16,
+        protocol: tunnel.kind as u8,
+        version: 6,
+        reserved: 0,
+        context,
     };
-    let id = tunnel.id.unwrap_or(0).to_be_bytes();
-    let parts = [&low.0[..], &high.0[..], &id[..], &[tunnel.kind as u8][..]];
-    let bytes = parts.iter().flat_map(|part| part.iter());
-    bytes.fold(0x811c_9dc5 ^ context, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    (HashSeed::PUBLIC.hash(&key) >> 32) as u32
 }
