@@ -9,6 +9,7 @@
 mod collect;
 mod measure;
 
+use core::hash::Hash;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -489,7 +490,7 @@ impl Aggregator {
     pub fn merge(&mut self, other: Aggregator) {
         let memory = other.spec.memory_bytes;
         self.spec.memory_bytes = self.spec.memory_bytes.saturating_add(memory);
-        for (key, group) in other.groups {
+        for (key, group) in in_order(other.groups) {
             match self.groups.get_mut(&key) {
                 Some(mine) => {
                     mine.records += group.records;
@@ -569,32 +570,46 @@ impl Aggregator {
 
     #[cold]
     fn prune(&mut self) {
-        let order = self.spec.order;
-        let mut weights: Vec<u64> = self.groups.values().map(|g| weigh(order, g)).collect();
-        let middle = weights.len() / 2;
-        let (_, &mut median, _) = weights.select_nth_unstable(middle);
-        let before = self.groups.len();
-        // At most half goes: everything below the median, then groups equal to it.
-        let mut to_drop = middle;
-        for below in [true, false] {
-            let bytes = &mut self.bytes;
-            self.groups.retain(|key, group| {
-                let weight = weigh(order, group);
-                let goes = to_drop > 0
-                    && if below {
-                        weight < median
-                    } else {
-                        weight == median
-                    };
-                to_drop -= usize::from(goes);
-                if goes {
-                    *bytes -= cost(key, group.cells.len());
-                }
-                !goes
-            });
-        }
+        let (order, before) = (self.spec.order, self.groups.len());
+        let bytes = &mut self.bytes;
+        drop_smaller_half(
+            &mut self.groups,
+            |group| weigh(order, group),
+            |key, group| *bytes -= cost(key, group.cells.len()),
+        );
         self.pruned += (before - self.groups.len()) as u64;
     }
+}
+
+/// Takes the half of the entries out that weigh least; of equal ones those whose keys come first, so that it does not
+/// depend on the table's hash. `dropped` is told of each.
+#[cold]
+pub fn drop_smaller_half<K: Clone + Eq + Hash + Ord, V>(
+    entries: &mut HashMap<K, V>,
+    weight: impl Fn(&V) -> u64,
+    mut dropped: impl FnMut(&K, &V),
+) {
+    let mut all: Vec<(u64, &K)> = entries.iter().map(|(key, it)| (weight(it), key)).collect();
+    let middle = all.len() / 2;
+    if middle == 0 {
+        return;
+    }
+    let (_, &mut (least, key), _) = all.select_nth_unstable(middle);
+    let first = key.clone();
+    entries.retain(|key, entry| {
+        let stays = (weight(entry), key) >= (least, &first);
+        if !stays {
+            dropped(key, entry);
+        }
+        stays
+    });
+}
+
+/// A table's entries in the order of their keys: for who may have to drop some while it takes them.
+pub fn in_order<K: Ord, V>(entries: HashMap<K, V>) -> Vec<(K, V)> {
+    let mut entries: Vec<(K, V)> = entries.into_iter().collect();
+    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    entries
 }
 
 /// What groups are ordered by.

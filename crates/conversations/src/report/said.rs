@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use flowgauge_record::AnyRecord;
+use flowgauge_record::aggregate::{drop_smaller_half, in_order};
 use flowgauge_record::event::Spoken;
 use flowgauge_stack::{Failure, Items, Outlet};
 
 use super::histogram::Percentiles;
-use super::talkers::{Largest, Sums, drop_smaller_half};
+use super::talkers::{Largest, Sums};
 use crate::logs::{Looking, Name, Values};
 
 /// Names of a list at most, unless memory is bounded further.
@@ -40,14 +41,14 @@ impl Names {
             return;
         }
         if self.counts.len() >= self.most {
-            drop_smaller_half(&mut self.counts, |count| *count);
+            drop_smaller_half(&mut self.counts, |count| *count, |_, _| {});
         }
         self.counts.insert(name.into(), count);
     }
 
     fn merge(&mut self, other: Names) {
         self.most = (self.most + other.most).min(MOST_NAMES);
-        for (name, count) in other.counts {
+        for (name, count) in in_order(other.counts) {
             self.add(&name, count);
         }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use flowgauge_flow::FlowRecord;
+use flowgauge_record::aggregate::{drop_smaller_half, in_order};
 
 /// Keys tracked at most, unless memory is bounded further.
 const MAX_KEYS: usize = 200_000;
@@ -75,7 +76,7 @@ impl<K: Clone + Eq + Hash + Ord> Largest<K> {
     pub(super) fn merge(&mut self, other: Largest<K>) {
         self.max_keys = (self.max_keys + other.max_keys).min(MAX_KEYS);
         self.pruned += other.pruned;
-        for (key, sums) in other.sums {
+        for (key, sums) in in_order(other.sums) {
             self.add(key, sums);
         }
     }
@@ -97,7 +98,7 @@ impl<K: Clone + Eq + Hash + Ord> Largest<K> {
 
     fn prune(&mut self) {
         let before = self.sums.len();
-        drop_smaller_half(&mut self.sums, |sums| sums.bytes);
+        drop_smaller_half(&mut self.sums, |sums| sums.bytes, |_, _| {});
         self.pruned += (before - self.sums.len()) as u64;
     }
 
@@ -105,29 +106,6 @@ impl<K: Clone + Eq + Hash + Ord> Largest<K> {
     #[cfg(test)]
     pub(super) fn max_keys(&self) -> usize {
         self.max_keys
-    }
-}
-
-/// Drops half of the entries, the smallest; of those of the same size as many as it takes.
-#[cold]
-pub(super) fn drop_smaller_half<K: Eq + Hash, V>(
-    entries: &mut HashMap<K, V>,
-    size: impl Fn(&V) -> u64,
-) {
-    let mut sizes: Vec<u64> = entries.values().map(&size).collect();
-    let mut excess = sizes.len() / 2;
-    if excess == 0 {
-        return;
-    }
-    let (_, &mut median, _) = sizes.select_nth_unstable(excess);
-    for below in [true, false] {
-        entries.retain(|_, entry| {
-            let size = size(entry);
-            let small = if below { size < median } else { size == median };
-            let goes = excess > 0 && small;
-            excess -= usize::from(goes);
-            !goes
-        });
     }
 }
 
