@@ -2,7 +2,8 @@
 
 use flowgauge_reassembly::defragment::Totals;
 use flowgauge_reassembly::{
-    DefragmentConfig, Defragmenter, Fragment, GivenUp, HostPolicies, Incomplete, Outcome,
+    DefragmentConfig, DefragmentStatistics, Defragmenter, Fragment, GivenUp, HostPolicies,
+    Incomplete, Outcome,
 };
 use flowgauge_wire::{
     Batch, DatagramOrigin, DecodeFlags, Decoded, DecodedBatch, Decoder, Nanos, TcpFlags,
@@ -45,6 +46,8 @@ pub(crate) struct Fragments {
     datagram: Vec<u8>,
     inner: Vec<u8>,
     headers: DecodedBatch,
+    /// Fragments of the last pass that were odd, and what was.
+    odd: Vec<(Decoded, DefragmentStatistics)>,
 }
 
 impl Fragments {
@@ -55,12 +58,18 @@ impl Fragments {
             datagram: Vec::new(),
             inner: Vec::new(),
             headers: DecodedBatch::new(),
+            odd: Vec::new(),
         }
     }
 
     /// The receiving host's policy decides from now on.
     pub(crate) fn set_policies(&mut self, policies: HostPolicies) {
         self.defragmenter.set_policies(policies);
+    }
+
+    /// Fragments of the last pass that were odd, and what was.
+    pub(crate) fn odd(&self) -> &[(Decoded, DefragmentStatistics)] {
+        &self.odd
     }
 
     pub(crate) fn defragmenter(&self) -> &Defragmenter<Decoded> {
@@ -78,6 +87,7 @@ impl Fragments {
         checksums: &mut Checksums,
         read: bool,
     ) -> Refused {
+        self.odd.clear();
         let seen = decoded.summary.flags;
         if !seen.contains(DecodeFlags::FRAGMENT) && self.defragmenter.is_empty() {
             return Refused::default();
@@ -171,7 +181,11 @@ impl Fragments {
         {
             (tag.key, tag.direction) = (inner.key, inner.direction);
         }
-        self.defragmenter.insert(&fragment, tag, &mut self.datagram)
+        let before = self.defragmenter.statistics();
+        let outcome = self.defragmenter.insert(&fragment, tag, &mut self.datagram);
+        let odd = self.defragmenter.statistics().odd_since(&before);
+        self.odd.extend(odd.map(|odd| (*packet, odd)));
+        outcome
     }
 
     /// Decodes the datagram that `last` completed; when it is itself a fragment, takes that in turn.

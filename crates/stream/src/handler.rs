@@ -2,7 +2,9 @@
 
 use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags};
 use flowgauge_reassembly::tcp::HalfFlags;
-use flowgauge_reassembly::{Forgotten, Half, OverlapPolicy, Reassembler, Unplaced};
+use flowgauge_reassembly::{
+    DefragmentStatistics, Forgotten, Half, OverlapPolicy, Reassembler, Unplaced,
+};
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Direction, Nanos, Place, TcpFlags};
 
 /// How a stream stands or ended.
@@ -381,7 +383,7 @@ pub trait Handler {
     /// as well, of packets only: nothing is delivered of them.
     const PACKETS: bool = false;
 
-    /// Whether [`Handler::stream_remark`] is wanted.
+    /// Whether [`Handler::stream_remark`] and [`Handler::fragment_remark`] are wanted.
     const REMARKS: bool = false;
 
     /// Whether [`Handler::flow`] is wanted: where it is not, records need not be made.
@@ -496,6 +498,10 @@ pub trait Handler {
     /// A segment of the stream that told something, where [`Handler::REMARKS`] says that this is wanted: behind
     /// what the segment made deliverable.
     fn stream_remark(&mut self, _stream: &Stream<'_>, _remark: &Remark) {}
+
+    /// There was something odd about a fragment, where [`Handler::REMARKS`] says that this is wanted: what is counted of it.
+    /// Of a batch these come first.
+    fn fragment_remark(&mut self, _packet: &Decoded, _odd: &DefragmentStatistics) {}
 
     /// How many bytes of a budget that reassembly shares
     /// ([`Shard::set_budget`](crate::Shard::set_budget)) may be in use while segments of a stream wait; without one

@@ -287,6 +287,11 @@ impl Shard {
         if refused != Refused::default() {
             self.refuse_fragments(refused);
         }
+        if H::REMARKS {
+            for (packet, odd) in self.fragments.odd() {
+                handler.fragment_remark(packet, odd);
+            }
+        }
         self.checksums.pass(batch, &mut self.decoded, H::STREAMS);
         if self.checksums.statistics != before {
             self.refuse_damaged();

@@ -12,14 +12,14 @@ use flowgauge_record::event::EventSchemas;
 use flowgauge_record::schema::Field;
 use flowgauge_record::words::count;
 use flowgauge_stack::{Items, Outlet, RecordItem};
-use flowgauge_stream::{Chunk, Handler, Remark, Shard, Stream};
+use flowgauge_stream::{Chunk, Handler, Remark, Stream};
 use flowgauge_wire::{Address, Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, Problem};
 
 use super::Leading;
 
 /// Anomalies of flows that are remembered, so that each is told once of a flow; a full memory is emptied.
 const REMEMBERED: usize = 1 << 16;
-/// Anomalies of packets that are told in a second of the capture clock. All are counted.
+/// Anomalies of packets that are told in a second of the capture clock, of each [`Source`]. All are counted.
 const PER_SECOND: u32 = 64;
 /// Protocols in which a reply without a request says something: in others it is how they begin.
 const ASKED: [&str; 5] = ["http", "dns", "rpc", "icp", "snmp"];
@@ -31,12 +31,20 @@ const MDNS: u64 = 5353;
 pub(super) struct Anomalies {
     /// Flows, and what was told of them.
     told: HashSet<(u64, u64)>,
-    /// A second of the capture clock, and how many anomalies of packets were told in it.
-    second: (u64, u32),
+    /// By [`Source`] a second of the capture clock, and how many anomalies of packets were told in it.
+    seconds: [(u64, u32); 3],
     /// All, those that were not told, too.
     pub(super) number: u64,
-    fragments: DefragmentStatistics,
     spot: Spot,
+}
+
+/// Where anomalies of packets are found. Each is a pass over a batch, so that only those of one come in the order of
+/// packets: which of them are told must not depend on where batches end.
+#[derive(Clone, Copy)]
+enum Source {
+    Headers,
+    Fragments,
+    Messages,
 }
 
 /// Where they go.
@@ -198,14 +206,15 @@ impl Anomalies {
     }
 
     /// One of a packet: of these only so many are told in a second.
-    fn of_packet(&mut self, row: &AnomalyRow<'_>, number: u64, way: &mut Way<'_>) {
-        self.number += number;
+    fn of_packet(&mut self, row: &AnomalyRow<'_>, source: Source, way: &mut Way<'_>) {
+        self.number += 1;
         let second = row.time.0 / 1_000_000_000;
-        if self.second.0 != second {
-            self.second = (second, 0);
+        let (of, told) = &mut self.seconds[source as usize];
+        if *of != second {
+            (*of, *told) = (second, 0);
         }
-        if self.second.1 < PER_SECOND {
-            self.second.1 += 1;
+        if *told < PER_SECOND {
+            *told += 1;
             way.give(None, row);
         }
     }
@@ -215,41 +224,24 @@ impl Anomalies {
     pub(super) fn packets(&mut self, decoded: &DecodedBatch, way: &mut Way<'_>) {
         for packet in &decoded.packets {
             if let Some(name) = name_of(packet) {
-                let is_ip = packet.has_ip();
-                let row = AnomalyRow {
-                    time: packet.time,
-                    ends: is_ip.then(|| [packet.source(), packet.destination()]),
-                    ip_version: packet.key.version,
-                    ip_protocol: packet.key.protocol,
-                    name,
-                    from_initiator: is_ip.then_some(true),
-                    ..PLAIN
-                };
-                self.of_packet(&row, 1, way);
+                self.of_packet(&of_headers(packet, name), Source::Headers, way);
             }
         }
     }
 
-    /// What came of fragments since this was asked last.
-    pub(super) fn fragments(&mut self, now: Nanos, all: &DefragmentStatistics, way: &mut Way<'_>) {
-        let before = core::mem::replace(&mut self.fragments, *all);
-        for (name, all, before) in [
-            ("fragment_overlap", all.overlaps, before.overlaps),
-            ("fragment_conflict", all.conflicts, before.conflicts),
-            ("fragment_too_long", all.too_long, before.too_long),
-            ("fragment_bad_length", all.bad_length, before.bad_length),
-            ("fragment_bad_end", all.bad_end, before.bad_end),
-            ("tiny_fragment", all.tiny, before.tiny),
+    /// What is odd about a fragment.
+    #[cold]
+    fn fragment(&mut self, packet: &Decoded, odd: &DefragmentStatistics, way: &mut Way<'_>) {
+        for (name, number) in [
+            ("fragment_overlap", odd.overlaps),
+            ("fragment_conflict", odd.conflicts),
+            ("fragment_too_long", odd.too_long),
+            ("fragment_bad_length", odd.bad_length),
+            ("fragment_bad_end", odd.bad_end),
+            ("tiny_fragment", odd.tiny),
         ] {
-            if all > before {
-                let detail = count(all - before, "fragment").to_string();
-                let row = AnomalyRow {
-                    time: now,
-                    name,
-                    detail: Some(&detail),
-                    ..PLAIN
-                };
-                self.of_packet(&row, all - before, way);
+            if number > 0 {
+                self.of_packet(&of_headers(packet, name), Source::Fragments, way);
             }
         }
     }
@@ -290,7 +282,7 @@ impl Anomalies {
             };
             match flow_id {
                 Some(flow_id) => self.of(flow_id, &row, way),
-                None => self.of_packet(&row, 1, way),
+                None => self.of_packet(&row, Source::Messages, way),
             }
         }
         self.spot = spot;
@@ -312,13 +304,6 @@ impl Noticing<'_> {
             work(anomalies, &mut way);
         }
     }
-
-    /// Looks at what came of fragments.
-    pub(super) fn fragments(&mut self, shard: &Shard) {
-        let now = shard.tracker().clock();
-        let all = shard.statistics().defragment;
-        self.tell(|anomalies, way| anomalies.fragments(now, &all, way));
-    }
 }
 
 impl Handler for Noticing<'_> {
@@ -330,6 +315,10 @@ impl Handler for Noticing<'_> {
         if decoded.summary.unusual || damaged {
             self.tell(|anomalies, way| anomalies.packets(decoded, way));
         }
+    }
+
+    fn fragment_remark(&mut self, packet: &Decoded, odd: &DefragmentStatistics) {
+        self.tell(|anomalies, way| anomalies.fragment(packet, odd, way));
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
@@ -367,6 +356,20 @@ impl Handler for Noticing<'_> {
     fn flow(&mut self, record: &FlowRecord<'_>) {
         self.tell(|anomalies, way| anomalies.flow(record, way));
         self.0.flow(record);
+    }
+}
+
+/// An anomaly of a packet's headers.
+fn of_headers<'a>(packet: &Decoded, name: &'a str) -> AnomalyRow<'a> {
+    let is_ip = packet.has_ip();
+    AnomalyRow {
+        time: packet.time,
+        ends: is_ip.then(|| [packet.source(), packet.destination()]),
+        ip_version: packet.key.version,
+        ip_protocol: packet.key.protocol,
+        name,
+        from_initiator: is_ip.then_some(true),
+        ..PLAIN
     }
 }
 
@@ -519,7 +522,7 @@ mod tests {
         *way.records = 0;
         for time in 0..10 * u64::from(PER_SECOND) {
             let time = Nanos(time * 2_000_000_000 / (10 * u64::from(PER_SECOND)));
-            anomalies.of_packet(&AnomalyRow { time, ..PLAIN }, 1, &mut way);
+            anomalies.of_packet(&AnomalyRow { time, ..PLAIN }, Source::Headers, &mut way);
         }
         assert_eq!(*way.records, 2 * u64::from(PER_SECOND));
     }

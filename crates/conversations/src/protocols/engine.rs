@@ -754,7 +754,6 @@ impl Transactions {
         let (tracked, state) = (&mut self.tracked, &mut self.state);
         if state.anomalies.is_some() {
             step.take(tracked, &mut Noticing(Leading { state, out }));
-            Noticing(Leading { state, out }).fragments(tracked.shard());
         } else {
             step.take(tracked, &mut Leading { state, out });
         }

@@ -204,6 +204,22 @@ pub struct DefragmentStatistics {
     pub memory_high: u64,
 }
 
+impl DefragmentStatistics {
+    /// What was odd about the fragments since `before`, and 0 for all else; `None` if nothing was.
+    pub fn odd_since(&self, before: &DefragmentStatistics) -> Option<DefragmentStatistics> {
+        let odd = DefragmentStatistics {
+            overlaps: self.overlaps - before.overlaps,
+            conflicts: self.conflicts - before.conflicts,
+            bad_length: self.bad_length - before.bad_length,
+            too_long: self.too_long - before.too_long,
+            bad_end: self.bad_end - before.bad_end,
+            tiny: self.tiny - before.tiny,
+            ..DefragmentStatistics::default()
+        };
+        (odd != DefragmentStatistics::default()).then_some(odd)
+    }
+}
+
 /// Puts datagrams together. `T` is what the caller wants to remember of each.
 #[derive(Debug)]
 pub struct Defragmenter<T> {
