@@ -29,6 +29,7 @@ mod sinks;
 mod stack;
 mod streams;
 mod summary;
+mod testing;
 
 use std::process::ExitCode;
 
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error),
     };
-    match run(&cli.command) {
+    match testing::obey().and_then(|()| run(&cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

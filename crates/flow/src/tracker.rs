@@ -454,7 +454,7 @@ impl FlowTracker {
                 Some(flow) => flow,
                 None => self.remarkable_packet(packet, id, tunnels),
             },
-            None if is_plain_syn(packet) => self.open(packet),
+            None if is_plain_syn(packet) && self.quiet.is_any() => self.open(packet),
             None => self.remarkable_packet(packet, NONE, tunnels),
         }
     }

@@ -9,6 +9,7 @@
 //!  FIN                 finishes
 //! ```
 
+use flowgauge_sys::ways::{Way, is_forced};
 use flowgauge_wire::{DecodeFlags, Decoded, Nanos, TcpFlags};
 
 use crate::config::FlowConfig;
@@ -58,9 +59,14 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    /// With `own` the shortest that a single flow has.
+    /// With `own` the shortest that a single flow has. None at all where every packet has to go the general way.
     pub(crate) fn of(config: &FlowConfig, own: Nanos) -> Quiet {
-        let ticks = |timeout: Nanos| (timeout.0 >> TICK_SHIFT).min(u64::from(u32::MAX)) as u32;
+        let most = if is_forced(Way::GeneralFlows) {
+            0
+        } else {
+            u32::MAX
+        };
+        let ticks = |timeout: Nanos| (timeout.0 >> TICK_SHIFT).min(u64::from(most)) as u32;
         let (tcp, closed) = (ticks(config.tcp_idle.min(own)), ticks(config.linger));
         let other = ticks(config.udp_idle.min(config.other_idle).min(own));
         Quiet {
@@ -69,6 +75,12 @@ impl Quiet {
             closed,
             other,
         }
+    }
+
+    /// Whether there is any flow that it covers.
+    #[inline(always)]
+    pub(crate) fn is_any(&self) -> bool {
+        self.tcp != 0
     }
 
     /// Whether a flow that is seen in this tick has not been silent for longer.

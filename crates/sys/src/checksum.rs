@@ -5,6 +5,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::masked::load_up_to_128;
+#[cfg(target_arch = "x86_64")]
+use crate::ways::{Way, is_forced};
 
 /// Below this the set-up of a vector loop costs more than it saves.
 const VECTOR_MIN: usize = 96;
@@ -25,13 +27,18 @@ pub trait Work {
 #[inline]
 pub fn with_fastest(work: impl Work) {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx512bw")
-        && std::arch::is_x86_feature_detected!("bmi2")
-    {
+    if has_avx512() && !is_forced(Way::PortableSums) {
         // SAFETY: the CPU has BMI2 and AVX-512 BW (and F, which it implies), just checked.
         return unsafe { with_avx512(work) };
     }
     work.with(Dispatched);
+}
+
+/// Whether the CPU has AVX-512 BW and BMI2.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512bw") && std::arch::is_x86_feature_detected!("bmi2")
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -78,9 +85,10 @@ pub fn sum(bytes: &[u8]) -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 fn sum_long(bytes: &[u8]) -> u64 {
-    if std::arch::is_x86_feature_detected!("avx512bw")
-        && std::arch::is_x86_feature_detected!("bmi2")
-    {
+    if is_forced(Way::PortableSums) {
+        return sum_portable(bytes);
+    }
+    if has_avx512() {
         // SAFETY: the CPU has BMI2 and AVX-512 BW (and F, which it implies), just checked.
         return unsafe { sum_avx512(bytes) };
     }
@@ -266,9 +274,7 @@ mod tests {
                 // SAFETY: the CPU has AVX2, just checked.
                 assert_eq!(fold(unsafe { sum_avx2(bytes) }), expected);
             }
-            if std::arch::is_x86_feature_detected!("avx512bw")
-                && std::arch::is_x86_feature_detected!("bmi2")
-            {
+            if has_avx512() {
                 // SAFETY: the CPU has AVX-512 BW and BMI2, just checked.
                 assert_eq!(fold(unsafe { sum_avx512(bytes) }), expected);
             }

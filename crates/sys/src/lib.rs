@@ -30,3 +30,4 @@ pub mod shared;
 mod skipped;
 pub mod tally;
 pub mod vectorscan;
+pub mod ways;

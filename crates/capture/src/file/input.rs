@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use flowgauge_sys::ending::is_ending;
 use flowgauge_sys::mapping::LARGE_PAGE;
+use flowgauge_sys::ways::{Way, is_forced};
 
 use crate::error::Error;
 use crate::file::source::Memory;
@@ -29,6 +30,12 @@ const HELD: usize = 12;
 
 /// Shorter files are not worth a mapping.
 pub(crate) const MAPPED_MIN: usize = 2 * LARGE_PAGE;
+
+/// Whether a file of so many bytes is worth mapping.
+pub(crate) fn is_long(bytes: u64) -> bool {
+    let is_long = bytes >= MAPPED_MIN as u64 || is_forced(Way::MappedFiles);
+    is_long && !is_forced(Way::ReadFiles)
+}
 
 /// A reader, and the window of its bytes that is in memory.
 ///
@@ -90,7 +97,7 @@ impl Input {
     pub(crate) fn of_file(file: File, path: &Path, bytes: usize) -> Input {
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file);
         let at_hand = metadata.is_some();
-        let is_long = metadata.is_some_and(|metadata| metadata.len() >= MAPPED_MIN as u64);
+        let is_long = metadata.is_some_and(|metadata| is_long(metadata.len()));
         let mapped = is_long.then(|| Mapped::new(&file)).flatten();
         let bytes = if mapped.is_some() { 0 } else { bytes };
         let mut input = Input::new(Box::new(file), path, bytes);

@@ -31,7 +31,7 @@ use flowgauge_sys::files::{self, How};
 
 use crate::error::Error;
 use crate::file::erf::Erf;
-use crate::file::input::{Input, MAPPED_MIN, READ_BYTES};
+use crate::file::input::{Input, READ_BYTES, is_long};
 use crate::file::pcapng::PcapNg;
 use crate::file::pipe::Pipe;
 use crate::file::snoop::Snoop;
@@ -59,7 +59,7 @@ pub fn is_mapped(path: impl AsRef<Path>) -> bool {
     path != Path::new("-")
         && files::named()
             .metadata(path)
-            .is_ok_and(|file| file.is_file() && file.len() >= MAPPED_MIN as u64)
+            .is_ok_and(|file| file.is_file() && is_long(file.len()))
         && files::named()
             .open(path, How::read())
             .and_then(|mut file| file.read_exact(&mut magic))
