@@ -487,8 +487,8 @@ fn overloaded(path: &Path, priority: u8) -> [[u64; 2]; 2] {
         .run()
         .unwrap();
     assert!(outcome.ledger.is_balanced(), "{:?}", outcome.ledger);
-    let sums = *sums.lock().unwrap();
-    sums
+    let sums = sums.lock().unwrap();
+    *sums
 }
 
 #[test]
