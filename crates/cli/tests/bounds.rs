@@ -348,3 +348,57 @@ fn what_is_said_of_files_on_a_full_disk_is_there() {
         fs::remove_dir_all("/mnt/files").unwrap();
     }
 }
+
+/// Files that users name and that never end are read to a bound, and refused.
+#[test]
+fn files_that_never_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = flowgauge(
+        folder.path(),
+        &["generate", "small", "-q", "-w", "small.pcap"],
+    );
+    assert!(made.status.success());
+    for (words, what) in [
+        (
+            &["match", "-f", "/dev/zero", "-r", "small.pcap"][..],
+            "larger than 64 MiB",
+        ),
+        (
+            &[
+                "match",
+                "-e",
+                "x",
+                "--policy",
+                "/dev/zero",
+                "-r",
+                "small.pcap",
+            ],
+            "longer than 16 MiB",
+        ),
+        (
+            &["flows", "-F", "/dev/zero", "-r", "small.pcap"],
+            "longer than 1 MiB",
+        ),
+        (
+            &[
+                "stack",
+                "agent",
+                "--listen",
+                "127.0.0.1:0",
+                "--folder",
+                ".",
+                "--rights",
+                "/dev/zero",
+            ],
+            "longer than 16 MiB",
+        ),
+    ] {
+        let output = flowgauge(folder.path(), words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(
+            said.contains(what) && said.contains("hint: "),
+            "{words:?}: {said}"
+        );
+    }
+}

@@ -1,7 +1,6 @@
 //! Options of streams as applications see them: in chunks, cut off, with priorities, in one memory
 //! budget. `match` and `capture` have some of them, too.
 
-use std::fs;
 use std::path::Path;
 
 use clap::Args;
@@ -10,6 +9,7 @@ use flowgauge_stream::engine::{Cutoff, HostPolicies, Mode};
 use flowgauge_wire::Nanos;
 
 use crate::failure::Failure;
+use crate::input::text_of_file;
 
 use super::values::{parse_scaled_or_zero, parse_seconds, parse_size, share};
 
@@ -68,7 +68,7 @@ impl OrderOptions {
             return Ok(None);
         };
         if text.parse::<OverlapPolicy>().is_err() {
-            let lines = fs::read_to_string(text).map_err(|error| {
+            let lines = text_of_file(Path::new(text)).map_err(|error| {
                 Failure::usage(
                     format!("--policy: cannot read {text}: {error}"),
                     POLICY_LINES,

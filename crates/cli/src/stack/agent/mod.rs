@@ -27,6 +27,7 @@ use self::rights::{Action, Rights};
 use crate::confinement;
 use crate::control::Control;
 use crate::failure::Failure;
+use crate::input::text_of_file;
 use crate::keys;
 use crate::options::AgentOptions;
 use crate::say::say;
@@ -44,7 +45,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// When it cannot listen, or there are no rights or keys.
 pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
     let control = Control::install()?;
-    let text = fs::read_to_string(&options.rights).map_err(|error| {
+    let text = text_of_file(&options.rights).map_err(|error| {
         Failure::usage(
             format!("{}: {error}", options.rights.display()),
             "a line for each name, as: ops all network interfaces=eth0",
