@@ -78,13 +78,19 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
                 _ => "zeek-json",
             };
             preset.set("logs", "format", name);
-            if format != LogFormat::Eve {
-                preset.set("transactions", "each_message", "yes");
-                // Zeek takes content codings away always.
-                let has_files = options.files || options.digests.is_some();
-                if (has_files || options.extract_files.is_some()) && !options.decode {
-                    preset.set("transactions", "decode", "yes");
-                }
+            preset.set("transactions", "each_message", "yes");
+            if options.engine.community_id_seed != 0 {
+                preset.set(
+                    "logs",
+                    "community_id_seed",
+                    options.engine.community_id_seed,
+                );
+            }
+            // Zeek takes content codings away always.
+            let has_files = options.files || options.digests.is_some();
+            let is_zeek = format != LogFormat::Eve;
+            if is_zeek && (has_files || options.extract_files.is_some()) && !options.decode {
+                preset.set("transactions", "decode", "yes");
             }
             "logs"
         }

@@ -22,6 +22,37 @@ const ADDITIONS: &[(&str, &str, &str)] = &[
     ),
     ("dns.queries[].rrtype", "string", "likewise"),
     ("dns.tc", "boolean", "Suricata 8 has it"),
+    ("dns.opcode", "integer", "Suricata 8 has it"),
+    (
+        "dns.answers[].",
+        "",
+        "records of types that Suricata 8 takes apart: soa, sshfp",
+    ),
+    ("dns.authorities[].", "", "likewise, and srv"),
+    ("dns.additionals[].", "", "Suricata 8 has them"),
+    (
+        "dns.grouped.",
+        "",
+        "types that Suricata 8 has beside those of 7",
+    ),
+    ("mdns.", "", "Suricata 8 has events of multicast DNS"),
+    ("llmnr.", "", "Suricata 9 has events of LLMNR"),
+    (
+        "nbns.",
+        "",
+        "Suricata has no events of NetBIOS' names: members as those of DNS",
+    ),
+    (
+        "tls.subjectaltname[]",
+        "string",
+        "Suricata has it among the fields that can be added",
+    ),
+    ("ip_v", "integer", "Suricata 8 has it"),
+    (
+        "email.message_id",
+        "string",
+        "Suricata has it among the fields that can be added",
+    ),
     ("tls.ja4", "string", "Suricata 8 has it"),
     ("quic.ja4", "string", "Suricata 8 has it"),
     ("tls.client_alpns[]", "string", "Suricata 8 has it"),
@@ -36,7 +67,7 @@ const ADDITIONS: &[(&str, &str, &str)] = &[
         "",
         "Suricata has no events of ICP: the record's fields",
     ),
-    ("ntp.", "", "Suricata has no events of NTP, likewise"),
+    ("ntp.", "", "Suricata 9 has events of NTP"),
     (
         "dhcpv6.",
         "",
@@ -118,7 +149,7 @@ fn add(capture: &Path, found: &mut BTreeSet<(String, &'static str)>) -> usize {
 fn check(found: &BTreeSet<(String, &'static str)>) {
     let known = fields();
     let is_known = |(path, kind): &&(String, &str)| {
-        known.get(path).is_some_and(|of| of == kind)
+        (known.get(path)).is_some_and(|of| of == kind || of == "number" && *kind == "integer")
             || ADDITIONS
                 .iter()
                 .any(|(addition, of, _)| match addition.ends_with('.') {

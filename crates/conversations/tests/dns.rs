@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use conversations::{
-    Compared, against_zeek, differences, endpoints, has_endpoints, records, same, suricata_checks,
-    text, zeek_endpoints,
+    Compared, against_zeek, differences, endpoints, has_endpoints, records, same, text,
+    zeek_endpoints,
 };
 use corpora::corpora;
 use serde_json::Value;
@@ -457,145 +457,6 @@ fn dnsjit_pairs() {
     );
     compared.assert_equal();
 }
-
-/// A value at a place of a list.
-fn nth(record: &Value, list: &str, place: usize) -> String {
-    match &record[list][place] {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
-/// What Suricata escapes, as hexadecimal digits.
-fn unescaped(text: &str) -> String {
-    let text = text.replace("\\\\x", "\\x").replace("\\u00", "\\x");
-    let mut rest = text.as_str();
-    let mut digits = String::new();
-    while let Some(char) = rest.chars().next() {
-        match rest
-            .strip_prefix("\\x")
-            .and_then(|it| it.split_at_checked(2))
-        {
-            Some((byte, behind)) => {
-                digits.push_str(byte);
-                rest = behind;
-            }
-            None => {
-                digits.push_str(&format!("{:02x}", u32::from(char)));
-                rest = &rest[char.len_utf8()..];
-            }
-        }
-    }
-    digits
-}
-
-/// What of a record Suricata calls so; `None` for what is not in it.
-fn suricata_field(record: &Value, name: &str) -> Option<String> {
-    Some(match name {
-        "proto" => text(record, "proto").to_uppercase(),
-        "dns.rrname" | "dns.queries[0].rrname" => text(record, "query"),
-        "dns.rrtype" | "dns.queries[0].rrtype" => text(record, "qtype"),
-        "dns.id" => text(record, "trans_id"),
-        "dns.rcode" => text(record, "rcode"),
-        "dns.opcode" => match text(record, "opcode").as_str() {
-            "query" => "0".to_owned(),
-            "notify" => "4".to_owned(),
-            "update" => "5".to_owned(),
-            other => other.trim_start_matches("opcode").to_owned(),
-        },
-        _ => {
-            let rest = name.strip_prefix("dns.answers[")?;
-            let (place, field) = rest.split_once("].")?;
-            let place = place.parse().ok()?;
-            let data = nth(record, "answers", place);
-            let mut words = data.split(' ');
-            match field {
-                "rrtype" => nth(record, "answer_types", place),
-                "ttl" => nth(record, "ttls", place),
-                "rdata" => match data.strip_prefix("\\# ") {
-                    Some(digits) => digits.split(' ').nth(1)?.to_owned(),
-                    None => data,
-                },
-                "srv.priority" => words.next()?.to_owned(),
-                "srv.weight" => words.nth(1)?.to_owned(),
-                "srv.port" => words.nth(2)?.to_owned(),
-                "srv.name" => words.nth(3)?.to_owned(),
-                "sshfp.algo" => words.next()?.to_owned(),
-                "sshfp.fingerprint" => words.nth(2)?.to_owned(),
-                _ => return None,
-            }
-        }
-    })
-}
-
-#[test]
-fn suricata_dns_events() {
-    let Some(corpora) = corpora() else { return };
-    let mut compared = Compared::default();
-    for (name, trace, count, wanted) in suricata_checks(&corpora, "dns") {
-        // A setting that says which events are written.
-        if name.contains("cond-log") {
-            continue;
-        }
-        let ours = records(&trace, "dns");
-        let kinds: &[bool] = match wanted.get("dns.type").map(String::as_str) {
-            Some("query" | "request") => &[false],
-            Some("answer" | "response") => &[true],
-            _ => &[false, true],
-        };
-        // The older form of events has the flow's direction, not the packet's.
-        let ends_of = |source: &str, destination: &str| {
-            let of = |name: &str| wanted.get(name).cloned();
-            [source, destination]
-                .map(|side| (of(&format!("{side}_ip")), of(&format!("{side}_port"))))
-        };
-        let (there, back) = (ends_of("src", "dest"), ends_of("dest", "src"));
-        let mut found = 0;
-        for &is_reply in kinds {
-            let none = if is_reply { "no_reply" } else { "no_request" };
-            for record in ours.iter().filter(|it| it["state"] != none) {
-                let is_end = |side: &str, (ip, port): &(Option<String>, Option<String>)| {
-                    let is = |name: &str, theirs: &Option<String>| {
-                        let ours = text(record, &format!("{side}_{name}"));
-                        theirs.as_ref().is_none_or(|it| *it == ours)
-                    };
-                    is("ip", ip) && is("port", port)
-                };
-                let are = |ends: &[_; 2]| is_end("src", &ends[0]) && is_end("dst", &ends[1]);
-                let is = |(theirs, value): (&String, &String)| {
-                    let ours = suricata_field(record, theirs).map(|it| it.replace(':', ""));
-                    ours.is_none_or(|ours| {
-                        ours == value.replace(':', "") || ours == unescaped(value)
-                    })
-                };
-                let has_answers = record["answers"].is_array();
-                let wants_answers = wanted.keys().any(|name| name.starts_with("dns.answers"));
-                let has_them = !wants_answers || (is_reply && has_answers);
-                if wanted.iter().all(is) && has_them && (are(&there) || are(&back)) {
-                    let repeats = record["repeats"].as_u64().unwrap_or(0) as usize;
-                    found += 1 + if is_reply { 0 } else { repeats };
-                }
-            }
-        }
-        let differences: Vec<String> = (found != count)
-            .then(|| format!("{found} not {count} with {wanted:?}"))
-            .into_iter()
-            .collect();
-        let what = format!(
-            "{name} {}",
-            wanted.get("dns.type").map_or("", String::as_str)
-        );
-        compared.note(&what, &differences, SURICATA_EXCEPTIONS);
-    }
-    compared.show("Suricata dns");
-    compared.assert_equal();
-}
-
-const SURICATA_EXCEPTIONS: &[(&str, &str)] = &[(
-    "dns-over-http2",
-    "DNS within HTTP/2 (RFC 8484), which we do not look into",
-)];
 
 /// The only record of a capture of packetbeat's.
 fn packetbeats(corpora: &Path, name: &str) -> Value {

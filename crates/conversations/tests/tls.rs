@@ -14,8 +14,8 @@ use std::path::Path;
 use std::process::Command;
 
 use conversations::{
-    Compared, against_zeek, differences, endpoints, has_endpoints, records, same, suricata_checks,
-    text, zeek_endpoints,
+    Compared, against_zeek, differences, endpoints, has_endpoints, records, same, text,
+    zeek_endpoints,
 };
 use corpora::{corpora, skipped};
 use serde_json::Value;
@@ -376,86 +376,4 @@ fn zeek_quic_logs() {
             Some((what, differences))
         },
     );
-}
-
-#[test]
-fn suricata_tls_events() {
-    let Some(corpora) = corpora() else { return };
-    let mut compared = Compared::default();
-    for event in ["tls", "quic"] {
-        for (name, trace, count, wanted) in suricata_checks(&corpora, event) {
-            let known = [
-                ("tls.sni", "server_name"),
-                ("tls.version", "version"),
-                ("tls.subject", "subject"),
-                ("tls.issuerdn", "issuer"),
-                ("tls.serial", "serial"),
-                ("tls.fingerprint", "sha1"),
-                ("tls.notbefore", "not_before"),
-                ("tls.notafter", "not_after"),
-                ("tls.ja3.hash", "ja3"),
-                ("tls.ja3s.hash", "ja3s"),
-                ("tls.ja4", "ja4"),
-                ("quic.ja4", "ja4"),
-                ("quic.sni", "server_name"),
-            ];
-            let fields = known.into_iter();
-            let fields = fields.filter_map(|(theirs, ours)| Some((ours, wanted.get(theirs)?)));
-            let fields: Vec<(&str, String)> = fields
-                .map(|(name, value)| (name, suricata_value(name, value)))
-                .collect();
-            if fields.is_empty() {
-                continue;
-            }
-            // Whose it is, whichever side it was noted from.
-            let place = |side: &str| {
-                let part = |name: &str| wanted.get(&format!("{side}_{name}"));
-                let address = part("ip")?.parse::<std::net::IpAddr>().ok()?;
-                Some(format!("{address}:{}", part("port")?))
-            };
-            let places = place("src").zip(place("dest"));
-            let ours = records(&trace, "tls,quic");
-            let found = ours.iter().filter(|record| {
-                let is = |(name, value): &(&str, String)| {
-                    let ours = text(record, name);
-                    if name.starts_with("not_") {
-                        ours.starts_with(value.as_str())
-                    } else if *name == "serial" {
-                        ours.trim_start_matches('0') == value.trim_start_matches('0')
-                    } else {
-                        ours == *value
-                    }
-                };
-                let is_there = places.as_ref().is_none_or(|(one, other)| {
-                    let ours = endpoints(record);
-                    ours == format!("{one}-{other}") || ours == format!("{other}-{one}")
-                });
-                record["event_type"] == event && is_there && fields.iter().all(is)
-            });
-            let found = found.count();
-            let differences: Vec<String> = (found != count)
-                .then(|| format!("{found} not {count} with {fields:?}"))
-                .into_iter()
-                .collect();
-            compared.note(&name, &differences, EXCEPTIONS);
-        }
-    }
-    compared.show("Suricata tls and quic");
-    compared.assert_equal();
-}
-
-/// A value as ours are written.
-fn suricata_value(name: &str, value: &str) -> String {
-    match name {
-        "version" => match value {
-            "TLSv1" => "TLS 1.0".to_owned(),
-            "TLS 1.3 draft-23" => "TLS 1.3-draft23".to_owned(),
-            // Those say no more than that it is 1.3.
-            "TLS 1.3 draft-<16" => "TLS 1.3".to_owned(),
-            other => other.to_owned(),
-        },
-        "sha1" => value.replace(':', ""),
-        "serial" => value.replace(':', ""),
-        _ => value.to_owned(),
-    }
 }

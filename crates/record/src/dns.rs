@@ -36,6 +36,13 @@ fields! {
     answers Texts None "ANSWERS" 2 "what the answers say, in order";
     answer_types Texts None "" 0 "their types";
     ttls List Seconds "" 0 "their times to live";
+    answer_names Texts None "" 0 "the names that they are of";
+    authorities Texts None "" 0 "records of authorities in the reply, as zone files have them: name, time to live, type, data";
+    additionals Texts None "" 0 "additional records in the reply, likewise, without that of EDNS";
+    request_flags Unsigned None "" 0 "second word of the query's header: flags, opcode, code";
+    reply_flags Unsigned None "" 0 "the same of the reply";
+    request_place Unsigned None "" 0 "position of the query among the messages of its flow, from 1";
+    reply_place Unsigned None "" 0 "the same of the reply";
     questions Unsigned None "" 0 "questions announced by the query, or by the reply where there is none";
     answer_count Unsigned None "" 0 "answers announced by the reply";
     authority_count Unsigned None "" 0 "records of authorities announced by the reply";
@@ -90,6 +97,16 @@ pub struct DnsMessage {
     pub answer_types: TextList,
     /// Their times to live, s.
     pub ttls: Vec<u32>,
+    /// The names that they are of.
+    pub answer_names: TextList,
+    /// Records of authorities: name, time to live, type and data with blanks between.
+    pub authorities: TextList,
+    /// Additional records, likewise.
+    pub additionals: TextList,
+    /// Second word of the header.
+    pub flags: u16,
+    /// Position among the messages of the flow, from 1.
+    pub place: u64,
     /// Questions, answers, authorities, additional records, as the message says.
     pub counts: [u16; 4],
     /// Bytes of it.
@@ -108,6 +125,9 @@ impl DnsMessage {
         let mut old = core::mem::take(self);
         old.answers.clear();
         old.answer_types.clear();
+        old.answer_names.clear();
+        old.authorities.clear();
+        old.additionals.clear();
         old.ttls.clear();
         *self = DnsMessage {
             opcode: take(old.opcode),
@@ -118,6 +138,9 @@ impl DnsMessage {
             client_subnet: take(old.client_subnet),
             answers: old.answers,
             answer_types: old.answer_types,
+            answer_names: old.answer_names,
+            authorities: old.authorities,
+            additionals: old.additionals,
             ttls: old.ttls,
             ..DnsMessage::default()
         };
@@ -165,20 +188,23 @@ impl Record for Exchange<'_, DnsMessage> {
         let mut subnet = both().map(|it| it.client_subnet.as_str());
         let subnet = subnet.find(|it| !it.is_empty());
         filled_or_null(visitor, &DNS.client_subnet, subnet.unwrap_or_default());
-        match reply {
-            Some(reply) => {
-                reply.answers.visit(&DNS.answers, visitor);
-                reply.answer_types.visit(&DNS.answer_types, visitor);
-            }
-            None => {
-                visitor.null(&DNS.answers);
-                visitor.null(&DNS.answer_types);
-            }
-        }
+        let list = |visitor: &mut V, field, texts: fn(&DnsMessage) -> &TextList| match reply {
+            Some(reply) => texts(reply).visit(field, visitor),
+            None => visitor.null(field),
+        };
+        list(visitor, &DNS.answers, |it| &it.answers);
+        list(visitor, &DNS.answer_types, |it| &it.answer_types);
         match reply.filter(|it| !it.ttls.is_empty()) {
             Some(reply) => visitor.list(&DNS.ttls, &reply.ttls),
             None => visitor.null(&DNS.ttls),
         }
+        list(visitor, &DNS.answer_names, |it| &it.answer_names);
+        list(visitor, &DNS.authorities, |it| &it.authorities);
+        list(visitor, &DNS.additionals, |it| &it.additionals);
+        number_or_null(visitor, &DNS.request_flags, request.map(|it| it.flags));
+        number_or_null(visitor, &DNS.reply_flags, reply.map(|it| it.flags));
+        number_or_null(visitor, &DNS.request_place, request.map(|it| it.place));
+        number_or_null(visitor, &DNS.reply_place, reply.map(|it| it.place));
         let [questions, ..] = first.counts;
         visitor.unsigned(&DNS.questions, u64::from(questions));
         let counts = reply.map(|it| it.counts);
@@ -223,20 +249,28 @@ mod tests {
             edns: Some((true, 1232)),
             counts: [1, 0, 0, 1],
             bytes: 40,
+            flags: 0x100,
+            place: 1,
             ..DnsMessage::default()
         };
         let mut reply = DnsMessage {
             rcode: "NOERROR".to_owned(),
             has_recursion: true,
             ttls: vec![60, 30],
-            counts: [1, 2, 0, 1],
+            counts: [1, 2, 1, 1],
             bytes: 90,
+            flags: 0x8180,
+            place: 2,
             ..request.clone()
         };
         for text in ["b.example", "192.0.2.1"] {
             reply.answers.push(|out| out.push_str(text));
             reply.answer_types.push(|out| out.push('A'));
+            reply.answer_names.push(|out| out.push_str("a.example"));
         }
+        reply
+            .authorities
+            .push(|out| out.push_str("example 60 NS c.example"));
         let mut exchange = Exchange {
             parties: Parties {
                 client: (Address::v4([192, 0, 2, 1]), 5000),
@@ -262,7 +296,10 @@ mod tests {
              \"aa\":\"no\",\"tc\":\"no\",\"rd\":\"yes\",\"ra\":\"yes\",\"ad\":\"no\",\"cd\":\"no\",\"ad_wanted\":\"no\",\"z\":\"no\",\
              \"dnssec_ok\":\"yes\",\"edns_bytes\":1232,\"client_subnet\":null,\
              \"answers\":[\"b.example\",\"192.0.2.1\"],\"answer_types\":[\"A\",\"A\"],\"ttls\":[60,30],\
-             \"questions\":1,\"answer_count\":2,\"authority_count\":0,\"additional_count\":1,\
+             \"answer_names\":[\"a.example\",\"a.example\"],\"authorities\":[\"example 60 NS c.example\"],\
+             \"additionals\":null,\"request_flags\":256,\"reply_flags\":33152,\"request_place\":1,\
+             \"reply_place\":2,\
+             \"questions\":1,\"answer_count\":2,\"authority_count\":1,\"additional_count\":1,\
              \"request_bytes\":40,\"reply_bytes\":90,\"latency\":0.500000000,\"state\":\"matched\",\
              \"repeats\":1,\"limit\":null,\"odd\":null}\n"
         );

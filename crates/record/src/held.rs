@@ -72,7 +72,8 @@ macro_rules! of_fields {
 of_numbers!(u8, u16, u32, u64, usize);
 
 of_fields! {
-    DnsMessage: opcode, query, qclass, qtype, rcode, client_subnet, answers, answer_types, ttls;
+    DnsMessage: opcode, query, qclass, qtype, rcode, client_subnet, answers, answer_types, ttls, answer_names,
+        authorities, additionals;
     RpcMessage: program, procedure, argument, machine, status;
     IcpMessage: url;
     SnmpMessage: community, user, engine, context, oid;
@@ -83,10 +84,10 @@ of_fields! {
     FtpRow: user, password, command, directory, argument, reply;
     FtpDataRow: command, file_name;
     SmtpRow: helo, sender, receivers, date, from, to, cc, reply_to, id, in_reply_to, subject, user_agent,
-        received, originating_ip, files, last_reply, auth;
+        received, originating_ip, files, attachments, last_reply, auth;
     SshRow: client, server, cipher, code, compression, exchange, host_key, fingerprint, hassh, hassh_server;
     TlsRow: version, cipher, curve, server_name, next_protocol, client_protocols, client_version, history, last_alert,
-        certificate, chain, client_subject, client_chain, ja3, ja3s, ja4;
+        certificate, chain, client_subject, client_chain, ja3, ja3s, ja4, ja3_text, ja3s_text;
     X509Row: sha256, sha1, serial, subject, issuer, key_algorithm, signature_algorithm, curve, alternatives, dns_names,
         ip_addresses, emails, uris;
     FileRow: method, host, uri, file_name, content_type, content_encoding, md5, sha1, sha256, extracted;

@@ -31,6 +31,8 @@ fields! {
     ja3 Text None "" 0 "fingerprint of the client's hello: JA3";
     ja3s Text None "" 0 "fingerprint of the server's hello: JA3S";
     ja4 Text None "JA4" 4 "fingerprint of the client's hello: JA4";
+    ja3_text Text None "" 0 "what JA3 is a digest of";
+    ja3s_text Text None "" 0 "what JA3S is a digest of";
     retried Text None "" 0 "yes: the server sent a Retry packet";
     negotiated Text None "" 0 "yes: the server asked for another version";
     state Text None "STATE" 3 "matched, no_reply or no_request: which hellos were seen";
@@ -75,6 +77,8 @@ impl Record for QuicRow {
         filled_or_null(visitor, &QUIC.ja3, &tls.ja3);
         filled_or_null(visitor, &QUIC.ja3s, &tls.ja3s);
         filled_or_null(visitor, &QUIC.ja4, &tls.ja4);
+        filled_or_null(visitor, &QUIC.ja3_text, &tls.ja3_text);
+        filled_or_null(visitor, &QUIC.ja3s_text, &tls.ja3s_text);
         yes_or_null(visitor, &QUIC.retried, Some(self.is_retried));
         yes_or_null(visitor, &QUIC.negotiated, Some(self.is_negotiated));
         visitor.symbol(&QUIC.state, tls.state());

@@ -34,6 +34,7 @@ fields! {
     received Texts None "" 0 "header fields Received, the last hop first; 16 at most";
     x_originating_ip Text None "" 0 "header field X-Originating-IP";
     files List None "" 0 "numbers of the files in it, where files are looked at (file_id of their records, in decimal digits)";
+    attachments Texts None "" 0 "names of its parts that have one; where files are wanted, null otherwise";
     message_bytes Unsigned Bytes "BYTES" 2 "bytes of the message, as they were sent, missing ones counted";
     missing_bytes Unsigned Bytes "" 0 "bytes of the message that were not captured";
     last_reply Text None "REPLY" 3 "last reply of the server in the transaction";
@@ -84,6 +85,8 @@ pub struct SmtpRow {
     pub originating_ip: Option<String>,
     /// Numbers of its files.
     pub files: Vec<u64>,
+    /// Names of parts.
+    pub attachments: Vec<String>,
     /// Bytes of the message; `None`: there is none.
     pub message_bytes: Option<u64>,
     /// Missing among them.
@@ -131,6 +134,7 @@ impl Record for SmtpRow {
             self.originating_ip.as_deref(),
         );
         visitor.list(&SMTP.files, &self.files);
+        texts_or_null(visitor, &SMTP.attachments, &self.attachments);
         number_or_null(visitor, &SMTP.message_bytes, self.message_bytes);
         visitor.unsigned(&SMTP.missing_bytes, self.missing_bytes);
         text_or_null(visitor, &SMTP.last_reply, self.last_reply.as_deref());

@@ -43,6 +43,8 @@ fields! {
     ja3 Text None "" 0 "fingerprint of the client's hello: JA3";
     ja3s Text None "" 0 "fingerprint of the server's hello: JA3S";
     ja4 Text None "JA4" 4 "fingerprint of the client's hello: JA4";
+    ja3_text Text None "" 0 "what JA3 is a digest of";
+    ja3s_text Text None "" 0 "what JA3S is a digest of";
     state Text None "STATE" 3 "matched, no_reply or no_request: which hellos were seen";
     whole Text None "" 0 "no: something was missing or could not be read";
     close Text None "" 0 "how the connection ended, where it ended before both sides were encrypted: fin, rst, timeout";
@@ -124,6 +126,10 @@ pub struct TlsRow {
     pub ja3s: String,
     /// JA4.
     pub ja4: String,
+    /// What JA3 is a digest of.
+    pub ja3_text: String,
+    /// What JA3S is a digest of.
+    pub ja3s_text: String,
     /// The client's hello was seen.
     pub has_client: bool,
     /// The server's was.
@@ -181,6 +187,8 @@ impl Record for TlsRow {
         filled_or_null(visitor, &TLS.ja3, &self.ja3);
         filled_or_null(visitor, &TLS.ja3s, &self.ja3s);
         filled_or_null(visitor, &TLS.ja4, &self.ja4);
+        filled_or_null(visitor, &TLS.ja3_text, &self.ja3_text);
+        filled_or_null(visitor, &TLS.ja3s_text, &self.ja3s_text);
         visitor.symbol(&TLS.state, self.state());
         yes_or_null(visitor, &TLS.whole, Some(!self.is_damaged));
         text_or_null(visitor, &TLS.close, self.close);

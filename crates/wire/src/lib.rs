@@ -34,6 +34,7 @@ pub use checksum::{Checksum, ChecksumVerdict, verify_transport, verify_transport
 pub use community_id::{CommunityId, community_id_hash};
 pub use decode::{
     CARRIERS, DatagramOrigin, DecodeOptions, Decoder, FragmentInfo, fragment_info, hash_batch,
+    icmp_counterpart,
 };
 pub use decoded::{
     DecodeFlags, Decoded, DecodedBatch, Problem, Summary, TcpFlags, Tunnel, TunnelKind,

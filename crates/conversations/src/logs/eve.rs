@@ -2,12 +2,12 @@
 
 use flowgauge_record::any::AnyRecord;
 use flowgauge_record::store::Kept;
-use flowgauge_record::text::{TimeWriter, write_json_escaped, write_unsigned};
+use flowgauge_record::text::{TimeWriter, write_json_escaped};
 use flowgauge_record::{Encoder, Format, JsonKey};
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Nanos, icmp_counterpart};
 
 use super::values::{Cell, Name, Values};
-use super::{members, names};
+use super::{dns, members, names};
 
 /// A member of an object: its name, and where its value comes from. What has no value is left out.
 pub(super) struct Member(JsonKey, Origin);
@@ -48,7 +48,14 @@ static COMMON: &[Member] = &[
         "flow_id",
         Made(|values| Cell::of(values.number(Name::flow_id), |id| Cell::Number(id >> 11))),
     ),
-    member("event_type", Made(|values| Cell::Text(name(values.kind())))),
+    member("event_type", Made(|values| Cell::Text(name(values)))),
+    member(
+        "vlan",
+        Made(|values| match values.numbers(Name::vlan) {
+            [] => Cell::Unset,
+            ids => Cell::Numbers(ids),
+        }),
+    ),
     member(
         "src_ip",
         Made(|values| ip(values, [Name::src_ip, Name::dst_ip])),
@@ -65,24 +72,48 @@ static COMMON: &[Member] = &[
         "dest_port",
         Made(|values| port(values, [Name::dst_port, Name::src_port])),
     ),
+    member("proto", Made(proto)),
     member(
-        "proto",
-        Made(|values| match values.text(Name::proto) {
-            Some("quic") => Cell::Text("UDP"),
-            proto => Cell::of(proto, Cell::Upper),
+        "ip_v",
+        Made(|values| {
+            Cell::of(values.address(Name::src_ip), |(_, version)| {
+                Cell::Number(version.into())
+            })
+        }),
+    ),
+    member("icmp_type", Made(|values| icmp(values, false, 0))),
+    member("icmp_code", Made(|values| icmp(values, false, 1))),
+    member("response_icmp_type", Made(|values| icmp(values, true, 0))),
+    member("response_icmp_code", Made(|values| icmp(values, true, 1))),
+    member("pkt_src", Made(packet_source)),
+    member(
+        "tx_id",
+        Made(|values| match values.kind() {
+            "http" => position(values, Name::depth),
+            "smtp" => position(values, Name::trans_depth),
+            _ => Cell::Unset,
         }),
     ),
     member(
         "app_proto",
         Made(|values| match values.kind() {
             "file" => Cell::of(values.text(Name::source), Cell::Hyphens),
-            _ => Cell::of(values.spoken(), Cell::Text),
+            _ => Cell::of(values.spoken(), |name| Cell::Hyphens(names::protocol(name))),
         }),
     ),
-    member("community_id", Text(Name::community_id)),
+    member(
+        "community_id",
+        Made(|values| match values.text(Name::community_id) {
+            Some(id) => Cell::Text(id),
+            None => Cell::of(values.community_id(), Cell::Community),
+        }),
+    ),
 ];
 
-static FLOW: &[Member] = &[member("flow", Object(FLOW_ITSELF))];
+static FLOW: &[Member] = &[
+    member("flow", Object(FLOW_ITSELF)),
+    member("tcp", Object(FLOW_TCP)),
+];
 static FLOW_ITSELF: &[Member] = &[
     member("pkts_toserver", Number(Name::src_packets)),
     member("pkts_toclient", Number(Name::dst_packets)),
@@ -96,22 +127,26 @@ static FLOW_ITSELF: &[Member] = &[
         "end",
         Made(|values| Cell::of(values.time(Name::end), timestamp)),
     ),
+    // Of whole seconds on the clock.
     member(
         "age",
         Made(|values| {
             let times = values.time(Name::start).zip(values.time(Name::end));
             Cell::of(times, |(start, end)| {
-                Cell::Number(end.0.saturating_sub(start.0) / 1_000_000_000)
+                let [start, end] = [start, end].map(|time| time.0 / 1_000_000_000);
+                Cell::Number(end.saturating_sub(start))
             })
         }),
     ),
     member(
         "state",
         Made(|values| {
-            Cell::Text(match values.text(Name::state) {
-                Some("S0" | "S1" | "OTH" | "SH") => "new",
-                Some("SF" | "RSTO" | "RSTR" | "REJ" | "RSTOS0" | "RSTRH" | "S2" | "S3") => "closed",
-                _ => "established",
+            Cell::Text(match tcp_state(values) {
+                Some("last_ack" | "time_wait" | "closed") => "closed",
+                Some("none" | "syn_sent" | "syn_recv") => "new",
+                Some(_) => "established",
+                None if values.number(Name::dst_packets) == Some(0) => "new",
+                None => "established",
             })
         }),
     ),
@@ -127,6 +162,117 @@ static FLOW_ITSELF: &[Member] = &[
     ),
     member("alerted", Made(|_| Cell::Bool(false))),
 ];
+static FLOW_TCP: &[Member] = &[
+    member("tcp_flags", Made(|values| flags_text(values, BOTH))),
+    member(
+        "tcp_flags_ts",
+        Made(|values| flags_text(values, &[Name::src_tcp_flags])),
+    ),
+    member(
+        "tcp_flags_tc",
+        Made(|values| flags_text(values, &[Name::dst_tcp_flags])),
+    ),
+    member("syn", Made(|values| flag(values, 'S'))),
+    member("fin", Made(|values| flag(values, 'F'))),
+    member("rst", Made(|values| flag(values, 'R'))),
+    member("psh", Made(|values| flag(values, 'P'))),
+    member("ack", Made(|values| flag(values, 'A'))),
+    member("urg", Made(|values| flag(values, 'U'))),
+    member("ecn", Made(|values| flag(values, 'E'))),
+    member("cwr", Made(|values| flag(values, 'C'))),
+    member(
+        "state",
+        Made(|values| Cell::of(tcp_state(values), Cell::Text)),
+    ),
+];
+
+/// The TCP flags of both sides.
+const BOTH: &[Name] = &[Name::src_tcp_flags, Name::dst_tcp_flags];
+
+/// TCP flags that these sides sent, in hexadecimal digits.
+fn flags_text<'a>(values: &Values<'a>, sides: &[Name]) -> Cell<'a> {
+    const LETTERS: &str = "FSRPAUEC";
+    if values.text(Name::src_tcp_flags).is_none() {
+        return Cell::Unset;
+    }
+    let letters = sides.iter().filter_map(|side| values.text(*side));
+    let bits = letters
+        .flat_map(str::chars)
+        .filter_map(|it| LETTERS.find(it));
+    Cell::Hex(bits.fold(0, |all, bit| all | 1 << bit), 2)
+}
+
+fn flag<'a>(values: &Values<'a>, letter: char) -> Cell<'a> {
+    let mut sides = BOTH.iter().filter_map(|side| values.text(*side));
+    match sides.any(|letters| letters.contains(letter)) {
+        true => Cell::Bool(true),
+        false => Cell::Unset,
+    }
+}
+
+/// The state of a TCP connection at its end, by those of RFC 9293, section 3.3.2, that a watcher between both
+/// ends can tell.
+fn tcp_state(values: &Values<'_>) -> Option<&'static str> {
+    values.text(Name::src_tcp_flags)?;
+    let is_answered = values.number(Name::dst_packets) != Some(0);
+    Some(match values.text(Name::state)? {
+        "S0" | "SH" => "syn_sent",
+        "S1" => "established",
+        "S2" => "close_wait",
+        "S3" => "fin_wait2",
+        "OTH" | "SHR" if !is_answered => "none",
+        "OTH" | "SHR" => "established",
+        _ => "closed",
+    })
+}
+
+/// Type or code of the ICMP messages of a flow, or of those that answer.
+fn icmp<'a>(values: &Values<'a>, of_reply: bool, part: usize) -> Cell<'a> {
+    let version = values.address(Name::src_ip).map(|it| it.1);
+    if values.kind() != "flow" || values.text(Name::proto) != Some("icmp") {
+        return Cell::Unset;
+    }
+    let protocol = if version == Some(4) { 1 } else { 58 };
+    let ends = values
+        .number(Name::src_port)
+        .zip(values.number(Name::dst_port));
+    Cell::of(ends, |(kind, other)| {
+        let answer = icmp_counterpart(protocol, kind as u8).map(u64::from);
+        let is_pair = answer == Some(other);
+        let is_answered = is_pair && values.number(Name::dst_packets) != Some(0);
+        match (of_reply, part) {
+            (false, 0) => Cell::Number(kind),
+            (false, _) => Cell::Number(if is_pair { 0 } else { other }),
+            (true, _) if !is_answered => Cell::Unset,
+            (true, 0) => Cell::Number(other),
+            (true, _) => Cell::Number(0),
+        }
+    })
+}
+
+/// The protocol below: names of others than these are their numbers.
+fn proto<'a>(values: &Values<'a>) -> Cell<'a> {
+    let version = values.address(Name::src_ip).map(|it| it.1);
+    Cell::of(values.text(Name::proto), |proto| match proto {
+        "quic" => Cell::Text("UDP"),
+        "icmp" if version == Some(6) => Cell::Text("IPv6-ICMP"),
+        "2" => Cell::Text("IGMP"),
+        "47" => Cell::Text("GRE"),
+        "50" => Cell::Text("ESP"),
+        "51" => Cell::Text("AH"),
+        "89" => Cell::Text("OSPF"),
+        "132" => Cell::Text("SCTP"),
+        proto => Cell::Upper(proto),
+    })
+}
+
+/// All events but these come from packets.
+fn packet_source<'a>(values: &Values<'a>) -> Cell<'a> {
+    match values.kind() {
+        "flow" | "statistics" => Cell::Unset,
+        _ => Cell::Text("wire/pcap"),
+    }
+}
 
 static HTTP: &[Member] = &[member("http", Object(HTTP_ITSELF))];
 static HTTP_ITSELF: &[Member] = &[
@@ -195,62 +341,36 @@ static FILE_ITSELF: &[Member] = &[
     ),
     member("file_name_stored", Text(Name::extracted)),
     member("size", Made(|values| Cell::of(size(values), Cell::Number))),
-    member(
-        "tx_id",
-        Made(|values| {
-            Cell::of(values.number(Name::depth), |depth| {
-                Cell::Number(depth.saturating_sub(1))
-            })
-        }),
-    ),
-];
-
-static DNS: &[Member] = &[member("dns", Object(DNS_ITSELF))];
-static DNS_ITSELF: &[Member] = &[
-    member("version", Made(|_| Cell::Number(3))),
-    member(
-        "type",
-        Made(|values| {
-            Cell::Text(if has_reply(values) {
-                "response"
-            } else {
-                "request"
-            })
-        }),
-    ),
-    member("id", Number(Name::trans_id)),
-    member(
-        "qr",
-        Made(|values| match has_reply(values) {
-            true => Cell::Bool(true),
-            false => Cell::Unset,
-        }),
-    ),
-    member("aa", Flag(Name::aa)),
-    member("tc", Flag(Name::tc)),
-    member("rd", Flag(Name::rd)),
-    member("ra", Flag(Name::ra)),
-    member("z", Flag(Name::z)),
-    member("rcode", Text(Name::rcode)),
-    member("queries", Written(queries)),
-    member("answers", Written(answers)),
+    member("tx_id", Made(|values| position(values, Name::depth))),
 ];
 
 static TLS: &[Member] = &[member("tls", Object(TLS_ITSELF))];
 static TLS_ITSELF: &[Member] = &[
     member("sni", Text(Name::server_name)),
-    member("version", Text(Name::version)),
+    member(
+        "version",
+        Made(|values| {
+            Cell::of(values.text(Name::version), |version| match version {
+                "TLS 1.0" => Cell::Text("TLSv1"),
+                version => Cell::Text(version),
+            })
+        }),
+    ),
     member("subject", Text(Name::subject)),
     member("issuerdn", Text(Name::issuer)),
-    member("serial", Text(Name::serial)),
+    member("subjectaltname", Texts(Name::san)),
+    member(
+        "serial",
+        Made(|values| Cell::of(values.text(Name::serial), Cell::Colons)),
+    ),
     member(
         "fingerprint",
         Made(|values| Cell::of(values.text(Name::sha1), Cell::Colons)),
     ),
     member("notbefore", Date(Name::not_before)),
     member("notafter", Date(Name::not_after)),
-    member("ja3", Within("hash", Name::ja3)),
-    member("ja3s", Within("hash", Name::ja3s)),
+    member("ja3", Object(members::JA3)),
+    member("ja3s", Object(members::JA3S)),
     member("ja4", Text(Name::ja4)),
     member("session_resumed", Flag(Name::resumed)),
     member("client_alpns", Texts(Name::client_protocols)),
@@ -322,10 +442,11 @@ static STATS_ITSELF: &[Member] = &[
 ];
 
 /// As Suricata calls it.
-fn name(kind: &str) -> &str {
-    match kind {
+fn name<'a>(values: &Values<'a>) -> &'a str {
+    match values.kind() {
         "file" => "fileinfo",
         "statistics" => "stats",
+        "dns" => values.text(Name::service).unwrap_or("dns"),
         kind => kind,
     }
 }
@@ -336,7 +457,9 @@ fn shown<'a>(values: &Values<'a>) -> Cell<'a> {
         "flow" => values.time(Name::end),
         _ => values.begin(),
     };
-    Cell::of(at, timestamp)
+    let later = values.span(Name::latency).filter(|_| values.is_reply());
+    let later = later.unwrap_or_default();
+    Cell::of(at, |at| timestamp(Nanos(at.0.saturating_add(later.0))))
 }
 
 /// As `2026-11-22T07:44:36.123456+0000`.
@@ -344,10 +467,11 @@ fn timestamp<'a>(at: Nanos) -> Cell<'a> {
     Cell::Date(at, 26, "+0000")
 }
 
-/// Which of two fields: of a file the source is who sent it.
+/// Which of two fields: the source is who sent a file, or a reply.
 fn sided(values: &Values<'_>, [mine, other]: [Name; 2]) -> Name {
     match values.text(Name::sent_by) {
         Some("dst") => other,
+        _ if values.is_reply() => other,
         _ => mine,
     }
 }
@@ -355,11 +479,15 @@ fn sided(values: &Values<'_>, [mine, other]: [Name; 2]) -> Name {
 fn ip<'a>(values: &Values<'a>, names: [Name; 2]) -> Cell<'a> {
     let address = values.address(sided(values, names));
     Cell::of(address, |(address, version)| {
-        Cell::Address(address, version)
+        Cell::WholeAddress(address, version)
     })
 }
 
 fn port<'a>(values: &Values<'a>, names: [Name; 2]) -> Cell<'a> {
+    // Those of ICMP are types and codes.
+    if values.text(Name::proto) == Some("icmp") {
+        return Cell::Unset;
+    }
     Cell::of(values.number(sided(values, names)), Cell::Number)
 }
 
@@ -371,6 +499,13 @@ fn host<'a>(values: &Values<'a>) -> (Option<&'a str>, Option<u64>) {
         Some((name, Ok(port))) => (Some(name), Some(port.into())),
         _ => (host, None),
     }
+}
+
+/// A number from 1, counted from 0.
+pub(super) fn position<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
+    Cell::of(values.number(name), |number| {
+        Cell::Number(number.saturating_sub(1))
+    })
 }
 
 fn missing(values: &Values<'_>) -> u64 {
@@ -393,51 +528,11 @@ fn file_state(values: &Values<'_>) -> &'static str {
     }
 }
 
-fn has_reply(values: &Values<'_>) -> bool {
-    values.text(Name::state) != Some("no_reply")
-}
-
-/// Appends a member that is text, with what is in front of it.
-fn text_behind(front: &[u8], text: Option<&str>, out: &mut Vec<u8>) {
-    if let Some(text) = text {
-        out.extend_from_slice(front);
-        write_json_escaped(out, text);
-        out.push(b'"');
-    }
-}
-
-fn queries(values: &Values<'_>, out: &mut Vec<u8>) {
-    if let Some(query) = values.text(Name::query) {
-        text_behind(b"[{\"rrname\":\"", Some(query), out);
-        text_behind(b",\"rrtype\":\"", values.text(Name::qtype), out);
-        out.extend_from_slice(b"}]");
-    }
-}
-
-fn answers(values: &Values<'_>, out: &mut Vec<u8>) {
-    let Some(answers) = values.texts(Name::answers) else {
-        return;
-    };
-    let mut types = values.texts(Name::answer_types).map(|texts| texts.iter());
-    let mut next_type = || types.as_mut()?.next();
-    let mut ttls = values.numbers(Name::ttls).iter();
-    let query = values.text(Name::query);
-    out.push(b'[');
-    for (n, answer) in answers.iter().enumerate() {
-        if n > 0 {
-            out.push(b',');
-        }
-        out.push(b'{');
-        text_behind(b"\"rrname\":\"", query, out);
-        text_behind(b",\"rrtype\":\"", next_type(), out);
-        if let Some(ttl) = ttls.next() {
-            out.extend_from_slice(b",\"ttl\":");
-            write_unsigned(out, *ttl);
-        }
-        text_behind(b",\"rdata\":\"", Some(answer), out);
-        out.push(b'}');
-    }
-    out.push(b']');
+/// Appends a text with what is in front of it, and the mark behind it.
+pub(super) fn text_behind(front: &[u8], text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(front);
+    write_json_escaped(out, text);
+    out.push(b'"');
 }
 
 /// Writes lines.
@@ -459,13 +554,24 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Appends the line of a record.
+    /// Appends the line of a record; of a request and its reply one of each.
     pub(super) fn add(&mut self, record: &dyn AnyRecord, values: &Values<'_>, out: &mut Vec<u8>) {
+        let is_pair = matches!(values.kind(), "dns" | "snmp" | "dhcp");
+        let state = values.text(Name::state).filter(|_| is_pair);
+        if state != Some("no_request") {
+            self.line(record, values, out);
+        }
+        if matches!(state, Some("no_request" | "matched")) {
+            self.line(record, &values.reply(), out);
+        }
+    }
+
+    fn line(&mut self, record: &dyn AnyRecord, values: &Values<'_>, out: &mut Vec<u8>) {
         let kind = values.kind();
         let members = match kind {
             "flow" => FLOW,
             "http" => HTTP,
-            "dns" => DNS,
+            "dns" => dns::members(values),
             "tls" => TLS,
             "quic" => members::QUIC,
             "ssh" => members::SSH,
@@ -475,6 +581,7 @@ impl Lines {
             "dhcp" => members::DHCP,
             "snmp" => members::SNMP,
             "rpc" => members::RPC,
+            "ntp" => members::NTP,
             "anomaly" => ANOMALY,
             "statistics" => STATS,
             "file" if values.text(Name::source) == Some("http") => FILE_OF_HTTP,
@@ -515,7 +622,7 @@ impl Lines {
             },
             Date(name) => Cell::of(values.time(*name), |at| Cell::Date(at, 19, "")),
             AddressText(name) => Cell::of(values.address(*name), |(address, version)| {
-                Cell::Address(address, version)
+                Cell::WholeAddress(address, version)
             }),
             Texts(name) => Cell::of(values.texts(*name), Cell::Texts),
             Made(make) => make(values),
@@ -525,7 +632,7 @@ impl Lines {
                 };
                 out.extend_from_slice(b"{\"");
                 out.extend_from_slice(inner.as_bytes());
-                text_behind(b"\":\"", Some(text), out);
+                text_behind(b"\":\"", text, out);
                 out.push(b'}');
                 return true;
             }

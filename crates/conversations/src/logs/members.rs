@@ -1,8 +1,12 @@
 //! Members of Suricata's events of protocols, those of HTTP, DNS, TLS and files aside.
 
-use super::eve::Origin::{AddressText, Made, Number, Object, Text, Texts, Within};
-use super::eve::{Member, member};
-use super::values::{Cell, Name, Values};
+use core::net::Ipv4Addr;
+
+use flowgauge_record::text::{TimeWriter, write_hex_bytes, write_unsigned};
+
+use super::eve::Origin::{AddressText, Made, Number, Object, Text, Texts, Within, Written};
+use super::eve::{Member, member, text_behind};
+use super::values::{Cell, Name, Values, list};
 
 pub(super) static SSH: &[Member] = &[member("ssh", Object(SSH_ITSELF))];
 static SSH_ITSELF: &[Member] = &[
@@ -37,27 +41,60 @@ static SSH_ITSELF: &[Member] = &[
 ];
 
 pub(super) static SMTP: &[Member] = &[
-    member("tx_id", Made(|values| position(values, Name::trans_depth))),
     member("smtp", Object(SMTP_ITSELF)),
     member("email", Object(EMAIL)),
 ];
 static SMTP_ITSELF: &[Member] = &[
     member("helo", Text(Name::helo)),
-    member("mail_from", Text(Name::mailfrom)),
-    member("rcpt_to", Texts(Name::rcptto)),
+    member(
+        "mail_from",
+        Made(|values| Cell::of(values.text(Name::mailfrom), Cell::Brackets)),
+    ),
+    member(
+        "rcpt_to",
+        Made(|values| Cell::of(values.texts(Name::rcptto), Cell::InBrackets)),
+    ),
 ];
 static EMAIL: &[Member] = &[
+    // How far its parts were read.
+    member(
+        "status",
+        Made(|values| {
+            let is_over = matches!(values.text(Name::state), Some("sent" | "refused"));
+            let status = if is_over {
+                "PARSE_DONE"
+            } else {
+                "BODY_STARTED"
+            };
+            Cell::of(values.number(Name::message_bytes), |_| Cell::Text(status))
+        }),
+    ),
     member("from", Text(Name::from)),
     member("to", Texts(Name::to)),
     member("subject", Text(Name::subject)),
     member("date", Text(Name::date)),
+    member("message_id", Text(Name::msg_id)),
     member("x_mailer", Text(Name::user_agent)),
+    member("attachment", Texts(Name::attachments)),
 ];
+
+/// Bytes of a command line that are kept.
+const MAX_LINE: usize = 4 << 10;
+/// Those of a reply, its code aside.
+const MAX_REPLY: usize = MAX_LINE - 4;
 
 pub(super) static FTP: &[Member] = &[member("ftp", Object(FTP_ITSELF))];
 static FTP_ITSELF: &[Member] = &[
     member("command", Text(Name::command)),
     member("command_data", Text(Name::arg)),
+    member(
+        "command_truncated",
+        Made(|values| {
+            let parts = [Name::command, Name::arg].map(|name| values.text(name));
+            let length: usize = parts.iter().flatten().map(|text| text.len() + 1).sum();
+            Cell::Bool(length > MAX_LINE)
+        }),
+    ),
     member("dynamic_port", Number(Name::data_port)),
     member(
         "mode",
@@ -74,6 +111,16 @@ static FTP_ITSELF: &[Member] = &[
     member(
         "reply",
         Made(|values| Cell::of(values.text(Name::reply_msg), Cell::One)),
+    ),
+    member(
+        "reply_truncated",
+        Made(|values| {
+            Cell::Bool(
+                values
+                    .text(Name::reply_msg)
+                    .is_some_and(|it| it.len() > MAX_REPLY),
+            )
+        }),
     ),
     member(
         "reply_received",
@@ -94,9 +141,9 @@ pub(super) static DHCP: &[Member] = &[member("dhcp", Object(DHCP_ITSELF))];
 static DHCP_ITSELF: &[Member] = &[
     member(
         "type",
-        Made(|values| match values.text(Name::reply) {
-            Some(_) => Cell::Text("reply"),
-            None => Cell::Text("request"),
+        Made(|values| match values.is_reply() {
+            true => Cell::Text("reply"),
+            false => Cell::Text("request"),
         }),
     ),
     member("id", Number(Name::trans_id)),
@@ -107,10 +154,11 @@ static DHCP_ITSELF: &[Member] = &[
     member(
         "dhcp_type",
         Made(|values| {
-            Cell::of(
-                values.text(Name::reply).or(values.text(Name::request)),
-                Cell::Text,
-            )
+            let name = match values.is_reply() {
+                true => Name::reply,
+                false => Name::request,
+            };
+            Cell::of(values.text(name), Cell::Text)
         }),
     ),
     member("hostname", Text(Name::host_name)),
@@ -132,7 +180,10 @@ static SNMP_ITSELF: &[Member] = &[
     member(
         "pdu_type",
         Made(|values| {
-            let message = values.text(Name::request).or(values.text(Name::reply));
+            let message = match values.is_reply() {
+                true => values.text(Name::reply),
+                false => values.text(Name::request),
+            };
             Cell::Text(match message {
                 Some("get") => "get_request",
                 Some("getnext") => "get_next_request",
@@ -187,20 +238,136 @@ static RPC_ITSELF: &[Member] = &[
     ),
 ];
 
+pub(super) static JA3: &[Member] = &[
+    member("hash", Text(Name::ja3)),
+    member("string", Text(Name::ja3_text)),
+];
+pub(super) static JA3S: &[Member] = &[
+    member("hash", Text(Name::ja3s)),
+    member("string", Text(Name::ja3s_text)),
+];
+
 pub(super) static QUIC: &[Member] = &[member("quic", Object(QUIC_ITSELF))];
 static QUIC_ITSELF: &[Member] = &[
     member("version", Text(Name::version)),
     member("sni", Text(Name::server_name)),
-    member("ja3", Within("hash", Name::ja3)),
-    member("ja3s", Within("hash", Name::ja3s)),
+    member("ja3", Object(JA3)),
+    member("ja3s", Object(JA3S)),
     member("ja4", Text(Name::ja4)),
+    member("extensions", Written(extensions)),
 ];
 
-/// A number from 1, counted from 0.
-fn position<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
-    Cell::of(values.number(name), |number| {
-        Cell::Number(number.saturating_sub(1))
-    })
+/// Names of the extensions of a hello, by their numbers (IANA).
+const EXTENSIONS: &[(u16, &str)] = &[
+    (0, "server_name"),
+    (1, "max_fragment_length"),
+    (5, "status_request"),
+    (10, "supported_groups"),
+    (11, "ec_point_formats"),
+    (13, "signature_algorithms"),
+    (14, "use_srtp"),
+    (15, "heartbeat"),
+    (16, "alpn"),
+    (17, "status_request_v2"),
+    (18, "signed_certificate_timestamp"),
+    (21, "padding"),
+    (22, "encrypt_then_mac"),
+    (23, "extended_master_secret"),
+    (24, "token_binding"),
+    (27, "compress_certificate"),
+    (28, "record_size_limit"),
+    (34, "delegated_credentials"),
+    (35, "session_ticket"),
+    (41, "pre_shared_key"),
+    (42, "early_data"),
+    (43, "supported_versions"),
+    (44, "cookie"),
+    (45, "psk_key_exchange_modes"),
+    (47, "certificate_authorities"),
+    (49, "post_handshake_auth"),
+    (50, "signature_algorithms_cert"),
+    (51, "key_share"),
+    (54, "connection_id"),
+    (57, "quic_transport_parameters"),
+    (65281, "renegotiation_info"),
+];
+
+/// The extensions of the client's hello, those that mean nothing aside: JA3 has their numbers in order.
+fn extensions(values: &Values<'_>, out: &mut Vec<u8>) {
+    let numbers = values
+        .text(Name::ja3_text)
+        .and_then(|it| it.split(',').nth(2));
+    let numbers = numbers.into_iter().flat_map(|it| it.split('-'));
+    let mut numbers = numbers.filter_map(|it| it.parse::<u16>().ok()).peekable();
+    if numbers.peek().is_none() {
+        return;
+    }
+    list(numbers, out, |number, out| {
+        out.push(b'{');
+        if let Some((_, name)) = EXTENSIONS.iter().find(|it| it.0 == number) {
+            text_behind(b"\"name\":\"", name, out);
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"type\":");
+        write_unsigned(out, number.into());
+        let said = match number {
+            0 => Cell::of(values.text(Name::server_name), Cell::One),
+            16 => Cell::of(values.texts(Name::client_protocols), Cell::Texts),
+            _ => Cell::Unset,
+        };
+        if !said.is_unset() {
+            out.extend_from_slice(b",\"values\":");
+            said.json(&mut TimeWriter::default(), out);
+        }
+        out.push(b'}');
+    });
+}
+
+pub(super) static NTP: &[Member] = &[member("ntp", Object(NTP_ITSELF))];
+static NTP_ITSELF: &[Member] = &[
+    member("version", Number(Name::version)),
+    member(
+        "mode",
+        Made(|values| {
+            const MODES: [&str; 8] = [
+                "reserved",
+                "symmetric_active",
+                "symmetric_passive",
+                "client",
+                "server",
+                "broadcast",
+                "control",
+                "private",
+            ];
+            let mode = values.text(Name::mode);
+            let number = mode.and_then(|mode| MODES.iter().position(|it| *it == mode));
+            Cell::of(number, |number| Cell::Number(number as u64))
+        }),
+    ),
+    member("stratum", Number(Name::stratum)),
+    member("reference_id", Written(reference)),
+];
+
+/// Four bytes: an address, or up to four characters.
+fn reference(values: &Values<'_>, out: &mut Vec<u8>) {
+    if values.number(Name::stratum).is_none() {
+        return;
+    }
+    let text = values.text(Name::ref_id).unwrap_or_default();
+    let octets = text.parse::<Ipv4Addr>().map(|it| it.octets());
+    let bytes = octets.unwrap_or_else(|_| {
+        let mut bytes = [0; 4];
+        bytes
+            .iter_mut()
+            .zip(text.bytes())
+            .for_each(|(place, byte)| *place = byte);
+        bytes
+    });
+    for (n, byte) in bytes.iter().enumerate() {
+        out.push(if n == 0 { b'"' } else { b':' });
+        write_hex_bytes(out, &[*byte]);
+    }
+    out.push(b'"');
 }
 
 /// Of `SSH-2.0-OpenSSH_9.2p1 comment` the version of the protocol, or the software.

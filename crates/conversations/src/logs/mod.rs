@@ -1,5 +1,6 @@
 //! `logs`: records of many kinds in the formats of other systems.
 
+mod dns;
 mod eve;
 mod members;
 mod names;
@@ -12,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use flowgauge_kit::engine::COMMUNITY_ID_SEED;
 use flowgauge_kit::file_name;
 use flowgauge_record::text::TimeWriter;
 use flowgauge_record::{AnyRecord, Encoder, Format};
@@ -47,6 +49,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
              in once",
         )
         .or("-"),
+        COMMUNITY_ID_SEED,
     ],
     result: Some(ResultInfo::number("records written", "records")),
     parallel: Parallel::Never("it writes one file"),
@@ -94,7 +97,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         Some("zeek-json") => Style::ZeekJson,
         _ => Style::Eve,
     };
-    Ok(Box::new(Logs::new(style, name)))
+    let seed = settings.integer("community_id_seed").unwrap_or(0) as u16;
+    Ok(Box::new(Logs {
+        looking: Looking::with_seed(seed),
+        ..Logs::new(style, name)
+    }))
 }
 
 /// A file, and what is to be written to it.

@@ -111,3 +111,13 @@ pub(super) fn suricata<'a>(values: &Values<'a>) -> Option<&'a str> {
         None => values.text(Name::anomaly),
     }
 }
+
+/// Suricata's name of a protocol, underscores for hyphens.
+pub(super) fn protocol(name: &str) -> &str {
+    match name {
+        "bittorrent" => "bittorrent_dht",
+        "postgresql" => "pgsql",
+        "vnc" => "rfb",
+        name => name,
+    }
+}

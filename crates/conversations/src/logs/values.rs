@@ -9,7 +9,7 @@ use flowgauge_record::store::{Kept, KeptTexts, RecordStore, StoredRecord};
 use flowgauge_record::text::{
     TimeWriter, harmless, write_address, write_hex_bytes, write_json_escaped, write_unsigned,
 };
-use flowgauge_wire::{Address, Nanos};
+use flowgauge_wire::{Address, CommunityId, FlowKey, Nanos};
 
 use flowgauge_proto::dns::type_number;
 
@@ -25,27 +25,29 @@ macro_rules! names {
     };
 }
 names! {
-    aa ad_wanted anomaly answer_types answers app_proto app_proto_by arg assigned_addr auth
-    auth_attempts auth_success bytes ca cc cd chain cipher cipher_alg client client_addr
-    client_chain client_fqdn client_initial_dcid client_protocol client_protocols client_scid
-    client_subject command community community_id compression_alg content_type curve data_ip
-    data_port date depth detail directory domain dst_bytes dst_ip dst_ip_bytes dst_packets dst_port
-    dst_stream_bytes duration end end_reason established event_type exponent extracted
-    extracted_bytes file_id file_name file_size files flow_id flow_memory flows from gaps gid hassh
-    hassh_server helo history host host_key_alg host_key_fingerprint host_name in_reply_to issuer
-    ja3 ja3s ja4 kex_alg key_alg key_length key_type last_alert last_reply latency layer lease_time
-    live_flows mac mac_alg machine mailfrom malformed md5 message method mime_type missing_bytes
+    aa ad_wanted additionals anomaly answer_names answer_types answers app_proto app_proto_by arg
+    assigned_addr attachments auth auth_attempts auth_success authorities bytes ca cc cd chain
+    cipher cipher_alg client client_addr client_chain client_fqdn client_initial_dcid
+    client_protocol client_protocols client_scid client_subject command community community_id
+    compression_alg content_type curve data_ip data_port date depth detail directory domain
+    dst_bytes dst_ip dst_ip_bytes dst_packets dst_port dst_stream_bytes dst_tcp_flags duration end
+    end_reason established event_type exponent extracted extracted_bytes file_id file_name
+    file_size files flow_id flow_memory flows from gaps gid hassh hassh_server helo history host
+    host_key_alg host_key_fingerprint host_name in_reply_to issuer ja3 ja3_text ja3s ja3s_text ja4
+    kex_alg key_alg key_length key_type last_alert last_reply latency layer lease_time live_flows
+    mac mac_alg machine mailfrom malformed md5 message message_bytes method mime_type missing_bytes
     mode msg_id new_bytes new_memory_dropped new_packets next_protocol not_after not_before oid
-    opcode org_time origin outcome packets passive password partial path_length place poll precision proto
-    protocol qclass qtype query questions ra rcode rcptto rd reason rec_time received ref_id
-    ref_time referrer relay_addr reply reply_code reply_msg reply_to reply_variables request
-    request_body_bytes request_file request_mime_type request_variables requested_addr
-    response_body_bytes response_decoded_bytes response_file response_mime_type response_version resumed retried root_delay
-    root_disp san san_dns san_email san_ip san_uri segment_memory sender sent_by serial server
-    server_addr server_name server_scid service sha1 sha256 sig_alg source src_bytes src_ip
-    src_ip_bytes src_packets src_port src_stream_bytes start state status stratum subject tc
-    time tls tls_version to total_bytes trans_depth trans_id ttls uid uptime uri user user_agent
-    version whole worker x_originating_ip xid xmt_time z
+    opcode org_time origin outcome packets partial passive password path_length place poll
+    precision proto protocol qclass qtype query questions ra rcode rcptto rd reason rec_time
+    received ref_id ref_time referrer relay_addr reply reply_code reply_flags reply_msg reply_place
+    reply_to reply_variables request request_body_bytes request_file request_flags
+    request_mime_type request_place request_variables requested_addr response_body_bytes
+    response_decoded_bytes response_file response_mime_type response_version resumed retried
+    root_delay root_disp san san_dns san_email san_ip san_uri segment_memory sender sent_by serial
+    server server_addr server_name server_scid service sha1 sha256 sig_alg source src_bytes src_ip
+    src_ip_bytes src_packets src_port src_stream_bytes src_tcp_flags start state status stratum
+    subject time tls tls_version to total_bytes trans_depth trans_id ttls uid uptime uri user
+    user_agent version vlan whole worker x_originating_ip xid xmt_time z
 }
 
 /// Where a kind of records has the fields of these names.
@@ -76,9 +78,18 @@ impl Layout {
 pub(crate) struct Looking {
     store: RecordStore,
     layouts: Vec<Layout>,
+    seed: u16,
 }
 
 impl Looking {
+    /// With the seed of Community IDs.
+    pub(super) fn with_seed(seed: u16) -> Looking {
+        Looking {
+            seed,
+            ..Looking::default()
+        }
+    }
+
     pub(crate) fn at(&mut self, record: &dyn AnyRecord) -> Option<Values<'_>> {
         self.store.clear();
         self.store.push(record);
@@ -94,6 +105,8 @@ impl Looking {
         Some(Values {
             record: self.store.get(0)?,
             layout: self.layouts.get(index)?,
+            is_reply: false,
+            seed: self.seed,
         })
     }
 }
@@ -103,9 +116,49 @@ impl Looking {
 pub(crate) struct Values<'a> {
     record: StoredRecord<'a>,
     layout: &'a Layout,
+    /// Of a request and its reply the latter is looked at.
+    is_reply: bool,
+    seed: u16,
 }
 
 impl<'a> Values<'a> {
+    /// The same record, of which the reply is looked at.
+    pub(super) fn reply(self) -> Values<'a> {
+        Values {
+            is_reply: true,
+            ..self
+        }
+    }
+
+    pub(super) fn is_reply(&self) -> bool {
+        self.is_reply
+    }
+
+    /// The number of the protocol below, of those that Community IDs have ports of.
+    fn transport(&self, version: u8) -> Option<u8> {
+        Some(match self.text(Name::proto)? {
+            "tcp" => 6,
+            "udp" | "quic" => 17,
+            "icmp" if version == 4 => 1,
+            "icmp" => 58,
+            number => number.parse().ok()?,
+        })
+    }
+
+    /// The Community ID of its flow, where it does not say.
+    pub(super) fn community_id(&self) -> Option<CommunityId> {
+        let (source, version) = self.address(Name::src_ip)?;
+        let (destination, _) = self.address(Name::dst_ip)?;
+        let port = |name| self.number(name).map(|port| port as u16);
+        let (key, _) = FlowKey::new(
+            version,
+            self.transport(version)?,
+            (source, port(Name::src_port)?),
+            (destination, port(Name::dst_port)?),
+        );
+        CommunityId::of(&key, self.seed)
+    }
+
     #[inline]
     fn get(&self, name: Name) -> Kept<'a> {
         match self.layout.places.get(name as usize) {
@@ -226,6 +279,18 @@ pub(super) enum Cell<'a> {
     /// A letter, and a number to the base 62.
     Id(u8, u64),
     Address(Address, u8),
+    /// The same with all digits: `2001:0db8:0000:...`.
+    WholeAddress(Address, u8),
+    /// As text, in at least so many hexadecimal digits.
+    Hex(u64, usize),
+    /// A flow's identifier.
+    Community(CommunityId),
+    /// Between these.
+    Brackets(&'a str),
+    /// Each of them between these.
+    InBrackets(KeptTexts<'a>),
+    /// Numbers.
+    Numbers(&'a [u64]),
     /// Seconds with six decimals.
     Seconds(Nanos),
     /// A date and time: so many characters, and this behind them.
@@ -285,6 +350,14 @@ impl<'a> Cell<'a> {
             Cell::Number(number) => write_unsigned(out, number),
             Cell::Seconds(span) => write_seconds(span, true, out),
             Cell::Texts(texts) => list(texts.iter(), out, quoted),
+            Cell::InBrackets(texts) => list(texts.iter(), out, |text, out| {
+                out.extend_from_slice(b"\"<");
+                write_json_escaped(out, text);
+                out.extend_from_slice(b">\"");
+            }),
+            Cell::Numbers(numbers) => {
+                list(numbers.iter(), out, |it, out| write_unsigned(out, *it));
+            }
             Cell::Some(names) => list(names.into_iter().flatten(), out, quoted),
             Cell::One(text) => list([text].into_iter(), out, quoted),
             Cell::OneNumber(number) => list([number].into_iter(), out, |number, out| {
@@ -333,7 +406,10 @@ impl<'a> Cell<'a> {
             Cell::Bool(is) => out.push(if is { b'T' } else { b'F' }),
             Cell::Number(number) | Cell::OneNumber(number) => write_unsigned(out, number),
             Cell::Seconds(span) => write_seconds(span, false, out),
-            Cell::Texts(texts) => separated(texts.iter(), out, in_list),
+            Cell::Texts(texts) | Cell::InBrackets(texts) => separated(texts.iter(), out, in_list),
+            Cell::Numbers(numbers) => {
+                separated(numbers.iter(), out, |it, out| write_unsigned(out, *it));
+            }
             Cell::Some(names) => separated(names.into_iter().flatten(), out, in_list),
             Cell::One(text) => in_list(text, out),
             Cell::Spans(spans) => separated(spans.iter(), out, |span, out| {
@@ -444,6 +520,14 @@ impl<'a> Cell<'a> {
             }
             Cell::Ip(address) => out.extend_from_slice(address.to_string().as_bytes()),
             Cell::Address(address, version) => write_address(out, address, version),
+            Cell::WholeAddress(address, version) => write_whole_address(out, address, version),
+            Cell::Hex(number, digits) => write_hex(out, number, digits),
+            Cell::Community(id) => out.extend_from_slice(id.as_bytes()),
+            Cell::Brackets(text) => {
+                out.push(b'<');
+                write(text, out);
+                out.push(b'>');
+            }
             Cell::Date(at, length, end) => {
                 let text = time.format(at);
                 out.extend_from_slice(text.get(..length).unwrap_or_default());
@@ -455,6 +539,8 @@ impl<'a> Cell<'a> {
             | Cell::Number(_)
             | Cell::Seconds(_)
             | Cell::Texts(_)
+            | Cell::InBrackets(_)
+            | Cell::Numbers(_)
             | Cell::One(_)
             | Cell::Some(_)
             | Cell::Spans(_)
@@ -656,6 +742,27 @@ fn write_float(seconds: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{seconds:.6}").as_bytes());
 }
 
+/// Appends an address, of IPv6 with all its digits.
+pub(super) fn write_whole_address(out: &mut Vec<u8>, address: Address, version: u8) {
+    if version == 4 {
+        return write_address(out, address, version);
+    }
+    for (n, group) in address.0.chunks(2).enumerate() {
+        if n > 0 {
+            out.push(b':');
+        }
+        write_hex_bytes(out, group);
+    }
+}
+
+/// Appends a number in at least so many hexadecimal digits.
+fn write_hex(out: &mut Vec<u8>, number: u64, digits: usize) {
+    let used = (64 - number.leading_zeros() as usize).div_ceil(4);
+    for place in (0..used.max(digits).min(16)).rev() {
+        out.push(b"0123456789abcdef"[(number >> (4 * place)) as usize & 15]);
+    }
+}
+
 /// Whether no log has to write it in another way.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
@@ -797,6 +904,18 @@ mod tests {
             (Cell::Colons("aabbc"), "\"aa:bb:c\"", "aa:bb:c"),
             (Cell::Colons("\"\\"), "\"\\\"\\\\\"", "\"\\\\"),
             (Cell::TlsVersion("TLS 1.0"), "\"TLSv10\"", "TLSv10"),
+            (Cell::Hex(0x8180, 0), "\"8180\"", "8180"),
+            (Cell::Hex(2, 2), "\"02\"", "02"),
+            (
+                Cell::WholeAddress(
+                    Address([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+                    6,
+                ),
+                "\"2001:0db8:0000:0000:0000:0000:0000:0001\"",
+                "2001:0db8:0000:0000:0000:0000:0000:0001",
+            ),
+            (Cell::Brackets("a\"b"), "\"<a\\\"b>\"", "<a\"b>"),
+            (Cell::Numbers(&[6, 10]), "[6,10]", "6,10"),
             (Cell::TlsVersion("a \""), "\"a \\\"\"", "a \""),
             (Cell::Id(b'C', 62), "\"C01000000000\"", "C01000000000"),
             (

@@ -1,5 +1,6 @@
 //! DNS: queries and their replies over UDP and TCP; multicast DNS, LLMNR, the name service of NetBIOS.
 
+use core::fmt::Write as _;
 use core::net::IpAddr;
 
 use flowgauge_proto::Look;
@@ -84,6 +85,8 @@ pub(super) struct Talk {
     requests: Requests<DnsMessage>,
     framers: [Framer; 2],
     transfer: Option<Box<Transfer>>,
+    /// Messages so far.
+    messages: u64,
 }
 
 /// A zone transfer: its reply is many messages (RFC 5936, section 2.2).
@@ -164,6 +167,8 @@ impl Talk {
         let Some(found) = read(bytes, &mut message) else {
             return pool.give_back(message);
         };
+        self.messages += 1;
+        message.place = self.messages;
         self.requests.expire(at.time, pool, out);
         to_groups.expire(at.time, pool, out);
         // Each query and each reply is of its own flow.
@@ -236,12 +241,14 @@ impl Transfer {
         }
         reply.bytes += message.bytes;
         self.authorities += authorities;
-        for (text, kind) in message.answers.iter().zip(message.answer_types.iter()) {
+        let names = message.answer_types.iter().zip(message.answer_names.iter());
+        for (text, (kind, name)) in message.answers.iter().zip(names) {
             if !has_room(reply) {
                 break;
             }
             reply.answers.push(|out| out.push_str(text));
             reply.answer_types.push(|out| out.push_str(kind));
+            reply.answer_names.push(|out| out.push_str(name));
         }
         let room = reply.answers.len().saturating_sub(reply.ttls.len());
         reply.ttls.extend(message.ttls.iter().take(room));
@@ -261,9 +268,16 @@ fn tell_addresses(message: &DnsMessage, now: Nanos, give: &mut Give<'_>) {
     }
 }
 
-/// Whether more answers are written down.
+/// Whether more records are written down.
 fn has_room(message: &DnsMessage) -> bool {
-    message.answers.len() < ANSWERS && message.answers.bytes() < ANSWER_BYTES
+    let lists = [
+        &message.answers,
+        &message.answer_names,
+        &message.authorities,
+        &message.additionals,
+    ];
+    lists.iter().all(|list| list.len() < ANSWERS)
+        && lists.iter().map(|list| list.bytes()).sum::<usize>() < ANSWER_BYTES
 }
 
 /// Whether a query is another one again.
@@ -333,6 +347,7 @@ fn read(bytes: &[u8], message: &mut DnsMessage) -> Option<Found> {
     message.checks_disabled = header.checks_disabled();
     message.has_reserved = header.has_reserved();
     message.counts = header.counts;
+    message.flags = header.flags;
     message.bytes = bytes.len() as u64;
     let mut rcode = u16::from(header.rcode());
     let mut parts = parsed.parts();
@@ -353,13 +368,15 @@ fn read(bytes: &[u8], message: &mut DnsMessage) -> Option<Found> {
                 }
                 write_answer(&record, message);
             }
-            Ok(Part::Record(record)) => {
-                if let Some(edns) = Edns::of(&record) {
+            Ok(Part::Record(record)) => match Edns::of(&record) {
+                Some(edns) => {
                     message.edns = Some((edns.wants_signatures, edns.udp_bytes));
                     edns.write_client_subnet(&mut message.client_subnet);
                     rcode |= u16::from(edns.extended_rcode) << 4;
                 }
-            }
+                None if found.is_reply && has_room(message) => write_other(&record, message),
+                None => {}
+            },
             Err(fault) if message.odd.is_empty() => message.odd = fault.name(),
             Err(_) => {}
         }
@@ -405,14 +422,46 @@ fn write_answer(record: &Record<'_>, message: &mut DnsMessage) {
         return;
     }
     let is_netbios = message.service == "nbns";
-    message.answers.push(|out| match is_netbios {
-        true => record.data.write_netbios(out),
-        false => record.data.write(out),
-    });
+    message
+        .answers
+        .push(|out| write_data(record, is_netbios, out));
     message
         .answer_types
         .push(|out| write_kind(record.kind, is_netbios, out));
+    message
+        .answer_names
+        .push(|out| write_name(&record.name, is_netbios, out));
     message.ttls.push(record.ttl);
+}
+
+fn write_data(record: &Record<'_>, is_netbios: bool, out: &mut String) {
+    match is_netbios {
+        true => record.data.write_netbios(out),
+        false => record.data.write(out),
+    }
+}
+
+/// A record of an authority or an additional one.
+fn write_other(record: &Record<'_>, message: &mut DnsMessage) {
+    let is_netbios = message.service == "nbns";
+    let list = match record.section {
+        Section::Additional => &mut message.additionals,
+        _ => &mut message.authorities,
+    };
+    list.push(|out| {
+        let start = out.len();
+        write_name(&record.name, is_netbios, out);
+        // A blank would end it.
+        if out.get(start..).is_some_and(|name| name.contains(' ')) {
+            let name = out.split_off(start);
+            out.push_str(&name.replace(' ', "\\032"));
+        }
+        // Into a string nothing fails.
+        let _ = write!(out, " {} ", record.ttl);
+        write_kind(record.kind, is_netbios, out);
+        out.push(' ');
+        write_data(record, is_netbios, out);
+    });
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn recognise(seen: &Seen<'_>) -> Look {
 /// Commands without a reply yet.
 const WAITING: usize = 64;
 /// Bytes of a text.
-const MAX_TEXT: usize = 1 << 10;
+const MAX_TEXT: usize = 4 << 10;
 
 /// A control connection.
 #[derive(Debug, Default)]

@@ -370,7 +370,8 @@ impl Events for Side<'_, '_> {
         row.client_version = named(tls::version_name(version), version);
         row.ja4 = tls::ja4(hello, it.carrier);
         if !hello.is_v2 {
-            row.ja3 = tls::ja3(hello);
+            row.ja3_text = tls::ja3_text(hello);
+            row.ja3 = tls::ja3_of(&row.ja3_text);
         }
     }
 
@@ -392,7 +393,8 @@ impl Events for Side<'_, '_> {
         it.is_13 = hello.is_13();
         let version = hello.version();
         row.version = named(tls::version_name(version), version);
-        row.ja3s = tls::ja3s(hello);
+        row.ja3s_text = tls::ja3s_text(hello);
+        row.ja3s = tls::ja3_of(&row.ja3s_text);
         if version != 2 {
             row.cipher = named(tls::cipher_name(hello.cipher), hello.cipher);
         }

@@ -11,7 +11,8 @@ use crate::cursor::Cursor;
 pub struct Header {
     /// Chosen by the client, and repeated in the reply.
     pub id: u16,
-    flags: u16,
+    /// The second word: flags, opcode and code.
+    pub flags: u16,
     /// Questions, answers, authorities, additional records, as the message says.
     pub counts: [u16; 4],
 }

@@ -39,7 +39,12 @@ pub fn ja3_text(hello: &ClientHello<'_>) -> String {
 
 /// JA3: MD5 of [`ja3_text`], in hexadecimal.
 pub fn ja3(hello: &ClientHello<'_>) -> String {
-    hexadecimal(&Md5::digest(ja3_text(hello)))
+    ja3_of(&ja3_text(hello))
+}
+
+/// JA3 or JA3S of its text.
+pub fn ja3_of(text: &str) -> String {
+    hexadecimal(&Md5::digest(text))
 }
 
 /// What JA3S is a hash of.
@@ -52,7 +57,7 @@ pub fn ja3s_text(hello: &ServerHello<'_>) -> String {
 
 /// JA3S: MD5 of [`ja3s_text`], in hexadecimal.
 pub fn ja3s(hello: &ServerHello<'_>) -> String {
-    hexadecimal(&Md5::digest(ja3s_text(hello)))
+    ja3_of(&ja3s_text(hello))
 }
 
 /// Appends a comma, and numbers with hyphens between them.

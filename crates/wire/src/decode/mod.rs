@@ -38,6 +38,7 @@ use flowgauge_sys::prefetch::prefetch_address_for_later;
 pub use fragment::{CARRIERS, FragmentInfo, fragment_info};
 #[doc(hidden)]
 pub use fuzz::fuzz_decode;
+pub use transport::icmp_counterpart;
 
 use crate::decoded::{DecodeFlags, Decoded, DecodedBatch, Summary};
 use crate::key::HashSeed;

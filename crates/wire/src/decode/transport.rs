@@ -184,7 +184,7 @@ fn icmp_key(walk: &mut Walk<'_, '_>, protocol: u8) {
 
 /// The type that answers `kind`, or that it answers, in ICMP (`protocol` 1) and ICMPv6 (58); as
 /// in the Community ID specification, version 1.
-pub(super) fn icmp_counterpart(protocol: u8, kind: u8) -> Option<u8> {
+pub fn icmp_counterpart(protocol: u8, kind: u8) -> Option<u8> {
     let pairs: &[(u8, u8)] = if protocol == ICMP {
         // Echo, router discovery, time stamp, information, address mask.
         &[(8, 0), (10, 9), (13, 14), (15, 16), (17, 18)]

@@ -332,6 +332,10 @@ impl Mail {
         let ids = files.iter().filter_map(File::id);
         let room = MAX_LIST.saturating_sub(self.row.files.len());
         self.row.files.extend(ids.take(room));
+        let room = MAX_LIST.saturating_sub(self.row.attachments.len());
+        let names = files.iter().filter_map(File::name).take(room);
+        let names = names.map(|name| text(name.as_bytes()));
+        self.row.attachments.extend(names);
         self.files.extend(files);
     }
 

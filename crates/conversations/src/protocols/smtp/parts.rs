@@ -87,6 +87,11 @@ impl File {
         self.body.as_ref().map(Body::id)
     }
 
+    /// Its name.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.row.file_name.as_deref()
+    }
+
     /// It is over; one without a byte is none.
     pub(super) fn close(self, give: &mut Give<'_>) {
         let mut row = self.row;
