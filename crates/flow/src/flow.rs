@@ -456,6 +456,12 @@ impl Flow {
         let initiator = self.initiator();
         let (vlan_ids, vlan_count) = self.vlans();
         let mut buffer = [0; CAPACITY];
+        let mut history = self.cold.history;
+        for side in [0, 1] {
+            if tcp::lacks_end(self, side) && self.cold.rare[GAPS][side] == 0 {
+                history.push(Letter::Gap, side == initiator);
+            }
+        }
         take(&FlowRecord {
             key: &self.hot.key,
             flow_id: self.flow_id(),
@@ -469,7 +475,7 @@ impl Flow {
             handshake_rtt: (self.hot.flags.has(FlowFlags::RTT)).then_some(self.cold.handshake),
             fragments: extra.map_or(0, |extra| extra.fragments),
             state: self.state(),
-            history: self.cold.history.text(&mut buffer),
+            history: history.text(&mut buffer),
             vlans: vlan_ids.get(..vlan_count).unwrap_or(&[]),
             tunnel: extra.and_then(|extra| extra.tunnel.as_ref()),
             end_reason,

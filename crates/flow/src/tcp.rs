@@ -432,6 +432,12 @@ fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packe
         if advance <= 0 {
             if segment.len > 0 {
                 repeated(flow, extra, segment);
+            } else if segment.fin
+                && let Some(extra) = extra
+            {
+                // What was captured before it had a number behind it.
+                fill_holes(&mut extra.holes[side], segment.seq, segment.end);
+                forget_holes(flow, extra, side);
             }
             return;
         }
@@ -446,7 +452,12 @@ fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packe
     let Some(extra) = extra else { return };
     let holes = &mut extra.holes[side];
     if delta(segment.seq, next) > 0 {
+        let is_acknowledged = delta(flow.sides[1 - side].acked, next) == 1;
         remember_hole(holes, next, segment.seq);
+        if is_acknowledged && flow.hot.tcp.is_clean(0) && flow.hot.tcp.is_clean(1) {
+            // It was no FIN that the acknowledgement was for.
+            count_rare(flow, GAPS, side, Letter::Gap);
+        }
         flow.hot.flags.set(FlowFlags::HOLES[side]);
     } else if flow.hot.flags.has(FlowFlags::HOLES[side]) {
         fill_holes(holes, segment.seq, segment.end);
@@ -518,7 +529,8 @@ fn gaps(flow: &mut Flow, segment: &Segment, old: u32, new: u32) {
     }
     let next = flow.hot.next_seq[peer];
     let fin = flow.hot.flags.has(FlowFlags::FIN[peer]);
-    let mut gap = delta(new, next) > 0 && !fin;
+    // A single byte can be a FIN that is captured later, in the wrong order ([`lacks_end`]).
+    let mut gap = delta(new, next) > 1 && !fin;
     if flow.hot.flags.has(FlowFlags::CUT[peer]) {
         flow.hot.flags.clear(FlowFlags::CUT[peer]);
         gap = true;
@@ -526,6 +538,19 @@ fn gaps(flow: &mut Flow, segment: &Segment, old: u32, new: u32) {
     if gap && !(flow.hot.flags.has(FlowFlags::PARTIAL) && delta(new, old) <= 2) {
         count_rare(flow, GAPS, peer, Letter::Gap);
     }
+}
+
+/// Whether the other side acknowledged one byte more than this one was captured to send: its FIN, or a byte,
+/// that never came.
+pub(crate) fn lacks_end(flow: &Flow, side: usize) -> bool {
+    flow.hot.key.protocol == PROTOCOL
+        && flow.hot.tcp.is_clean(0)
+        && flow.hot.tcp.is_clean(1)
+        && !flow
+            .hot
+            .flags
+            .has(FlowFlags::FIN[side] | FlowFlags::PARTIAL)
+        && delta(flow.sides[1 - side].acked, flow.hot.next_seq[side]) == 1
 }
 
 /// Counts the holes of the other side that an acknowledgement from `old` to `new` covers.
