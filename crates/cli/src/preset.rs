@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::memory;
 use crate::options::{
     ChecksumMode, CommonOptions, CutoffOptions, EngineOptions, InputOptions, OrderOptions,
-    OutputOptions,
+    OutputOptions, VlanMode,
 };
 use crate::sinks;
 use crate::stack::execute::Running;
@@ -149,6 +149,11 @@ impl Preset {
             ChecksumMode::Auto => {}
             ChecksumMode::Verify => self.set(component, "checksums", "verify"),
             ChecksumMode::Ignore => self.set(component, "checksums", "ignore"),
+        }
+        match options.vlan_aware {
+            VlanMode::Auto => {}
+            VlanMode::Yes => self.set(component, "vlan_aware", "yes"),
+            VlanMode::No => self.set(component, "vlan_aware", "no"),
         }
         if options.overlap_policy != Default::default() {
             self.set(component, "overlap_policy", options.overlap_policy.name());

@@ -48,6 +48,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("both"),
         engine::CHECKSUMS,
+        engine::VLAN_AWARE,
         engine::MEMORY,
         engine::MAX_FLOWS,
         engine::TCP_IDLE,

@@ -28,6 +28,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     outside: Some("it has one table of all flows"),
     options: &[
         engine::CHECKSUMS,
+        engine::VLAN_AWARE,
         engine::OVERLAP_POLICY,
         engine::MEMORY,
         engine::MAX_FLOWS,

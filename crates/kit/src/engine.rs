@@ -2,7 +2,9 @@
 
 use flowgauge_reassembly::{OverlapPolicy, UnknownPolicy};
 use flowgauge_stack::{Account, OptionInfo, OptionKind, Packets, SettingError, Settings};
-use flowgauge_stream::{ChecksumPolicy, Findings, Handler, Needs, Shard, ShardConfig, Shares};
+use flowgauge_stream::{
+    ChecksumPolicy, Findings, Handler, Needs, Shard, ShardConfig, Shares, VlanAware,
+};
 use flowgauge_wire::{Batch, Nanos, PacketDescriptor};
 
 /// Option `checksums`: see [`checksums`].
@@ -20,6 +22,15 @@ pub const OVERLAP_POLICY: OptionInfo = OptionInfo::new(
     "which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd, solaris and others",
 )
 .or("first");
+
+/// Option `vlan_aware`: see [`VlanAware`].
+pub const VLAN_AWARE: OptionInfo = OptionInfo::new(
+    "vlan_aware",
+    OptionKind::Choice(&["auto", "yes", "no"]),
+    "whether equal endpoints in different VLANs are different flows; auto: where packets go from one address to \
+     another in both",
+)
+.or("auto");
 
 /// The least `memory` for each core: room for hundreds of flows and whole datagrams.
 const LEAST_MEMORY: u64 = 256 << 10;
@@ -141,6 +152,11 @@ pub fn configuration_in(
         let share = flows.unsigned_abs().div_ceil(settings.copies() as u64);
         config.flow.max_flows = u32::try_from(share).unwrap_or(u32::MAX);
     }
+    config.vlans = match settings.text("vlan_aware") {
+        Some("yes") => VlanAware::Yes,
+        Some("no") => VlanAware::No,
+        _ => VlanAware::Auto,
+    };
     let flow = &mut config.flow;
     for (option, timeout) in [
         ("tcp_timeout", &mut flow.tcp_idle),

@@ -7,6 +7,8 @@ use flowgauge_flow::FlowConfig;
 use flowgauge_reassembly::{DefragmentConfig, OverlapPolicy, ReassemblyConfig};
 use flowgauge_wire::DecodeOptions;
 
+use crate::vlans::VlanAware;
+
 /// Configuration of a [`crate::Shard`].
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
@@ -22,6 +24,8 @@ pub struct ShardConfig {
     pub reassembly: ReassemblyConfig,
     /// What is done about overlapping TCP segments.
     pub overlap_policy: OverlapPolicy,
+    /// Whether VLANs keep flows apart.
+    pub vlans: VlanAware,
 }
 
 impl Default for ShardConfig {
@@ -33,6 +37,7 @@ impl Default for ShardConfig {
             defragment: DefragmentConfig::default(),
             reassembly: ReassemblyConfig::default(),
             overlap_policy: OverlapPolicy::default(),
+            vlans: VlanAware::default(),
         }
     }
 }

@@ -49,6 +49,7 @@ mod shares;
 pub mod statistics;
 mod stream_filter;
 mod streams;
+mod vlans;
 
 pub use checksums::{DamagedSender, OffloadingSender, is_partial};
 pub use config::{ChecksumPolicy, ShardConfig};
@@ -62,3 +63,4 @@ pub use shard::Shard;
 pub use shares::{Needs, Shares};
 pub use statistics::ShardStatistics;
 pub use stream_filter::stream_filter;
+pub use vlans::VlanAware;

@@ -13,6 +13,7 @@ use crate::fragments::{Fragments, Refused};
 use crate::handler::{Handler, Request};
 use crate::statistics::ShardStatistics;
 use crate::streams::{FollowStreams, Streams};
+use crate::vlans::{VlanAware, Vlans};
 
 /// Everything that is kept of the traffic of one core: one flow table, one reassembler, one ledger.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct Shard {
     config: ShardConfig,
     decoder: Decoder,
     decoded: DecodedBatch,
+    vlans: Vlans,
     checksums: Checksums,
     fragments: Fragments,
     tracker: FlowTracker,
@@ -32,10 +34,12 @@ pub struct Shard {
 
 impl Shard {
     /// An engine that has seen nothing yet.
-    pub fn new(config: ShardConfig) -> Shard {
+    pub fn new(mut config: ShardConfig) -> Shard {
+        config.decode.separate_vlans |= config.vlans == VlanAware::Yes;
         Shard {
             decoder: Decoder::new(config.decode.clone()),
             decoded: DecodedBatch::new(),
+            vlans: Vlans::default(),
             checksums: Checksums::new(config.checksums, config.flow.max_flows),
             fragments: Fragments::new(config.defragment),
             tracker: FlowTracker::new(FlowConfig {
@@ -252,6 +256,9 @@ impl Shard {
 
     /// From decoded packets on: hash, the handler's view of the batch, flows and streams.
     fn track<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
+        if self.config.vlans == VlanAware::Auto {
+            self.vlans.pass(&mut self.decoded.packets);
+        }
         hash_batch(&mut self.decoded.packets);
         let decoded = &self.decoded;
         handler.batch(batch, decoded);

@@ -30,7 +30,7 @@ pub(crate) use log::{LogFormat, LogOptions};
 pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
 pub(crate) use shared::{
     BoundOptions, ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions,
-    PresetOptions, RecordOptions,
+    PresetOptions, RecordOptions, VlanMode,
 };
 pub(crate) use stack::{
     BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,

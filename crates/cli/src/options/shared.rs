@@ -124,6 +124,9 @@ pub(crate) struct EngineOptions {
     /// What to do with wrong checksums
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ChecksumMode::Auto)]
     pub(crate) checksums: ChecksumMode,
+    /// Whether equal endpoints in different VLANs are different flows
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = VlanMode::Auto)]
+    pub(crate) vlan_aware: VlanMode,
     /// Which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd,
     /// solaris and others
     #[arg(long, value_name = "POLICY", default_value = "first", value_parser = parse_policy)]
@@ -159,6 +162,17 @@ pub(crate) enum ChecksumMode {
     Ignore,
     /// Refuse wrong ones, except from senders all of whose packets are wrong (offloading hosts)
     Auto,
+}
+
+/// Whether VLANs keep flows apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VlanMode {
+    /// Where packets go from one address to another in both VLANs; a VLAN for each direction is one flow
+    Auto,
+    /// Always: a connection with a VLAN for each direction is two flows
+    Yes,
+    /// Never
+    No,
 }
 
 /// For commands that write records of flows.

@@ -101,6 +101,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "the input ends after so many matches",
         ),
         engine::CHECKSUMS,
+        engine::VLAN_AWARE,
         engine::OVERLAP_POLICY,
         engine::MEMORY,
         engine::MAX_FLOWS,

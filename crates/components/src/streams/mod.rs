@@ -67,6 +67,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         )
         .or("no"),
         engine::CHECKSUMS,
+        engine::VLAN_AWARE,
         engine::OVERLAP_POLICY,
         engine::MEMORY,
         engine::MAX_FLOWS,

@@ -70,6 +70,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         .or("yes"),
         protocols::APPLICATIONS,
         engine::CHECKSUMS,
+        engine::VLAN_AWARE,
         engine::OVERLAP_POLICY,
         engine::MEMORY,
         engine::MAX_FLOWS,

@@ -1,0 +1,200 @@
+//! VLANs that keep flows apart: the same addresses in two VLANs can be other hosts.
+//!
+//! A connection does not say in which network it is, and a VLAN id alone does not, either: where a router's or
+//! an aggregated link is captured, each direction of a connection can have a VLAN of its own. What holds is that
+//! a direction stays in its VLAN. So each pair of addresses has contexts, of which each knows the VLAN of
+//! each direction, and a packet belongs to the first context that it does not contradict; what it agrees
+//! with comes before what only has room for it. No tag counts as a VLAN, too. Pairs are known from their first
+//! tagged packet on, or from the first SYN of a TCP connection.
+
+use std::collections::HashMap;
+
+use flowgauge_wire::{Address, Decoded, TcpFlags};
+
+/// Whether equal endpoints in different VLANs are different flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VlanAware {
+    /// VLANs do not count, as in Zeek.
+    No,
+    /// Packets in different VLANs are of different flows, as in Suricata: connections whose directions have
+    /// VLANs of their own are two flows.
+    Yes,
+    /// Packets that go from one address to another one in different VLANs are of different flows.
+    #[default]
+    Auto,
+}
+
+/// Pairs of addresses that are known; with more all are forgotten.
+const MOST: usize = 1 << 14;
+/// Contexts of a pair; what contradicts all of them is in the last one.
+const MOST_CONTEXTS: usize = 64;
+
+/// The VLANs that pairs of addresses are in.
+#[derive(Debug, Default)]
+pub(crate) struct Vlans {
+    pairs: HashMap<(Address, Address), Contexts>,
+    /// A packet with a tag came.
+    has_tags: bool,
+}
+
+/// Those of a pair; mostly there is one.
+#[derive(Debug, Default)]
+struct Contexts {
+    first: Context,
+    others: Vec<Context>,
+}
+
+/// A VLAN of each direction, from the smaller address first; none: no packet went there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Context([Option<u32>; 2]);
+
+impl Vlans {
+    /// Gives packets of pairs with tags the context that keeps their flows apart.
+    #[inline]
+    pub(crate) fn pass(&mut self, packets: &mut [Decoded]) {
+        for packet in packets {
+            let begins =
+                packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0;
+            if packet.vlan_count != 0 || begins || self.has_tags {
+                self.packet(packet, begins);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn packet(&mut self, packet: &mut Decoded, begins: bool) {
+        let pair = (packet.key.low, packet.key.high);
+        let is_tagged = packet.vlan_count != 0;
+        self.has_tags |= is_tagged;
+        if !packet.has_ip() || !is_tagged && !begins && !self.pairs.contains_key(&pair) {
+            return;
+        }
+        if self.pairs.len() >= MOST && !self.pairs.contains_key(&pair) {
+            self.pairs.clear();
+        }
+        let [first, second] = packet.vlan.map(u32::from);
+        let vlan = first | second << 12 | u32::from(packet.vlan_count.min(2)) << 24;
+        let contexts = self.pairs.entry(pair).or_default();
+        let place = contexts.place(packet.direction.index(), vlan);
+        packet.key.context = packet.key.context.wrapping_add(place as u32);
+    }
+}
+
+impl Contexts {
+    /// The place of the context of packets of this direction in this VLAN.
+    fn place(&mut self, way: usize, vlan: u32) -> usize {
+        let all = || core::iter::once(&self.first).chain(&self.others);
+        let is =
+            |other: usize| move |it: &Context| it.0[way].is_none() && it.0[other] == Some(vlan);
+        let found = all().position(|it| it.0[way] == Some(vlan));
+        let found = found.or_else(|| all().position(is(1 - way)));
+        let found = found.or_else(|| all().position(|it| it.0[way].is_none()));
+        let place = found.unwrap_or_else(|| {
+            if self.others.len() + 1 < MOST_CONTEXTS {
+                self.others.push(Context::default());
+            }
+            self.others.len()
+        });
+        let context = match place {
+            0 => Some(&mut self.first),
+            place => self.others.get_mut(place - 1),
+        };
+        if let Some(context) = context {
+            context.0[way].get_or_insert(vlan);
+        }
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowgauge_wire::Direction;
+
+    /// For a VLAN: none, of a SYN.
+    const SYN: u16 = u16::MAX;
+
+    /// The contexts of packets: from the smaller address, and their VLAN.
+    fn contexts(said: &[(bool, u16)]) -> Vec<u32> {
+        let packet = |&(up, vlan): &(bool, u16)| {
+            let tcp_flags = if vlan == SYN {
+                TcpFlags::SYN
+            } else {
+                TcpFlags::ACK
+            };
+            let vlan = if vlan == SYN { 0 } else { vlan };
+            let mut packet = Decoded {
+                tcp_flags,
+                vlan: [vlan, 0],
+                vlan_count: u8::from(vlan != 0),
+                direction: if up {
+                    Direction::LowToHigh
+                } else {
+                    Direction::HighToLow
+                },
+                ..Decoded::default()
+            };
+            (packet.key.low, packet.key.high) =
+                (Address::v4([10, 0, 0, 1]), Address::v4([10, 0, 0, 2]));
+            packet.key.version = 4;
+            packet
+        };
+        let mut packets: Vec<Decoded> = said.iter().map(packet).collect();
+        Vlans::default().pass(&mut packets);
+        packets.iter().map(|it| it.key.context).collect()
+    }
+
+    #[test]
+    fn a_direction_stays_in_its_vlan() {
+        let (up, down) = (true, false);
+        // One VLAN; one for each direction; tags in one direction.
+        assert_eq!(contexts(&[(up, 7), (down, 7), (up, 7)]), [0, 0, 0]);
+        assert_eq!(contexts(&[(up, 7), (down, 8), (up, 7), (down, 8)]), [0; 4]);
+        assert_eq!(contexts(&[(up, 0), (down, 8), (up, 0), (down, 8)]), [0; 4]);
+        assert_eq!(contexts(&[(up, 7), (down, 0), (up, 7)]), [0; 3]);
+        // The same endpoints in two VLANs, and in three.
+        assert_eq!(
+            contexts(&[(up, 7), (up, 8), (down, 7), (down, 8)]),
+            [0, 1, 0, 1]
+        );
+        assert_eq!(
+            contexts(&[(up, 7), (down, 7), (down, 8), (up, 8)]),
+            [0, 0, 1, 1]
+        );
+        assert_eq!(
+            contexts(&[(up, 7), (up, 8), (up, 9), (down, 9), (down, 7)]),
+            [0, 1, 2, 2, 0]
+        );
+        // Behind the first tag no tag is a VLAN, too; before it where a connection begins.
+        let syn = (up, SYN);
+        assert_eq!(
+            contexts(&[syn, (up, 7), (down, 0), (down, 7)]),
+            [0, 1, 0, 1]
+        );
+        assert_eq!(
+            contexts(&[(up, 7), (down, 7), (up, 0), (down, 0)]),
+            [0, 0, 1, 1]
+        );
+    }
+
+    #[test]
+    fn pairs_and_contexts_are_bounded() {
+        let mut vlans = Vlans::default();
+        for pair in 0..3 * MOST as u32 {
+            let mut packet = Decoded {
+                vlan_count: 1,
+                ..Decoded::default()
+            };
+            packet.key.low = Address::v4(pair.to_be_bytes());
+            packet.key.version = 4;
+            vlans.pass(core::slice::from_mut(&mut packet));
+            assert!(vlans.pairs.len() <= MOST);
+        }
+        let many: Vec<(bool, u16)> = (1..1000).map(|vlan| (true, vlan)).collect();
+        assert!(
+            contexts(&many)
+                .iter()
+                .all(|&it| (it as usize) < MOST_CONTEXTS)
+        );
+    }
+}
