@@ -194,7 +194,9 @@ fn clients_of_ftp_are_read_at_any_cut() {
 #[test]
 fn first_words_tell() {
     for (bytes, expected) in [
-        (b"EHLO x".as_slice(), Look::Yes),
+        (b"EHLO x\r\n".as_slice(), Look::Yes),
+        (b"EHLO x", Look::More),
+        (b"HELLO\r\n", Look::No),
         (b"he", Look::More),
         (b"GET /", Look::No),
     ] {
@@ -214,7 +216,11 @@ fn first_words_tell() {
         assert_eq!(smtp::look_server(bytes), mail, "{bytes:?}");
         assert_eq!(ftp::look_server(bytes), files, "{bytes:?}");
     }
-    assert_eq!(ftp::look_client(b"USER me"), Look::Yes);
+    // Clients of others have users, too.
+    assert_eq!(ftp::look_client(b"USER me\r\n"), Look::More);
+    assert_eq!(ftp::look_client(b"FEAT\r\n"), Look::Yes);
+    assert_eq!(ftp::look_client(b"AUTH TLS\r\n"), Look::Yes);
+    assert_eq!(ftp::look_client(b"AUTH x\r\n"), Look::No);
     assert_eq!(ftp::look_client(b"US"), Look::More);
 }
 

@@ -159,6 +159,7 @@ impl Record for Exchange<'_, DhcpMessage> {
         number_or_null(visitor, &DHCP.reply_bytes, reply.map(|it| it.bytes));
         self.visit_state(
             [&DHCP.latency, &DHCP.state, &DHCP.repeats, &DHCP.limit],
+            None,
             visitor,
         );
     }

@@ -39,7 +39,7 @@ fields! {
     latency Duration Seconds "LATENCY" 2 "from the request, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the request came again before the reply";
-    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; list: more leases, domains or servers than are written down (32), or options wanted (256); text: an identifier of more than 130 bytes; or null";
 }
 
 /// A message. Its buffers can be used again ([`Dhcpv6Message::clear`]).
@@ -75,6 +75,8 @@ pub struct Dhcpv6Message {
     pub parameters: Vec<u16>,
     /// Bytes of it.
     pub bytes: u64,
+    /// The first bound that left something out.
+    pub limit: Option<&'static str>,
 }
 
 impl Dhcpv6Message {
@@ -173,6 +175,10 @@ impl Record for Exchange<'_, Dhcpv6Message> {
                 &DHCPV6.repeats,
                 &DHCPV6.limit,
             ],
+            [request, reply]
+                .into_iter()
+                .flatten()
+                .find_map(|it| it.limit),
             visitor,
         );
     }

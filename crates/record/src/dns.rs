@@ -52,7 +52,7 @@ fields! {
     latency Duration Seconds "LATENCY" 1 "from the query, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the query came again before the reply";
-    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; answers: more than are written down (1,024, or 32 KiB of text); or null";
     odd Text None "ODD" 4 "why a message could not be read to its end, or null";
 }
 
@@ -113,6 +113,8 @@ pub struct DnsMessage {
     pub bytes: u64,
     /// Why it could not be read to its end.
     pub odd: &'static str,
+    /// The first bound that left something out.
+    pub limit: Option<&'static str>,
 }
 
 impl DnsMessage {
@@ -215,6 +217,7 @@ impl Record for Exchange<'_, DnsMessage> {
         number_or_null(visitor, &DNS.reply_bytes, reply.map(|it| it.bytes));
         self.visit_state(
             [&DNS.latency, &DNS.state, &DNS.repeats, &DNS.limit],
+            both().find_map(|it| it.limit),
             visitor,
         );
         let odd = both().map(|it| it.odd).find(|odd| !odd.is_empty());

@@ -40,9 +40,11 @@ impl<'a, M> Exchange<'a, M> {
     }
 
     /// Hands on latency, state, repeats and limit.
+    /// Of the bounds of its messages, each names its own.
     pub(crate) fn visit_state<V: FieldVisitor>(
         &self,
         fields: [&'static Field; 4],
+        bound: Option<&'static str>,
         visitor: &mut V,
     ) {
         let [latency, state, repeats, limit] = fields;
@@ -54,7 +56,7 @@ impl<'a, M> Exchange<'a, M> {
         }
         visitor.symbol(state, self.state().as_bytes());
         visitor.unsigned(repeats, self.repeats);
-        text_or_null(visitor, limit, self.limit);
+        text_or_null(visitor, limit, self.limit.or(bound));
     }
 
     /// When it began.

@@ -27,7 +27,8 @@ fields! {
     host Text None "HOST" 4 "host of that request";
     uri Text None "URI" 4 "target of that request, as it was sent";
     status Unsigned None "" 0 "status of the response that it came with";
-    file_name Text None "NAME" 2 "name that its sender gave it";
+    file_name Text None "NAME" 2 "name that its sender gave it, or else the last part of its URL";
+    name_by Text None "" 0 "sender or url: who gave it that name";
     content_type Text None "" 0 "type that its sender gave it";
     mime_type Text None "TYPE" 1 "type that it begins as";
     content_encoding Text None "" 0 "content coding it was sent with";
@@ -41,7 +42,7 @@ fields! {
     sha256 Text None "" 0 "SHA-256 digest, likewise";
     extracted Text None "EXTRACTED" 3 "name of the file in the folder of --extract-files that has it";
     extracted_bytes Unsigned Bytes "" 0 "bytes in that file; fewer than there were where it is cut off";
-    limit Text None "" 0 "what ended it early or was refused to it: files (too many were written at once), decoders (decoded at once), memory, disk (the folder could not be written to), file_limit, extract_limit; or null";
+    limit Text None "" 0 "what ended it early or was refused to it: files (too many were written at once), decoders (decoded at once), memory, disk (the folder could not be written to), file_limit, extract_limit, ranges (too much came before what lies before it, which counts as missing); or null";
 }
 
 /// A file that was transferred.
@@ -67,8 +68,10 @@ pub struct FileRow {
     pub uri: Option<String>,
     /// Status of the response.
     pub status: Option<u16>,
-    /// Name that its sender gave.
+    /// Name that its sender gave, or the last part of its URL.
     pub file_name: Option<String>,
+    /// Who gave the name: `sender` or `url`.
+    pub name_by: Option<&'static str>,
     /// Type that its sender gave.
     pub content_type: Option<String>,
     /// Type that it begins as.
@@ -114,6 +117,7 @@ impl Record for FileRow {
         text_or_null(visitor, &FILE.uri, self.uri.as_deref());
         number_or_null(visitor, &FILE.status, self.status);
         text_or_null(visitor, &FILE.file_name, self.file_name.as_deref());
+        text_or_null(visitor, &FILE.name_by, self.name_by);
         text_or_null(visitor, &FILE.content_type, self.content_type.as_deref());
         text_or_null(visitor, &FILE.mime_type, self.mime_type);
         let coding = self.content_encoding.as_deref();

@@ -79,7 +79,7 @@ fields! {
     missing_bytes Unsigned Bytes "" 0 "bytes of the bodies that were not captured";
     retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection up to the ends of both messages; null where that is not counted";
     odd Text None "ODD" 4 "what two programs could read differently, or null";
-    limit Text None "" 0 "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; or null";
+    limit Text None "" 0 "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields); or null";
 }
 
 /// A piece of a message's text; absent by default.

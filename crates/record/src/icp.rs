@@ -105,6 +105,7 @@ impl Record for Exchange<'_, IcpMessage> {
         number_or_null(visitor, &ICP.reply_bytes, reply.map(|it| it.bytes));
         self.visit_state(
             [&ICP.latency, &ICP.state, &ICP.repeats, &ICP.limit],
+            None,
             visitor,
         );
         let is_odd = [request, reply].iter().flatten().any(|it| it.is_odd);

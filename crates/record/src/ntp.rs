@@ -102,6 +102,7 @@ impl Record for Exchange<'_, NtpMessage> {
         }
         self.visit_state(
             [&NTP.latency, &NTP.state, &NTP.repeats, &NTP.limit],
+            None,
             visitor,
         );
     }

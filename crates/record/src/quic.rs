@@ -37,6 +37,7 @@ fields! {
     negotiated Text None "" 0 "yes: the server asked for another version";
     state Text None "STATE" 3 "matched, no_reply or no_request: which hellos were seen";
     whole Text None "" 0 "no: something was missing or could not be read";
+    limit Text None "" 0 "the first bound that left something out, as of TLS; pieces: too much came before what comes before it; or null";
 }
 
 /// A QUIC connection, as far as it can be read.
@@ -83,6 +84,7 @@ impl Record for QuicRow {
         yes_or_null(visitor, &QUIC.negotiated, Some(self.is_negotiated));
         visitor.symbol(&QUIC.state, tls.state());
         yes_or_null(visitor, &QUIC.whole, Some(!tls.is_damaged));
+        text_or_null(visitor, &QUIC.limit, tls.limit);
     }
 }
 

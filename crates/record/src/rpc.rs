@@ -120,6 +120,7 @@ impl Record for Exchange<'_, RpcMessage> {
         visitor.unsigned(&RPC.missing_bytes, missing);
         self.visit_state(
             [&RPC.latency, &RPC.state, &RPC.repeats, &RPC.limit],
+            None,
             visitor,
         );
     }

@@ -131,6 +131,7 @@ impl Record for Exchange<'_, SnmpMessage> {
         number_or_null(visitor, &SNMP.reply_bytes, reply.map(|it| it.bytes));
         self.visit_state(
             [&SNMP.latency, &SNMP.state, &SNMP.repeats, &SNMP.limit],
+            None,
             visitor,
         );
     }

@@ -33,6 +33,7 @@ fields! {
     state Text None "STATE" 3 "matched, no_reply or no_request: who identified itself";
     whole Text None "" 0 "no: something was missing or could not be read";
     close Text None "" 0 "how the connection ended, where it ended before that: fin, rst, timeout";
+    limit Text None "" 0 "the first bound that left something out: lines (more than 2 KiB before the identification), message (more than 35,000 bytes); or null";
 }
 
 /// An SSH connection, up to its encryption.
@@ -72,6 +73,8 @@ pub struct SshRow {
     pub is_damaged: bool,
     /// How the connection ended.
     pub close: Option<&'static str>,
+    /// The first bound that left something out.
+    pub limit: Option<&'static str>,
 }
 
 impl Record for SshRow {
@@ -99,6 +102,7 @@ impl Record for SshRow {
         visitor.symbol(&SSH.state, state);
         yes_or_null(visitor, &SSH.whole, Some(!self.is_damaged));
         text_or_null(visitor, &SSH.close, self.close);
+        text_or_null(visitor, &SSH.limit, self.limit);
     }
 }
 

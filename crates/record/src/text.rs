@@ -403,6 +403,18 @@ fn date_and_hour(hour: u64) -> u128 {
     u128::from_le_bytes([a, b, c, d, b'-', e, f, b'-', g, h, b'T', i, j, b':', 0, 0])
 }
 
+/// A point in time of any year from 0 to 9999, given in seconds since 1970, as [`TimeWriter`] writes others.
+pub fn date_text(seconds: i64) -> String {
+    // The calendar repeats itself after 400 years.
+    const ERA: i64 = 146_097 * 86_400;
+    let eras = seconds.div_euclid(ERA);
+    let within = seconds.rem_euclid(ERA) as u64;
+    let (year, month, day) = civil_date(within / 86_400);
+    let year = i64::from(year) + 400 * eras;
+    let (hour, minute, second) = (within / 3600 % 24, within / 60 % 60, within % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.000000000Z")
+}
+
 /// Year, month and day of the month, `day` days after 1970-01-01. The calendar is taken as one that
 /// begins its years in March, so that the leap day is the last of the year (Howard Hinnant,
 /// "chrono-compatible low-level date algorithms").
@@ -650,6 +662,21 @@ mod tests {
         }
         let last = text(|out| writer.write(out, Nanos::MAX));
         assert_eq!(last, "2554-07-21T23:34:33.709551615Z");
+    }
+
+    #[test]
+    fn dates_of_any_year() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00.000000000Z"),
+            (-1, "1969-12-31T23:59:59.000000000Z"),
+            (-631_152_000, "1950-01-01T00:00:00.000000000Z"),
+            (-2_208_988_800, "1900-01-01T00:00:00.000000000Z"),
+            (-62_167_219_200, "0000-01-01T00:00:00.000000000Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.000000000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000000000Z"),
+        ] {
+            assert_eq!(date_text(seconds), expected);
+        }
     }
 
     #[test]

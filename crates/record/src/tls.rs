@@ -8,6 +8,7 @@ use crate::any::KnownRecord;
 use crate::origin::{Origin, origin_fields};
 use crate::parties::{filled_or_null, number_or_null, text_or_null, texts_or_null, yes_or_null};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
+use crate::text::date_text;
 
 fields! {
     /// Fields of a [`TlsRow`].
@@ -48,6 +49,7 @@ fields! {
     state Text None "STATE" 3 "matched, no_reply or no_request: which hellos were seen";
     whole Text None "" 0 "no: something was missing or could not be read";
     close Text None "" 0 "how the connection ended, where it ended before both sides were encrypted: fin, rst, timeout";
+    limit Text None "" 0 "the first bound that left something out: message (a handshake message of more than 128 KiB), chain (more than 16 certificates), protocols (32), history (64 letters), text (4 KiB), pieces, messages (DTLS); or null";
 }
 
 fields! {
@@ -81,6 +83,7 @@ fields! {
     san_uri Texts None "" 0 "URIs it is for";
     ca Text None "" 0 "yes: it is an authority's; null: it does not say";
     path_length Unsigned None "" 0 "how many authorities may stand below";
+    limit Text None "" 0 "text: a name has more than 16 KiB, of which the rest is left out; or null";
 }
 
 /// A handshake of TLS.
@@ -138,6 +141,8 @@ pub struct TlsRow {
     pub is_damaged: bool,
     /// How the connection ended.
     pub close: Option<&'static str>,
+    /// The first bound that left something out.
+    pub limit: Option<&'static str>,
 }
 
 impl TlsRow {
@@ -171,9 +176,9 @@ impl Record for TlsRow {
         text_or_null(visitor, &TLS.subject, text(|it| &it.subject));
         text_or_null(visitor, &TLS.issuer, text(|it| &it.issuer));
         text_or_null(visitor, &TLS.serial, text(|it| &it.serial));
-        let validity = certificate.map(|it| it.validity).unwrap_or_default();
-        date(visitor, &TLS.not_before, validity[0]);
-        date(visitor, &TLS.not_after, validity[1]);
+        let validity = certificate.and_then(|it| it.validity);
+        date(visitor, &TLS.not_before, validity.map(|it| it[0]));
+        date(visitor, &TLS.not_after, validity.map(|it| it[1]));
         texts_or_null(
             visitor,
             &TLS.san,
@@ -192,6 +197,7 @@ impl Record for TlsRow {
         visitor.symbol(&TLS.state, self.state());
         yes_or_null(visitor, &TLS.whole, Some(!self.is_damaged));
         text_or_null(visitor, &TLS.close, self.close);
+        text_or_null(visitor, &TLS.limit, self.limit);
     }
 }
 
@@ -228,8 +234,8 @@ pub struct X509Row {
     pub subject: String,
     /// Who says so.
     pub issuer: String,
-    /// From when until when it is valid. `None`: not a time that can be told.
-    pub validity: [Option<Nanos>; 2],
+    /// From when until when it is valid: seconds since 1970, which can be before.
+    pub validity: Option<[i64; 2]>,
     /// Algorithm of the key.
     pub key_algorithm: String,
     /// Algorithm of the signature.
@@ -256,6 +262,8 @@ pub struct X509Row {
     pub is_authority: Option<bool>,
     /// Authorities below.
     pub path_length: Option<u32>,
+    /// The bound that left something out.
+    pub limit: Option<&'static str>,
 }
 
 impl Record for X509Row {
@@ -271,8 +279,8 @@ impl Record for X509Row {
         visitor.text(&X509.serial, &self.serial);
         visitor.text(&X509.subject, &self.subject);
         visitor.text(&X509.issuer, &self.issuer);
-        date(visitor, &X509.not_before, self.validity[0]);
-        date(visitor, &X509.not_after, self.validity[1]);
+        date(visitor, &X509.not_before, self.validity.map(|it| it[0]));
+        date(visitor, &X509.not_after, self.validity.map(|it| it[1]));
         visitor.text(&X509.key_alg, &self.key_algorithm);
         visitor.text(&X509.sig_alg, &self.signature_algorithm);
         filled_or_null(visitor, &X509.key_type, self.key_type);
@@ -285,6 +293,7 @@ impl Record for X509Row {
         texts_or_null(visitor, &X509.san_uri, &self.uris);
         yes_or_null(visitor, &X509.ca, self.is_authority);
         number_or_null(visitor, &X509.path_length, self.path_length);
+        text_or_null(visitor, &X509.limit, self.limit);
     }
 }
 
@@ -302,9 +311,14 @@ fn carrier(is_datagram: bool) -> &'static str {
     if is_datagram { "udp" } else { "tcp" }
 }
 
-fn date<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: Option<Nanos>) {
-    match value {
-        Some(time) => visitor.time(field, time),
-        None => visitor.null(field),
+/// Seconds since 1970. What a capture's clock cannot tell, before 1970 and after 2554, has the same form.
+fn date<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: Option<i64>) {
+    let Some(seconds) = value else {
+        return visitor.null(field);
+    };
+    let nanos = u64::try_from(seconds).ok();
+    match nanos.and_then(|it| it.checked_mul(1_000_000_000)) {
+        Some(nanos) => visitor.time(field, Nanos(nanos)),
+        None => visitor.text(field, &date_text(seconds)),
     }
 }

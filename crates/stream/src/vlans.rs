@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use flowgauge_wire::{Address, Decoded, TcpFlags};
+use flowgauge_wire::{Address, Decoded, FoldedState, TcpFlags};
 
 /// Whether equal endpoints in different VLANs are different flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const MOST_CONTEXTS: usize = 64;
 /// The VLANs that pairs of addresses are in.
 #[derive(Debug, Default)]
 pub(crate) struct Vlans {
-    pairs: HashMap<(Address, Address), Contexts>,
+    pairs: HashMap<(Address, Address), Contexts, FoldedState>,
     /// A packet with a tag came.
     has_tags: bool,
 }

@@ -13,6 +13,8 @@ mod decoding;
 mod digests;
 mod folder;
 pub(crate) mod kind;
+mod parts;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,9 @@ use flowgauge_wire::Budget;
 use decoding::{Coding, Decoder, Output};
 pub(crate) use digests::Wanted;
 use folder::{DISK, Folder, Kept};
+pub(crate) use parts::{Content, Parts};
+use ranges::Ranges;
+pub(crate) use ranges::{Range, Whole};
 
 /// Bytes that decoding may make of one byte.
 const GROWTH: u64 = 100;
@@ -81,9 +86,15 @@ pub(crate) const EXTRACT_LIMIT: OptionInfo = OptionInfo::new(
 )
 .or("10G");
 
-/// Bytes of the option `memory` that decoders have, on all cores together.
+/// Whether something is to be done with files.
+fn are_wanted(settings: &Settings) -> bool {
+    let is_set = |name| settings.text(name).is_some();
+    settings.flag("files") || is_set("digests") || is_set("extract")
+}
+
+/// Bytes of the option `memory` that decoders and waiting ranges have, on all cores together.
 pub(crate) fn share(settings: &Settings) -> u64 {
-    match settings.size("memory").filter(|_| settings.flag("decode")) {
+    match settings.size("memory").filter(|_| are_wanted(settings)) {
         Some(memory) => memory / SHARE,
         None => 0,
     }
@@ -94,6 +105,7 @@ pub(crate) struct Files {
     wanted: Wanted,
     decodes: bool,
     table: Arc<Mutex<Table>>,
+    ranges: Ranges,
 }
 
 impl Files {
@@ -107,7 +119,6 @@ impl Files {
             None => Wanted::default(),
         };
         let folder = settings.text("extract");
-        let is_wanted = settings.flag("files") || wanted != Wanted::default() || folder.is_some();
         let file_limit = settings.size("file_limit").unwrap_or(u64::MAX);
         let all_limit = settings.size("extract_limit").unwrap_or(u64::MAX);
         let folder = folder.map(|path| Folder::new(Path::new(path), file_limit, all_limit));
@@ -116,7 +127,8 @@ impl Files {
             None => ROOM,
         };
         let memory = Budget::new(room);
-        Ok(is_wanted.then(|| Files::new(wanted, settings.flag("decode"), folder, &memory)))
+        Ok(are_wanted(settings)
+            .then(|| Files::new(wanted, settings.flag("decode"), folder, &memory)))
     }
 
     fn new(wanted: Wanted, decodes: bool, folder: Option<Folder>, memory: &Budget) -> Files {
@@ -134,6 +146,7 @@ impl Files {
             wanted,
             decodes,
             table: Arc::new(Mutex::new(table)),
+            ranges: Ranges::new(memory),
         }
     }
 

@@ -1,49 +1,99 @@
-//! Parts of mails as files.
+//! Parts of a message as files: of a mail, of a form, of an answer with several ranges.
 
 use flowgauge_proto::mime::{Events, Parser, Part};
 use flowgauge_record::Held;
 use flowgauge_record::file::FileRow;
-use flowgauge_record::origin::Origin;
 use flowgauge_wire::Nanos;
 
-use super::super::Give;
-use crate::files::{Body, Files};
+use super::{Body, Files, Range, Whole, ranges};
 
-/// The parts of a mail that is under way.
-pub(super) struct Parts {
+/// The parts of a message that is under way.
+pub(crate) struct Parts {
     parser: Parser,
     found: Found,
 }
 
 /// What was found of them.
 struct Found {
-    origin: Origin,
-    flow: u64,
-    /// Of the mail in the connection, from 1.
-    mail: u64,
+    /// What files of their own are called, without the number of the part.
+    name: String,
+    /// What all of them have in common.
+    row: FileRow,
+    /// Of which file ranges are.
+    whole: Option<Whole>,
     /// Parts so far.
     count: u64,
     open: Option<File>,
-    done: Vec<File>,
+    done: Vec<FileRow>,
 }
 
 /// A part.
-pub(super) struct File {
+struct File {
     /// None before its first byte.
-    body: Option<Body>,
+    content: Option<Content>,
     row: FileRow,
     is_holed: bool,
+    range: Option<Range>,
+}
+
+/// Where bytes of a file go.
+pub(crate) enum Content {
+    /// To a file of their own.
+    Whole(Body),
+    /// To one that is put together.
+    Range(ranges::Part),
+}
+
+impl Content {
+    /// The number of the file.
+    pub(crate) fn id(&self) -> u64 {
+        match self {
+            Content::Whole(body) => body.id(),
+            Content::Range(part) => part.id(),
+        }
+    }
+
+    /// More of it.
+    pub(crate) fn data(&mut self, bytes: &[u8], now: Nanos, files: &mut Files) {
+        match self {
+            Content::Whole(body) => body.data(bytes),
+            Content::Range(part) => files.range_data(part, bytes, now),
+        }
+    }
+
+    /// So many bytes are missing here.
+    pub(crate) fn gap(&mut self, bytes: u64, files: &mut Files) {
+        match self {
+            Content::Whole(body) => body.gap(bytes),
+            Content::Range(part) => files.range_gap(part, bytes),
+        }
+    }
+
+    /// It is over: its record, if it is a file of its own.
+    pub(crate) fn close(self, mut row: FileRow, files: &mut Files) -> Option<FileRow> {
+        match self {
+            Content::Whole(body) => {
+                files.close(body, &mut row);
+                Some(row)
+            }
+            Content::Range(part) => {
+                files.close_range(&part, row);
+                None
+            }
+        }
+    }
 }
 
 impl Parts {
-    /// Of a mail that the client of a flow sends, its number in the connection from 1.
-    pub(super) fn new(origin: Origin, flow: u64, mail: u64, is_stuffed: bool) -> Box<Parts> {
+    /// Of a mail, with dots doubled or not. `row` is what all parts have in common, `name` what files are
+    /// called, without the number of the part.
+    pub(crate) fn of_mail(name: String, row: FileRow, is_stuffed: bool) -> Box<Parts> {
         Box::new(Parts {
             parser: Parser::new(is_stuffed),
             found: Found {
-                origin,
-                flow,
-                mail,
+                name,
+                row,
+                whole: None,
                 count: 0,
                 open: None,
                 done: Vec::new(),
@@ -51,55 +101,52 @@ impl Parts {
         })
     }
 
-    /// Bytes of memory that it keeps.
-    pub(super) fn held(&self) -> usize {
-        let open = self.found.open.as_ref().map_or(0, |file| file.row.held());
-        size_of::<Self>() + self.parser.held() + open
+    /// Of a body with this `Content-Type`; ranges are of this file.
+    pub(crate) fn of_body(
+        name: String,
+        row: FileRow,
+        content_type: &str,
+        whole: Option<Whole>,
+    ) -> Box<Parts> {
+        let mut parts = Parts::of_mail(name, row, false);
+        parts.parser = Parser::of_type(content_type.as_bytes());
+        parts.found.whole = whole;
+        parts
     }
 
-    /// More of the mail.
-    pub(super) fn data(&mut self, bytes: &[u8], time: Nanos, files: &mut Files) {
+    /// Bytes of memory that it keeps.
+    pub(crate) fn held(&self) -> usize {
+        let open = self.found.open.as_ref().map_or(0, |file| file.row.held());
+        let done = self.found.done.iter().map(FileRow::held).sum::<usize>();
+        size_of::<Self>() + self.parser.held() + self.found.row.held() + open + done
+    }
+
+    /// More of the message.
+    pub(crate) fn data(&mut self, bytes: &[u8], time: Nanos, files: &mut Files) {
         let Parts { parser, found } = self;
         parser.data(bytes, &mut Taking { found, time, files });
     }
 
     /// Bytes of it are missing.
-    pub(super) fn gap(&mut self, bytes: u64, time: Nanos, files: &mut Files) {
+    pub(crate) fn gap(&mut self, bytes: u64, time: Nanos, files: &mut Files) {
         let Parts { parser, found } = self;
         parser.gap(bytes, &mut Taking { found, time, files });
     }
 
     /// It is over; whether it came to its end.
-    pub(super) fn finish(&mut self, is_whole: bool, time: Nanos, files: &mut Files) {
+    pub(crate) fn finish(&mut self, is_whole: bool, time: Nanos, files: &mut Files) {
         let Parts { parser, found } = self;
         parser.finish(is_whole, &mut Taking { found, time, files });
     }
 
-    /// Those that are over.
-    pub(super) fn done(&mut self) -> Vec<File> {
+    /// The records of those that are over.
+    pub(crate) fn done(&mut self) -> Vec<FileRow> {
         core::mem::take(&mut self.found.done)
     }
-}
 
-impl File {
-    /// The number of the file, if a byte of it came.
-    pub(super) fn id(&self) -> Option<u64> {
-        self.body.as_ref().map(Body::id)
-    }
-
-    /// Its name.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.row.file_name.as_deref()
-    }
-
-    /// It is over; one without a byte is none.
-    pub(super) fn close(self, give: &mut Give<'_>) {
-        let mut row = self.row;
-        if let (Some(body), Some(files)) = (self.body, give.files.as_mut()) {
-            files.close(body, &mut row);
-            row.limit = row.limit.or(give.limit);
-            give.file(row.origin.time, &row);
-        }
+    /// Whether some began so far.
+    pub(crate) const fn has_begun(&self) -> bool {
+        self.found.count > 0
     }
 }
 
@@ -110,58 +157,63 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn body(&mut self) -> Option<&mut Body> {
+    /// What takes the bytes of the part under way, and what takes files.
+    fn content(&mut self) -> Option<(&mut Content, &mut Files)> {
         let Found {
-            flow,
-            mail,
+            name,
+            whole,
             count,
             open,
             ..
         } = &mut *self.found;
         let file = open.as_mut()?;
         file.row.end = self.time;
-        let files = &mut *self.files;
-        let body = file
-            .body
-            .get_or_insert_with(|| files.open(&format!("smtp-{flow:016x}-{mail}-{count}"), None));
-        Some(body)
+        if file.content.is_none() {
+            let name = format!("{name}-{count}");
+            file.content = Some(match (whole, file.range) {
+                (Some(whole), Some(range)) => {
+                    Content::Range(self.files.open_range(whole, range, &name, None, self.time))
+                }
+                _ => Content::Whole(self.files.open(&name, None)),
+            });
+        }
+        Some((file.content.as_mut()?, &mut *self.files))
     }
 }
 
 impl Events for Taking<'_> {
     fn begin(&mut self, part: Part) {
+        let time = self.time;
         let found = &mut *self.found;
         found.count += 1;
-        let row = FileRow {
-            origin: Origin {
-                time: self.time,
-                ..found.origin
-            },
-            source: "smtp",
-            depth: u32::try_from(found.mail).ok(),
-            // Who sends a mail is its client.
-            from_initiator: true,
-            end: self.time,
-            file_name: part.name,
+        let mut row = FileRow {
+            end: time,
             content_type: part.content_type,
-            ..FileRow::default()
+            ..found.row.clone()
         };
+        row.origin.time = time;
+        if let Some(name) = part.name {
+            row.name_by = Some("sender");
+            row.file_name = Some(name);
+        }
         found.open = Some(File {
-            body: None,
+            content: None,
             row,
             is_holed: false,
+            range: part.range.as_deref().and_then(Range::read),
         });
     }
 
     fn data(&mut self, bytes: &[u8]) {
-        if let Some(body) = self.body() {
-            body.data(bytes);
+        let time = self.time;
+        if let Some((content, files)) = self.content() {
+            content.data(bytes, time, files);
         }
     }
 
     fn missing(&mut self, bytes: u64) {
-        if let Some(body) = self.body() {
-            body.gap(bytes);
+        if let Some((content, files)) = self.content() {
+            content.gap(bytes, files);
         }
         if let Some(file) = &mut self.found.open {
             file.is_holed = true;
@@ -169,10 +221,13 @@ impl Events for Taking<'_> {
     }
 
     fn end(&mut self, is_whole: bool) {
-        if let Some(mut file) = self.found.open.take() {
-            file.row.end = self.time;
-            file.row.is_whole = is_whole && !file.is_holed;
-            self.found.done.push(file);
-        }
+        let Some(mut file) = self.found.open.take() else {
+            return;
+        };
+        file.row.end = self.time;
+        file.row.is_whole = is_whole && !file.is_holed;
+        // One without a byte is none.
+        let row = (file.content).and_then(|content| content.close(file.row, self.files));
+        self.found.done.extend(row);
     }
 }

@@ -326,7 +326,11 @@ static FILE_ITSELF: &[Member] = &[
         Made(|values| {
             let uri = values.text(Name::uri);
             let path = uri.map(|uri| uri.split('?').next().unwrap_or(uri));
-            Cell::of(values.text(Name::file_name).or(path), Cell::Text)
+            let name = match values.text(Name::name_by) {
+                Some("url") => path,
+                _ => values.text(Name::file_name).or(path),
+            };
+            Cell::of(name, Cell::Text)
         }),
     ),
     member("magic", Text(Name::mime_type)),
@@ -620,7 +624,11 @@ impl Lines {
                 Some(true) => Cell::Bool(true),
                 _ => Cell::Unset,
             },
-            Date(name) => Cell::of(values.time(*name), |at| Cell::Date(at, 19, "")),
+            // What no clock tells is a text of the same form.
+            Date(name) => match values.text(*name) {
+                Some(text) => Cell::Text(text.get(..19).unwrap_or(text)),
+                None => Cell::of(values.time(*name), |at| Cell::Date(at, 19, "")),
+            },
             AddressText(name) => Cell::of(values.address(*name), |(address, version)| {
                 Cell::WholeAddress(address, version)
             }),

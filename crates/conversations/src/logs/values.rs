@@ -36,7 +36,7 @@ names! {
     host_key_alg host_key_fingerprint host_name in_reply_to issuer ja3 ja3_text ja3s ja3s_text ja4
     kex_alg key_alg key_length key_type last_alert last_reply latency layer lease_time live_flows
     mac mac_alg machine mailfrom malformed md5 message message_bytes method mime_type missing_bytes
-    mode msg_id new_bytes new_memory_dropped new_packets next_protocol not_after not_before oid
+    mode msg_id name_by new_bytes new_memory_dropped new_packets next_protocol not_after not_before oid
     opcode org_time origin outcome packets partial passive password path_length place poll
     precision proto protocol qclass qtype query questions ra rcode rcptto rd reason rec_time
     received ref_id ref_time referrer relay_addr reply reply_code reply_flags reply_msg reply_place

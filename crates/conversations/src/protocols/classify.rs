@@ -13,7 +13,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use super::applications::{Application, Applications};
 use super::ndpi::Ndpi;
-use super::{Seen, signatures};
+use super::signatures;
 
 /// The table of applications.
 pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
@@ -114,21 +114,11 @@ impl Classifier {
         }
     }
 
-    /// What was sent first was looked at, and is of this protocol, or of none that is read; whether another
-    /// flow told.
-    pub(super) fn found(
-        &mut self,
-        flow_id: u64,
-        seen: &Seen<'_>,
-        protocol: Option<(&'static str, bool)>,
-    ) {
-        if let Some((name, is_learned)) = protocol {
-            let known = self.flow(flow_id);
-            known.protocol = Some(name);
-            known.is_learned = is_learned;
-        } else if let Some(name) = signatures::by_content(seen) {
-            self.flow(flow_id).protocol = Some(name);
-        }
+    /// A flow is of this protocol: what was sent says so, or another flow did.
+    pub(super) fn found(&mut self, flow_id: u64, protocol: &'static str, is_learned: bool) {
+        let known = self.flow(flow_id);
+        known.protocol = Some(protocol);
+        known.is_learned = is_learned;
     }
 
     /// The server of a flow has this name.

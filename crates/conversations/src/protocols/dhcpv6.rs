@@ -13,6 +13,8 @@ use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
 /// Addresses, prefixes, domains and servers of a message that are written down.
 const MOST: usize = 32;
+/// Options wanted that are.
+const WANTED: usize = 256;
 /// Bytes of an identifier that are (RFC 8415, section 11.1: at most 130).
 const MAX_ID: usize = 130;
 
@@ -128,8 +130,18 @@ fn read(parsed: &Message<'_>, length: usize, message: &mut Dhcpv6Message) {
             let _ = write!(out, "{server}");
         });
     }
-    let wanted = parsed.wanted().take(256);
-    message.parameters.extend(wanted);
+    message.parameters.extend(parsed.wanted().take(WANTED));
+    let ids = [option::CLIENT_ID, option::SERVER_ID];
+    if ids.iter().any(|&id| of(id).len() > MAX_ID) {
+        message.limit = Some("text");
+    }
+    if parsed.leases().nth(MOST).is_some()
+        || parsed.domains().nth(MOST).is_some()
+        || parsed.dns_servers().nth(MOST).is_some()
+        || parsed.wanted().nth(WANTED).is_some()
+    {
+        message.limit = Some("list");
+    }
     message.bytes = length as u64;
 }
 

@@ -22,6 +22,8 @@ use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
 const ANSWERS: usize = 1024;
 /// Bytes of their text: with more no further ones are.
 const ANSWER_BYTES: usize = 32 << 10;
+/// Names these bounds.
+const TOO_MANY: &str = "answers";
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "dns",
@@ -244,6 +246,7 @@ impl Transfer {
         let names = message.answer_types.iter().zip(message.answer_names.iter());
         for (text, (kind, name)) in message.answers.iter().zip(names) {
             if !has_room(reply) {
+                reply.limit = Some(TOO_MANY);
                 break;
             }
             reply.answers.push(|out| out.push_str(text));
@@ -252,6 +255,7 @@ impl Transfer {
         }
         let room = reply.answers.len().saturating_sub(reply.ttls.len());
         reply.ttls.extend(message.ttls.iter().take(room));
+        reply.limit = reply.limit.or(message.limit);
     }
 }
 
@@ -419,6 +423,7 @@ fn write_question(question: &Question<'_>, message: &mut DnsMessage) {
 
 fn write_answer(record: &Record<'_>, message: &mut DnsMessage) {
     if !has_room(message) {
+        message.limit = Some(TOO_MANY);
         return;
     }
     let is_netbios = message.service == "nbns";

@@ -16,11 +16,12 @@ use flowgauge_wire::Nanos;
 use super::anomalies::{Anomalies, Noticing, Way};
 use super::classify::{APPLICATIONS, Classifier, NDPI, classifies};
 use super::counters::{self, Counters, When};
-use super::detect::{self, BEGINNING, Found};
+use super::detect::{Beginning, Found, Looked};
 use super::learned::Learned;
 use super::room::{ByAge, GivenUp, Room};
+use super::signatures::Carries;
 use super::table::{Piece, Talks};
-use super::{ALL, Among, Connection, Give, ProtocolInfo, Seen, named};
+use super::{ALL, Among, Connection, Give, ProtocolInfo, http, named};
 use crate::files::{self, Files};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -58,6 +59,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::ACTIVE_TIMEOUT,
         engine::COMMUNITY_ID_SEED,
         engine::CHECKSUMS,
+        engine::VLAN_AWARE,
         engine::OVERLAP_POLICY,
         engine::MEMORY,
         engine::MAX_FLOWS,
@@ -87,6 +89,8 @@ const EACH_MESSAGE: OptionInfo = OptionInfo::new(
 )
 .or("no");
 
+/// Bytes of each direction that are kept of a connection that is of no protocol that is read, so far.
+const KEPT: usize = 2 << 10;
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
 
@@ -126,7 +130,7 @@ pub(crate) struct State {
 struct Slot {
     stage: Stage,
     tries: u8,
-    /// Directions that are over, as bits; and [`EXAMINED`].
+    /// Directions that are over, as bits; and [`EXAMINED`], [`TOLD`].
     ended: u8,
     number: u32,
     /// Bytes that were sent again so far, the initiator's second.
@@ -137,6 +141,8 @@ struct Slot {
 const BOTH_ENDED: u8 = 3;
 /// A library that classifies does not want to see more.
 const EXAMINED: u8 = 4;
+/// A signature told what is spoken, which can carry another protocol.
+const TOLD: u8 = 8;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
@@ -225,6 +231,8 @@ struct KeptPiece {
     gap_before: u64,
     time: Nanos,
     len: usize,
+    /// Bytes of it that are not kept.
+    left_out: usize,
 }
 
 impl Kept {
@@ -242,13 +250,6 @@ impl Kept {
         })
     }
 
-    /// What one direction said.
-    fn said(&self, from_initiator: bool) -> Vec<u8> {
-        let pieces = self.pieces();
-        let mine = pieces.filter(|piece| piece.from_initiator == from_initiator);
-        mine.flat_map(|piece| piece.bytes).copied().collect()
-    }
-
     /// Bytes of memory that it keeps beside itself.
     fn held(&self) -> u64 {
         (self.pieces.capacity() * size_of::<KeptPiece>() + self.bytes.capacity()) as u64
@@ -262,14 +263,26 @@ impl Kept {
             .unwrap_or_default()
     }
 
-    fn keep(&mut self, piece: &Piece<'_>) {
+    /// Keeps a piece: all of it where a protocol that is read can begin with what there is; else signatures
+    /// need the beginning of what each side says.
+    fn keep(&mut self, piece: &Piece<'_>, is_whole: bool) {
+        let of_side = self
+            .pieces
+            .iter()
+            .filter(|it| it.from_initiator == piece.from_initiator);
+        let has = of_side.map(|it| it.len).sum::<usize>();
+        let room = match is_whole {
+            true => piece.bytes.len(),
+            false => KEPT.saturating_sub(has).min(piece.bytes.len()),
+        };
         self.pieces.push(KeptPiece {
             from_initiator: piece.from_initiator,
             gap_before: piece.gap_before,
             time: piece.time,
-            len: piece.bytes.len(),
+            len: room,
+            left_out: piece.bytes.len() - room,
         });
-        self.bytes.extend_from_slice(piece.bytes);
+        self.bytes.extend_from_slice(&piece.bytes[..room]);
     }
 }
 
@@ -370,101 +383,118 @@ impl State {
         &mut self.slots[index]
     }
 
-    /// Looks at a piece of a connection whose protocol is not known. Returns what the connection is now;
-    /// the piece is not dealt with where that is [`Stage::Known`].
+    /// Looks at a connection whose protocol is not known, with the next piece of it, or at its end with none.
+    /// Returns what the connection is now; the piece is not dealt with where that is [`Stage::Known`].
     #[cold]
-    fn look(&mut self, stream: &Stream<'_>, piece: &Piece<'_>, out: &mut dyn Outlet) -> Slot {
+    fn look(
+        &mut self,
+        stream: &Stream<'_>,
+        piece: Option<&Piece<'_>>,
+        out: &mut dyn Outlet,
+    ) -> Slot {
         let mut slot = *self.slot(stream.id / 2);
         let identity = stream.identity();
         let is_udp = identity.protocol == 17;
-        let from_initiator = stream.from_initiator;
-        let (initiator, responder) = match from_initiator {
+        let (initiator, responder) = match stream.from_initiator {
             true => (identity.source, identity.destination),
             false => (identity.destination, identity.source),
         };
         // What finds a way through firewalls comes first, in any number.
-        if !(is_udp && flowgauge_proto::tls::is_stun(piece.bytes)) {
+        if piece.is_some_and(|it| !is_udp || !flowgauge_proto::tls::is_stun(it.bytes)) {
             slot.tries += 1;
         }
+        let time = piece.map_or(Nanos(0), |piece| piece.time);
+        let told = (self.learned)
+            .get(responder, time)
+            .or_else(|| self.learned.get(initiator, time));
+        let told = told.and_then(|name| self.protocols.iter().position(|it| it.name == name));
         let kept = (slot.stage == Stage::Watched)
             .then(|| self.watched.all.get(slot.number as usize))
             .flatten();
-        let mut said = [Vec::new(), Vec::new()];
-        if let Some(kept) = kept {
-            said = [kept.said(false), kept.said(true)];
-            said[usize::from(from_initiator)].extend_from_slice(piece.bytes);
+        let looked = match told {
+            Some(place) => Looked {
+                found: Found::Protocol(place as u8),
+                ..Looked::default()
+            },
+            None => {
+                let beginning = Beginning {
+                    protocols: &self.protocols,
+                    port: responder.1,
+                    is_udp,
+                    is_last: is_udp || piece.is_none() || slot.tries >= TRIES,
+                    has_signatures: slot.ended & TOLD == 0,
+                };
+                let kept = kept.iter().flat_map(|kept| kept.pieces());
+                beginning.look(kept.chain(piece.copied()))
+            }
+        };
+        // Of UDP each datagram may be another protocol's.
+        let carries = looked.signature.map(|(_, carries)| match is_udp {
+            true => Carries::Any,
+            false => carries,
+        });
+        if carries.is_some() {
+            slot.ended |= TOLD;
         }
-        let mine = match kept.is_some() {
-            true => said[usize::from(from_initiator)].as_slice(),
-            false => piece.bytes,
+        let (found, name) = match (looked.found, carries) {
+            (Found::Protocol(place), _) => {
+                let protocol = self.protocols.get(usize::from(place));
+                (looked.found, protocol.map(|it| it.name))
+            }
+            (_, Some(Carries::Tls)) => {
+                let tls = self.protocols.iter().position(|it| it.name == "tls");
+                let found = tls.map_or(Found::Nothing, |place| Found::Usual(place as u8));
+                (found, looked.signature.map(|(name, _)| name))
+            }
+            (_, Some(_)) => (Found::Nothing, looked.signature.map(|(name, _)| name)),
+            (found, None) => (found, None),
         };
-        let other = said[usize::from(!from_initiator)].as_slice();
-        let seen = Seen {
-            initiator: if from_initiator { mine } else { other },
-            responder: if from_initiator { other } else { mine },
-            port: responder.1,
-            is_udp,
-        };
-        let is_all = is_udp || mine.len() >= BEGINNING || slot.tries >= TRIES;
-        let told = (self.learned)
-            .get(responder, piece.time)
-            .or_else(|| self.learned.get(initiator, piece.time));
-        let told = told.and_then(|name| self.protocols.iter().position(|it| it.name == name));
-        let found = match told {
-            Some(place) => Found::Protocol(place as u8),
-            None => detect::look(&self.protocols, &seen, is_all),
-        };
-        if let Some(classifier) = &mut self.classifier {
-            classifier.found(
-                identity.flow_id,
-                &seen,
-                match found {
-                    Found::Protocol(place) => {
-                        let protocol = self.protocols.get(usize::from(place));
-                        protocol.map(|it| (it.name, told.is_some()))
-                    }
-                    _ => None,
-                },
-            );
+        if let (Some(classifier), Some(name)) = (&mut self.classifier, name) {
+            classifier.found(identity.flow_id, name, told.is_some());
         }
+        let is_over = slot.tries >= TRIES || carries.is_some_and(|it| it != Carries::Any);
         match found {
-            Found::Protocol(place) => {
+            Found::Protocol(place) | Found::Usual(place) => {
                 let mut connection = connection(stream, initiator, responder);
                 if !is_udp {
                     connection.retransmitted = Some(slot.repeated.map(u64::from));
                 }
-                self.begin(&mut slot, place, connection, stream.id / 2, out);
+                let owner = stream.id / 2;
+                self.begin(&mut slot, place, looked.passed, connection, owner, out);
             }
-            Found::More => {
+            Found::Nothing if is_udp || is_over || carries.is_some() => {
+                if slot.stage == Stage::Watched {
+                    self.room.held -= self.watched.close(slot.number);
+                }
+                slot.stage = match is_over {
+                    true => Stage::Foreign,
+                    false => Stage::Unknown,
+                };
+            }
+            Found::More | Found::Nothing => {
                 if slot.stage != Stage::Watched {
                     slot.stage = Stage::Watched;
                     slot.number = self.watched.open(stream.id / 2);
                 }
-                if let Some(kept) = self.watched.all.get_mut(slot.number as usize) {
+                if let Some(kept) = self.watched.all.get_mut(slot.number as usize)
+                    && let Some(piece) = piece
+                {
                     self.room.held -= kept.held();
-                    kept.keep(piece);
+                    kept.keep(piece, found == Found::More);
                     self.room.held += kept.held();
                 }
-            }
-            Found::Nothing => {
-                if slot.stage == Stage::Watched {
-                    self.room.held -= self.watched.close(slot.number);
-                }
-                slot.stage = match slot.tries < TRIES {
-                    true => Stage::Unknown,
-                    false => Stage::Foreign,
-                };
             }
         }
         *self.slot(stream.id / 2) = slot;
         slot
     }
 
-    /// A conversation begins with what was kept of it.
+    /// A conversation begins, with what was kept behind the pieces that are another's.
     fn begin(
         &mut self,
         slot: &mut Slot,
         place: u8,
+        passed: usize,
         connection: Connection,
         owner: u32,
         out: &mut dyn Outlet,
@@ -479,8 +509,20 @@ impl State {
             self.room.held -= said.held();
             self.watched.free.push(slot.number);
             self.with(usize::from(place), out, |table, give| {
-                for piece in said.pieces() {
+                for (piece, kept) in said.pieces().zip(&said.pieces).skip(passed) {
                     table.data(number, &piece, give);
+                    if kept.left_out > 0 {
+                        let gap_before = kept.left_out as u64;
+                        table.data(
+                            number,
+                            &Piece {
+                                bytes: &[],
+                                gap_before,
+                                ..piece
+                            },
+                            give,
+                        );
+                    }
                 }
             });
         }
@@ -518,6 +560,13 @@ impl State {
             limit: None,
         };
         work(&mut **table, &mut give)
+    }
+
+    /// Files of which ranges came, where no more are waited for; without a time all.
+    fn give_joined(&mut self, now: Option<Nanos>, out: &mut dyn Outlet) {
+        if let Some(place) = self.protocols.iter().position(|it| it.name == "http") {
+            self.with(place, out, |_, give| http::give_joined(now, give));
+        }
     }
 
     /// Conversations keep more than they may: the oldest requests go on alone, and conversations in which none
@@ -623,8 +672,7 @@ impl Leading<'_> {
         }
     }
 
-    fn end(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
-        let from_initiator = stream.from_initiator;
+    fn end(&mut self, stream: &Stream<'_>, from_initiator: bool, trailing_gap: u64) {
         let slot = self.state.slot(stream.id / 2);
         let bit = 1 << u8::from(from_initiator);
         let had_ended = slot.ended & bit != 0;
@@ -680,7 +728,9 @@ impl Handler for Leading<'_> {
         match slot.stage {
             Stage::Foreign => return,
             Stage::Known(_) => {}
-            Stage::Unknown | Stage::Watched => slot = self.state.look(stream, &piece, self.out),
+            Stage::Unknown | Stage::Watched => {
+                slot = self.state.look(stream, Some(&piece), self.out)
+            }
         }
         self.with(slot, |table, number, give| table.data(number, &piece, give));
         if self.state.room.is_short() {
@@ -707,7 +757,7 @@ impl Handler for Leading<'_> {
     fn stream_closed(&mut self, stream: &Stream<'_>) {
         // After a reset more may come.
         if stream.status == StreamStatus::Fin {
-            self.end(stream, 0);
+            self.end(stream, stream.from_initiator, 0);
         }
     }
 
@@ -715,12 +765,20 @@ impl Handler for Leading<'_> {
         if trailing_gap > 0 {
             self.missed(stream, trailing_gap);
         }
-        self.end(stream, trailing_gap);
+        self.end(stream, stream.from_initiator, trailing_gap);
         let slot = self.state.slot(stream.id / 2);
         if slot.ended & BOTH_ENDED != BOTH_ENDED {
             return;
         }
-        let slot = core::mem::take(slot);
+        if slot.stage == Stage::Watched {
+            // Nothing more comes that could tell.
+            slot.ended &= !BOTH_ENDED;
+            self.state.look(stream, None, self.out);
+            for from_initiator in [true, false] {
+                self.end(stream, from_initiator, 0);
+            }
+        }
+        let slot = core::mem::take(self.state.slot(stream.id / 2));
         match slot.stage {
             Stage::Watched => {
                 self.state.room.held -= self.state.watched.close(slot.number);
@@ -756,6 +814,15 @@ impl Transactions {
             step.take(tracked, &mut Noticing(Leading { state, out }));
         } else {
             step.take(tracked, &mut Leading { state, out });
+        }
+        if let Step::Tick(_) | Step::Finish = step
+            && state.files.is_some()
+        {
+            let now = match step {
+                Step::Tick(now) => Some(*now),
+                _ => None,
+            };
+            state.give_joined(now, out);
         }
         let when = match step {
             Step::Packets(_) => return,

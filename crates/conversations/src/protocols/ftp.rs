@@ -11,14 +11,13 @@ use flowgauge_record::Held;
 use flowgauge_record::file::FileRow;
 use flowgauge_record::ftp::{FTP_SCHEMA, FtpDataRow, FtpRow};
 use flowgauge_record::origin::Origin;
-use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
 use super::learned::Note;
 use super::table::Table;
 use super::tls::{TlsTalk, origin};
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone, bounded_text};
 use crate::files::Body;
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
@@ -54,7 +53,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 fn recognise(seen: &Seen<'_>) -> Look {
     match (look_client(seen.initiator), look_server(seen.responder)) {
         // Others have users, too: a server that greets in another way is none of FTP.
-        (Look::Yes, Look::No) if !seen.responder.is_empty() => Look::No,
+        (_, Look::No) if !seen.responder.is_empty() => Look::No,
+        // Both begin like it.
+        (Look::More, Look::More)
+            if seen.initiator.contains(&b'\n') && seen.responder.contains(&b'\n') =>
+        {
+            Look::Yes
+        }
         (client, server) => seen.sides(client, server),
     }
 }
@@ -104,8 +109,8 @@ struct Said<'a> {
     time: Nanos,
 }
 
-fn text(bytes: &[u8]) -> String {
-    lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+fn text(bytes: &[u8], limit: &mut Option<&'static str>) -> String {
+    bounded_text(bytes, MAX_TEXT, limit)
 }
 
 /// Users who say who they are in place of a password.
@@ -237,24 +242,30 @@ impl CommandEvents for Said<'_> {
     fn command(&mut self, verb: &[u8], argument: &[u8]) {
         let control = &mut *self.control;
         let verb = verb.to_ascii_uppercase();
+        let mut limit = None;
         if verb == b"USER" {
-            control.user = Some(text(argument));
+            control.user = Some(text(argument, &mut limit));
         }
         if verb == b"PASS" {
             let user = control.user.as_deref().unwrap_or_default();
             let is_guest = GUESTS.iter().any(|guest| user.eq_ignore_ascii_case(guest));
             let hidden = || "<hidden>".to_owned();
-            control.password = Some(if is_guest { text(argument) } else { hidden() });
+            control.password = Some(if is_guest {
+                text(argument, &mut limit)
+            } else {
+                hidden()
+            });
         }
         let mut row = control.row(self.time);
-        row.command = Some(text(&verb));
+        row.command = Some(text(&verb, &mut limit));
         if FILE_COMMANDS.contains(&verb.as_slice()) {
             let directory = control.directory.as_deref().unwrap_or(".");
             row.directory = Some(directory.to_owned());
         }
         // Passwords are none of a monitor's business.
         let is_secret = matches!(verb.as_slice(), b"PASS" | b"ACCT" | b"ADAT");
-        row.argument = (!is_secret && !argument.is_empty()).then(|| text(argument));
+        row.argument = (!is_secret && !argument.is_empty()).then(|| text(argument, &mut limit));
+        row.limit = limit;
         let endpoint = match verb.as_slice() {
             b"PORT" => Endpoint::numbers(argument),
             b"EPRT" => Endpoint::extended(argument),
@@ -310,7 +321,7 @@ impl ReplyEvents for Said<'_> {
                 row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
                 row.limit = is_skipped.then_some("commands");
                 row.code = Some(reply.code);
-                row.reply = Some(text(reply.last));
+                row.reply = Some(text(reply.last, &mut row.limit));
                 if let Some(endpoint) = agreed(reply) {
                     row.is_passive = Some(true);
                     row.data = control.endpoint(endpoint);
@@ -332,7 +343,7 @@ impl ReplyEvents for Said<'_> {
         row.first_reply.get_or_insert(self.time);
         row.last_reply = Some(self.time);
         row.code = Some(reply.code);
-        row.reply = Some(text(reply.last));
+        row.reply = Some(text(reply.last, &mut row.limit));
         // A preliminary one: another follows.
         if reply.code / 100 == 1 {
             if row.command.as_deref() == Some("RETR") && reply.code == 150 {
@@ -572,6 +583,7 @@ impl Conversation for DataTalk {
             };
             row.method.clone_from(&self.row.command);
             row.file_name.clone_from(&name);
+            row.name_by = name.is_some().then_some("sender");
             if let Some(files) = &mut give.files {
                 files.close(body, &mut row);
             }

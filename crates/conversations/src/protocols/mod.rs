@@ -143,25 +143,22 @@ impl Seen<'_> {
         }
     }
 
-    /// What content says, where it does not suffice: on other ports than these nothing.
+    /// What content says of messages that have little of their own: a port has to say so, too.
     pub(crate) fn on(&self, ports: &[u16], look: Look) -> Look {
         match look {
-            Look::More if !ports.contains(&self.port) => Look::No,
+            Look::More if ports.contains(&self.port) => Look::Yes,
+            Look::More => Look::No,
             look => look,
         }
     }
 
-    /// The same of a protocol whose malformed messages are told by their port, too, if they have so many bytes.
+    /// The same of a protocol whose malformed messages are told by their port, if they have so many bytes.
     pub(crate) fn on_or_malformed(&self, ports: &[u16], look: Look, least: usize) -> Look {
         let has_head = self.initiator.len().max(self.responder.len()) >= least;
-        self.on(
-            ports,
-            if look == Look::No && has_head {
-                Look::More
-            } else {
-                look
-            },
-        )
+        match look {
+            Look::No if has_head && ports.contains(&self.port) => Look::More,
+            look => look,
+        }
     }
 
     /// What one of the two directions says, where either is enough.
@@ -442,6 +439,14 @@ impl Give<'_> {
             classifier.resolved(name, address, now);
         }
     }
+}
+
+/// Text of a record, of so many bytes at most: of a longer one the beginning, and the record's `limit` says so.
+fn bounded_text(bytes: &[u8], most: usize, limit: &mut Option<&'static str>) -> String {
+    if bytes.len() > most {
+        limit.get_or_insert("text");
+    }
+    flowgauge_record::text::lossy(&bytes[..bytes.len().min(most)]).into_owned()
 }
 
 /// A protocol by its name.

@@ -165,4 +165,8 @@ impl tls::Events for Datagram<'_, '_> {
     fn lost(&mut self) {
         self.side.lost();
     }
+
+    fn bounded(&mut self, bound: &'static str) {
+        self.side.bounded(bound);
+    }
 }

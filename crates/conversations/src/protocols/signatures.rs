@@ -1,4 +1,9 @@
-//! Protocols that are recognised and not read: signatures in what is sent first, then ports.
+//! Protocols that are recognised and not read: by a complete, valid first message, then by ports.
+//!
+//! A signature looks at what both sides said from the beginning, and says yes only where a message with which
+//! the protocol begins is there from its first byte to its last. Where such a message is a few bytes that
+//! others say, too, it needs the answer. None says more than its own bytes prove: that nothing else is
+//! left is no evidence.
 
 use super::{Seen, Transport};
 
@@ -6,37 +11,55 @@ use super::{Seen, Transport};
 struct Signature {
     name: &'static str,
     transport: Transport,
+    carries: Carries,
     is: fn(&Seen<'_>) -> bool,
+}
+
+/// What can follow in a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carries {
+    /// Nothing but the protocol itself.
+    Itself,
+    /// TLS, when both sides agreed on it.
+    Tls,
+    /// Any other protocol.
+    Any,
 }
 
 const fn tcp(name: &'static str, is: fn(&Seen<'_>) -> bool) -> Signature {
     Signature {
         name,
         transport: Transport::Tcp,
+        carries: Carries::Itself,
         is,
     }
 }
 
 const fn udp(name: &'static str, is: fn(&Seen<'_>) -> bool) -> Signature {
     Signature {
-        name,
         transport: Transport::Udp,
-        is,
+        ..tcp(name, is)
     }
 }
 
 const fn both(name: &'static str, is: fn(&Seen<'_>) -> bool) -> Signature {
     Signature {
-        name,
         transport: Transport::Both,
-        is,
+        ..tcp(name, is)
     }
 }
 
-/// The protocol that what was sent first has the signature of.
-pub(super) fn by_content(seen: &Seen<'_>) -> Option<&'static str> {
+impl Signature {
+    const fn carries(self, carries: Carries) -> Signature {
+        Signature { carries, ..self }
+    }
+}
+
+/// The protocol that what was sent first has the signature of, and what can follow.
+pub(super) fn by_content(seen: &Seen<'_>) -> Option<(&'static str, Carries)> {
     let of = ALL.iter().filter(|it| it.transport.has(seen.is_udp));
-    of.into_iter().find(|it| (it.is)(seen)).map(|it| it.name)
+    let found = of.into_iter().find(|it| (it.is)(seen))?;
+    Some((found.name, found.carries))
 }
 
 /// The protocol that is usual on a server's port.
@@ -53,7 +76,7 @@ pub(super) fn by_port(protocol: u8, port: u16) -> Option<&'static str> {
 
 /// Whether one of the two begins like this.
 fn either(seen: &Seen<'_>, start: &[u8]) -> bool {
-    seen.initiator.starts_with(start) || seen.responder.starts_with(start)
+    any(seen, |bytes| bytes.starts_with(start))
 }
 
 /// Whether one of the two is such.
@@ -61,11 +84,38 @@ fn any(seen: &Seen<'_>, is: impl Fn(&[u8]) -> bool) -> bool {
     is(seen.initiator) || is(seen.responder)
 }
 
-/// The first line.
-fn line(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().position(|&byte| byte == b'\n');
-    let line = &bytes[..end.unwrap_or(bytes.len())];
-    line.strip_suffix(b"\r").unwrap_or(line)
+/// The first line, if all of it is there, and what follows it.
+fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b'\n', bytes)?;
+    let (line, rest) = bytes.split_at(end);
+    Some((line.strip_suffix(b"\r").unwrap_or(line), &rest[1..]))
+}
+
+/// The first word of a line, and what follows the blank behind it.
+fn word(line: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b' ', line) {
+        Some(end) => (&line[..end], &line[end + 1..]),
+        None => (line, &[]),
+    }
+}
+
+/// Whether the first word is one of these, in any case.
+fn is_command(line: &[u8], commands: &[&str]) -> bool {
+    let verb = word(line).0;
+    let mut commands = commands.iter();
+    commands.any(|it| it.as_bytes().eq_ignore_ascii_case(verb))
+}
+
+fn is_number(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_digit)
+}
+
+fn number(text: &[u8]) -> Option<usize> {
+    core::str::from_utf8(text)
+        .ok()
+        .filter(|_| is_number(text))?
+        .parse()
+        .ok()
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<usize> {
@@ -82,7 +132,25 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     be32(bytes, at).map(u32::swap_bytes)
 }
 
-/// Whether these are records of TLS, of a connection captured from within (RFC 8446, section 5.1).
+/// The tag, the content and what follows of an element of ASN.1 (X.690, section 8.1), if all of it is there.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk::<2>()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            let length = digits.iter().fold(0, |sum, &it| sum << 8 | usize::from(it));
+            (length, rest)
+        }
+        // Without a length, or with one that has none.
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+/// Whether these are records of TLS, of a connection captured from within (RFC 8446, section 5.1): whole ones,
+/// or the beginning of one that is longer than what came.
 fn are_records(bytes: &[u8]) -> bool {
     let record = |at: usize| {
         let [kind, 3, minor @ 0..=4] = *bytes.get(at..)?.first_chunk::<3>()? else {
@@ -99,6 +167,449 @@ fn are_records(bytes: &[u8]) -> bool {
     end >= bytes.len() || record(end).is_some_and(|(minor, _)| minor == version)
 }
 
+/// RFC 1939, section 4: a greeting with words. What others answer with (Redis' `+OK`) has none.
+fn is_pop3(seen: &Seen<'_>) -> bool {
+    const COMMANDS: &[&str] = &[
+        "USER", "PASS", "APOP", "AUTH", "CAPA", "STLS", "UTF8", "LANG", "STAT", "LIST", "UIDL",
+        "RETR", "TOP", "DELE", "NOOP", "RSET", "QUIT", "XTND",
+    ];
+    let answer = line(seen.responder).map(|(line, _)| line);
+    // Without words only what a client of nothing else says tells.
+    const OWN: &[&str] = &["USER", "APOP", "CAPA", "STLS", "UIDL", "RETR", "STAT"];
+    let greets = answer.is_some_and(|line| word(line).0 == b"+OK" && !word(line).1.is_empty());
+    let answers = answer.is_some_and(|line| matches!(word(line).0, b"+OK" | b"-ERR"));
+    match line(seen.initiator) {
+        Some((line, _)) => greets && is_command(line, COMMANDS) || answers && is_command(line, OWN),
+        None => greets && seen.initiator.is_empty(),
+    }
+}
+
+/// RFC 9051, section 7.1: a greeting; the client, if it spoke, with a tag and a command.
+fn is_imap(seen: &Seen<'_>) -> bool {
+    const COMMANDS: &[&str] = &[
+        "CAPABILITY",
+        "NOOP",
+        "LOGOUT",
+        "STARTTLS",
+        "AUTHENTICATE",
+        "LOGIN",
+        "ID",
+        "ENABLE",
+        "SELECT",
+        "EXAMINE",
+        "LIST",
+        "LSUB",
+        "STATUS",
+        "UID",
+        "NAMESPACE",
+        "COMPRESS",
+        "IDLE",
+        "APPEND",
+        "FETCH",
+        "SEARCH",
+    ];
+    let Some((greeting, _)) = line(seen.responder) else {
+        return false;
+    };
+    let is_greeting = greeting.strip_prefix(b"* ").is_some_and(|rest| {
+        let (word, text) = word(rest);
+        matches!(word, b"OK" | b"PREAUTH" | b"BYE") && !text.is_empty()
+    });
+    let is_tag = |tag: &[u8]| !tag.is_empty() && tag.iter().all(u8::is_ascii_graphic);
+    let asks = line(seen.initiator).map(|(line, _)| {
+        let (tag, command) = word(line);
+        is_tag(tag) && is_command(command, COMMANDS)
+    });
+    match asks {
+        Some(asks) => {
+            asks && (is_greeting
+                || greeting.starts_with(b"* ")
+                || greeting.starts_with(word(seen.initiator).0))
+        }
+        None => is_greeting,
+    }
+}
+
+/// RFC 2812, sections 2.3 and 3.1; `CAP` of IRCv3.
+fn is_irc(seen: &Seen<'_>) -> bool {
+    let is_nick = |name: &[u8]| {
+        let is_part = |byte: &u8| {
+            byte.is_ascii_alphanumeric() || b"-_[]\\`^{}|".contains(byte) || *byte >= 0x80
+        };
+        !name.is_empty() && name.len() <= 64 && name.iter().all(is_part)
+    };
+    let client = |line: &[u8]| {
+        let (verb, rest) = word(line);
+        match verb.to_ascii_uppercase().as_slice() {
+            b"NICK" => is_nick(rest.strip_prefix(b":").unwrap_or(rest)),
+            b"CAP" => is_command(rest, &["LS", "REQ", "LIST", "END"]),
+            // USER name mode unused :real name
+            b"USER" => {
+                rest.split(|&byte| byte == b' ')
+                    .filter(|it| !it.is_empty())
+                    .count()
+                    >= 4
+            }
+            _ => false,
+        }
+    };
+    let server = |line: &[u8]| {
+        let command = match line.strip_prefix(b":") {
+            Some(rest) => word(rest).1,
+            None => line,
+        };
+        let has_prefix = line.starts_with(b":");
+        let (verb, rest) = word(command);
+        match verb {
+            b"NOTICE" => has_prefix && !rest.is_empty() || rest.starts_with(b"AUTH :"),
+            b"CAP" => has_prefix && !rest.is_empty(),
+            _ => has_prefix && verb.len() == 3 && is_number(verb) && !rest.is_empty(),
+        }
+    };
+    // What stands first can be a password.
+    let first = line(seen.initiator).and_then(|(first, rest)| match is_command(first, &["PASS"]) {
+        true => line(rest).map(|(line, _)| line),
+        false => Some(first),
+    });
+    first.is_some_and(client) || line(seen.responder).is_some_and(|(line, _)| server(line))
+}
+
+/// RFC 6120, section 4.2: a stream's head, as far as its end.
+fn is_xmpp(bytes: &[u8]) -> bool {
+    let text = bytes.trim_ascii_start();
+    let text = match text.starts_with(b"<?xml ") {
+        true => memchr::memmem::find(text, b"?>").map_or(&[][..], |end| &text[end + 2..]),
+        false => text,
+    };
+    let text = text.trim_ascii_start();
+    let end = memchr::memchr(b'>', text);
+    end.is_some_and(|end| {
+        let has = |what: &[u8]| memchr::memmem::find(&text[..end], what).is_some();
+        let is_stream = text.starts_with(b"<stream:stream") || text.starts_with(b"<flash:stream");
+        is_stream && (has(b"http://etherx.jabber.org/streams") || has(b"jabber:"))
+    })
+}
+
+/// The first packet of a server: its greeting of version 10, or a refusal.
+fn is_mysql(seen: &Seen<'_>) -> bool {
+    let bytes = seen.responder;
+    let Some(body) = le32(bytes, 0).and_then(|head| {
+        let (length, sequence) = (head as usize & 0xff_ffff, head >> 24);
+        (sequence == 0).then(|| bytes.get(4..4 + length))?
+    }) else {
+        return false;
+    };
+    match body {
+        [10, rest @ ..] => {
+            // Version, thread, eight bytes of the challenge, zero.
+            let end = memchr::memchr(0, rest).unwrap_or(0);
+            let is_version = rest.first().is_some_and(u8::is_ascii_digit)
+                && rest[..end].iter().all(u8::is_ascii_graphic);
+            is_version && rest.get(end + 13) == Some(&0)
+        }
+        // Too many connections; a host that may not connect.
+        [0xff, low, high, text @ ..] => {
+            matches!(
+                u16::from_le_bytes([*low, *high]),
+                1040 | 1042 | 1043 | 1129 | 1130
+            ) && !text.is_empty()
+                && text.iter().all(|byte| (b' '..=b'~').contains(byte))
+        }
+        _ => false,
+    }
+}
+
+/// PostgreSQL's frontend protocol: a start-up message with a user, or what asks for encryption, or cancels.
+fn is_postgresql(seen: &Seen<'_>) -> bool {
+    let bytes = seen.initiator;
+    let Some(message) = be32(bytes, 0).and_then(|length| bytes.get(..length as usize)) else {
+        return false;
+    };
+    match (be32(message, 4), message.len()) {
+        (Some(0x0003_0000..=0x0003_ffff), 9..) => {
+            message.get(8..).is_some_and(|it| {
+                it.starts_with(b"user\0") || memchr::memmem::find(it, b"\0user\0").is_some()
+            }) && message.last() == Some(&0)
+        }
+        (Some(80_877_103 | 80_877_104), 8) => {
+            matches!(
+                seen.responder.first(),
+                None | Some(b'S' | b'N' | b'G' | b'E')
+            )
+        }
+        (Some(80_877_102), 16) => true,
+        _ => false,
+    }
+}
+
+/// A message of MongoDB's wire protocol: OP_QUERY or OP_MSG, each with a document at its end.
+fn is_mongodb(bytes: &[u8]) -> bool {
+    let Some(message) = le32(bytes, 0).and_then(|length| bytes.get(..length as usize)) else {
+        return false;
+    };
+    let document = match le32(message, 12) {
+        Some(2013) if le32(message, 16).is_some_and(|flags| flags & !0x1_0003 == 0) => {
+            match message.get(20) {
+                Some(0) => message.get(21..),
+                _ => None,
+            }
+        }
+        Some(2004) => {
+            let name = message.get(20..).unwrap_or_default();
+            let end = memchr::memchr(0, name);
+            end.filter(|&end| name[..end].contains(&b'.'))
+                .and_then(|end| name.get(end + 9..))
+        }
+        _ => None,
+    };
+    document.is_some_and(|it| {
+        le32(it, 0).is_some_and(|length| (5..=it.len()).contains(&(length as usize)))
+    })
+}
+
+/// A command as an array of strings (RESP), its first one whole; the server, if it spoke, with a type.
+fn is_redis(seen: &Seen<'_>) -> bool {
+    let first = || {
+        let (count, rest) = line(seen.initiator)?;
+        let (length, rest) = line(rest)?;
+        let count = number(count.strip_prefix(b"*")?)?;
+        let length = number(length.strip_prefix(b"$")?)?;
+        let behind = rest.get(length..)?;
+        (count > 0 && length > 0 && behind.starts_with(b"\r\n")).then_some(())
+    };
+    first().is_some()
+        && seen
+            .responder
+            .first()
+            .is_none_or(|it| b"+-:$*_#,(!=%~>|".contains(it))
+}
+
+/// OASIS MQTT, section 3.1: CONNECT, its length that of the packet.
+fn is_mqtt(bytes: &[u8]) -> bool {
+    let Some((0x10, rest)) = bytes.split_first().map(|(first, rest)| (*first, rest)) else {
+        return false;
+    };
+    let end = rest.iter().take(4).position(|byte| byte & 0x80 == 0);
+    let Some((digits, rest)) = end.and_then(|end| rest.split_at_checked(end + 1)) else {
+        return false;
+    };
+    let digits = digits.iter().rev();
+    let length = digits.fold(0, |sum, &it| sum << 7 | usize::from(it & 0x7f));
+    length <= rest.len()
+        && [
+            &b"\0\x04MQTT\x04"[..],
+            b"\0\x04MQTT\x05",
+            b"\0\x06MQIsdp\x03",
+        ]
+        .iter()
+        .any(|it| rest.starts_with(it))
+}
+
+/// The content of a TPKT (RFC 1006, section 6), if all of it is there, and what follows.
+fn tpkt(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = be16(bytes, 2).filter(|_| bytes.starts_with(&[3, 0]))?;
+    let (packet, rest) = bytes.split_at_checked(length)?;
+    Some((packet.get(4..)?, rest))
+}
+
+/// What stands in the variable part of a connection request of X.224 (ISO 8073, section 13.3).
+fn connection_request(bytes: &[u8]) -> Option<&[u8]> {
+    let (request, _) = tpkt(bytes)?;
+    let (&length, rest) = request.split_first()?;
+    let fits = usize::from(length) == rest.len() && rest.starts_with(&[0xe0, 0, 0]);
+    rest.get(6..).filter(|_| fits)
+}
+
+/// MS-RDPBCGR, section 2.2.1.1: a routing token or a cookie, a request to negotiate, a correlation.
+fn is_rdp(seen: &Seen<'_>) -> bool {
+    let Some(asks) = connection_request(seen.initiator) else {
+        return false;
+    };
+    let (cookie, rest) = match line(asks) {
+        Some((cookie, rest)) if cookie.starts_with(b"Cookie: ") => (true, rest),
+        _ => (false, asks),
+    };
+    match rest {
+        // Type, flags, the length 8.
+        [1, _, 8, 0, _, _, _, 0, ..] => true,
+        // Older ones say nothing.
+        [] => cookie || seen.port == 3389,
+        _ => false,
+    }
+}
+
+/// S7 within COTP: behind the connection request its first data.
+fn is_s7comm(seen: &Seen<'_>) -> bool {
+    let behind = tpkt(seen.initiator).map(|(_, rest)| rest);
+    connection_request(seen.initiator).is_some()
+        && behind
+            .and_then(tpkt)
+            .is_some_and(|(data, _)| data.starts_with(&[2, 0xf0, 0x80, 0x32]))
+}
+
+/// RFC 4511, section 4.1.1: a message with a bind, a search, an unbind or an extended request.
+fn is_ldap(seen: &Seen<'_>) -> bool {
+    let request = || {
+        let (0x30, message, _) = element(seen.initiator)? else {
+            return None;
+        };
+        let (2, id, rest) = element(message)? else {
+            return None;
+        };
+        let (tag, content, _) = element(rest)?;
+        let is_sound = match tag {
+            // The version of a bind; the name, or the object, of others.
+            0x60 => matches!(element(content), Some((2, [1..=3], _))),
+            0x63 => matches!(element(content), Some((4, _, [0x0a, 1, 0..=3, ..]))),
+            0x77 => matches!(element(content), Some((0x80, name, _)) if name.contains(&b'.')),
+            0x42 => content.is_empty(),
+            _ => false,
+        };
+        (is_sound && (1..=4).contains(&id.len())).then_some(())
+    };
+    request().is_some()
+}
+
+/// RFC 1928, section 3, and SOCKS 4 with 4A: a few bytes, and so the answer counts, too.
+fn is_socks(seen: &Seen<'_>) -> bool {
+    let fifth = match seen.initiator {
+        [5, count, methods @ ..] if *count > 0 => methods.get(..usize::from(*count)),
+        _ => None,
+    };
+    if let Some(methods) = fifth {
+        return match seen.responder {
+            [5, method, ..] => *method == 0xff || methods.contains(method),
+            _ => false,
+        };
+    }
+    let is_fourth = seen.initiator.starts_with(&[4, 1]) || seen.initiator.starts_with(&[4, 2]);
+    let has_end = seen.initiator.get(8..).is_some_and(|it| it.contains(&0));
+    let answers = matches!(seen.responder, [0, 0x5a..=0x5d, ..]) && seen.responder.len() >= 8;
+    is_fourth && has_end && answers
+}
+
+/// IEEE 1815, section 9.2: a link frame's head, with its check.
+fn is_dnp3(bytes: &[u8]) -> bool {
+    let Some(head) = bytes
+        .first_chunk::<10>()
+        .filter(|it| it.starts_with(&[5, 0x64]))
+    else {
+        return false;
+    };
+    let crc = head[..8].iter().fold(0_u16, |crc, &byte| {
+        (0..8).fold(crc ^ u16::from(byte), |crc, _| match crc & 1 {
+            1 => crc >> 1 ^ 0xa6bc,
+            _ => crc >> 1,
+        })
+    });
+    head[2] >= 5 && !crc == u16::from_le_bytes([head[8], head[9]])
+}
+
+/// RFC 8489, section 5: a message, and over UDP nothing behind it.
+fn is_stun(bytes: &[u8], is_udp: bool) -> bool {
+    let has_head = bytes.first().is_some_and(|first| first & 0xc0 == 0)
+        && bytes.get(4..8) == Some(b"\x21\x12\xa4\x42");
+    has_head
+        && be16(bytes, 2).is_some_and(|length| {
+            let end = length + 20;
+            length % 4 == 0
+                && if is_udp {
+                    end == bytes.len()
+                } else {
+                    end <= bytes.len()
+                }
+        })
+}
+
+/// RFC 3164, section 4.1, RFC 5424, section 6: a priority, then a version or a date; others are told by their port.
+fn is_syslog(seen: &Seen<'_>) -> bool {
+    const MONTHS: [&[u8]; 12] = [
+        b"Jan ", b"Feb ", b"Mar ", b"Apr ", b"May ", b"Jun ", b"Jul ", b"Aug ", b"Sep ", b"Oct ",
+        b"Nov ", b"Dec ",
+    ];
+    let text = || {
+        let rest = seen.initiator.strip_prefix(b"<")?;
+        let end = rest.iter().take(4).position(|&byte| byte == b'>')?;
+        let priority = number(&rest[..end])?;
+        (priority <= 191).then_some(&rest[end + 1..])
+    };
+    text().is_some_and(|text| {
+        let is_dated = MONTHS.iter().any(|month| text.starts_with(month));
+        is_dated
+            || text.starts_with(b"1 ")
+            || seen.port == 514 && text.first().is_some_and(|it| *it >= b' ')
+    })
+}
+
+/// RFC 3550, section 6.1: a report, then more packets, one behind the other to the end.
+fn is_rtcp(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    let mut kinds = 200..=201;
+    while !rest.is_empty() {
+        let is_one = rest.first().is_some_and(|first| first & 0xc0 == 0x80)
+            && rest.get(1).is_some_and(|kind| kinds.contains(kind));
+        let words = be16(rest, 2).filter(|_| is_one);
+        let Some(behind) = words.and_then(|words| rest.get(4 * (words + 1)..)) else {
+            return false;
+        };
+        rest = behind;
+        kinds = 200..=207;
+    }
+    !bytes.is_empty()
+}
+
+/// RFC 7011, section 3: messages whose sets fill them.
+fn is_ipfix(bytes: &[u8]) -> bool {
+    if be16(bytes, 0) != Some(10) || be16(bytes, 2) != Some(bytes.len()) {
+        return false;
+    }
+    let mut rest = bytes.get(16..).unwrap_or_default();
+    while let (Some(id), Some(length)) = (be16(rest, 0), be16(rest, 2)) {
+        match rest.get(length..) {
+            Some(behind) if length >= 4 && matches!(id, 2 | 3 | 256..) => rest = behind,
+            _ => return false,
+        }
+    }
+    rest.is_empty() && bytes.len() > 16
+}
+
+/// RFC 4120, section 5.10: one of the messages, whole.
+fn is_kerberos(bytes: &[u8], is_udp: bool) -> bool {
+    let message = match is_udp {
+        true => Some(bytes),
+        false => be32(bytes, 0).and_then(|length| bytes.get(4..)?.get(..length as usize)),
+    };
+    // An application's tag around a sequence that begins with the version 5.
+    let sequence = message
+        .and_then(element)
+        .filter(|(tag, ..)| matches!(tag, 0x6a..=0x6f | 0x74..=0x76 | 0x7e));
+    let sequence = sequence
+        .and_then(|(_, content, _)| element(content))
+        .filter(|(tag, ..)| *tag == 0x30);
+    let version = sequence.and_then(|(_, content, _)| element(content));
+    version.is_some_and(|(tag, content, _)| matches!(tag, 0xa0 | 0xa1) && content == [2, 1, 5])
+}
+
+/// RFC 3261 section 7, RFC 7826 section 4: a line with the name of the protocol at its end, or a status line.
+fn is_text(bytes: &[u8], name: &[u8]) -> bool {
+    let Some((line, _)) = line(bytes) else {
+        return false;
+    };
+    if let Some(rest) = line.strip_prefix(name) {
+        return matches!(rest, [b'0'..=b'9', b'.', b'0'..=b'9', b' ', digits @ ..] if is_number(word(digits).0) && word(digits).0.len() == 3);
+    }
+    let is_method = |verb: &[u8]| {
+        !verb.is_empty() && verb.iter().all(|it| it.is_ascii_uppercase() || *it == b'_')
+    };
+    let end = line.iter().rposition(|&byte| byte == b' ');
+    end.is_some_and(|end| {
+        let version = line[end + 1..].strip_prefix(name);
+        let version = version.is_some_and(|it| matches!(it, [b'0'..=b'9', b'.', b'0'..=b'9']));
+        let (verb, target) = word(&line[..end]);
+        version && is_method(verb) && !target.is_empty()
+    })
+}
+
 /// Sources: the RFCs and specifications of each protocol; for those without one what implementations send.
 static ALL: &[Signature] = &[
     tcp("bittorrent", |it| either(it, b"\x13BitTorrent protocol")),
@@ -107,212 +618,150 @@ static ALL: &[Signature] = &[
     }),
     tcp("tls", |it| any(it, are_records)),
     tcp("gnutella", |it| {
-        either(it, b"GNUTELLA CONNECT/") || either(it, b"GNUTELLA/")
+        any(it, |bytes| {
+            line(bytes).is_some_and(|(line, _)| {
+                line.starts_with(b"GNUTELLA CONNECT/0.") || line.starts_with(b"GNUTELLA/0.")
+            })
+        })
     }),
     tcp("direct_connect", |it| {
-        either(it, b"$Lock ") || either(it, b"$MyNick ")
+        any(it, |bytes| {
+            let begins = bytes.starts_with(b"$Lock ") || bytes.starts_with(b"$MyNick ");
+            begins && memchr::memchr(b'|', bytes).is_some()
+        })
     }),
+    // A login or hello, and what answers it.
     tcp("edonkey", |it| {
         any(it, |bytes| {
-            matches!(bytes.first(), Some(0xe3 | 0xc5))
-                && le32(bytes, 1).is_some_and(|len| len as usize + 5 == bytes.len())
+            let kind = (bytes.first(), bytes.get(5));
+            matches!(
+                kind,
+                (Some(0xe3), Some(1 | 0x38 | 0x40 | 0x4c)) | (Some(0xc5), Some(1 | 2))
+            ) && le32(bytes, 1).is_some_and(|len| len as usize + 5 <= bytes.len())
         })
     }),
-    // RFC 3261, section 7.
-    both("sip", |it| {
+    both("sip", |it| any(it, |bytes| is_text(bytes, b"SIP/"))),
+    tcp("rtsp", |it| any(it, |bytes| is_text(bytes, b"RTSP/"))),
+    tcp("imap", is_imap).carries(Carries::Tls),
+    tcp("pop3", is_pop3).carries(Carries::Tls),
+    tcp("irc", is_irc).carries(Carries::Tls),
+    tcp("xmpp", |it| any(it, is_xmpp)).carries(Carries::Tls),
+    tcp("mysql", is_mysql).carries(Carries::Tls),
+    tcp("postgresql", is_postgresql).carries(Carries::Tls),
+    tcp("mongodb", |it| any(it, is_mongodb)),
+    tcp("redis", is_redis),
+    tcp("mqtt", |it| is_mqtt(it.initiator)),
+    // The protocol's number and version.
+    tcp("amqp", |it| {
         any(it, |bytes| {
-            line(bytes).ends_with(b" SIP/2.0") || bytes.starts_with(b"SIP/2.0 ")
+            bytes.starts_with(b"AMQP")
+                && matches!(
+                    bytes.get(4..8),
+                    Some([0, 0, 9, 1] | [1, 1, _, _] | [0 | 2 | 3, 1, 0, 0])
+                )
         })
     }),
-    // RFC 7826, section 4.
-    tcp("rtsp", |it| {
-        any(it, |bytes| {
-            let line = line(bytes);
-            line.ends_with(b" RTSP/1.0")
-                || line.ends_with(b" RTSP/2.0")
-                || bytes.starts_with(b"RTSP/")
-        })
-    }),
-    // RFC 9051, section 7.1.5; RFC 1939, section 4.
-    tcp("imap", |it| {
-        it.responder.starts_with(b"* OK") || it.responder.starts_with(b"* PREAUTH")
-    }),
-    tcp("pop3", |it| {
-        it.responder.starts_with(b"+OK") || matches!(it.initiator, b"CAPA\r\n" | b"STLS\r\n")
-    }),
-    // RFC 2812; RFC 6120.
-    tcp("irc", |it| {
-        let is_client = ["NICK ", "CAP LS", "CAP REQ"];
-        let is_client = is_client
-            .iter()
-            .any(|start| it.initiator.starts_with(start.as_bytes()));
-        let line = line(it.responder);
-        is_client || (line.starts_with(b":") && memchr::memmem::find(line, b" NOTICE ").is_some())
-    }),
-    tcp("xmpp", |it| {
-        any(it, |bytes| {
-            memchr::memmem::find(bytes, b"<stream:stream").is_some()
-        })
-    }),
-    tcp("mysql", |it| {
-        let bytes = it.responder;
-        bytes.get(3..5) == Some(&[0, 10])
-            && bytes.get(5).is_some_and(u8::is_ascii_digit)
-            && le32(bytes, 0).is_some_and(|len| len as usize + 4 == bytes.len())
-    }),
-    tcp("postgresql", |it| {
-        let bytes = it.initiator;
-        let version = be32(bytes, 4);
-        let has_length = be32(bytes, 0).is_some_and(|len| len as usize <= bytes.len());
-        has_length
-            && matches!(
-                version,
-                Some(196_608 | 80_877_103 | 80_877_102 | 80_877_104)
-            )
-    }),
-    tcp("mongodb", |it| {
-        any(it, |bytes| {
-            matches!(le32(bytes, 12), Some(2004 | 2013))
-                && le32(bytes, 0).is_some_and(|len| (16..48 << 20).contains(&len))
-        })
-    }),
-    tcp("redis", |it| {
-        let line = line(it.initiator);
-        line.len() > 1
-            && line[0] == b'*'
-            && line[1..].iter().all(u8::is_ascii_digit)
-            && it.initiator.get(line.len() + 2) == Some(&b'$')
-    }),
-    // OASIS MQTT, section 3.1.
-    tcp("mqtt", |it| {
-        let bytes = it.initiator;
-        bytes.first() == Some(&0x10)
-            && (2..6).any(|at| {
-                bytes.get(at..).is_some_and(|rest| {
-                    rest.starts_with(b"\0\x04MQTT") || rest.starts_with(b"\0\x06MQIsdp")
-                })
-            })
-    }),
-    tcp("amqp", |it| either(it, b"AMQP")),
     tcp("smb", |it| {
         any(it, |bytes| {
-            bytes.first() == Some(&0)
+            be32(bytes, 0).is_some_and(|length| (32..1 << 24).contains(&length))
                 && matches!(bytes.get(4..8), Some(b"\xffSMB" | b"\xfeSMB" | b"\xfdSMB"))
         })
     }),
-    // RFC 1002, section 4.3.2: a session request.
+    // RFC 1002, section 4.3.2: a session request, with a name of 32 letters.
     tcp("netbios_ssn", |it| {
-        it.initiator.starts_with(b"\x81\0\0") && it.initiator.get(4) == Some(&32)
+        it.initiator.starts_with(&[0x81, 0, 0, 68, 32])
+            && (it.initiator.get(5..37))
+                .is_some_and(|name| name.iter().all(|byte| (b'A'..=b'P').contains(byte)))
     }),
-    // ITU-T T.123: TPKT, then a connection request of X.224.
-    tcp("rdp", |it| {
-        let bytes = it.initiator;
-        bytes.starts_with(b"\x03\0")
-            && bytes.get(5) == Some(&0xe0)
-            && be16(bytes, 2) == Some(bytes.len())
-            && it.port != 102
-    }),
-    tcp("s7comm", |it| {
-        it.port == 102 && it.initiator.starts_with(b"\x03\0") && it.initiator.get(5) == Some(&0xe0)
-    }),
+    tcp("rdp", is_rdp).carries(Carries::Tls),
+    tcp("s7comm", is_s7comm),
     // RFC 6143, section 7.1.1.
-    tcp("vnc", |it| either(it, b"RFB 00")),
-    // RFC 854: commands of three bytes.
+    tcp("vnc", |it| {
+        any(it, |bytes| {
+            matches!(bytes, [b'R', b'F', b'B', b' ', major @ .., b'\n'] if major.len() == 7
+                && is_number(&major[..3]) && major[3] == b'.' && is_number(&major[4..]))
+                || bytes.len() > 12 && bytes.starts_with(b"RFB 00") && bytes[11] == b'\n'
+        })
+    }),
+    // RFC 854: commands of three bytes, of the options that there are.
     tcp("telnet", |it| {
         any(it, |bytes| {
-            bytes.first() == Some(&0xff)
-                && matches!(bytes.get(1), Some(0xfb..=0xfe))
-                && bytes.len() >= 3
+            matches!(bytes, [0xff, 0xfb..=0xfe, 0..=49 | 138..=140 | 255, ..])
+                && matches!(bytes.get(3), None | Some(0xff | 0x07..=0x7e))
         })
     }),
-    // RFC 4511, section 4.1.1: a message with bind, search or unbind.
-    both("ldap", |it| {
-        let bytes = it.initiator;
-        let at = match bytes.get(1) {
-            Some(len @ 0x80..=0x84) => 2 + usize::from(len & 0x7f),
-            _ => 2,
-        };
-        bytes.first() == Some(&0x30)
-            && bytes.get(at) == Some(&2)
-            && bytes.get(at + 1).is_some_and(|&len| {
-                (1..5).contains(&len)
-                    && matches!(
-                        bytes.get(at + 2 + usize::from(len)),
-                        Some(0x60 | 0x63 | 0x42)
-                    )
-            })
-    }),
+    both("ldap", is_ldap).carries(Carries::Tls),
     // RFC 4271, section 4.1.
-    tcp("bgp", |it| either(it, &[0xff; 16])),
-    tcp("rsync", |it| either(it, b"@RSYNCD: ")),
-    tcp("git", |it| {
-        let command = it.initiator.get(4..);
-        command.is_some_and(|it| {
-            it.starts_with(b"git-upload-pack ") || it.starts_with(b"git-receive-pack ")
+    tcp("bgp", |it| {
+        any(it, |bytes| {
+            bytes.starts_with(&[0xff; 16])
+                && be16(bytes, 16).is_some_and(|length| (19..=4096).contains(&length))
+                && matches!(bytes.get(18), Some(1..=5))
         })
+    }),
+    tcp("rsync", |it| {
+        any(it, |bytes| {
+            line(bytes).is_some_and(|(line, _)| {
+                let version = line.strip_prefix(b"@RSYNCD: ");
+                version.is_some_and(|it| it.first().is_some_and(u8::is_ascii_digit))
+            })
+        })
+    }),
+    // A line with its length in hexadecimal digits before it.
+    tcp("git", |it| {
+        let Some((digits, command)) = it.initiator.split_first_chunk::<4>() else {
+            return false;
+        };
+        let length = core::str::from_utf8(digits)
+            .ok()
+            .and_then(|it| usize::from_str_radix(it, 16).ok());
+        length.is_some_and(|length| length <= it.initiator.len())
+            && (command.starts_with(b"git-upload-pack ")
+                || command.starts_with(b"git-receive-pack "))
     }),
     tcp("svn", |it| it.responder.starts_with(b"( success ( ")),
-    // RFC 1928, section 3.
-    tcp("socks", |it| {
-        let bytes = it.initiator;
-        let is_fifth = bytes.first() == Some(&5)
-            && bytes
-                .get(1)
-                .is_some_and(|&n| n > 0 && usize::from(n) + 2 == bytes.len());
-        let is_fourth = bytes.starts_with(&[4, 1]) && bytes.len() > 8 && bytes.last() == Some(&0);
-        (is_fifth && (it.responder.is_empty() || it.responder.first() == Some(&5)))
-            || (is_fourth && it.port == 1080)
-    }),
+    tcp("socks", is_socks).carries(Carries::Any),
     // IEC 61158 MBAP: protocol 0 and the length that follows.
     tcp("modbus", |it| {
         let bytes = it.initiator;
         it.port == 502
             && bytes.get(2..4) == Some(&[0, 0])
-            && be16(bytes, 4).is_some_and(|len| len + 6 == bytes.len())
+            && be16(bytes, 4).is_some_and(|len| len >= 2 && len + 6 <= bytes.len())
     }),
-    both("dnp3", |it| either(it, b"\x05\x64")),
-    // RFC 8489, section 5.
-    both("stun", |it| {
-        any(it, |bytes| {
-            bytes.first().is_some_and(|first| first & 0xc0 == 0)
-                && bytes.get(4..8) == Some(b"\x21\x12\xa4\x42")
-        })
-    }),
+    both("dnp3", |it| any(it, is_dnp3)),
+    both("stun", |it| any(it, |bytes| is_stun(bytes, it.is_udp))).carries(Carries::Any),
     udp("ssdp", |it| {
         any(it, |bytes| {
-            bytes.starts_with(b"M-SEARCH * HTTP/1.1") || bytes.starts_with(b"NOTIFY * HTTP/1.1")
+            bytes.starts_with(b"M-SEARCH * HTTP/1.1\r\n")
+                || bytes.starts_with(b"NOTIFY * HTTP/1.1\r\n")
         })
     }),
     // RFC 2865, section 3.
     udp("radius", |it| {
         any(it, |bytes| {
             matches!(it.port, 1645 | 1646 | 1812 | 1813)
+                && matches!(bytes.first(), Some(1..=5 | 11..=13 | 40..=45))
                 && be16(bytes, 2).is_some_and(|len| (20..=bytes.len()).contains(&len))
         })
     }),
-    // RFC 1350, section 5.
+    // RFC 1350, section 5: a name and a mode, each with a zero behind it.
     udp("tftp", |it| {
         let bytes = it.initiator;
         let is_request = bytes.starts_with(&[0, 1]) || bytes.starts_with(&[0, 2]);
         let mut parts = bytes.get(2..).unwrap_or_default().split(|&byte| byte == 0);
+        let (name, mode) = (parts.next(), parts.next());
+        let modes: [&[u8]; 3] = [b"octet", b"netascii", b"mail"];
         is_request
-            && parts.next().is_some_and(|name| !name.is_empty())
-            && parts.next().is_some_and(|mode| {
-                mode.eq_ignore_ascii_case(b"octet") || mode.eq_ignore_ascii_case(b"netascii")
-            })
+            && name.is_some_and(|name| !name.is_empty())
+            && mode.is_some_and(|mode| modes.iter().any(|it| mode.eq_ignore_ascii_case(it)))
+            && parts.next().is_some()
     }),
-    // RFC 5424, section 6.
-    udp("syslog", |it| {
-        let bytes = it.initiator;
-        let end = bytes.iter().take(5).position(|&byte| byte == b'>');
-        bytes.first() == Some(&b'<')
-            && end.is_some_and(|end| end > 1 && bytes[1..end].iter().all(u8::is_ascii_digit))
-    }),
+    udp("syslog", is_syslog),
     // RFC 7296, section 3.1; with four zeros before it on port 4500 (RFC 3948).
     udp("ike", |it| {
         any(it, |bytes| {
             let bytes = bytes.strip_prefix(&[0; 4]).unwrap_or(bytes);
-            matches!(bytes.get(17), Some(0x10 | 0x20))
+            matches!((bytes.get(17), bytes.get(18)), (Some(0x10), Some(1..=6 | 32..=34)) | (Some(0x20), Some(34..=44)))
                 && be32(bytes, 24).is_some_and(|len| len as usize == bytes.len())
         })
     }),
@@ -331,7 +780,7 @@ static ALL: &[Signature] = &[
             )
         })
     }),
-    // RFC 3954, RFC 7011; sFlow version 5.
+    // RFC 3954; sFlow version 5.
     udp("netflow", |it| {
         let bytes = it.initiator;
         match be16(bytes, 0) {
@@ -342,39 +791,22 @@ static ALL: &[Signature] = &[
             _ => false,
         }
     }),
-    udp("ipfix", |it| {
-        be16(it.initiator, 0) == Some(10) && be16(it.initiator, 2) == Some(it.initiator.len())
-    }),
+    udp("ipfix", |it| is_ipfix(it.initiator)),
     udp("sflow", |it| {
         it.initiator.starts_with(&[0, 0, 0, 5, 0, 0, 0])
             && matches!(it.initiator.get(7), Some(1 | 2))
+            && it.initiator.len() >= 28
     }),
-    // RFC 4120, section 7.2.
     both("kerberos", |it| {
-        let bytes = it.initiator;
-        let bytes = if it.is_udp {
-            bytes
-        } else {
-            bytes.get(4..).unwrap_or_default()
-        };
-        it.port == 88 && matches!(bytes.first(), Some(0x6a | 0x6c | 0x6e))
+        any(it, |bytes| is_kerberos(bytes, it.is_udp))
     }),
     // RFC 7252, section 3.
     udp("coap", |it| {
         it.port == 5683
-            && it
-                .initiator
-                .first()
-                .is_some_and(|first| first & 0xc0 == 0x40)
+            && it.initiator.len() >= 4
+            && (it.initiator.first()).is_some_and(|first| first & 0xc0 == 0x40 && first & 0xf <= 8)
     }),
-    // RFC 3550 has no signature; RTCP's first packet is a report, with a length in words (section 6.4).
-    udp("rtcp", |it| {
-        any(it, |bytes| {
-            bytes.first().is_some_and(|first| first & 0xc0 == 0x80)
-                && matches!(bytes.get(1), Some(200..=204))
-                && be16(bytes, 2).is_some_and(|words| 4 * (words + 1) <= bytes.len())
-        })
-    }),
+    udp("rtcp", |it| any(it, is_rtcp)),
 ];
 
 use Transport::{Both, Tcp, Udp};
@@ -463,12 +895,13 @@ mod tests {
     use super::*;
 
     fn of(initiator: &[u8], responder: &[u8], port: u16, is_udp: bool) -> Option<&'static str> {
-        by_content(&Seen {
+        let seen = Seen {
             initiator,
             responder,
             port,
             is_udp,
-        })
+        };
+        by_content(&seen).map(|(name, _)| name)
     }
 
     #[test]

@@ -158,6 +158,11 @@ impl Events for Said<'_> {
     fn lost(&mut self) {
         self.row.is_damaged = true;
     }
+
+    fn bounded(&mut self, bound: &'static str) {
+        self.row.is_damaged = true;
+        self.row.limit.get_or_insert(bound);
+    }
 }
 
 impl SshTalk {

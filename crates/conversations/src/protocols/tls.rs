@@ -7,13 +7,12 @@ use flowgauge_proto::tls::{
 use flowgauge_record::Held;
 use flowgauge_record::origin::Origin;
 use flowgauge_record::parties::Parties;
-use flowgauge_record::text::lossy;
 use flowgauge_record::tls::{TLS_SCHEMA, TlsRow, X509_SCHEMA, X509Row};
 use flowgauge_stack::{ComponentInfo, Input, ItemType, Output, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
 use super::table::Table;
-use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
+use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone, bounded_text};
 
 /// Letters of a history.
 const MAX_HISTORY: usize = 64;
@@ -306,14 +305,15 @@ impl Side<'_, '_> {
             false => letter,
         };
         let history = &mut self.it.row.history;
-        if history.len() < MAX_HISTORY {
-            history.push(letter);
+        match history.len() < MAX_HISTORY {
+            true => history.push(letter),
+            false => self.bounded("history"),
         }
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+fn text(bytes: &[u8], limit: &mut Option<&'static str>) -> String {
+    bounded_text(bytes, MAX_TEXT, limit)
 }
 
 /// A name, or the number where there is none.
@@ -364,8 +364,13 @@ impl Events for Side<'_, '_> {
         row.has_client = true;
         it.session.clear();
         it.session.extend_from_slice(hello.session);
-        row.server_name = hello.server_name().map(text);
-        row.client_protocols = hello.protocols().take(MAX_PROTOCOLS).map(text).collect();
+        let limit = &mut row.limit;
+        row.server_name = hello.server_name().map(|name| text(name, limit));
+        let protocols = hello.protocols().take(MAX_PROTOCOLS);
+        row.client_protocols = protocols.map(|name| text(name, limit)).collect();
+        if hello.protocols().nth(MAX_PROTOCOLS).is_some() {
+            limit.get_or_insert("protocols");
+        }
         let version = hello.version();
         row.client_version = named(tls::version_name(version), version);
         row.ja4 = tls::ja4(hello, it.carrier);
@@ -401,7 +406,8 @@ impl Events for Side<'_, '_> {
         if let Some(group) = hello.group() {
             row.curve = named(tls::group_name(group), group);
         }
-        row.next_protocol = hello.protocol().map(text);
+        let limit = &mut row.limit;
+        row.next_protocol = hello.protocol().map(|name| text(name, limit));
         let is_same = !hello.session.is_empty() && hello.session == it.session;
         row.resumed = Some(hello.has_known_key() || !it.is_13 && is_same);
     }
@@ -419,8 +425,7 @@ impl Events for Side<'_, '_> {
         *count += 1;
         let place = *count;
         if place > MAX_CHAIN {
-            it.row.is_damaged = true;
-            return;
+            return self.bounded("chain");
         }
         let sha256 = tls::sha256(der);
         let chain = match is_client {
@@ -431,10 +436,6 @@ impl Events for Side<'_, '_> {
         let Some(certificate) = Certificate::read(der) else {
             it.row.is_damaged = true;
             return;
-        };
-        let date = |seconds: i64| {
-            let seconds = u64::try_from(seconds).ok()?;
-            seconds.checked_mul(1_000_000_000).map(Nanos)
         };
         let row = X509Row {
             origin: Origin {
@@ -448,7 +449,8 @@ impl Events for Side<'_, '_> {
             sha1: tls::sha1(der),
             version: certificate.version,
             alternatives: certificate.alternatives().cloned().collect(),
-            validity: [certificate.not_before, certificate.not_after].map(date),
+            validity: Some([certificate.not_before, certificate.not_after]),
+            limit: certificate.is_cut.then_some("text"),
             serial: certificate.serial,
             subject: certificate.subject,
             issuer: certificate.issuer,
@@ -509,5 +511,10 @@ impl Events for Side<'_, '_> {
 
     fn lost(&mut self) {
         self.it.row.is_damaged = true;
+    }
+
+    fn bounded(&mut self, bound: &'static str) {
+        self.it.row.is_damaged = true;
+        self.it.row.limit.get_or_insert(bound);
     }
 }

@@ -66,9 +66,10 @@ impl Commands {
     }
 }
 
-/// Whether bytes begin like what a client says first.
+/// Whether bytes begin with a line that a client says first. Clients of others have users, too: one tells
+/// together with the server's greeting only.
 pub fn look_client(bytes: &[u8]) -> Look {
-    let first: [&[u8]; 8] = [
+    const FIRST: [&[u8]; 8] = [
         b"USER ",
         b"AUTH TLS",
         b"AUTH SSL",
@@ -78,20 +79,23 @@ pub fn look_client(bytes: &[u8]) -> Look {
         b"PASV\r",
         b"SYST\r",
     ];
-    let mut result = Look::No;
-    for verb in first {
+    let is_line = memchr::memchr(b'\n', bytes).is_some();
+    let begins = FIRST.iter().position(|verb| {
         let length = verb.len().min(bytes.len());
-        let (Some(theirs), Some(known)) = (bytes.get(..length), verb.get(..length)) else {
-            continue;
-        };
-        if theirs.eq_ignore_ascii_case(known) {
-            match length == verb.len() {
-                true => return Look::Yes,
-                false => result = Look::More,
-            }
-        }
+        let known = verb.get(..length).unwrap_or_default();
+        bytes
+            .get(..length)
+            .is_some_and(|it| it.eq_ignore_ascii_case(known))
+    });
+    match begins {
+        None => Look::No,
+        Some(0) => Look::More,
+        Some(place) => match (is_line, FIRST.get(place)) {
+            (false, _) => Look::More,
+            (true, Some(verb)) if bytes.len() > verb.len() => Look::Yes,
+            (true, _) => Look::No,
+        },
     }
-    result
 }
 
 /// Whether bytes begin like the greeting of a server: 220 and a word on FTP, or one that tells nothing.

@@ -123,8 +123,8 @@ impl<'a> Head<'a> {
         let start = match read_start(first) {
             Some(start) => start,
             None => {
-                let start = read_bad_status(first)?;
-                oddities.set(Oddity::BadStatusLine);
+                let (start, oddity) = read_bad_start(first)?;
+                oddities.set(oddity);
                 start
             }
         };
@@ -428,8 +428,48 @@ fn read_status(line: &[u8]) -> Option<Start<'_>> {
     })
 }
 
-/// A status line that says HTTP, but is written in another way: clients read many such.
+/// A first line that is none, but is meant for one.
 #[cold]
+fn read_bad_start(line: &[u8]) -> Option<(Start<'_>, Oddity)> {
+    let status = read_bad_status(line).map(|start| (start, Oddity::BadStatusLine));
+    status.or_else(|| Some((read_bad_request(line)?, Oddity::BadRequestLine)))
+}
+
+/// A request line with blanks where none belong, without a version or with something behind it: it has a
+/// method of HTTP's (RFC 9110, section 9) with something behind it, or HTTP's version at its end.
+fn read_bad_request(line: &[u8]) -> Option<Start<'_>> {
+    const METHODS: [&[u8]; 9] = [
+        b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH",
+    ];
+    let mut words = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    let (method, last) = (words.next()?, words.next_back()?);
+    let upper = last.to_ascii_uppercase();
+    let version = upper
+        .starts_with(b"HTTP/")
+        .then(|| Version::read(&upper))
+        .flatten();
+    // Others have such methods, and versions of their own.
+    let is_other = || {
+        last.contains(&b'/') && matches!(last, [b'A'..=b'Z', .., b'0'..=b'9', b'.', b'0'..=b'9'])
+    };
+    if version.is_none() && (!METHODS.contains(&method) || is_other()) {
+        return None;
+    }
+    let start = memchr::memmem::find(line, method)? + method.len();
+    let end = match version {
+        Some(_) => memchr::memmem::rfind(line, last)?,
+        None => line.len(),
+    };
+    Some(Start::Request {
+        method: &method[..method.len().min(32)],
+        uri: line.get(start..end)?.trim_ascii(),
+        version: version.unwrap_or(Version::Other),
+    })
+}
+
+/// A status line that says HTTP, but is written in another way: clients read many such.
 fn read_bad_status(line: &[u8]) -> Option<Start<'_>> {
     const NAME: &[u8] = b"HTTP/";
     if !line.get(..NAME.len())?.eq_ignore_ascii_case(NAME) {
@@ -453,9 +493,10 @@ fn is_method(text: &[u8]) -> bool {
 }
 
 /// Whether a direction's first bytes are HTTP/1: a status line, or a request with the name of its
-/// protocol, or with a method that only HTTP has. Empty lines before are read over, as a server does.
+/// protocol, or with a method that only HTTP has. Empty lines and blanks before are read over.
 pub fn look(bytes: &[u8]) -> Look {
-    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
+    let is_blank = |byte: &u8| matches!(byte, b'\r' | b'\n' | b' ' | b'\t');
+    let start = bytes.iter().position(|byte| !is_blank(byte));
     let Some(bytes) = start.and_then(|start| bytes.get(start..)) else {
         return if bytes.len() > 64 {
             Look::No
@@ -471,22 +512,29 @@ pub fn look(bytes: &[u8]) -> Look {
         };
     }
     const COMMON: [&[u8]; 3] = [b"GET ", b"POST ", b"HEAD "];
+    /// Bytes of a line with such a beginning that are no chance.
+    const ENOUGH: usize = 64;
+    let line_end = memchr(b'\n', bytes);
     let target = COMMON.iter().find_map(|method| bytes.strip_prefix(*method));
     if target.is_some_and(|target| target.starts_with(b"/") || target.starts_with(b"http")) {
-        return Look::Yes;
+        return match line_end.is_some() || bytes.len() >= ENOUGH {
+            true => Look::Yes,
+            false => Look::More,
+        };
     }
-    let line_end = bytes.iter().position(|&byte| byte == b'\n');
     let line = &bytes[..line_end.unwrap_or(bytes.len())];
     let method_end = line.iter().position(|&byte| byte == b' ');
+    let line_of = || line.strip_suffix(b"\r").unwrap_or(line);
     if !is_method(&line[..method_end.unwrap_or(line.len())]) {
-        return Look::No;
+        let is_request = line_end.is_some() && read_bad_request(line_of()).is_some();
+        return if is_request { Look::Yes } else { Look::No };
     }
     match (method_end, line_end) {
         (None, None) if line.len() < 32 => Look::More,
         (None, _) => Look::No,
         (Some(_), None) if line.len() < 4096 => Look::More,
         (Some(_), None) => Look::No,
-        (Some(_), Some(_)) => match read_start(line.strip_suffix(b"\r").unwrap_or(line)) {
+        (Some(_), Some(_)) => match read_start(line_of()).or_else(|| read_bad_request(line_of())) {
             Some(_) => Look::Yes,
             None => Look::No,
         },
@@ -549,7 +597,10 @@ mod tests {
             ("", Look::More),
             ("\r\n", Look::More),
             ("G", Look::More),
-            ("GET /", Look::Yes),
+            ("GET /", Look::More),
+            ("GET / HTTP/1.1 \r\n", Look::Yes),
+            ("\tGET / HTTP/1.1\r\n", Look::Yes),
+            ("PUT  /x\r\n", Look::Yes),
             ("\r\nGET / HTTP/1.1\r\n", Look::Yes),
             ("HTT", Look::More),
             ("HTTP/1.1 200", Look::Yes),

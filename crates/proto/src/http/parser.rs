@@ -55,11 +55,13 @@ pub enum Oddity {
     CutHead = 1024,
     /// A status line that is none, but begins with `HTTP/`: what the header fields say counts.
     BadStatusLine = 2048,
+    /// A request line that is none, but has a method of HTTP's or its version: servers answer many such.
+    BadRequestLine = 4096,
 }
 
 impl Oddity {
     /// All of them.
-    pub const ALL: [Oddity; 12] = [
+    pub const ALL: [Oddity; 13] = [
         Oddity::TwoLengths,
         Oddity::LengthAndCoding,
         Oddity::BadLength,
@@ -72,6 +74,7 @@ impl Oddity {
         Oddity::BadChunk,
         Oddity::CutHead,
         Oddity::BadStatusLine,
+        Oddity::BadRequestLine,
     ];
 
     /// In records.
@@ -89,6 +92,7 @@ impl Oddity {
             Oddity::BadChunk => "bad_chunk",
             Oddity::CutHead => "cut_head",
             Oddity::BadStatusLine => "bad_status_line",
+            Oddity::BadRequestLine => "bad_request_line",
         }
     }
 }
@@ -416,8 +420,8 @@ impl Parser {
 
     /// Between messages. Returns how many bytes were taken.
     fn between<E: Events>(&mut self, bytes: &[u8], events: &mut E) -> usize {
-        // Empty lines before a request are passed over (RFC 9112, section 2.2).
-        let is_end = |byte: &u8| !matches!(byte, b'\r' | b'\n');
+        // Empty lines before a request are passed over (RFC 9112, section 2.2), blanks by browsers, too.
+        let is_end = |byte: &u8| !matches!(byte, b'\r' | b'\n' | b' ' | b'\t');
         let mut start = match bytes.iter().position(is_end) {
             Some(start) => start,
             None if !events.is_headless() => return bytes.len(),
@@ -428,7 +432,9 @@ impl Parser {
         }
         events.begin();
         self.message = Message::default();
-        let rest = &bytes[start..];
+        let (before, rest) = bytes.split_at(start);
+        let has_blanks = before.iter().any(|byte| matches!(byte, b' ' | b'\t'));
+        self.message.oddities.set_if(Oddity::BadHeader, has_blanks);
         // Mostly a head comes in one piece.
         if let Some((head, Some(length))) = Head::read_until_end(rest) {
             self.head_is(head, events);
@@ -501,7 +507,7 @@ impl Parser {
     fn head_is<E: Events>(&mut self, mut head: Head<'_>, events: &mut E) {
         let framing = head.framing();
         let is_response = matches!(head.start, Start::Response { .. });
-        self.message.oddities = head.oddities;
+        self.message.oddities.join(head.oddities);
         self.message.is_response = is_response;
         self.state = match events.head(&head, framing) {
             Framing::None | Framing::Length(0) => return self.over(true, events),

@@ -53,7 +53,7 @@ pub(super) struct Bad;
 /// What came of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Read {
-    /// Fields that are not known, as their entries were lost.
+    /// Fields that are not known, as their entries were lost, or were too many.
     pub(super) unknown: u32,
 }
 
@@ -83,8 +83,10 @@ impl Table {
         let mut read = Read::default();
         let mut rest = block;
         let mut budget = MOST_FIELDS;
+        let mut left_out = 0;
         let mut give = |name: &[u8], value: &[u8]| {
             let Some(left) = budget.checked_sub(name.len() + value.len() + ENTRY) else {
+                left_out += 1;
                 return;
             };
             budget = left;
@@ -134,6 +136,7 @@ impl Table {
                 (self.name, self.value) = (name, value);
             }
         }
+        read.unknown += left_out;
         Ok(read)
     }
 

@@ -30,6 +30,8 @@ pub struct Part {
     pub name: Option<String>,
     /// It was sent as base64 or quoted-printable.
     pub is_coded: bool,
+    /// `Content-Range`, as it was sent.
+    pub range: Option<String>,
 }
 
 /// Receives the parts of a mail, one behind the other.
@@ -81,6 +83,21 @@ impl Parser {
     pub fn new(is_stuffed: bool) -> Parser {
         Parser {
             is_stuffed,
+            ..Parser::default()
+        }
+    }
+
+    /// Of what has this `Content-Type`, and no head of its own.
+    pub fn of_type(content_type: &[u8]) -> Parser {
+        let (_, of_type) = parameters(content_type);
+        Parser {
+            boundaries: of_type
+                .get(b"boundary")
+                .filter(|it| (1..=MAX_BOUNDARY).contains(&it.len()))
+                .map(|it| Some(it.trim_ascii_end().to_vec()))
+                .into_iter()
+                .collect(),
+            state: State::Between,
             ..Parser::default()
         }
     }
@@ -276,10 +293,9 @@ impl Parser {
             self.state = State::Between;
             return;
         }
-        let (disposition, of_disposition) = parameters(&fields.disposition);
-        let is_attached = disposition.eq_ignore_ascii_case(b"attachment");
+        let (_, of_disposition) = parameters(&fields.disposition);
         let coding = Coding::named(&fields.encoding);
-        if is(b"message/rfc822") && has_room && !is_attached && coding == Coding::None {
+        if is(b"message/rfc822") && has_room && coding == Coding::None {
             self.boundaries.push(None);
             self.state = State::Head;
             return;
@@ -298,6 +314,7 @@ impl Parser {
             content_type: text(kind),
             name: name.and_then(|name| text(&unencoded(&name))),
             is_coded: coding != Coding::None,
+            range: text(&fields.range),
         });
     }
 
@@ -339,6 +356,7 @@ struct Fields {
     content_type: Vec<u8>,
     disposition: Vec<u8>,
     encoding: Vec<u8>,
+    range: Vec<u8>,
 }
 
 impl Fields {
@@ -362,6 +380,7 @@ impl Fields {
                 () if is(b"content-type") => &mut fields.content_type,
                 () if is(b"content-disposition") => &mut fields.disposition,
                 () if is(b"content-transfer-encoding") => &mut fields.encoding,
+                () if is(b"content-range") => &mut fields.range,
                 () => &mut none,
             };
             // Of fields that come twice the first counts.

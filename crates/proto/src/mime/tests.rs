@@ -104,6 +104,22 @@ fn mails_within_mails() {
     let text = "Content-Type: multipart/digest; boundary=b\r\n\r\n--b\r\nContent-Type: message/rfc822\r\n\r\n\
         Subject: in\r\nContent-Type: text/plain; name=in.txt\r\n\r\ninner\r\n--b--\r\n";
     assert_eq!(parts_of(text), [r#"text/plain in.txt "inner" 0"#]);
+    let attached = text.replace(
+        "message/rfc822\r\n",
+        "message/rfc822\r\nContent-Disposition: attachment; filename=a.eml\r\n",
+    );
+    assert_eq!(parts_of(&attached), parts_of(text));
+}
+
+#[test]
+fn bodies_whose_type_stands_elsewhere() {
+    let text = b"before\r\n--b\r\nContent-Range: bytes 0-1/9\r\n\r\nab\r\n--b--\r\nbehind";
+    let mut parts = Parts::default();
+    let mut parser = Parser::of_type(b"multipart/byteranges; boundary=b");
+    parser.data(text, &mut parts);
+    parser.finish(true, &mut parts);
+    assert_eq!(shown(&parts), [r#"- - "ab" 0"#]);
+    assert_eq!(parts.0[0].0.range.as_deref(), Some("bytes 0-1/9"));
 }
 
 /// One whose end never comes, and lines that are long.

@@ -5,7 +5,7 @@ use super::keys::Keys;
 use super::packet::{Kind, Long, Version, number};
 use crate::cursor::Cursor;
 use crate::detect::Look;
-use crate::tls::{self, Handshake};
+use crate::tls::{self, Handshake, TOO_MANY};
 
 /// How often keys are tried that do not fit.
 const MAX_FAILURES: u32 = 16;
@@ -228,6 +228,9 @@ impl Parser {
                         let fits = crypto.piece(place, bytes, &mut |bytes| {
                             is_well &= handshake.data(bytes, events);
                         });
+                        if !fits {
+                            events.bounded(TOO_MANY);
+                        }
                         is_well &= fits;
                     }
                     // CONNECTION_CLOSE ends what is read; others have no place here.

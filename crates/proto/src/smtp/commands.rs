@@ -63,9 +63,10 @@ const VERBS: [&[u8]; 15] = [
     b"BDAT",
 ];
 
-/// Whether bytes begin like what a client says first.
+/// Whether bytes begin with what a client says first: a line with its name.
 pub fn look_client(bytes: &[u8]) -> Look {
     let first = [b"HELO ".as_slice(), b"EHLO ", b"LHLO "];
+    let is_line = memchr::memchr(b'\n', bytes).is_some();
     let mut result = Look::No;
     for verb in first {
         let length = verb.len().min(bytes.len());
@@ -73,7 +74,11 @@ pub fn look_client(bytes: &[u8]) -> Look {
             continue;
         };
         if theirs.eq_ignore_ascii_case(verb) {
-            result = if length == 5 { Look::Yes } else { Look::More };
+            result = match is_line {
+                true if length == 5 => Look::Yes,
+                true => Look::No,
+                false => Look::More,
+            };
         }
     }
     result
@@ -94,7 +99,7 @@ pub fn look_server(bytes: &[u8]) -> Look {
     };
     match (
         line.starts_with(b"220"),
-        has(b"SMTP") || has(b"LMTP") || has(b"Mail"),
+        has(b"SMTP") || has(b"LMTP") || has(b"Mail") && !has(b"FTP"),
         end,
     ) {
         (true, true, _) => Look::Yes,

@@ -30,6 +30,9 @@ pub trait Events {
 
     /// Something is missing, or is no SSH.
     fn lost(&mut self) {}
+
+    /// A bound was met, and something left out: its name.
+    fn bounded(&mut self, _bound: &'static str) {}
 }
 
 /// Reads one direction.
@@ -52,14 +55,16 @@ enum State {
     Over,
 }
 
-/// Whether bytes begin with an identification.
+/// Whether bytes begin with an identification: `SSH-`, the version, `-` (RFC 4253, section 4.2).
 pub fn look(bytes: &[u8]) -> Look {
     const BEGINS: &[u8] = b"SSH-";
     let length = bytes.len().min(BEGINS.len());
-    match bytes.get(..length) == BEGINS.get(..length) {
-        false => Look::No,
-        true if length < BEGINS.len() => Look::More,
-        true => Look::Yes,
+    let rest = bytes.get(length..).unwrap_or_default();
+    match rest {
+        _ if bytes.get(..length) != BEGINS.get(..length) => Look::No,
+        [b'0'..=b'9', b'.', b'0'..=b'9', ..] => Look::Yes,
+        [] | [b'0'..=b'9'] | [b'0'..=b'9', b'.'] => Look::More,
+        _ => Look::No,
     }
 }
 
@@ -121,6 +126,7 @@ impl Parser {
         let taken = end.map_or(bytes.len(), |end| end + 1);
         if self.kept.len() + taken > MAX_LINES {
             self.lose(events);
+            events.bounded("lines");
             return bytes.len();
         }
         self.kept.extend_from_slice(&bytes[..taken]);
@@ -164,6 +170,9 @@ impl Parser {
                 self.state = State::Over;
                 events.new_keys();
             } else if !(kind == KEY_INIT || REPLIES.contains(&kind)) || length > MAX_PACKET {
+                if kind == KEY_INIT || REPLIES.contains(&kind) {
+                    events.bounded("message");
+                }
                 self.kept.clear();
                 self.state = match length - 2 {
                     0 => State::Packet,

@@ -67,6 +67,8 @@ pub struct Certificate {
     pub is_authority: Option<bool>,
     /// How many authorities may stand below, if it says.
     pub path_length: Option<u32>,
+    /// A name has more than 16 KiB, the rest of which is left out.
+    pub is_cut: bool,
 }
 
 impl Certificate {
@@ -78,14 +80,17 @@ impl Certificate {
         let mut certificate = Certificate {
             version: x509.version().0 + 1,
             serial: hexadecimal(x509.raw_serial()).to_uppercase(),
-            subject: name(x509.subject()),
-            issuer: name(x509.issuer()),
+            subject: String::new(),
+            issuer: String::new(),
             not_before: validity.not_before.timestamp(),
             not_after: validity.not_after.timestamp(),
             key_algorithm: object(&key.algorithm.algorithm),
             signature_algorithm: object(&x509.signature_algorithm.algorithm),
             ..Certificate::default()
         };
+        let (subject, issuer) = (name(x509.subject()), name(x509.issuer()));
+        certificate.is_cut = subject.1 || issuer.1;
+        (certificate.subject, certificate.issuer) = (subject.0, issuer.0);
         match key.parsed() {
             Ok(PublicKey::RSA(rsa)) => {
                 certificate.key_type = "rsa";
@@ -160,13 +165,13 @@ fn curve_bits(name: &str) -> Option<u32> {
     digits[..end.unwrap_or(digits.len())].parse().ok()
 }
 
-/// A name, its parts in order.
-fn name(name: &X509Name<'_>) -> String {
+/// A name, its parts in order, and whether some were left out.
+fn name(name: &X509Name<'_>) -> (String, bool) {
     let mut text = String::new();
     for (index, part) in name.iter_rdn().enumerate() {
         for (place, attribute) in part.iter().enumerate() {
             if text.len() > MAX_TEXT {
-                return text;
+                return (text, true);
             }
             text.push_str(match (index, place) {
                 (0, 0) => "",
@@ -182,7 +187,7 @@ fn name(name: &X509Name<'_>) -> String {
             value(&mut text, attribute.attr_value());
         }
     }
-    text
+    (text, false)
 }
 
 /// Text in any of the encodings of X.509; of what is no text, hexadecimal digits.

@@ -1,7 +1,7 @@
 //! DTLS: records in datagrams (RFC 6347, section 4.1), and messages of the handshake out of their
 //! fragments (section 4.2). Of DTLS 1.3 (RFC 9147) the hellos, which have the same form.
 
-use super::handshake::{MAX_MESSAGE, Reader, message};
+use super::handshake::{MAX_MESSAGE, Reader, TOO_LONG, TOO_MANY, message};
 use super::parser::{Events, MAX_RECORD, content};
 use crate::cursor::Cursor;
 use crate::detect::Look;
@@ -152,6 +152,8 @@ impl DatagramParser {
                 }
             } else if self.done.len() < MAX_DONE {
                 self.fragment(&fragment, events);
+            } else {
+                events.bounded("messages");
             }
         }
     }
@@ -166,7 +168,11 @@ impl DatagramParser {
         } = fragment;
         if !Reader::wants(kind) || length > MAX_MESSAGE {
             self.done.push((number, kind));
-            return events.message(kind);
+            events.message(kind);
+            if Reader::wants(kind) {
+                events.bounded(TOO_LONG);
+            }
+            return;
         }
         if bytes.len() == length {
             return self.message(number, kind, bytes, events);
@@ -175,7 +181,7 @@ impl DatagramParser {
         let place = self.open.iter().position(is_its).unwrap_or_else(|| {
             if self.open.len() >= MAX_OPEN {
                 self.open.remove(0);
-                events.lost();
+                events.bounded(TOO_MANY);
             }
             self.open.push(Open {
                 number,
@@ -188,7 +194,9 @@ impl DatagramParser {
         let Some(open) = self.open.get_mut(place) else {
             return;
         };
-        open.add(offset, bytes);
+        if !open.add(offset, bytes) {
+            events.bounded(TOO_MANY);
+        }
         if open.is_whole() {
             let whole = self.open.remove(place);
             let body = whole.pieces.first().map_or(&[][..], |piece| &piece.1);
@@ -215,8 +223,8 @@ impl Open {
         }
     }
 
-    /// What came first stays.
-    fn add(&mut self, offset: usize, bytes: &[u8]) {
+    /// What came first stays. False: something had to be left out.
+    fn add(&mut self, offset: usize, bytes: &[u8]) -> bool {
         let end = offset + bytes.len();
         let mut start = offset;
         while start < end {
@@ -234,7 +242,7 @@ impl Open {
             let part = part.unwrap_or_default();
             let place = match touches {
                 true => place - 1,
-                false if self.pieces.len() >= MAX_PIECES => return,
+                false if self.pieces.len() >= MAX_PIECES => return false,
                 false => {
                     self.pieces.insert(place, (start, Vec::new()));
                     place
@@ -248,6 +256,7 @@ impl Open {
             }
             start = until;
         }
+        true
     }
 }
 

@@ -8,6 +8,11 @@ use crate::cursor::Cursor;
 /// The longest message that is kept: chains of certificates are far shorter.
 pub(super) const MAX_MESSAGE: usize = 128 << 10;
 
+/// Names the bound of a message's length.
+pub(super) const TOO_LONG: &str = "message";
+/// Names the bound of what waits for what comes before it.
+pub(crate) const TOO_MANY: &str = "pieces";
+
 /// Types of messages.
 pub mod message {
     /// ClientHello.
@@ -103,6 +108,9 @@ impl Handshake {
             let length = size + 4;
             if !Reader::wants(kind) || length > MAX_MESSAGE {
                 events.message(kind);
+                if Reader::wants(kind) {
+                    events.bounded(TOO_LONG);
+                }
                 self.skip = length - self.kept.len();
                 self.kept.clear();
                 continue;

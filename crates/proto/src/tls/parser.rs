@@ -50,6 +50,11 @@ pub trait Events {
 
     /// Something could not be read, or was missing: messages may have been passed over.
     fn lost(&mut self) {}
+
+    /// A bound was met, and something passed over: its name.
+    fn bounded(&mut self, _bound: &'static str) {
+        self.lost();
+    }
 }
 
 /// Reads the records of one direction.

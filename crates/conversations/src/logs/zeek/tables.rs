@@ -332,7 +332,14 @@ static FILES: Log = all(
             "string",
             Made(|it| type_name(it, Name::mime_type, Name::bytes)),
         ),
-        column("filename", "string", Field(Name::file_name)),
+        column(
+            "filename",
+            "string",
+            Made(|it| {
+                let is_named = it.text(Name::name_by) == Some("sender");
+                Cell::of(it.text(Name::file_name).filter(|_| is_named), Cell::Text)
+            }),
+        ),
         column("duration", "interval", Field(Name::duration)),
         column("local_orig", "bool", Made(file_is_local)),
         column(

@@ -17,6 +17,7 @@ use flowgauge_stack::{
 use flowgauge_wire::Nanos;
 
 use file::HttpFile;
+pub(super) use file::give_joined;
 use pairs::{Pairs, Row};
 use second::Second;
 use tunnel::Tunnel;
@@ -165,8 +166,9 @@ trait Taker {
         None
     }
 
-    /// A body is over. Returns its bytes behind its content coding, where that was taken away.
-    fn file(&mut self, _file: HttpFile) -> Option<u64> {
+    /// A body is over; whether it came to its end. Returns its bytes behind its content coding, where that was
+    /// taken away.
+    fn file(&mut self, _file: HttpFile, _is_whole: bool, _at: &At<'_>) -> Option<u64> {
         None
     }
 
@@ -295,7 +297,10 @@ impl<T: Taker> Events for Builder<'_, T> {
             };
             self.beginning.is_wanted = !head.content_type().is_some_and(is_multipart);
             if self.taker.files().is_some() {
-                *self.file = Some(HttpFile::announced(head));
+                let mut file = HttpFile::announced(head);
+                let asked = self.taker.asked(message.begin, *self.is_after_loss);
+                file.belongs(self.at, *self.depth + 1, message, asked);
+                *self.file = Some(file);
             }
         }
         framing
@@ -311,7 +316,7 @@ impl<T: Taker> Events for Builder<'_, T> {
             self.begins(bytes);
         }
         if let Some(file) = self.file {
-            file.data(bytes, self.at, *self.depth + 1, self.taker.files());
+            file.data(bytes, self.at, self.taker.files());
         }
     }
 
@@ -319,7 +324,7 @@ impl<T: Taker> Events for Builder<'_, T> {
         // What follows is not the beginning.
         self.begins(&[]);
         if let Some(file) = self.file {
-            file.gap(bytes, self.at, *self.depth + 1, self.taker.files());
+            file.gap(bytes, self.at, self.taker.files());
         }
     }
 
@@ -346,12 +351,9 @@ impl<T: Taker> Events for Builder<'_, T> {
         let Some(mut message) = self.message.take() else {
             return;
         };
-        if let Some(mut file) = self.file.take() {
-            let number = *self.depth + 1;
-            let asked = self.taker.asked(message.begin, *self.is_after_loss);
-            file.describe(self.at, number, &message, asked, end.is_whole);
+        if let Some(file) = self.file.take() {
             message.file_id = file.id();
-            message.decoded_bytes = self.taker.file(*file);
+            message.decoded_bytes = self.taker.file(*file, end.is_whole, self.at);
         }
         // Noise between messages, and what is no HTTP, is no message.
         if !message.has_head {
@@ -660,8 +662,8 @@ impl Taker for ToPairs<'_, '_> {
         self.give.files.as_deref_mut()
     }
 
-    fn file(&mut self, file: HttpFile) -> Option<u64> {
-        file.close(self.give)
+    fn file(&mut self, file: HttpFile, is_whole: bool, at: &At<'_>) -> Option<u64> {
+        file.close(is_whole, at, self.give)
     }
 
     fn second(&mut self, at: &At<'_>) {
@@ -729,7 +731,11 @@ impl Talk {
             pool,
             give,
         };
-        self.sides[at.side()].part(at, part, &mut taker);
+        let side = &mut self.sides[at.side()];
+        side.part(at, part, &mut taker);
+        if let Some(file) = &mut side.file {
+            file.give_parts(taker.give);
+        }
     }
 
     /// Whether a direction has begun with HTTP/2, without a word of HTTP/1 before.

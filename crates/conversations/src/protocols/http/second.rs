@@ -179,6 +179,17 @@ impl Open {
         }
     }
 
+    /// A bound ends it.
+    fn bounded(&mut self, bound: &'static str) {
+        for message in self
+            .halves
+            .iter_mut()
+            .filter_map(|half| half.message.as_mut())
+        {
+            message.limit = Some(bound);
+        }
+    }
+
     /// Goes on, whether it is over or not.
     fn give(mut self, pool: &mut Pool, at: &At<'_>, give: &mut Give<'_>) {
         for side in [1, 0] {
@@ -194,12 +205,7 @@ impl Open {
     /// A message is over.
     fn end(&mut self, side: usize, is_whole: bool, at: &At<'_>, give: &mut Give<'_>) {
         let is_answered = self.asked() != Some(b"HEAD");
-        let number = self.number;
-        let [response, request] = &mut self.halves;
-        let (half, asked) = match side {
-            1 => (request, None),
-            _ => (response, request.message.as_deref()),
-        };
+        let half = &mut self.halves[side];
         if core::mem::replace(&mut half.is_over, true) {
             return;
         }
@@ -221,8 +227,7 @@ impl Open {
         }
         if let Some(mut file) = half.file.take() {
             file.total(half.content_length);
-            file.describe(at, number, message, asked, message.is_whole);
-            file.close(give);
+            file.close(message.is_whole, at, give);
         }
     }
 
@@ -279,7 +284,8 @@ impl Said<'_, '_> {
         let known = self.streams.iter().position(|it| it.number == end.stream);
         let place = known.unwrap_or_else(|| {
             if self.streams.len() >= STREAMS {
-                let oldest = self.streams.remove(0);
+                let mut oldest = self.streams.remove(0);
+                oldest.bounded("streams");
                 oldest.give(self.pool, self.at, self.give);
             }
             self.streams.push(Open::new(end.stream));
@@ -313,7 +319,17 @@ impl Said<'_, '_> {
             half.oddities.set(Oddity::CutHead);
         }
         half.content_length = fields.content_length;
+        let number = end.stream;
+        let [response, request] = &mut self.streams[place].halves;
+        let asked = request.message.as_deref();
+        let (half, asked) = match side {
+            1 => (request, None),
+            _ => (response, asked),
+        };
         half.file = fields.file;
+        if let Some(file) = &mut half.file {
+            file.belongs(self.at, number, &message, asked);
+        }
         half.message = Some(message);
     }
 }
@@ -393,8 +409,9 @@ impl Events for Said<'_, '_> {
                 self.pool.take()
             }
         };
-        if message.text_len() + value.len() <= MOST_TEXT {
-            self.fields.take(&mut message, name, value);
+        match message.text_len() + value.len() <= MOST_TEXT {
+            true => self.fields.take(&mut message, name, value),
+            false => message.limit = Some("text"),
         }
         self.fields.message = Some(message);
     }
@@ -423,7 +440,8 @@ impl Events for Said<'_, '_> {
         if let Some(message) = half.message.as_mut().filter(|_| !half.is_over) {
             message.body_bytes += bytes.len() as u64;
             if let Some(file) = &mut half.file {
-                file.data(bytes, at, stream, self.give.files.as_deref_mut());
+                file.data(bytes, at, self.give.files.as_deref_mut());
+                file.give_parts(self.give);
             }
         }
     }
@@ -439,7 +457,7 @@ impl Events for Said<'_, '_> {
             message.body_bytes += bytes;
             message.missing_bytes += bytes;
             if let Some(file) = &mut half.file {
-                file.gap(bytes, at, stream, self.give.files.as_deref_mut());
+                file.gap(bytes, at, self.give.files.as_deref_mut());
             }
         }
     }

@@ -1,25 +1,22 @@
 //! SMTP: mails, from the first command to the last reply; what follows STARTTLS is TLS.
 
-mod parts;
-
 use std::collections::VecDeque;
 
 use flowgauge_proto::smtp::{
     CommandEvents, Commands, Replies, Reply, ReplyEvents, look_client, look_server,
 };
 use flowgauge_record::Held;
+use flowgauge_record::file::FileRow;
 use flowgauge_record::origin::Origin;
 use flowgauge_record::smtp::{SMTP_SCHEMA, SmtpRow};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
-use parts::{File, Parts};
-
 use super::table::Table;
 use super::tls::{TlsTalk, origin};
-use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
-use crate::files::Files;
+use super::{At, Conversation, Give, ProtocolInfo, Transport, alone, bounded_text};
+use crate::files::{Files, Parts};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "smtp",
@@ -91,7 +88,7 @@ struct Mail {
     /// Its parts, where files are wanted.
     parts: Option<Box<Parts>>,
     /// Parts that are over.
-    files: Vec<File>,
+    files: Vec<FileRow>,
     helo: Option<String>,
     auth: Option<String>,
     depth: u32,
@@ -121,12 +118,12 @@ enum Kind {
     Other,
 }
 
-fn text(bytes: &[u8]) -> String {
-    lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into_owned()
+fn text(bytes: &[u8], limit: &mut Option<&'static str>) -> String {
+    bounded_text(bytes, MAX_TEXT, limit)
 }
 
 /// The address in `FROM:<a@b> SIZE=1`.
-fn path(argument: &[u8]) -> String {
+fn path(argument: &[u8], limit: &mut Option<&'static str>) -> String {
     let begin = argument.iter().position(|&byte| byte == b':');
     let rest = argument
         .get(begin.map_or(0, |at| at + 1)..)
@@ -137,16 +134,20 @@ fn path(argument: &[u8]) -> String {
         &rest[..end.unwrap_or(rest.len())]
     });
     let word = rest.split(|&byte| byte == b' ').next().unwrap_or_default();
-    text(within.unwrap_or(word))
+    text(within.unwrap_or(word), limit)
 }
 
 /// What stands between commas, but those in quotation marks.
-fn addresses(value: &str) -> Vec<String> {
+fn addresses(value: &str, limit: &mut Option<&'static str>) -> Vec<String> {
     let mut list = vec![String::new()];
     let mut is_quoted = false;
     for char in value.chars() {
         is_quoted ^= char == '"';
-        if char == ',' && !is_quoted && list.len() < MAX_LIST {
+        let is_next = char == ',' && !is_quoted;
+        if is_next && list.len() >= MAX_LIST {
+            limit.get_or_insert("receivers");
+        }
+        if is_next && list.len() < MAX_LIST {
             list.push(String::new());
         } else if let Some(last) = list.last_mut() {
             last.push(char);
@@ -181,16 +182,17 @@ impl CommandEvents for Said<'_> {
         row.commands += 1;
         let kind = match verb.as_slice() {
             b"HELO" | b"EHLO" | b"LHLO" => {
-                mail.helo = Some(text(argument));
+                mail.helo = Some(text(argument, &mut row.limit));
                 Kind::Other
             }
             b"MAIL" => {
-                row.sender = Some(path(argument));
+                row.sender = Some(path(argument, &mut row.limit));
                 Kind::Other
             }
             b"RCPT" => {
-                if row.receivers.len() < MAX_LIST {
-                    row.receivers.push(path(argument));
+                match row.receivers.len() < MAX_LIST {
+                    true => row.receivers.push(path(argument, &mut row.limit)),
+                    false => _ = row.limit.get_or_insert("receivers"),
                 }
                 Kind::Other
             }
@@ -200,7 +202,7 @@ impl CommandEvents for Said<'_> {
             // Without a sender there is nothing that it could end.
             b"RSET" if row.sender.is_some() => Kind::Reset,
             b"AUTH" => {
-                mail.auth = Some(text(argument));
+                mail.auth = Some(text(argument, &mut row.limit));
                 Kind::Auth
             }
             b"STARTTLS" => Kind::StartTls,
@@ -222,7 +224,11 @@ impl CommandEvents for Said<'_> {
         let room = MAX_HEAD.saturating_sub(mail.head.len()).min(bytes.len());
         mail.head.extend_from_slice(&bytes[..room]);
         let ends = |head: &[u8]| head.windows(4).any(|part| part == b"\r\n\r\n");
-        mail.is_head_over = room < bytes.len() || ends(&mail.head);
+        mail.is_head_over = ends(&mail.head);
+        if room < bytes.len() && !mail.is_head_over {
+            mail.is_head_over = true;
+            mail.row.limit.get_or_insert("head");
+        }
     }
 
     fn content_end(&mut self, is_last: bool) {
@@ -297,7 +303,8 @@ impl Said<'_> {
         };
         row.end = time;
         row.errors += u32::from(code >= 400);
-        row.last_reply = Some(format!("{code} {}", text(reply.last)).trim_end().to_owned());
+        let words = text(reply.last, &mut row.limit);
+        row.last_reply = Some(format!("{code} {words}").trim_end().to_owned());
         let is_current = number == mail.number;
         match kind {
             Some(Kind::Message) => {
@@ -323,17 +330,29 @@ impl Mail {
             origin.parties = origin.parties.exchanged();
         }
         let (flow, mail, is_stuffed) = (self.flow, self.number + 1, self.is_stuffed);
-        self.parts
-            .get_or_insert_with(|| Parts::new(origin, flow, mail, is_stuffed))
+        self.parts.get_or_insert_with(|| {
+            let row = FileRow {
+                origin,
+                source: "smtp",
+                depth: u32::try_from(mail).ok(),
+                // Who sends a mail is its client.
+                from_initiator: true,
+                ..FileRow::default()
+            };
+            Parts::of_mail(format!("smtp-{flow:016x}-{mail}"), row, is_stuffed)
+        })
     }
 
     /// Keeps parts that are over until they are given on.
-    fn keep(&mut self, files: Vec<File>) {
-        let ids = files.iter().filter_map(File::id);
+    fn keep(&mut self, files: Vec<FileRow>) {
+        let ids = files.iter().filter_map(|file| file.file_id);
         let room = MAX_LIST.saturating_sub(self.row.files.len());
         self.row.files.extend(ids.take(room));
         let room = MAX_LIST.saturating_sub(self.row.attachments.len());
-        let names = files.iter().filter_map(File::name).take(room);
+        let names = files
+            .iter()
+            .filter_map(|file| file.file_name.as_deref())
+            .take(room);
         let names = names.map(|name| text(name.as_bytes()));
         self.row.attachments.extend(names);
         self.files.extend(files);
@@ -472,7 +491,7 @@ impl Mail {
         while let Some((_, mut row)) = self.sent.pop_front() {
             let state = if row.errors > 0 { "refused" } else { "cut" };
             row.close = close;
-            row.limit = limit;
+            row.limit = row.limit.or(limit);
             self.complete(row, state);
         }
         if self.row.sender.is_some() || self.depth == 0 && self.has_begun {
@@ -482,7 +501,7 @@ impl Mail {
                 None => "no_mail",
             };
             self.row.close = close;
-            self.row.limit = limit;
+            self.row.limit = self.row.limit.or(limit);
             self.finish(state);
         }
     }
@@ -498,18 +517,19 @@ impl Mail {
                 continue;
             };
             let value = value.trim();
-            let one = || Some(text(value.as_bytes()));
+            let limit = &mut row.limit;
+            let mut one = || Some(text(value.as_bytes(), limit));
             match name.to_ascii_lowercase().as_str() {
                 "date" => row.date = one(),
                 "from" => row.from = one(),
-                "to" => row.to = addresses(value),
-                "cc" => row.cc = addresses(value),
+                "to" => row.to = addresses(value, limit),
+                "cc" => row.cc = addresses(value, limit),
                 "reply-to" => row.reply_to = one(),
                 "message-id" => row.id = one(),
                 "in-reply-to" => row.in_reply_to = one(),
                 "subject" => row.subject = one(),
                 "received" if row.received.len() < MAX_RECEIVED => {
-                    row.received.push(text(value.as_bytes()));
+                    row.received.push(text(value.as_bytes(), limit));
                 }
                 "x-originating-ip" => row.originating_ip = one(),
                 "user-agent" | "x-mailer" => row.user_agent = row.user_agent.take().or_else(one),
@@ -525,8 +545,9 @@ impl SmtpTalk {
             let done = parts.done();
             self.mail.keep(done);
         }
-        for file in self.mail.files.drain(..) {
-            file.close(give);
+        for mut row in self.mail.files.drain(..) {
+            row.limit = row.limit.or(give.limit);
+            give.file(row.origin.time, &row);
         }
         for row in self.mail.done.drain(..) {
             // Within a tunnel it is not the flow's own protocol.
