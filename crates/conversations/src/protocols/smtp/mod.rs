@@ -353,7 +353,8 @@ impl Mail {
             .iter()
             .filter_map(|file| file.file_name.as_deref())
             .take(room);
-        let names = names.map(|name| text(name.as_bytes()));
+        let limit = &mut self.row.limit;
+        let names = names.map(|name| text(name.as_bytes(), limit));
         self.row.attachments.extend(names);
         self.files.extend(files);
     }
