@@ -9,11 +9,8 @@ mod corpora;
 #[path = "../../../tests/shared/run.rs"]
 mod support;
 
-use conversations::{
-    Compared, against_zeek, differences, endpoints, records, same, text, zeek_endpoints,
-};
+use conversations::{against_zeek, differences, endpoints, same, zeek_endpoints};
 use corpora::corpora;
-use serde_json::Value;
 
 const EXCEPTIONS: &[(&str, &str)] = &[(
     "protocol-analyzer-tcp-over-udp",
