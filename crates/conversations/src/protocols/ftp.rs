@@ -207,7 +207,7 @@ impl Control {
         let to = match (row.command.as_deref(), reply.code) {
             (Some("CWD"), 250) => row.argument.as_deref().map(|name| joined(here, name)),
             (Some("CDUP"), 200 | 250) => Some(joined(here, "..")),
-            (Some("PWD" | "XPWD"), 257) => quoted(reply.last).map(text),
+            (Some("PWD" | "XPWD"), 257) => quoted(reply.last).map(|it| text(it, &mut None)),
             _ => None,
         };
         // One that is too long is not followed.
