@@ -58,7 +58,7 @@ impl Beginning<'_> {
             return self.begins(&first, [first.bytes, &[]], first.bytes.len(), true);
         }
         let all: Vec<Piece<'_>> = core::iter::once(first).chain(pieces).collect();
-        let last = all.last().map_or(true, |piece| piece.from_initiator);
+        let last = all.last().is_none_or(|piece| piece.from_initiator);
         let mut looked = Looked::default();
         for (place, first) in all.iter().enumerate() {
             let mut said = [Vec::new(), Vec::new()];

@@ -223,8 +223,8 @@ impl CommandEvents for Said<'_> {
         }
         let room = MAX_HEAD.saturating_sub(mail.head.len()).min(bytes.len());
         mail.head.extend_from_slice(&bytes[..room]);
-        let ends = |head: &[u8]| head.windows(4).any(|part| part == b"\r\n\r\n");
-        mail.is_head_over = ends(&mail.head);
+        let end = b"\r\n\r\n";
+        mail.is_head_over = mail.head.windows(end.len()).any(|part| part == end);
         if room < bytes.len() && !mail.is_head_over {
             mail.is_head_over = true;
             mail.row.limit.get_or_insert("head");
