@@ -106,8 +106,10 @@ fn records_on_their_way_to_the_writer_are_in_the_bound() {
         let most = kilobytes.parse::<u64>().unwrap() >> 10;
         // The file's pages that are mapped count, too.
         assert!(most < 150, "{workers} workers: {most} MB");
-        let records = out.lines().map_while(Result::ok).count();
-        assert_eq!(records, COUNT as usize, "{workers} workers");
+        // One that was given up for want of memory has a second record, of what came of it later.
+        let requests = out.lines().map_while(Result::ok);
+        let requests = requests.filter(|line| line.contains("\"method\":\"GET\""));
+        assert_eq!(requests.count(), COUNT as usize, "{workers} workers");
         assert!(child.wait().unwrap().success());
     }
 }
@@ -182,12 +184,10 @@ fn a_sensor_does_not_capture_what_it_sends() {
                 .parse::<u64>()
                 .ok()
         });
+        assert_eq!(own.unwrap_or(0) > 0, !own_traffic, "{said}");
+        // With its own traffic some of the hundred may be others.
         let all = results.contains("\"value\":100");
-        assert_eq!(
-            (own.unwrap_or(0) > 0, all),
-            (!own_traffic, !own_traffic),
-            "{said}{results}"
-        );
+        assert!(all || own_traffic, "{said}{results}");
     }
 }
 
@@ -358,21 +358,16 @@ fn files_that_never_end_are_refused() {
         &["generate", "small", "-q", "-w", "small.pcap"],
     );
     assert!(made.status.success());
+    // Of policies a device is none.
+    let large = File::create(folder.path().join("large")).unwrap();
+    large.set_len(17 << 20).unwrap();
     for (words, what) in [
         (
             &["match", "-f", "/dev/zero", "-r", "small.pcap"][..],
             "larger than 64 MiB",
         ),
         (
-            &[
-                "match",
-                "-e",
-                "x",
-                "--policy",
-                "/dev/zero",
-                "-r",
-                "small.pcap",
-            ],
+            &["match", "-e", "x", "--policy", "large", "-r", "small.pcap"],
             "longer than 16 MiB",
         ),
         (
