@@ -219,6 +219,13 @@ impl Half {
         })
     }
 
+    /// Whether `seq` is ahead by no more than three quarters of half the sequence space: near half of it nobody can tell
+    /// what is ahead from what is behind.
+    pub(super) fn is_surely_ahead(&self, seq: u32) -> bool {
+        self.distance_to(seq)
+            .is_none_or(|ahead| (0..=3 << 29).contains(&ahead))
+    }
+
     /// What is handed on was sent.
     #[inline(always)]
     pub(super) fn note_reached(&mut self) {

@@ -220,8 +220,8 @@ impl Reassembler {
     pub fn finish(&mut self, half: &mut Half, peer: &Half, out: &mut impl Receiver) -> u64 {
         if half.is_doubted()
             && let Some(doubt) = self.queue_of(half).and_then(|queue| queue.doubt)
-            && doubt.contradictions != 0
             && !half.expects(peer, doubt.end)
+            && (doubt.contradictions != 0 || !half.is_surely_ahead(doubt.start))
         {
             self.forget_doubted(half);
         }
@@ -298,13 +298,14 @@ impl Reassembler {
         };
         let room = peer.room() as i32;
         let (seq, end) = (numbers.start, numbers.end);
-        // (What is repeated lately may be half the sequence space behind what is ahead of it.)
-        let is_repeated = (half.distance_to(seq)).is_some_and(|at| (-room..0).contains(&at));
+        // (What is where the stream was may be half the sequence space behind what is ahead of it.)
+        let is_before = (half.distance_to(seq).zip(half.distance_to(doubt.start)))
+            .is_some_and(|(at, doubted)| (-room..=room).contains(&at) && at < doubted);
         let behind = distance(doubt.end, seq);
         let before = distance(end, doubt.start);
         let agrees = behind >= 0 && (doubt.contradictions == 0 || behind <= room)
             || (0..=room).contains(&before) && !half.expects(peer, end);
-        if agrees && !is_repeated {
+        if agrees && !is_before {
             self.flush(half, peer, GapCause::NotAwaited, out);
         }
     }

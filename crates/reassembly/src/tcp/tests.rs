@@ -461,6 +461,15 @@ fn a_lone_far_segment_waits_until_a_second_agrees() {
     stream.send(far, "zzz");
     stream.finish();
     assert_eq!(stream.text(), format!("abc[{}]zzz", far - 3));
+    // Half the sequence space away it is as far behind as ahead.
+    let mut stream = Stream::started(OverlapPolicy::First);
+    stream.ack(0);
+    stream.send(0, "abc");
+    stream.send(i32::MIN, "zzzzzz");
+    stream.send(5, "fgh");
+    stream.send(3, "de");
+    stream.finish();
+    assert_eq!(stream.text(), "abcdefgh");
 }
 
 #[test]
