@@ -203,6 +203,56 @@ fn members_of_generated_traces_are_suricatas() {
 }
 
 #[test]
+fn events_are_joined_by_community_ids_and_exchanges_are_two_events() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mix");
+    let name = path.to_str().expect("text");
+    printed(&["generate", "mix", "--scale", "0.002", "-q", "-w", name]);
+    let text = printed(&["log", "-q", "--format", "eve", "--flows", "-r", name]);
+    let events: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    let mut ids: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
+    for event in &events {
+        let flow = event["flow_id"].as_u64().expect("a number");
+        let id = event["community_id"].as_str().expect("text");
+        ids.entry(flow).or_default().insert(id);
+    }
+    assert!(ids.values().all(|ids| ids.len() == 1), "{ids:?}");
+    let of = |kind: &'static str| events.iter().filter(move |it| it["event_type"] == kind);
+    for (kind, side) in [("request", "dest_port"), ("response", "src_port")] {
+        let mut those = of("dns").filter(|it| it["dns"]["type"] == kind).peekable();
+        assert!(those.peek().is_some(), "{kind}");
+        assert!(those.all(|it| it[side] == 53), "{kind}");
+    }
+    let replies = of("dns").filter(|it| it["dns"]["grouped"]["A"].is_array());
+    for reply in replies {
+        let first = &reply["dns"]["answers"][0];
+        assert_eq!(first["rrname"], reply["dns"]["queries"][0]["rrname"]);
+        assert_eq!(reply["dns"]["flags"], "8180");
+    }
+    let flows = |proto: &'static str| of("flow").filter(move |it| it["proto"] == proto);
+    assert!(flows("UDP").count() > 0 && flows("TCP").count() > 0);
+    for flow in flows("UDP") {
+        let is_answered = flow["flow"]["pkts_toclient"] != 0;
+        let state = if is_answered { "established" } else { "new" };
+        assert_eq!(flow["flow"]["state"], state, "{flow}");
+        assert!(flow.get("tcp").is_none(), "{flow}");
+    }
+    for flow in flows("TCP") {
+        let flags = ["tcp_flags", "tcp_flags_ts", "tcp_flags_tc"].map(|name| {
+            let text = flow["tcp"][name].as_str().expect("text");
+            u8::from_str_radix(text, 16).expect("digits")
+        });
+        assert_eq!(flags[0], flags[1] | flags[2], "{flow}");
+        assert_eq!(flow["tcp"]["syn"] == true, flags[0] & 2 != 0, "{flow}");
+        let is_reset = flags[0] & 4 != 0;
+        assert!(!is_reset || flow["tcp"]["state"] == "closed", "{flow}");
+    }
+}
+
+#[test]
 fn members_of_the_corpora_are_suricatas() {
     let Some(root) = corpora() else {
         return;

@@ -344,3 +344,52 @@ fn unquoted(text: &str, out: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_records_say_is_taken_apart_by_their_types() {
+        for (kind, data, json) in [
+            ("A", "192.0.2.1", "\"192.0.2.1\""),
+            (
+                "AAAA",
+                "2001:db8::1",
+                "\"2001:0db8:0000:0000:0000:0000:0000:0001\"",
+            ),
+            ("CNAME", "b.example", "\"b.example\""),
+            ("MX", "10 mail.example", "\"mail.example\""),
+            ("TXT", "\"a b\" \"c\\\"\\200\"", "\"a bc\\\"\\\\xc8\""),
+            ("NULL", "\\# 3 41c503", "\"A\\\\xc5\\u0003\""),
+            (
+                "SRV",
+                "20 1 5060 sip.example",
+                "{\"priority\":20,\"weight\":1,\"port\":5060,\"name\":\"sip.example\"}",
+            ),
+            (
+                "SSHFP",
+                "1 1 198c34",
+                "{\"algo\":1,\"type\":1,\"fingerprint\":\"19:8c:34\"}",
+            ),
+            (
+                "SOA",
+                "ns.example host.example 5 4 3 2 1",
+                "{\"mname\":\"ns.example\",\"rname\":\"host.example\",\"serial\":5,\"refresh\":4,\
+                 \"retry\":3,\"expire\":2,\"minimum\":1}",
+            ),
+            // Not in the form of its type.
+            ("SRV", "\\# 1 00", "\"\\u0000\""),
+        ] {
+            let record = Record {
+                name: "a.example",
+                ttl: 60,
+                kind,
+                data,
+            };
+            let mut out = Vec::new();
+            super::data(&record, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), json, "{kind} {data}");
+        }
+    }
+}

@@ -300,9 +300,15 @@ static HTTP_ITSELF: &[Member] = &[
     member(
         "protocol",
         Made(|values| {
-            Cell::of(values.text(Name::version), |version| {
-                Cell::Joined("HTTP/", version)
-            })
+            let version = values.text(Name::version).filter(|it| *it != "2");
+            Cell::of(version, |version| Cell::Joined("HTTP/", version))
+        }),
+    ),
+    member(
+        "version",
+        Made(|values| {
+            let version = values.text(Name::version).filter(|it| *it == "2");
+            Cell::of(version, Cell::Text)
         }),
     ),
     member("status", Number(Name::status)),
@@ -345,7 +351,14 @@ static FILE_ITSELF: &[Member] = &[
     ),
     member("file_name_stored", Text(Name::extracted)),
     member("size", Made(|values| Cell::of(size(values), Cell::Number))),
-    member("tx_id", Made(|values| position(values, Name::depth))),
+    // Of a data connection there is one.
+    member(
+        "tx_id",
+        Made(|values| match position(values, Name::depth) {
+            Cell::Unset => Cell::Number(0),
+            place => place,
+        }),
+    ),
 ];
 
 static TLS: &[Member] = &[member("tls", Object(TLS_ITSELF))];
@@ -356,7 +369,11 @@ static TLS_ITSELF: &[Member] = &[
         Made(|values| {
             Cell::of(values.text(Name::version), |version| match version {
                 "TLS 1.0" => Cell::Text("TLSv1"),
-                version => Cell::Text(version),
+                "TLS 1.3-draft14" | "TLS 1.3-draft15" => Cell::Text("TLS 1.3 draft-<16"),
+                version => match version.strip_prefix("TLS 1.3-draft") {
+                    Some(draft) => Cell::Joined("TLS 1.3 draft-", draft),
+                    None => Cell::Text(version),
+                },
             })
         }),
     ),
@@ -527,7 +544,6 @@ fn file_state(values: &Values<'_>) -> &'static str {
     match values.yes(Name::whole) {
         _ if is_cut => "TRUNCATED",
         Some(true) => "CLOSED",
-        _ if missing(values) > 0 => "UNKNOWN",
         _ => "TRUNCATED",
     }
 }
