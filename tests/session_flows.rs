@@ -118,6 +118,8 @@ fn compare_arkime(
         "ignore",
         "--idle-timeout",
         "tcp=86400,udp=62,other=86400",
+        "--vlan-aware",
+        "no",
     ];
     let mut flows = read_flows(&capture, &options);
     if let Some(change) = change {
@@ -470,17 +472,19 @@ fn compare_nfstream(
         "120",
         "--active-timeout",
         "1800",
+        "--vlan-aware",
+        "yes",
     ];
     // It keeps one flow for all messages of a protocol without ports.
     let mut with_ports: Vec<Flow> = Vec::new();
-    let mut last: BTreeMap<Conversation, usize> = BTreeMap::new();
+    let mut last: BTreeMap<(Conversation, String), usize> = BTreeMap::new();
     let mut without: BTreeMap<Conversation, Vec<Flow>> = BTreeMap::new();
     let mut flows = read_flows(capture, &options);
     flows.sort_by(|a, b| a.start.total_cmp(&b.start));
     for flow in flows {
         if has_ports(&protocol_number(&flow).to_string()) {
             // It does not end a flow with its connection: a port used again goes on in it.
-            let key = flow.conversation();
+            let key = (flow.conversation(), flow.vlan.to_string());
             match last.get(&key).map(|&index| &mut with_ports[index]) {
                 Some(before)
                     if flow.start - before.end < 120.0 && flow.end - before.start < 1800.0 =>
