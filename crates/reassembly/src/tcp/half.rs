@@ -70,6 +70,9 @@ impl HalfFlags {
     /// What comes next is beyond the receiver's window.
     pub(super) const DOUBTS_NEXT: HalfFlags = HalfFlags(2048);
 
+    /// The peer's acknowledgements were left behind by more than sequence numbers can tell for long.
+    pub(super) const LEFT_BEHIND: HalfFlags = HalfFlags(8192);
+
     /// With exactly these bits (others of no concern) a segment can be taken in order.
     const FAST_MASK: u16 = Self::SYNCED.0
         | Self::SOFT.0
@@ -224,6 +227,13 @@ impl Half {
     pub(super) fn is_surely_ahead(&self, seq: u32) -> bool {
         self.distance_to(seq)
             .is_none_or(|ahead| (0..=3 << 29).contains(&ahead))
+    }
+
+    /// The stream has jumped: notes whether the acknowledgement `ack` of before says nothing any more.
+    pub(super) fn note_jump(&mut self, ack: Option<u32>) {
+        if ack.is_some_and(|ack| distance(ack, self.next_seq).unsigned_abs() > 1 << 30) {
+            self.flags.insert(HalfFlags::LEFT_BEHIND);
+        }
     }
 
     /// What is handed on was sent.

@@ -225,7 +225,11 @@ impl Reassembler {
         {
             self.forget_doubted(half);
         }
+        let is_jump = half.is_doubted();
         self.flush(half, peer, GapCause::End, out);
+        if is_jump {
+            half.note_jump(peer.ack());
+        }
         let trailing = trailing_gap(half, peer);
         if trailing > 0 {
             self.count_gap(trailing, GapCause::End);
@@ -307,6 +311,7 @@ impl Reassembler {
             || (0..=room).contains(&before) && !half.expects(peer, end);
         if agrees && !is_before {
             self.flush(half, peer, GapCause::NotAwaited, out);
+            half.note_jump(peer.ack());
         }
     }
 
@@ -982,7 +987,10 @@ fn trailing_gap(half: &Half, peer: &Half) -> u64 {
     }
     let mut missing = distance(half.next_seq, half.max_end);
     if let Some(ack) = peer.ack() {
-        missing = missing.max(distance(half.next_seq, ack));
+        let beyond = distance(half.next_seq, ack);
+        if !half.flags.contains(HalfFlags::LEFT_BEHIND) || beyond <= peer.room() as i32 {
+            missing = missing.max(beyond);
+        }
     }
     // The FIN itself takes a number. It was not captured, but when the peer has closed, too, or
     // only one number is missing, it is what was acknowledged.
