@@ -305,12 +305,11 @@ fn events_are_as_suricata_verify_states() {
         counts.entry(kind).or_default().0 += 1;
     }
     let mut unknown = Vec::new();
-    for found in support::in_parallel(&tests, 4, |it| (it.name.as_str(), failures(it))) {
-        let (name, found) = found;
+    for (name, found) in support::in_parallel(&tests, 4, |it| (it.name.clone(), failures(it))) {
         for (number, kind, difference) in found {
             let kind = TYPES.iter().find(|it| it.0 == kind).expect("a type").0;
             counts.entry(kind).or_default().1 += 1;
-            if exceptions.reason(name, &number.to_string()).is_none() {
+            if exceptions.reason(&name, &number.to_string()).is_none() {
                 unknown.push(format!("{name}\t{number}\t{difference}"));
             }
         }
