@@ -564,7 +564,7 @@ mod tests {
             // There is one in a record of the second kind.
             (
                 "history = x and src_bytes = x",
-                "character 17: \"x\" is no number of bytes, as 1500 or 1M; src_bytes is one",
+                "character 29: \"x\" is no number of bytes, as 1500 or 1M; src_bytes is one",
             ),
         ] {
             let condition = Condition::read(text).unwrap();
