@@ -512,15 +512,10 @@ pub fn look(bytes: &[u8]) -> Look {
         };
     }
     const COMMON: [&[u8]; 3] = [b"GET ", b"POST ", b"HEAD "];
-    /// Bytes of a line with such a beginning that are no chance.
-    const ENOUGH: usize = 64;
     let line_end = memchr(b'\n', bytes);
     let target = COMMON.iter().find_map(|method| bytes.strip_prefix(*method));
     if target.is_some_and(|target| target.starts_with(b"/") || target.starts_with(b"http")) {
-        return match line_end.is_some() || bytes.len() >= ENOUGH {
-            true => Look::Yes,
-            false => Look::More,
-        };
+        return Look::Yes;
     }
     let line = &bytes[..line_end.unwrap_or(bytes.len())];
     let method_end = line.iter().position(|&byte| byte == b' ');
@@ -597,7 +592,7 @@ mod tests {
             ("", Look::More),
             ("\r\n", Look::More),
             ("G", Look::More),
-            ("GET /", Look::More),
+            ("GET /", Look::Yes),
             ("GET / HTTP/1.1 \r\n", Look::Yes),
             ("\tGET / HTTP/1.1\r\n", Look::Yes),
             ("PUT  /x\r\n", Look::Yes),
