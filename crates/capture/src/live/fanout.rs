@@ -64,7 +64,10 @@ pub(super) fn symmetric_hash(key: u32) -> Vec<Instruction> {
         .op(STORE, DESTINATION);
     program.jump(mix);
 
-    let secret = key.wrapping_mul(0x9e37_79b1).rotate_left(15) | 1;
+    let secret = (key ^ 0x5851_f42d)
+        .wrapping_mul(0x9e37_79b1)
+        .rotate_left(15)
+        | 1;
     program.place(ipv6);
     fold_address(&mut program, 8, SOURCE, secret);
     fold_address(&mut program, 24, DESTINATION, secret);
