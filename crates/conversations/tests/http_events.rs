@@ -260,7 +260,7 @@ fn http_2_as_tshark_reads_it() {
         note("bytes", sum == bytes, format!("{sum} not {bytes}"));
     }
     compared.show("tshark HTTP/2");
-    assert!(compared.differences.is_empty() && compared.records > 20);
+    assert!(compared.differences.is_empty() && compared.records >= 8);
 }
 
 /// Tests of files that differ, and why.

@@ -265,6 +265,10 @@ impl CommandEvents for Said<'_> {
         // Passwords are none of a monitor's business.
         let is_secret = matches!(verb.as_slice(), b"PASS" | b"ACCT" | b"ADAT");
         row.argument = (!is_secret && !argument.is_empty()).then(|| text(argument, &mut limit));
+        // No more of a line is kept.
+        if verb.len() + 1 + argument.len() >= MAX_TEXT {
+            limit = Some("text");
+        }
         row.limit = limit;
         let endpoint = match verb.as_slice() {
             b"PORT" => Endpoint::numbers(argument),
