@@ -260,7 +260,7 @@ fn http_2_as_tshark_reads_it() {
         note("bytes", sum == bytes, format!("{sum} not {bytes}"));
     }
     compared.show("tshark HTTP/2");
-    assert!(compared.differences.is_empty() && compared.records >= 8);
+    assert!(compared.differences.is_empty() && compared.records > 20);
 }
 
 /// Tests of files that differ, and why.
@@ -315,5 +315,5 @@ fn files_as_zeek_has_them() {
         }
     }
     compared.show("files");
-    assert!(compared.differences.is_empty() && compared.records > 20);
+    assert!(compared.differences.is_empty() && compared.records >= 8);
 }
