@@ -50,6 +50,10 @@ impl Events for Log {
         self.0.push(format!("record {kind} {is_encrypted}"));
     }
 
+    fn bounded(&mut self, bound: &'static str) {
+        self.0.push(format!("bound {bound}"));
+    }
+
     fn lost(&mut self) {
         self.0.push("lost".to_owned());
     }
@@ -415,7 +419,7 @@ fn a_long_message_is_not_kept() {
         parser.data(&record(22, part), &mut log);
     }
     parser.data(&record(22, &message(14, &[])), &mut log);
-    assert_eq!(log.0, ["message 11", "message 14"]);
+    assert_eq!(log.0, ["message 11", "bound message", "message 14"]);
 }
 
 #[test]

@@ -141,16 +141,20 @@ impl<C: Conversation> Tester<C> {
         });
     }
 
-    /// Some fields of all records so far, with blanks between.
+    /// Some fields of all records so far, with blanks between; `null` where records of other types have the field.
     pub(super) fn rows(&self, fields: &[&str]) -> Vec<String> {
+        let records = &self.records.0;
+        for name in fields {
+            let has = records.is_empty() || records.iter().any(|record| record.get(name).is_some());
+            assert!(has, "no field {name} in {records:?}");
+        }
         let row = |record: &Value| {
-            let values = fields.iter().map(|name| match record.get(name) {
-                Some(value) => value.to_string(),
-                None => panic!("no field {name} in {record}"),
-            });
+            let values = fields
+                .iter()
+                .map(|name| record.get(name).unwrap_or(&Value::Null).to_string());
             values.collect::<Vec<_>>().join(" ")
         };
-        self.records.0.iter().map(row).collect()
+        records.iter().map(row).collect()
     }
 }
 
