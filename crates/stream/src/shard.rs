@@ -39,7 +39,7 @@ impl Shard {
         Shard {
             decoder: Decoder::new(config.decode.clone()),
             decoded: DecodedBatch::new(),
-            vlans: Vlans::default(),
+            vlans: Vlans::new(config.flow.max_flows),
             checksums: Checksums::new(config.checksums, config.flow.max_flows),
             fragments: Fragments::new(config.defragment),
             tracker: FlowTracker::new(FlowConfig {

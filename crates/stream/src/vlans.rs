@@ -24,15 +24,17 @@ pub enum VlanAware {
     Auto,
 }
 
-/// Pairs of addresses that are known; with more all are forgotten.
+/// The most pairs of addresses that are known, however many flows there may be; with more all are forgotten.
 const MOST: usize = 1 << 14;
 /// Contexts of a pair; what contradicts all of them is in the last one.
 const MOST_CONTEXTS: usize = 64;
 
 /// The VLANs that pairs of addresses are in.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Vlans {
     pairs: HashMap<(Address, Address), Contexts, FoldedState>,
+    /// The most pairs.
+    limit: usize,
     /// A packet with a tag came.
     has_tags: bool,
 }
@@ -49,6 +51,15 @@ struct Contexts {
 struct Context([Option<u32>; 2]);
 
 impl Vlans {
+    /// Knows no pair yet. It remembers no more of them than flows at once.
+    pub(crate) fn new(max_flows: u32) -> Vlans {
+        Vlans {
+            pairs: HashMap::default(),
+            limit: MOST.min(max_flows as usize),
+            has_tags: false,
+        }
+    }
+
     /// Gives packets of pairs with tags the context that keeps their flows apart.
     #[inline]
     pub(crate) fn pass(&mut self, packets: &mut [Decoded]) {
@@ -69,7 +80,7 @@ impl Vlans {
         if !packet.has_ip() || !is_tagged && !begins && !self.pairs.contains_key(&pair) {
             return;
         }
-        if self.pairs.len() >= MOST && !self.pairs.contains_key(&pair) {
+        if self.pairs.len() >= self.limit && !self.pairs.contains_key(&pair) {
             self.pairs.clear();
         }
         let [first, second] = packet.vlan.map(u32::from);
@@ -140,7 +151,7 @@ mod tests {
             packet
         };
         let mut packets: Vec<Decoded> = said.iter().map(packet).collect();
-        Vlans::default().pass(&mut packets);
+        Vlans::new(u32::MAX).pass(&mut packets);
         packets.iter().map(|it| it.key.context).collect()
     }
 
@@ -179,8 +190,8 @@ mod tests {
 
     #[test]
     fn pairs_and_contexts_are_bounded() {
-        let mut vlans = Vlans::default();
-        for pair in 0..3 * MOST as u32 {
+        let mut vlans = Vlans::new(1000);
+        for pair in 0..3000_u32 {
             let mut packet = Decoded {
                 vlan_count: 1,
                 ..Decoded::default()
@@ -188,7 +199,7 @@ mod tests {
             packet.key.low = Address::v4(pair.to_be_bytes());
             packet.key.version = 4;
             vlans.pass(core::slice::from_mut(&mut packet));
-            assert!(vlans.pairs.len() <= MOST);
+            assert!(vlans.pairs.len() <= 1000);
         }
         let many: Vec<(bool, u16)> = (1..1000).map(|vlan| (true, vlan)).collect();
         assert!(
