@@ -206,7 +206,13 @@ fn a_first_line_that_is_cut_off_says_what_it_can() {
         read(&[b"HTTP/1.0 20", b"0 OK"], &[]),
         ["200 OK 1.0", "  \"\" cut cut_head"]
     );
-    assert_eq!(read(&[b"GET /a HTTP/1."], &[]), ["  \"\" cut cut_head"]);
+    assert_eq!(
+        read(&[b"GET /a HTTP/1."], &[]),
+        [
+            "GET /a HTTP/1. other",
+            "  \"\" cut cut_head,bad_request_line"
+        ]
+    );
 }
 
 #[test]
