@@ -442,6 +442,10 @@ fn sequence(flow: &mut Flow, extra: Option<&mut Extra>, segment: &Segment, packe
             return;
         }
     }
+    if advance == 1 && segment.len == 0 && !segment.fin && !segment.syn && !segment.rst {
+        // One number before an acknowledgement: a FIN that may be captured later, or missing ([`lacks_end`]).
+        return;
+    }
     flow.hot.next_seq[side] = segment.end;
     if segment.rst || segment.syn {
         return;
@@ -720,7 +724,8 @@ fn stream_size(flow: &Flow, side: usize) -> u32 {
     let start = flow.sides[side].start_seq;
     let sent = delta(flow.hot.next_seq[side], start).max(delta(flow.sides[1 - side].acked, start));
     let fin = i32::from(flow.hot.flags.has(FlowFlags::FIN[side]));
-    (sent - 1 - fin).max(0) as u32
+    // (Half the sequence space is the most that there can be, and its sign is that of less than nothing.)
+    sent.wrapping_sub(1 + fin).max(0) as u32
 }
 
 /// Zeek's `conn_state`.

@@ -147,6 +147,21 @@ fn gaps_are_in_the_history_once_acknowledged() {
     assert_eq!(flows[0].out_of_order, [0, 0]);
 }
 
+/// Found by `stream/tests/accounts.rs`, seed 183835.
+#[test]
+fn half_the_sequence_space_is_a_size() {
+    const HALF: u32 = 99 + (1 << 31);
+    let mut packets = handshake(99);
+    packets.extend([
+        tcp(false, 2 * SECOND, ACK, HALF - 10, 9000, 10),
+        tcp(true, 2 * SECOND, ACK, 9000, HALF, 0),
+        tcp(false, 2 * SECOND, RST, HALF, 0, 0),
+        tcp(true, 2 * SECOND, RST, 9000, 0, 0),
+    ]);
+    let (_, flows) = run(FlowConfig::default(), &packets);
+    assert_eq!(flows[0].state, FlowState::Rstr);
+}
+
 #[test]
 fn a_syn_after_the_end_begins_a_flow_and_ids_stay_apart_within_a_batch() {
     let mut packets = handshake(99);
