@@ -82,9 +82,6 @@ impl Streams {
         let conflicts = self.reassembler.conflicts();
         let before = H::REMARKS.then(|| self.before(id, &segment));
         let mut unplaced = Unplaced::default();
-        if segment.account == Account::Bytes {
-            handler.stream_begins(0, Some(&[]));
-        }
         self.work_on(
             id,
             time,
@@ -94,9 +91,6 @@ impl Streams {
                 unplaced = reassembler.segment(id, half, peer, &segment, out);
             },
         );
-        if segment.account == Account::Bytes {
-            handler.stream_begins(0, None);
-        }
         if H::PACKETS && unplaced.bytes != 0 && segment.account != Account::Nothing {
             handler.stream_unplaced(id, packet, &unplaced);
         }

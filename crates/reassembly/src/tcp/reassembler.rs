@@ -483,7 +483,8 @@ impl Reassembler {
         };
         let len = distance(part.seq, to).max(0) as usize;
         let direct = &part.bytes[..part.bytes.len().min(len)];
-        match part.has_begun {
+        // (Of what does not count as a packet none begins, whatever was handed on just before it.)
+        match part.has_begun || part.account == Account::Bytes {
             _ if direct.is_empty() => {}
             true => out.waited(direct, part.time, &[]),
             false => out.data(direct),

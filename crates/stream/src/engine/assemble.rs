@@ -96,7 +96,8 @@ impl Core {
                 } else {
                     ChunkFlags(0)
                 };
-                self.send_in_place(events, context, leader, &run, len, flags);
+                let packets = self.beginnings.in_order(&run, len);
+                self.send_in_place(events, context, leader, &run, len, packets, flags);
                 return Some(run.after(len));
             }
             let stance = self.stance(leader);
@@ -104,7 +105,8 @@ impl Core {
                 run.gap_before = 0;
             } else if self.stance(leader) == stance {
                 // No memory: the bytes go out where they are.
-                self.send_in_place(events, context, leader, &run, wanted, ChunkFlags::EARLY);
+                let (packets, flags) = (self.beginnings.in_order(&run, wanted), ChunkFlags::EARLY);
+                self.send_in_place(events, context, leader, &run, wanted, packets, flags);
                 run = run.after(wanted);
             }
             return Some(run);
@@ -270,12 +272,9 @@ impl Core {
         let len = wanted.min(room).min(buffer.room());
         let is_first = buffer.len() == pending.repeated as usize;
         buffer.extend(&run.bytes[..len]);
-        pending.segments += self.beginnings.ends(run, len);
+        pending.segments += self.beginnings.in_order(run, len);
         pending.time = run.time;
         if is_first && len != 0 {
-            if !self.beginnings.is_at(run.offset) {
-                pending.flags = pending.flags.with(ChunkFlags::CONTINUES);
-            }
             self.note_first(chunk, run.time);
         }
         len

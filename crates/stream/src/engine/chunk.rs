@@ -30,10 +30,6 @@ impl ChunkFlags {
     pub const PACKET: ChunkFlags = ChunkFlags(64);
     /// Of a chunk under way, before it is sent: its last packet ends behind it, and is at hand then.
     pub(super) const SPLIT: ChunkFlags = ChunkFlags(1 << 15);
-    /// Of a chunk under way: its first packet began in an earlier one.
-    pub(super) const CONTINUES: ChunkFlags = ChunkFlags(1 << 14);
-    /// What is nobody's business.
-    pub(super) const INTERNAL: ChunkFlags = ChunkFlags::SPLIT.with(ChunkFlags::CONTINUES);
 
     /// Whether all bits of `other` are set.
     #[inline(always)]

@@ -21,7 +21,8 @@ use super::stream_ref::{Context, StreamRef};
 const LARGEST: usize = 1 << 30;
 
 impl Core {
-    /// Sends bytes from where they lie.
+    /// Sends the first bytes of a run, in which so many packets begin, from where they lie.
+    #[allow(clippy::too_many_arguments, reason = "what a chunk is made of")]
     pub(super) fn send_in_place<E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -29,6 +30,7 @@ impl Core {
         leader: ViewAt,
         run: &Run<'_>,
         len: usize,
+        packets: u32,
         flags: ChunkFlags,
     ) {
         let Some(bytes) = run.bytes.get(..len) else {
@@ -42,7 +44,6 @@ impl Core {
             time: run.time,
         };
         let mut source = Source::InPlace(bytes, None, Log::default());
-        let packets = u32::from(len != 0 && len == run.bytes.len());
         self.send(events, context, leader, &mut source, info, packets);
         self.go_on(leader, source, info);
     }
@@ -88,8 +89,7 @@ impl Core {
             offset: pending.start,
             gap_before: pending.gap_before,
             repeated: pending.repeated,
-            flags: (pending.flags.with(flags).with(pending.hole_flag()))
-                .without(ChunkFlags::INTERNAL),
+            flags: (pending.flags.with(flags).with(pending.hole_flag())).without(ChunkFlags::SPLIT),
             time: pending.time,
         };
         let rest = match pending.flags.contains(ChunkFlags::SPLIT) {
@@ -147,7 +147,7 @@ impl Core {
                     .flags
                     .with(ChunkFlags::LAST)
                     .with(pending.hole_flag())
-                    .without(ChunkFlags::INTERNAL),
+                    .without(ChunkFlags::SPLIT),
                 time: pending.time,
             };
             let (generation, segments) = (pending.generation, pending.segments);
@@ -178,7 +178,7 @@ impl Core {
         self.leave_chunk(at);
     }
 
-    /// Sends a chunk, the end of so many packets, to all who share it with `leader`.
+    /// Sends a chunk, in which so many packets begin, to all who share it with `leader`.
     fn send<E: Events + ?Sized>(
         &mut self,
         events: &mut E,

@@ -162,9 +162,8 @@ impl Core {
                         continue;
                     };
                     let wanted = run.bytes.len().min((stop - run.offset) as usize);
-                    let before = run.offset;
-                    let rest = self.append_some(events, context, leader, run, wanted, origin);
-                    placed.new += rest.offset - before;
+                    let rest =
+                        self.append_some(events, context, leader, run, wanted, origin, placed);
                     seen = rest.offset;
                     run = rest;
                     if seen == stop {
@@ -187,8 +186,10 @@ impl Core {
                         continue;
                     };
                     let wanted = run.bytes.len().min((stop - run.offset) as usize);
-                    self.send_in_place(events, context, leader, &run, wanted, ChunkFlags::EARLY);
+                    let packets = self.beginnings.in_first(&run, wanted, placed.new == 0);
                     placed.new += wanted as u64;
+                    let flags = ChunkFlags::EARLY;
+                    self.send_in_place(events, context, leader, &run, wanted, packets, flags);
                     seen = run.offset + wanted as u64;
                     run = run.skip(wanted as u64);
                 }
@@ -253,6 +254,7 @@ impl Core {
     }
 
     /// Takes bytes that are next and for which no chunk is under way. Returns what is left.
+    #[allow(clippy::too_many_arguments, reason = "those of place")]
     fn append_some<'a, E: Events + ?Sized>(
         &mut self,
         events: &mut E,
@@ -261,6 +263,7 @@ impl Core {
         run: Run<'a>,
         wanted: usize,
         origin: Origin,
+        placed: &mut Placed,
     ) -> Run<'a> {
         let Some(view) = self.view(leader) else {
             return run.skip(run.bytes.len() as u64);
@@ -274,14 +277,16 @@ impl Core {
             let stance = self.stance(leader);
             if self.begin_chunk(events, context, leader, &run, wanted) {
                 let chunk = self.view(leader).map_or(NONE, |view| view.chunk);
-                self.write(chunk, &run, wanted, origin, &mut Placed::default());
+                self.write(chunk, &run, wanted, origin, placed);
                 return run.skip(wanted as u64);
             }
             if self.stance(leader) != stance {
                 return run;
             }
         }
-        self.send_in_place(events, context, leader, &run, len, ChunkFlags(0));
+        let packets = self.beginnings.in_first(&run, len, placed.new == 0);
+        placed.new += len as u64;
+        self.send_in_place(events, context, leader, &run, len, packets, ChunkFlags(0));
         run.skip(len as u64)
     }
 
@@ -332,14 +337,12 @@ impl Core {
         };
         let is_first = pending.content.bytes.len() == pending.repeated as usize;
         let (new, replaced) = pending.content.put(at, bytes, origin);
+        let begins = new != 0 && placed.new == 0;
+        pending.segments += self.beginnings.in_first(run, wanted, begins);
         placed.new += new;
         placed.replaced += replaced;
-        pending.segments += u32::from(new != 0 && wanted == run.bytes.len());
         pending.time = pending.time.max(run.time);
         if is_first && new != 0 {
-            if run.offset as i64 != origin.start.max(0) {
-                pending.flags = pending.flags.with(ChunkFlags::CONTINUES);
-            }
             self.note_first(chunk, run.time);
         }
     }

@@ -336,14 +336,17 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 record.flags.set(RecordFlags::MIXED);
             }
         }
+        let packets = if is_control { 0 } else { counts.packets };
         let offer = Offer {
             over,
             is_refusable,
             is_counted: true,
-            packets: if is_control { 0 } else { counts.packets },
+            packets,
             beside: beside as u64,
         };
+        self.core.beginnings.count = packets as u32;
         let new = self.place(stream, run, seen, origin, offer);
+        self.core.beginnings.count = 1;
         if let Some(len) = ends_after {
             self.send_complete(stream, (offset + len).max(0) as u64);
         }
@@ -368,7 +371,6 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             self.core.discard_late_of_fast(id, packet);
             return Admit::Take;
         }
-        let packets = if is_control { 0 } else { counts.packets };
         (self.core).discard_for_each(id, over, Counts { packets, ..counts });
         Admit::Consumed
     }

@@ -234,7 +234,7 @@ pub(super) struct Pending {
     pub(super) log: Block,
     /// Capture time of its first byte.
     pub(super) since: Nanos,
-    /// Packets whose last bytes are among the new ones.
+    /// Packets whose first bytes are among the new ones.
     pub(super) segments: u32,
     /// Whose it is; `NONE` when not in use.
     pub(super) stream: u32,

@@ -121,7 +121,7 @@ pub struct EngineStatistics {
     /// Bytes of chunks for which there was no memory when an application wanted to take them
     /// ([`DataChunk::take`](super::DataChunk::take)) or to go on alone with one that others share, counted
     /// for each application. In `dropped`, too, where no other has the stream, with the packets that
-    /// had the last of these bytes.
+    /// had the first of these bytes.
     pub lost_bytes: u64,
     /// Packets whose record found no memory.
     pub packets_lost: u64,

@@ -3,7 +3,6 @@
 use flowgauge_flow::{FlowRecord, FlowTracker};
 use flowgauge_wire::{Address, Direction, FlowKey};
 
-use super::chunk::ChunkFlags;
 use super::command::{ChunkParameters, Command, Parameter};
 use super::config::{ApplicationId, Cutoff, MAX_APPLICATIONS, Mode};
 use super::core::{Core, flow_of};
@@ -479,9 +478,8 @@ impl Core {
     fn discard_chunk(&mut self, at: ViewAt) {
         let chunk = self.view(at).map_or(NONE, |view| view.chunk);
         if let Some(pending) = self.pending.get(chunk).filter(|_| chunk != NONE) {
-            let of_another = pending.flags.contains(ChunkFlags::CONTINUES);
             let counts = Counts {
-                packets: u64::from(pending.segments.saturating_sub(of_another.into())),
+                packets: u64::from(pending.segments),
                 bytes: pending.content.received_from(pending.repeated),
             };
             self.discard_all_of(at, counts);

@@ -25,7 +25,7 @@ use crate::handler::{Cut, Handler, Stream, StreamPacket};
 pub(super) struct Beginnings {
     /// Where one does whose bytes did not have to wait.
     pub(super) next: u64,
-    /// Packets that end in what follows, all of it.
+    /// Packets that begin in what follows, all of it.
     pub(super) count: u32,
     /// They are in the list instead.
     is_listed: bool,
@@ -48,10 +48,9 @@ impl Beginnings {
     pub(super) fn announce(&mut self, base: u64, begin: Option<&[u32]>) {
         self.is_listed = begin.is_some();
         self.list.clear();
-        let begin = begin.unwrap_or(&[]).iter();
-        self.list.extend(begin.map(|&at| base + u64::from(at)));
-        // (What one begins with began before, or it is one of them.)
-        self.count = 1 + self.list.iter().filter(|&&at| at > base).count() as u32;
+        let listed = begin.unwrap_or(&[]).iter();
+        self.list.extend(listed.map(|&at| base + u64::from(at)));
+        self.count = begin.map_or(1, |begin| begin.len() as u32);
     }
 
     /// How many begin there.
@@ -74,23 +73,18 @@ impl Beginnings {
         }
     }
 
-    /// Whether one begins there.
-    pub(super) fn is_at(&self, at: u64) -> bool {
-        self.between(at, at + 1) != 0
+    /// How many begin in the first bytes of a run. Where they are not listed it is of one packet (or
+    /// [fragments](Self::count)), which begins with the first of its bytes that is new: that `is_first` says.
+    pub(super) fn in_first(&self, run: &Run<'_>, len: usize, is_first: bool) -> u32 {
+        match self.is_listed {
+            true => self.between(run.offset, run.offset + len as u64) as u32,
+            false => u32::from(is_first && len != 0) * self.count,
+        }
     }
 
-    /// How many end in the first bytes of a run.
-    pub(super) fn ends(&self, run: &Run<'_>, len: usize) -> u32 {
-        if len == 0 {
-            return 0;
-        }
-        let (end, to) = (run.end(), run.offset + len as u64);
-        // Where one begins another has ended.
-        let inside = match self.is_listed {
-            true => self.between(run.offset + 1, end.min(to + 1)),
-            false => 0,
-        };
-        inside as u32 + u32::from(to == end)
+    /// The same of bytes in order.
+    pub(super) fn in_order(&self, run: &Run<'_>, len: usize) -> u32 {
+        self.in_first(run, len, run.offset == self.next)
     }
 
     /// How many begin in a run.
