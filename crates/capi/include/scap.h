@@ -271,9 +271,10 @@ struct scap_pkthdr {
     uint32_t len;      /* bytes on the wire */
     uint64_t time;     /* [ours] capture time in nanoseconds */
     int64_t offset;    /* [ours] position in the stream of the packet's first payload byte; INT64_MIN where it is not known */
-    uint32_t payload;  /* [ours] where its transport payload begins in the packet */
+    uint32_t headers_len; /* [ours] bytes captured before its transport payload: from its link header on */
     uint32_t payload_len; /* [ours] captured bytes of payload */
-    uint64_t reserved[2];
+    const char *headers;  /* [ours] those before the payload */
+    uint64_t reserved;
 };
 
 /* What a capture has seen so far. */
@@ -407,9 +408,11 @@ int scap_keep_stream_chunk(scap_t *sc, stream_t *stream);
 int scap_keep_chunk(scap_t *sc, stream_t *stream);
 
 /*
- * In a data callback: the next packet of the chunk, as captured (from its link header on) and in the order of capture,
- * duplicate, reordered and overlapping ones included. Fills header (which may be NULL). Returns NULL after the last
- * one, and, with an error that scap_error() tells, without need_pkts or outside of a data callback.
+ * In a data callback: the next packet of the chunk, as captured and in the order of capture, duplicate, reordered and
+ * overlapping ones included. Returns its payload, which is not copied: it points into the chunk wherever the chunk has
+ * it. Fills header (which may be NULL), which says how long that is and where its headers are. Both are valid until the
+ * callback returns, and only to be read. Returns NULL after the last one, and, with an error that scap_error() tells,
+ * without need_pkts or outside of a data callback.
  */
 char *scap_next_stream_packet(stream_t *stream, struct scap_pkthdr *header);
 

@@ -158,9 +158,10 @@ pub struct RawPacketHeader {
     pub(crate) len: u32,
     pub(crate) time: u64,
     pub(crate) offset: i64,
-    pub(crate) payload: u32,
+    pub(crate) headers_len: u32,
     pub(crate) payload_len: u32,
-    pub(crate) reserved: [u64; 2],
+    pub(crate) headers: *const c_char,
+    pub(crate) reserved: u64,
 }
 
 /// `scap_stats_t`.
@@ -225,7 +226,8 @@ mod tests {
         layout!(RawStream, "stream_t": hdr, stats, uid, status, error, cutoff, priority, chunk_size, flags, opposite,
             data, data_len, len, offset, missing, repeated, holes, processing_time, chunks, user_state,
             missing_at_end);
-        layout!(RawPacketHeader, "struct scap_pkthdr": ts, caplen, len, time, offset, payload, payload_len, reserved);
+        layout!(RawPacketHeader, "struct scap_pkthdr": ts, caplen, len, time, offset, headers_len, payload_len,
+            headers, reserved);
         layout!(RawStats, "scap_stats_t": bytes, pkts, dropped, discarded, captured, pkts_received, pkts_delivered,
             pkts_lost, pkts_refused, chunks, chunk_bytes, chunks_lost, chunk_bytes_lost, streams_created, streams_terminated, memory_used,
             memory_high, memory_size, streams_lost, requests_lost, reserved);

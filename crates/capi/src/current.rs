@@ -38,17 +38,17 @@ pub(crate) struct Scene {
     stream: Cell<*mut RawStream>,
     /// Valid while a data callback runs.
     chunk: Cell<*const Chunk<'static>>,
-    packets: RefCell<PacketBuffer>,
+    packets: RefCell<PacketList>,
     next_hole: Cell<usize>,
 }
 
-/// The packets of the current chunk as a program sees them, made when the first one is asked for.
+/// The packets of the current chunk as a program sees them, found when the first one is asked for: where the
+/// payload of each is in memory that stays as it is while the callback runs.
 #[derive(Debug, Default)]
-struct PacketBuffer {
+struct PacketList {
     is_filled: bool,
     next: usize,
-    headers: Vec<(RawPacketHeader, usize)>,
-    bytes: Vec<u8>,
+    packets: Vec<(*mut c_char, RawPacketHeader)>,
 }
 
 thread_local! {
@@ -292,24 +292,19 @@ fn no_stream(stream: *mut RawStream) -> Failure {
     )
 }
 
-impl PacketBuffer {
+impl PacketList {
     fn clear(&mut self) {
         self.is_filled = false;
         self.next = 0;
-        self.headers.clear();
-        self.bytes.clear();
+        self.packets.clear();
     }
 
-    /// Puts the packets together, all at once: what a program was given must not move.
     fn fill(&mut self, chunk: &Chunk<'_>) {
         if self.is_filled {
             return;
         }
         self.is_filled = true;
         for packet in chunk.packets() {
-            let at = self.bytes.len();
-            self.bytes.extend_from_slice(packet.header);
-            self.bytes.extend_from_slice(packet.payload);
             let nanos = packet.time.0;
             let (header_len, payload_len) = (packet.header.len(), packet.payload.len());
             let header = RawPacketHeader {
@@ -321,19 +316,19 @@ impl PacketBuffer {
                 len: packet.wire_len,
                 time: nanos,
                 offset: packet.offset.unwrap_or(i64::MIN),
-                payload: header_len as u32,
+                headers_len: header_len as u32,
                 payload_len: payload_len as u32,
-                reserved: [0; 2],
+                headers: packet.header.as_ptr().cast(),
+                reserved: 0,
             };
-            self.headers.push((header, at));
+            let payload = packet.payload.as_ptr().cast_mut().cast();
+            self.packets.push((payload, header));
         }
     }
 
     fn next(&mut self) -> Option<(*mut c_char, RawPacketHeader)> {
-        let &(header, at) = self.headers.get(self.next)?;
-        self.next += 1;
-        // Not beyond the end: `at` is where the packet was put.
-        let bytes = self.bytes.get_mut(at..)?.as_mut_ptr().cast();
-        Some((bytes, header))
+        let packet = self.packets.get(self.next).copied();
+        self.next += usize::from(packet.is_some());
+        packet
     }
 }

@@ -29,8 +29,8 @@ pub(crate) struct Program {
 /// Streams that may wait for their end when the opposite direction has ended: one that a filter keeps out has none.
 const MOST_LEFT: usize = 64;
 
-// SAFETY: the pointers point into the scene's nodes, which go with it; those of the scene itself are null but
-// while a callback runs, when nothing moves to another thread.
+// SAFETY: the pointers point into the scene's nodes, which go with it; those of the scene itself are null, or
+// not used, but while a callback runs, when nothing moves to another thread.
 unsafe impl Send for Program {}
 
 impl Program {

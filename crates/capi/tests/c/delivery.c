@@ -4,12 +4,13 @@
 #include "check.h"
 
 static scap_t *sc;
-static uint64_t packets, payload, chunk_bytes, differing, late;
+static uint64_t packets, payload, chunk_bytes, inside, differing, late;
 
 static void on_data(stream_t *sd)
 {
     struct scap_pkthdr header;
     char *packet, *first = NULL, copy[64];
+    const char *place;
     uint64_t before = 0;
     uint32_t copied = 0;
 
@@ -17,22 +18,24 @@ static void on_data(stream_t *sd)
     while ((packet = scap_next_stream_packet(sd, &header)) != NULL) {
         packets++;
         payload += header.payload_len;
-        CHECK(header.caplen == header.payload + header.payload_len && header.caplen <= header.len);
-        CHECK(header.payload > 20);
+        CHECK(header.caplen == header.headers_len + header.payload_len && header.caplen <= header.len);
+        CHECK(header.headers_len > 20 && header.headers != NULL);
         CHECK(header.time >= before);
         CHECK((uint64_t)header.ts.tv_sec * 1000000000u + (uint64_t)header.ts.tv_usec * 1000u == header.time / 1000 * 1000);
         before = header.time;
         if (header.offset != INT64_MIN && header.offset >= (int64_t)sd->offset &&
             header.offset + (int64_t)header.payload_len <= (int64_t)(sd->offset + sd->data_len)) {
-            /* Copies that lost against others differ; most are the stream's bytes. */
-            if (memcmp(packet + header.payload, sd->data + (header.offset - (int64_t)sd->offset), header.payload_len) != 0)
+            /* Copies that lost against others differ; most are the stream's bytes, where those are. */
+            place = sd->data + (header.offset - (int64_t)sd->offset);
+            if (memcmp(packet, place, header.payload_len) != 0)
                 differing++;
+            inside += header.payload_len != 0 && packet == place;
         } else {
             late++;
         }
         if (first == NULL) {
             first = packet;
-            copied = header.caplen < sizeof copy ? header.caplen : (uint32_t)sizeof copy;
+            copied = header.payload_len < sizeof copy ? header.payload_len : (uint32_t)sizeof copy;
             memcpy(copy, packet, copied);
         }
     }
@@ -50,7 +53,7 @@ static void on_created(stream_t *sd)
 
 static void capture(const char *path, int chunk, int workers)
 {
-    packets = payload = chunk_bytes = differing = late = 0;
+    packets = payload = chunk_bytes = inside = differing = late = 0;
     sc = scap_create(path, SCAP_DEFAULT, SCAP_TCP_WAIT, 1);
     CHECK(sc != NULL);
     CHECK(scap_set_filter(sc, "tcp or udp") == 0);
@@ -72,6 +75,7 @@ int main(int argc, char **argv)
     all_payload = payload;
     CHECK(packets > 100 && payload >= chunk_bytes);
     CHECK(differing * 100 < packets);
+    CHECK(inside * 10 > packets);
     capture(argv[1], 1000, 0);
     CHECK(packets == all_packets && payload == all_payload);
 

@@ -35,12 +35,14 @@ static void on_creation(stream_t *sd)
 static void on_packets(stream_t *sd, struct story *story)
 {
     struct scap_pkthdr header;
-    const char *packet;
+    const char *payload;
     uint32_t at;
 
-    while ((packet = scap_next_stream_packet(sd, &header)) != NULL) {
-        for (at = 0; at < header.caplen; at++)
-            story->packet_hash = (story->packet_hash ^ (unsigned char)packet[at]) * 1099511628211ULL;
+    while ((payload = scap_next_stream_packet(sd, &header)) != NULL) {
+        for (at = 0; at < header.headers_len; at++)
+            story->packet_hash = (story->packet_hash ^ (unsigned char)header.headers[at]) * 1099511628211ULL;
+        for (at = 0; at < header.payload_len; at++)
+            story->packet_hash = (story->packet_hash ^ (unsigned char)payload[at]) * 1099511628211ULL;
         story->packet_hash = (story->packet_hash ^ (unsigned long long)header.offset) * 1099511628211ULL;
         story->packet_bytes += header.len;
         story->packets++;
