@@ -415,7 +415,7 @@ pub(crate) fn parse_expected(text: &str) -> (Vec<u8>, Vec<(u64, u64)>) {
     (bytes, holes)
 }
 
-fn checksum(bytes: &[u8]) -> u16 {
+pub(crate) fn checksum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for pair in bytes.chunks(2) {
         sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
