@@ -77,6 +77,10 @@ fn names_of_fields_are_checked_where_the_records_are_known() {
         "flows distinct { nonsense } output",
         "flows matcher { \"src_ip, nonsense\" } output",
         "packets matcher { ip_id } distinct { request } output",
+        "flows output { fields = \"src_ip, nonsense\" }",
+        "transactions distinct { nonsense } output",
+        "transactions matcher { \"src_ip, nonsense\" } output",
+        "transactions output { fields = nonsense }",
     ] {
         let output = flowgauge(folder.path(), &["stack", "check", "-e", stack]);
         let messages = String::from_utf8_lossy(&output.stderr);
@@ -87,6 +91,51 @@ fn names_of_fields_are_checked_where_the_records_are_known() {
         );
         assert!(messages.contains("hint: they have "), "{stack}: {messages}");
     }
+}
+
+/// Records of HTTP have a host, those of flows have none.
+#[test]
+fn a_record_without_a_field_holds_no_value_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let trace = generate(folder, "web", "200");
+    let of = |rest: &str| -> Vec<Value> {
+        let stack = format!("transactions {{ flows = yes }} {rest}");
+        let rows = sorted(folder, &stack, &trace, "1");
+        rows.iter()
+            .map(|row| serde_json::from_str(row).expect("an object"))
+            .collect()
+    };
+    let whole = of("output");
+    let shown = of("output { fields = \"event_type, host\" }");
+    let count = |rows: &[Value], kind: &str| {
+        let is = |row: &&Value| row["event_type"] == kind;
+        rows.iter().filter(is).count()
+    };
+    for kind in ["http", "flow"] {
+        assert!(count(&shown, kind) > 0, "{kind}");
+        assert_eq!(count(&shown, kind), count(&whole, kind), "{kind}");
+    }
+    for row in &shown {
+        assert_eq!(
+            row.get("host").is_some(),
+            row["event_type"] == "http",
+            "{row}"
+        );
+    }
+    let hosts: std::collections::BTreeSet<String> =
+        whole.iter().map(|row| row["host"].to_string()).collect();
+    let different = of("distinct { host } output");
+    assert_eq!(different.len(), hosts.len());
+    // Without a host there is no key.
+    let matched = of("matcher { key = host, way = same } output");
+    assert!(!matched.is_empty());
+    let is_http = |row: &&Value| {
+        [&row["request"], &row["reply"]]
+            .iter()
+            .all(|it| it.is_null() || it["event_type"] == "http")
+    };
+    assert!(matched.iter().all(|row| is_http(&row)));
 }
 
 #[test]

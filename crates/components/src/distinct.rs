@@ -69,10 +69,7 @@ impl Component for Distinct {
             return;
         };
         for item in *records {
-            if let Err(failure) = self.fields.read(item.record) {
-                out.fail(failure);
-                break;
-            }
+            self.fields.read(item.record);
             self.fields.write_key(0..self.width, &mut self.key);
             let seen = self.seen.of(item.key);
             let last = seen.see(&self.key, item.time, self.keep);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use flowgauge_record::any::OwnedObject;
 use flowgauge_record::transaction::{TRANSACTION_SCHEMA, TransactionRow};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Output, Parallel, PerKey, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
+    Parallel, PerKey, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_wire::Nanos;
 
@@ -153,10 +153,10 @@ fn read_request(text: &str) -> Result<(String, Vec<String>), SettingError> {
 }
 
 impl Matcher {
-    fn record(&mut self, item: &RecordItem<'_>, out: &mut dyn Outlet) -> Result<(), Failure> {
-        self.fields.read(item.record)?;
+    fn record(&mut self, item: &RecordItem<'_>, out: &mut dyn Outlet) {
+        self.fields.read(item.record);
         if (0..self.width).all(|index| self.fields.get(index).is_empty()) {
-            return Ok(());
+            return;
         }
         let is_request = self.requests.as_ref().map(|requests| {
             let value = self.fields.get(2 * self.width);
@@ -178,13 +178,13 @@ impl Matcher {
                 false => (mine, theirs),
             };
             emit(out, item.key, Some(request), Some(reply), found.repeats);
-            return Ok(());
+            return;
         }
         if let Some(again) = waiting.get_mut(&own)
             && is_request.is_none_or(|is| is == again.is_request)
         {
             again.repeats += 1;
-            return Ok(());
+            return;
         }
         let number = self.next;
         self.next += 1;
@@ -207,7 +207,6 @@ impl Matcher {
         while self.queue.len() > self.keep {
             self.oldest(out);
         }
-        Ok(())
     }
 
     /// The one that has waited longest goes on alone.
@@ -259,10 +258,7 @@ impl Component for Matcher {
     fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
         if let Items::Records(records) = items {
             for item in *records {
-                if let Err(failure) = self.record(item, out) {
-                    out.fail(failure);
-                    break;
-                }
+                self.record(item, out);
             }
         }
         items.clear();

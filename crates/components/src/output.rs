@@ -21,7 +21,7 @@ use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
 
 use self::named::Named;
 use crate::network::{self, send};
-use crate::record_fields::read_names;
+use crate::record_fields::{check, read_names};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "output",
@@ -232,6 +232,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         Some(_) => read_names(settings, "fields")?,
         None => Vec::new(),
     };
+    check(&fields, settings, "fields", |_| true)?;
     let (input, schema) = (settings.input(), settings.schema());
     let to_file = move |path: String, appends: bool| ToFile {
         path,
@@ -498,15 +499,6 @@ impl ToFile {
             (None, schema)
         } else {
             let is_wanted = |name: &str| self.fields.iter().any(|wanted| wanted == name);
-            for name in &self.fields {
-                if !schema.iter().any(|field| field.name == name) {
-                    let known: Vec<&str> = schema.iter().map(|field| field.name).collect();
-                    return Err(Stop::Failed(Failure {
-                        message: format!("the records have no field {name}"),
-                        hint: Some(format!("they have {}", known.join(", "))),
-                    }));
-                }
-            }
             let wanted = schema.iter().map(|field| is_wanted(field.name)).collect();
             (Some(wanted), chosen(schema, &is_wanted))
         };

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
 use flowgauge_record::schema::{Field, FieldKind, Schema};
-use flowgauge_stack::{Failure, SettingError, Settings};
+use flowgauge_stack::{SettingError, Settings};
 
 /// Values of several fields, one after the other.
 pub(crate) type Key = Box<[u8]>;
@@ -23,78 +23,90 @@ pub(crate) fn read_names(
     Ok(names)
 }
 
+/// Whether a record of some kind can have each of these fields. Of no kinds nothing is known.
+pub(crate) fn check(
+    names: &[String],
+    settings: &Settings,
+    option: &'static str,
+    fits: fn(&Field) -> bool,
+) -> Result<(), SettingError> {
+    let fields = || settings.kinds().iter().copied().flatten();
+    let fitting = || fields().filter(|field| fits(field));
+    let unknown = names
+        .iter()
+        .find(|name| fitting().all(|field| field.name != **name));
+    let Some(name) = unknown.filter(|_| fields().next().is_some()) else {
+        return Ok(());
+    };
+    let mut known: Vec<&str> = Vec::new();
+    for field in fitting().filter(|field| field.kind != FieldKind::Object) {
+        if !known.contains(&field.name) {
+            known.push(field.name);
+        }
+    }
+    Err(
+        SettingError::of(option, &format!("the records have no field {name}"))
+            .with_hint(&format!("they have {}", known.join(", "))),
+    )
+}
+
+/// Objects have no value that could be compared.
+fn has_value(field: &Field) -> bool {
+    field.kind != FieldKind::Object
+}
+
 /// Fields whose values are wanted, and those of the record that was read last, as text.
 pub(crate) struct Fields {
     names: Vec<String>,
-    /// Of the kind of record that came last: where these fields are.
-    places: Vec<usize>,
+    /// Of the kind of record that came last: where these fields are, if it has them.
+    places: Vec<Option<usize>>,
     schema: Option<Schema>,
     values: Values,
 }
 
 impl Fields {
-    /// Nothing was read. Where it is known which records come, the names are checked.
+    /// Nothing was read. Where it is known which records come, the names are checked. A record that lacks a field holds
+    /// no value of it.
     pub(crate) fn of(
         names: Vec<String>,
         settings: &Settings,
         option: &'static str,
     ) -> Result<Fields, SettingError> {
-        let mut fields = Fields {
+        check(&names, settings, option, has_value)?;
+        Ok(Fields {
             names,
             places: Vec::new(),
             schema: None,
             values: Values::default(),
-        };
-        if let Some(schema) = settings.schema() {
-            fields.find(schema).map_err(|failure| SettingError {
-                option: Some(option),
-                message: failure.message,
-                hint: failure.hint,
-            })?;
-        }
-        Ok(fields)
+        })
     }
 
     /// Reads a record.
-    pub(crate) fn read(&mut self, record: &dyn AnyRecord) -> Result<(), Failure> {
+    pub(crate) fn read(&mut self, record: &dyn AnyRecord) {
         let schema = record.schema();
         if !self
             .schema
             .is_some_and(|known| core::ptr::eq(known, schema))
         {
-            self.find(schema)?;
+            self.find(schema);
         }
         self.values.read(record);
-        Ok(())
     }
 
     #[cold]
-    fn find(&mut self, schema: Schema) -> Result<(), Failure> {
-        self.schema = None;
-        self.places.clear();
-        for name in &self.names {
-            // Objects have no value that could be compared.
-            let is_it = |field: &&Field| field.name == name && field.kind != FieldKind::Object;
-            let place = schema.iter().position(is_it);
-            self.places.push(place.ok_or_else(|| {
-                let known = schema
-                    .iter()
-                    .filter(|field| field.kind != FieldKind::Object);
-                let known: Vec<&str> = known.map(|field| field.name).collect();
-                Failure {
-                    message: format!("the records have no field {name}"),
-                    hint: Some(format!("they have {}", known.join(", "))),
-                }
-            })?);
-        }
+    fn find(&mut self, schema: Schema) {
+        let place = |name: &String| {
+            let is_it = |field: &&Field| field.name == name && has_value(field);
+            schema.iter().position(is_it)
+        };
+        self.places = self.names.iter().map(place).collect();
         self.schema = Some(schema);
-        Ok(())
     }
 
     /// The value of one of the fields; null is empty.
     pub(crate) fn get(&self, index: usize) -> &[u8] {
-        let place = self.places.get(index);
-        place.map_or(&[], |&place| self.values.get(place))
+        let place = self.places.get(index).copied().flatten();
+        place.map_or(&[], |place| self.values.get(place))
     }
 
     /// Values of several of them, each with its length before it, so that no two keys look the same by
