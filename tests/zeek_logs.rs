@@ -46,7 +46,7 @@ const LOGS: &[(&str, f64, &str)] = &[
     ),
     (
         "files",
-        75.0,
+        90.0,
         "ts fuid uid id.orig_h id.orig_p id.resp_h id.resp_p source depth analyzers mime_type filename duration \
          local_orig is_orig seen_bytes total_bytes missing_bytes overflow_bytes timedout parent_fuid md5 sha1 sha256 \
          extracted extracted_cutoff extracted_size",
@@ -59,7 +59,7 @@ const LOGS: &[(&str, f64, &str)] = &[
     ),
     (
         "http",
-        94.0,
+        95.0,
         "ts uid id.orig_h id.orig_p id.resp_h id.resp_p trans_depth method host uri referrer version user_agent \
          origin request_body_len response_body_len status_code status_msg info_code info_msg tags username password \
          proxied orig_fuids orig_filenames orig_mime_types resp_fuids resp_filenames resp_mime_types",
@@ -117,6 +117,8 @@ const LOGS: &[(&str, f64, &str)] = &[
 ];
 /// Zeek's inactivity timeouts, in our terms.
 const IDLE_TIMEOUT: &str = "tcp=300,udp=60,other=60";
+/// Files are written.
+const EXTRACT: &str = "--extract-files";
 /// Columns of ids.
 const IDS: &[&str] = &[
     "uid",
@@ -140,6 +142,8 @@ struct Case {
     kind: String,
     theirs: Log,
     run: Run,
+    /// Settings that it changes.
+    changed: Vec<String>,
     /// Protocols whose scripts are loaded; `None`: all.
     loaded: Option<BTreeSet<String>>,
 }
@@ -214,6 +218,7 @@ fn a_changed_field_a_row_more_and_a_row_less_are_noticed() {
             kind: "conn".to_owned(),
             theirs: theirs(),
             run: Run::default(),
+            changed: Vec::new(),
             loaded: None,
         };
         let mut tally = Tally::default();
@@ -305,6 +310,7 @@ fn case(folder: &Path, test: &Value, baseline: &str, name: &str) -> Option<Resul
         kind: kind.to_owned(),
         theirs,
         run: origin.run.clone(),
+        changed: [strings(&test["redef"]), origin.run.settings.clone()].concat(),
         loaded: origin.run.bare.then(|| protocols(&loads())),
     }))
 }
@@ -337,21 +343,38 @@ fn runs(cases: &[Case]) -> Vec<(String, Vec<&Case>)> {
     let mut runs: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
     for case in cases {
         let run = &case.run;
-        let digests = digests(case);
         let key = format!(
-            "{}\t{}\t{:?}\t{digests}",
-            run.trace, run.ignore_checksums, run.filter
+            "{}\t{}\t{:?}\t{:?}",
+            run.trace,
+            run.ignore_checksums,
+            run.filter,
+            options(case)
         );
         runs.entry(key).or_default().push(case);
     }
     runs.into_iter().collect()
 }
 
-/// Which digests a test has computed of files.
-fn digests(case: &Case) -> String {
+/// What a test has done with files: digests that it has computed, whether they are written, and how much of each, and
+/// whether mails are files, as options of ours.
+fn options(case: &Case) -> Vec<String> {
     let has = |name: &&str| case.theirs.rows.iter().any(|row| row.contains_key(*name));
-    let names = ["md5", "sha1", "sha256"].into_iter().filter(has);
-    names.collect::<Vec<_>>().join(",")
+    let names: Vec<&str> = ["md5", "sha1", "sha256"].into_iter().filter(has).collect();
+    let mut options = Vec::new();
+    if !names.is_empty() {
+        options.push(format!("--digests={}", names.join(",")));
+    }
+    if has(&"extracted") {
+        options.push(EXTRACT.to_owned());
+        let limits = case.changed.iter();
+        let mut limits = limits.filter_map(|it| it.strip_prefix("FileExtract::default_limit="));
+        options.extend(limits.next().map(|limit| format!("--file-limit={limit}")));
+    }
+    let sets_mails = |it: &String| it.contains("enable_rfc822_msg_file_analysis = T");
+    if case.changed.iter().any(sets_mails) {
+        options.push("--mails".to_owned());
+    }
+    options
 }
 
 /// Runs ours once, and compares all cases of its capture.
@@ -360,7 +383,7 @@ fn compare_run(corpora: &Path, cases: &[&Case]) -> Tally {
     let Some(first) = cases.first() else {
         return tally;
     };
-    match logs(corpora, &first.run, &digests(first)) {
+    match logs(corpora, &first.run, &options(first)) {
         Err(why) => tally.failures.push(format!("{}: {why}", first.run.trace)),
         Ok(logs) => {
             for case in cases {
@@ -398,11 +421,14 @@ fn form(case: &Case, ours: &Log) -> Option<String> {
 }
 
 /// What ours writes of a capture, by log.
-fn logs(corpora: &Path, run: &Run, digests: &str) -> Result<HashMap<String, Log>, String> {
+fn logs(corpora: &Path, run: &Run, options: &[String]) -> Result<HashMap<String, Log>, String> {
     let trace = corpora.join("zeek/Traces").join(&run.trace);
     let name = run.trace.replace('/', "-");
     let filtered = run.filter.is_some();
-    let folder = format!("zeek-{name}-{}{filtered}-{digests}", run.ignore_checksums);
+    let all: String = options.concat();
+    let all = all.replace(['-', '=', ','], "");
+    let folder = format!("zeek-{name}-{}{filtered}-{all}", run.ignore_checksums);
+    let extracted = support::scratch(&format!("{folder}-extracted"));
     let folder = support::scratch(&folder);
     let checksums = if run.ignore_checksums {
         "ignore"
@@ -422,8 +448,11 @@ fn logs(corpora: &Path, run: &Run, digests: &str) -> Result<HashMap<String, Log>
     .to_vec();
     // Zeek's connections are the same on each VLAN.
     arguments.extend(["--idle-timeout", IDLE_TIMEOUT, "--vlan-aware", "no"].map(OsStr::new));
-    if !digests.is_empty() {
-        arguments.extend(["--digests", digests].map(OsStr::new));
+    for option in options {
+        arguments.push(OsStr::new(option));
+        if option == EXTRACT {
+            arguments.push(extracted.as_os_str());
+        }
     }
     arguments.extend(["--checksums", checksums, "-w"].map(OsStr::new));
     arguments.extend([folder.as_os_str(), OsStr::new("-r"), trace.as_os_str()]);
@@ -448,8 +477,10 @@ fn logs(corpora: &Path, run: &Run, digests: &str) -> Result<HashMap<String, Log>
             log.map_err(|error| format!("{}: {error}", path.display()))?,
         );
     }
-    // The folder has been read; one that stays is begun anew by the next run.
-    let _ = std::fs::remove_dir_all(&folder);
+    // The folders have been read; those that stay are begun anew by the next run.
+    for folder in [folder, extracted] {
+        let _ = std::fs::remove_dir_all(&folder);
+    }
     Ok(logs)
 }
 

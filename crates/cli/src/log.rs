@@ -35,6 +35,9 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     if options.decode {
         preset.set(files, "decode", "yes");
     }
+    if options.mails {
+        preset.set(files, "mails", "yes");
+    }
     preset.set_some(files, "digests", options.digests.as_ref());
     preset.set_path(files, "extract", options.extract_files.as_deref())?;
     preset.set_some(files, "file_limit", options.file_limit.as_ref());

@@ -9,7 +9,7 @@ mod sessions;
 #[path = "../../../tests/shared/run.rs"]
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sessions::{Session, dialogue, of_kind, records};
 
 type Said = Vec<(bool, Vec<u8>)>;
@@ -484,8 +484,9 @@ fn parts_of_forms_are_files_of_their_own() {
     );
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let said: [(bool, &[u8]); 2] = [(true, asks.as_bytes()), (false, answer.as_bytes())];
-    let found = files(&dialogue(80, &said));
-    let shown: Vec<String> = found.iter().map(shown).collect();
+    let all = records("files = yes, digests = \"md5\"", &dialogue(80, &said));
+    let found = of_kind(&all, "file");
+    let shown: Vec<String> = found.iter().copied().map(shown).collect();
     assert_eq!(
         shown,
         [
@@ -502,6 +503,95 @@ fn parts_of_forms_are_files_of_their_own() {
         assert_eq!(file["sent_by"], "src");
     }
     assert_eq!(found[1]["md5"], md5(b"first file"));
+    let http = of_kind(&all, "http")[0];
+    let ids: Vec<u64> = found.iter().map(|file| id(file, "file_id")).collect();
+    assert_eq!(http["request_files"], Value::from(ids));
+    assert_eq!(http["request_file_names"], json!(["one.txt", "two.bin"]));
+    // Of the others so little came that they could be anything.
+    assert_eq!(http["request_part_types"], json!(["text/plain"]));
+    assert_eq!(http["limit"], Value::Null);
+}
+
+/// A number that stands in hexadecimal digits.
+fn id(record: &Value, field: &str) -> u64 {
+    u64::from_str_radix(record[field].as_str().unwrap(), 16).unwrap()
+}
+
+#[test]
+fn more_parts_than_are_listed_are_told() {
+    let part = "--xyz\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nvalue\r\n";
+    let body = format!("{}--xyz--\r\n", part.repeat(101));
+    let asks = format!(
+        "POST /up HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=xyz\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let all = records("files = yes", &dialogue(80, &[(true, asks.as_bytes())]));
+    assert_eq!(of_kind(&all, "file").len(), 101);
+    let http = of_kind(&all, "http")[0];
+    assert_eq!(http["request_files"].as_array().unwrap().len(), 100);
+    assert_eq!(http["limit"], "files");
+}
+
+/// A mail whose first part has a line that begins with a dot, and whose second one has a head of more than 32 KiB.
+#[test]
+fn mails_are_files_that_their_parts_name() {
+    let begin = "Subject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\none\r\n";
+    let dot = ".two\r\n";
+    let long = format!("X: {}\r\n", "x".repeat(1000)).repeat(40);
+    let rest = format!("--b\r\n{long}Content-Type: text/html\r\n\r\nthree\r\n--b--\r\n");
+    let message = format!("{begin}.{dot}{rest}.\r\n");
+    let said: Vec<(bool, &[u8])> = vec![
+        (false, b"220 SMTP\r\n"),
+        (true, b"EHLO x\r\n"),
+        (false, b"250 ok\r\n"),
+        (true, b"MAIL FROM:<a@b>\r\n"),
+        (false, b"250 ok\r\n"),
+        (true, b"RCPT TO:<c@b>\r\n"),
+        (false, b"250 ok\r\n"),
+        (true, b"DATA\r\n"),
+        (false, b"354 go on\r\n"),
+        (true, message.as_bytes()),
+        (false, b"250 ok\r\n"),
+    ];
+    let all = records("mails = yes, digests = \"md5\"", &dialogue(25, &said));
+    let found = of_kind(&all, "file");
+    let sent = format!("{begin}{dot}{rest}");
+    let [one, two, mail] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert_eq!(mail["md5"], md5(sent.as_bytes()));
+    assert_eq!(mail["mime_type"], "message/rfc822");
+    assert_eq!(mail["bytes"], sent.len());
+    assert_eq!(one["md5"], md5(b"one\r\n.two"));
+    for (file, part, limit) in [(one, 2, Value::Null), (two, 3, "head".into())] {
+        assert_eq!(id(file, "parent_id"), id(mail, "file_id"));
+        assert_eq!((&file["part"], &file["limit"]), (&part.into(), &limit));
+    }
+    let without = records("files = yes", &dialogue(25, &said));
+    let parents = of_kind(&without, "file");
+    assert!(parents.len() == 2 && parents.iter().all(|it| it["parent_id"].is_null()));
+}
+
+#[test]
+fn an_argument_behind_what_is_read_of_a_call_is_told() {
+    let call = |path: usize| {
+        let mut bytes = Vec::new();
+        for word in [7, 0, 2, 100_005, 3, 1, 0, 0, 0, 0, path as u32] {
+            bytes.extend(u32::to_be_bytes(word));
+        }
+        bytes.extend(vec![b'/'; path]);
+        let mark = 1 << 31 | bytes.len() as u32;
+        [&mark.to_be_bytes()[..], &bytes].concat()
+    };
+    for (path, limit) in [(1000, Value::Null), (4000, "head".into())] {
+        let all = records("", &dialogue(635, &[(true, &call(path))]));
+        let rpc = of_kind(&all, "rpc")[0];
+        assert_eq!(
+            (rpc["argument"].is_null(), &rpc["limit"]),
+            (path > 1000, &limit)
+        );
+    }
 }
 
 fn md5(bytes: &[u8]) -> String {

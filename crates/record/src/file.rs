@@ -21,6 +21,8 @@ fields! {
     source Text None "SOURCE" 2 "what carried it: http, ftp_data, smtp";
     file_id Hex None "" 0 "its own number, which records of messages that carried it have, too";
     depth Unsigned None "" 0 "number of the message that carried it, in its direction of the connection";
+    part Unsigned None "" 0 "of mails: which part of all in the connection it is, those that hold others counted";
+    parent_id Hex None "" 0 "number of the mail that it is a part of, where that is a file, too";
     sent_by Text None "SENT BY" 3 "src or dst: which of the two sent it";
     duration Duration Seconds "" 0 "from its first byte to its last";
     method Text None "" 0 "method of the request that it belongs to";
@@ -42,7 +44,7 @@ fields! {
     sha256 Text None "" 0 "SHA-256 digest, likewise";
     extracted Text None "EXTRACTED" 3 "name of the file in the folder of --extract-files that has it";
     extracted_bytes Unsigned Bytes "" 0 "bytes in that file; fewer than there were where it is cut off";
-    limit Text None "" 0 "what ended it early or was refused to it: files (too many were written at once), decoders (decoded at once), memory, disk (the folder could not be written to), file_limit, extract_limit, ranges (too much came before what lies before it, which counts as missing); or null";
+    limit Text None "" 0 "what ended it early or was refused to it: files (too many were written at once), decoders (decoded at once), memory, disk (the folder could not be written to), file_limit, extract_limit, ranges (too much came before what lies before it, which counts as missing), head (fields of its part behind 32 KiB were not read), parts (it lies within 100 others, and is not taken apart); or null";
 }
 
 /// A file that was transferred.
@@ -56,6 +58,12 @@ pub struct FileRow {
     pub file_id: Option<u64>,
     /// Number of the message.
     pub depth: Option<u32>,
+    /// Place of the part.
+    pub part: Option<u32>,
+    /// Number of the mail around it.
+    pub parent: Option<u64>,
+    /// In which flow it began; not a field, as all records have it.
+    pub flow_id: Option<u64>,
     /// Who opened the connection sent it.
     pub from_initiator: bool,
     /// Last byte.
@@ -102,12 +110,22 @@ pub struct FileRow {
     pub limit: Option<&'static str>,
 }
 
+impl FileRow {
+    /// The name that its sender gave it.
+    pub fn name_of_sender(&self) -> Option<String> {
+        let name = self.file_name.as_ref();
+        name.filter(|_| self.name_by == Some("sender")).cloned()
+    }
+}
+
 impl Record for FileRow {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         self.origin.visit(visitor, origin_fields!(FILE), "tcp");
         visitor.symbol(&FILE.source, self.source.as_bytes());
         hex_or_null(visitor, &FILE.file_id, self.file_id);
         number_or_null(visitor, &FILE.depth, self.depth);
+        number_or_null(visitor, &FILE.part, self.part);
+        hex_or_null(visitor, &FILE.parent_id, self.parent);
         let sender: &[u8] = if self.from_initiator { b"src" } else { b"dst" };
         visitor.symbol(&FILE.sent_by, sender);
         let duration = self.end.0.saturating_sub(self.origin.time.0);

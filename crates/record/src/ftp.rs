@@ -35,7 +35,7 @@ fields! {
     state Text None "STATE" 3 "matched, no_reply or no_request";
     tls Text None "" 0 "yes: the connection goes over to encryption with this command";
     whole Text None "" 0 "no: bytes were missing before";
-    limit Text None "" 0 "commands: more waited for their replies than are kept (64), memory: there was none left, so that this has no partner; text: more than 1 KiB of it, of which the rest is left out; or null";
+    limit Text None "" 0 "commands: more waited for their replies than are kept (64), memory: there was none left, so that this has no partner; text: more than 4 KiB of it, of which the rest is left out; or null";
 }
 
 fields! {

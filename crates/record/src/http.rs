@@ -7,7 +7,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::any::KnownRecord;
 use crate::held::Held;
-use crate::parties::{hex_or_null, number_or_null};
+use crate::parties::{number_or_null, texts_or_null};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 use crate::text::lossy;
 
@@ -61,8 +61,12 @@ fields! {
     content_type Text None "TYPE" 3 "header field Content-Type of the response";
     request_mime_type Text None "" 0 "type that the request's body begins as";
     response_mime_type Text None "" 0 "type that the response's body begins as";
-    request_file Hex None "" 0 "number of the file that the request's body is, where files are looked at";
-    response_file Hex None "" 0 "number of the file that the response's body is";
+    request_files List None "" 0 "numbers of the files that the request's body is or holds, where files are looked at (file_id of their records, in decimal digits)";
+    request_file_names Texts None "" 0 "names that the sender gave them";
+    request_part_types Texts None "" 0 "types that the parts of it begin as, if it has several";
+    response_files List None "" 0 "numbers of the files that the response's body is or holds";
+    response_file_names Texts None "" 0 "names that the sender gave them";
+    response_part_types Texts None "" 0 "types that the parts of it begin as, if it has several";
     content_encoding Text None "" 0 "header field Content-Encoding of the response";
     version Text None "" 0 "version of the request, or of the response where there is no request";
     response_version Text None "" 0 "version of the response";
@@ -79,7 +83,7 @@ fields! {
     missing_bytes Unsigned Bytes "" 0 "bytes of the bodies that were not captured";
     retransmitted_bytes Unsigned Bytes "" 0 "bytes sent again in the connection up to the ends of both messages; null where that is not counted";
     odd Text None "ODD" 4 "what two programs could read differently, or null";
-    limit Text None "" 0 "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields); or null";
+    limit Text None "" 0 "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; tunnels: what follows is within too many others (4), and is not read; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields, or 64 KiB of them coded); files: more parts than are listed (100); or null";
 }
 
 /// A piece of a message's text; absent by default.
@@ -88,6 +92,26 @@ pub struct Piece {
     start: u32,
     /// Plus one; 0: there is none.
     len: u32,
+}
+
+/// Files that a body is, or holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyFiles {
+    /// Their numbers.
+    pub ids: Vec<u64>,
+    /// Names that their sender gave.
+    pub names: Vec<String>,
+    /// Of parts: types that they begin as.
+    pub types: Vec<&'static str>,
+}
+
+impl Held for BodyFiles {
+    fn held(&self) -> usize {
+        size_of::<Self>()
+            + self.ids.capacity() * size_of::<u64>()
+            + self.names.held()
+            + self.types.capacity() * size_of::<&str>()
+    }
 }
 
 /// A message, kept. Its buffer can be used again ([`HttpMessage::clear`]).
@@ -134,8 +158,8 @@ pub struct HttpMessage {
     pub content_encoding: Piece,
     /// Type that its body begins as.
     pub mime_type: Option<&'static str>,
-    /// Number of the file that its body is.
-    pub file_id: Option<u64>,
+    /// Files that its body is or holds, where files are looked at.
+    pub files: Option<Box<BodyFiles>>,
     /// Bytes of its body.
     pub body_bytes: u64,
     /// Bytes of it behind its content coding, where that was taken away.
@@ -163,7 +187,7 @@ pub struct HttpMessage {
 impl Held for HttpMessage {
     #[inline]
     fn held(&self) -> usize {
-        self.text.held()
+        self.text.held() + self.files.as_ref().map_or(0, |files| files.held())
     }
 }
 
@@ -183,7 +207,12 @@ impl HttpMessage {
         let mut text = core::mem::take(&mut self.text);
         text.clear();
         text.extend_from_slice(&other.text);
-        *self = HttpMessage { text, ..*other };
+        let files = other.files.clone();
+        *self = HttpMessage {
+            text,
+            files,
+            ..*other
+        };
     }
 
     /// Keeps a piece of text.
@@ -335,16 +364,34 @@ impl Record for HttpRow<'_> {
                 None => visitor.null(field),
             }
         }
-        hex_or_null(
-            visitor,
-            &HTTP.request_file,
-            request.and_then(|it| it.file_id),
-        );
-        hex_or_null(
-            visitor,
-            &HTTP.response_file,
-            response.and_then(|it| it.file_id),
-        );
+        let none = BodyFiles::default();
+        for (fields, message) in [
+            (
+                [
+                    &HTTP.request_files,
+                    &HTTP.request_file_names,
+                    &HTTP.request_part_types,
+                ],
+                request,
+            ),
+            (
+                [
+                    &HTTP.response_files,
+                    &HTTP.response_file_names,
+                    &HTTP.response_part_types,
+                ],
+                response,
+            ),
+        ] {
+            let files = message.and_then(|it| it.files.as_deref()).unwrap_or(&none);
+            let [ids, names, types] = fields;
+            visitor.list(ids, &files.ids);
+            texts_or_null(visitor, names, &files.names);
+            match files.types.as_slice() {
+                [] => visitor.null(types),
+                names => visitor.texts(types, names),
+            }
+        }
         text(visitor, &HTTP.content_encoding, response, |it| {
             it.content_encoding
         });

@@ -32,7 +32,7 @@ fields! {
     latency Duration Seconds "LATENCY" 1 "from the call, where it came again from the first, to the reply";
     state Text None "STATE" 3 "matched, no_reply or no_request";
     repeats Unsigned None "" 0 "how often the call came again before the reply";
-    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; or null";
+    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; head: the argument lies behind the 2 KiB of a call that are read; or null";
 }
 
 /// A call or a reply. Its buffers can be used again ([`RpcMessage::clear`]).
@@ -64,6 +64,8 @@ pub struct RpcMessage {
     pub bytes: u64,
     /// How many of them were missing.
     pub missing: u64,
+    /// The bound that left something out.
+    pub limit: Option<&'static str>,
 }
 
 impl RpcMessage {
@@ -120,7 +122,7 @@ impl Record for Exchange<'_, RpcMessage> {
         visitor.unsigned(&RPC.missing_bytes, missing);
         self.visit_state(
             [&RPC.latency, &RPC.state, &RPC.repeats, &RPC.limit],
-            None,
+            request.and_then(|it| it.limit),
             visitor,
         );
     }

@@ -45,7 +45,7 @@ fields! {
     duration Duration Seconds "" 0 "from the first command to the last reply";
     state Text None "STATE" 3 "sent, refused, reset, cut, tls or no_mail: how the transaction ended";
     close Text None "" 0 "how the connection ended, where the transaction ended with it: fin, rst, timeout";
-    limit Text None "" 0 "commands: more waited for their replies than are kept (256); memory: there was none left; what left something out: text (1 KiB), receivers (100), head (32 KiB); or null";
+    limit Text None "" 0 "commands: more waited for their replies than are kept (256); memory: there was none left; what left something out: text (1 KiB), receivers (100), files (100, with their names), head (32 KiB); or null";
 }
 
 /// A mail, or what came of one; or a connection without any.

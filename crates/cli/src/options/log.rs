@@ -33,6 +33,9 @@ pub(crate) struct LogOptions {
     /// Write a record of each file that is transferred (bodies of HTTP, data of FTP, parts of mails), too
     #[arg(long, help_heading = "Files")]
     pub(crate) files: bool,
+    /// Each mail is a file, too: as it was sent, its parts name it
+    #[arg(long, help_heading = "Files", requires = "files_wanted")]
+    pub(crate) mails: bool,
     /// Digests in those records: md5, sha1, sha256, with commas between
     #[arg(long, value_name = "LIST", help_heading = "Files")]
     pub(crate) digests: Option<String>,

@@ -52,6 +52,13 @@ pub(crate) const FILES: OptionInfo = OptionInfo::new(
     "give a record of each file that is transferred (bodies of HTTP, data connections of FTP, parts of mails), too",
 )
 .or("no");
+/// Mails.
+pub(crate) const MAILS: OptionInfo = OptionInfo::new(
+    "mails",
+    OptionKind::Flag,
+    "each mail is a file, too, that its parts name: as it was sent, without doubled dots",
+)
+.or("no");
 /// Digests.
 pub(crate) const DIGESTS: OptionInfo = OptionInfo::new(
     "digests",
@@ -104,6 +111,8 @@ pub(crate) fn share(settings: &Settings) -> u64 {
 pub(crate) struct Files {
     wanted: Wanted,
     decodes: bool,
+    /// Each mail is one, too.
+    pub(crate) has_mails: bool,
     table: Arc<Mutex<Table>>,
     ranges: Ranges,
 }
@@ -127,8 +136,10 @@ impl Files {
             None => ROOM,
         };
         let memory = Budget::new(room);
-        Ok(are_wanted(settings)
-            .then(|| Files::new(wanted, settings.flag("decode"), folder, &memory)))
+        Ok(are_wanted(settings).then(|| Files {
+            has_mails: settings.flag("mails"),
+            ..Files::new(wanted, settings.flag("decode"), folder, &memory)
+        }))
     }
 
     fn new(wanted: Wanted, decodes: bool, folder: Option<Folder>, memory: &Budget) -> Files {
@@ -145,6 +156,7 @@ impl Files {
         Files {
             wanted,
             decodes,
+            has_mails: false,
             table: Arc::new(Mutex::new(table)),
             ranges: Ranges::new(memory),
         }
@@ -187,7 +199,9 @@ impl Files {
     /// A file is over: its record gets what is known of it.
     pub(crate) fn close(&mut self, body: Body, row: &mut FileRow) {
         row.file_id = Some(body.id);
+        let limit = row.limit;
         locked(&self.table).close(body.number, row);
+        row.limit = row.limit.or(limit);
     }
 }
 

@@ -3,9 +3,15 @@
 use flowgauge_proto::mime::{Events, Parser, Part};
 use flowgauge_record::Held;
 use flowgauge_record::file::FileRow;
+use flowgauge_record::http::BodyFiles;
 use flowgauge_wire::Nanos;
 
 use super::{Body, Files, Range, Whole, ranges};
+
+/// Files of a message that are listed in its record.
+const MAX_LISTED: usize = 100;
+/// Bytes of a text that is one, and not a few letters of something.
+const LEAST_TEXT: u64 = 10;
 
 /// The parts of a message that is under way.
 pub(crate) struct Parts {
@@ -25,6 +31,9 @@ struct Found {
     count: u64,
     open: Option<File>,
     done: Vec<FileRow>,
+    listed: BodyFiles,
+    /// More than are listed.
+    is_more: bool,
 }
 
 /// A part.
@@ -97,6 +106,8 @@ impl Parts {
                 count: 0,
                 open: None,
                 done: Vec::new(),
+                listed: BodyFiles::default(),
+                is_more: false,
             },
         })
     }
@@ -118,7 +129,8 @@ impl Parts {
     pub(crate) fn held(&self) -> usize {
         let open = self.found.open.as_ref().map_or(0, |file| file.row.held());
         let done = self.found.done.iter().map(FileRow::held).sum::<usize>();
-        size_of::<Self>() + self.parser.held() + self.found.row.held() + open + done
+        let row = self.found.row.held() + self.found.listed.held();
+        size_of::<Self>() + self.parser.held() + row + open + done
     }
 
     /// More of the message.
@@ -142,6 +154,16 @@ impl Parts {
     /// The records of those that are over.
     pub(crate) fn done(&mut self) -> Vec<FileRow> {
         core::mem::take(&mut self.found.done)
+    }
+
+    /// The files so far, and whether there are more than are listed.
+    pub(crate) fn listed(&mut self) -> (BodyFiles, bool) {
+        (core::mem::take(&mut self.found.listed), self.found.is_more)
+    }
+
+    /// Parts so far, those that hold others counted.
+    pub(crate) const fn count(&self) -> u32 {
+        self.parser.parts()
     }
 
     /// Whether some began so far.
@@ -189,8 +211,10 @@ impl Events for Taking<'_> {
         let mut row = FileRow {
             end: time,
             content_type: part.content_type,
+            limit: part.limit,
             ..found.row.clone()
         };
+        row.part = row.part.map(|before| before.saturating_add(part.place));
         row.origin.time = time;
         if let Some(name) = part.name {
             row.name_by = Some("sender");
@@ -224,10 +248,28 @@ impl Events for Taking<'_> {
         let Some(mut file) = self.found.open.take() else {
             return;
         };
-        file.row.end = self.time;
         file.row.is_whole = is_whole && !file.is_holed;
         // One without a byte is none.
-        let row = (file.content).and_then(|content| content.close(file.row, self.files));
-        self.found.done.extend(row);
+        let Some(content) = file.content else {
+            return;
+        };
+        let Found {
+            listed,
+            is_more,
+            done,
+            ..
+        } = &mut *self.found;
+        let is_listed = listed.ids.len() < MAX_LISTED;
+        if is_listed {
+            listed.ids.push(content.id());
+            listed.names.extend(file.row.name_of_sender());
+        }
+        *is_more |= !is_listed;
+        if let Some(row) = content.close(file.row, self.files) {
+            let is_told = row.mime_type != Some("text/plain") || row.bytes >= LEAST_TEXT;
+            let kind = row.mime_type.filter(|_| is_listed && is_told);
+            listed.types.extend(kind);
+            done.push(row);
+        }
     }
 }

@@ -37,12 +37,13 @@ names! {
     kex_alg key_alg key_length key_type last_alert last_reply latency layer lease_time live_flows
     mac mac_alg machine mailfrom malformed md5 message message_bytes method mime_type missing_bytes
     mode msg_id name_by new_bytes new_memory_dropped new_packets next_protocol not_after not_before oid
-    opcode org_time origin outcome packets partial passive password path_length place poll
+    opcode org_time origin outcome packets parent_id part partial passive password path_length place poll
     precision proto protocol qclass qtype query questions ra rcode rcptto rd reason rec_time
     received ref_id ref_time referrer relay_addr reply reply_code reply_flags reply_msg reply_place
-    reply_to reply_variables request request_body_bytes request_file request_flags
-    request_mime_type request_place request_variables requested_addr response_body_bytes
-    response_decoded_bytes response_file response_mime_type response_version resumed retried
+    reply_to reply_variables request request_body_bytes request_file_names request_files request_flags
+    request_mime_type request_part_types request_place request_variables requested_addr response_body_bytes
+    response_decoded_bytes response_file_names response_files response_mime_type response_part_types
+    response_version resumed retried
     root_delay root_disp san san_dns san_email san_ip san_uri segment_memory sender sent_by serial
     server server_addr server_name server_scid service sha1 sha256 sig_alg source src_bytes src_ip
     src_ip_bytes src_packets src_port src_stream_bytes src_tcp_flags start state status stratum
@@ -310,6 +311,8 @@ pub(super) enum Cell<'a> {
     Float(f64),
     /// `a%20b` as `a b`.
     Unescaped(&'a str),
+    /// Types of bodies, as Zeek calls them, the first so many.
+    Types(KeptTexts<'a>, usize),
     /// A list of one identifier.
     OneId(u8, u64),
     /// A list of identifiers.
@@ -376,6 +379,7 @@ impl<'a> Cell<'a> {
             Cell::Empty => out.extend_from_slice(b"[]"),
             Cell::Float(value) => write_float(value, out),
             Cell::Answers(..)
+            | Cell::Types(..)
             | Cell::OneId(..)
             | Cell::Ids(..)
             | Cell::MailPath(..)
@@ -423,6 +427,7 @@ impl<'a> Cell<'a> {
             Cell::Empty => out.extend_from_slice(b"(empty)"),
             Cell::Float(value) => write_float(value, out),
             Cell::Answers(..)
+            | Cell::Types(..)
             | Cell::OneId(..)
             | Cell::Ids(..)
             | Cell::MailPath(..)
@@ -439,6 +444,10 @@ impl<'a> Cell<'a> {
     fn parts(&self) -> Vec<String> {
         match *self {
             Cell::OneId(letter, id) => vec![id_text(letter, id)],
+            Cell::Types(texts, most) => {
+                let names = texts.iter().take(most).map(zeek_type);
+                names.map(str::to_owned).collect()
+            }
             Cell::Ids(letter, ids) => ids.iter().map(|id| id_text(letter, *id)).collect(),
             Cell::UpperList(names) => {
                 let names = names.into_iter().flatten();
@@ -546,6 +555,7 @@ impl<'a> Cell<'a> {
             | Cell::Spans(_)
             | Cell::Empty
             | Cell::Float(_)
+            | Cell::Types(..)
             | Cell::OneId(..)
             | Cell::Ids(..)
             | Cell::Answers(..)
@@ -553,6 +563,15 @@ impl<'a> Cell<'a> {
             | Cell::MailPath(..)
             | Cell::UpperList(_) => {}
         }
+    }
+}
+
+/// What Zeek calls a type.
+pub(super) fn zeek_type(name: &str) -> &str {
+    match name {
+        "application/json" => "text/json",
+        "image/svg+xml" => "text/plain",
+        name => name,
     }
 }
 

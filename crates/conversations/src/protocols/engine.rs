@@ -49,6 +49,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         EACH_MESSAGE,
         counters::INTERVAL,
         files::FILES,
+        files::MAILS,
         files::DIGESTS,
         files::DECODE,
         files::EXTRACT,

@@ -186,6 +186,8 @@ pub(crate) struct Connection {
     pub(crate) version: u8,
     /// It is UDP.
     pub(crate) is_udp: bool,
+    /// Connections that it is within, through proxies or WebSocket.
+    pub(crate) within: u8,
     /// As in the flow's record, where that is known.
     pub(crate) flow_id: Option<u64>,
     /// When its SYN was captured, and when the handshake was complete.
@@ -377,6 +379,14 @@ impl<'a> Give<'a> {
         }
     }
 
+    /// What follows is of this protocol. Returns the one before.
+    pub(crate) fn speaks(&mut self, protocol: &'static str) -> &'static str {
+        match &mut self.among {
+            Some(among) => core::mem::replace(&mut among.protocol, protocol),
+            None => protocol,
+        }
+    }
+
     /// What goes next to an address and port that was learned.
     pub(crate) fn note(&mut self, endpoint: (Address, u16), note: Note) {
         if let Some(among) = &mut self.among {
@@ -391,7 +401,11 @@ impl<'a> Give<'a> {
 
     /// A file was transferred.
     fn file(&mut self, time: Nanos, row: &FileRow) {
+        // It began in this flow; the last of its ranges can have come in another one.
+        let flow_id = self.flow_id;
+        self.flow_id = row.flow_id.or(flow_id);
         self.record_of("file", time, row);
+        self.flow_id = flow_id;
     }
 
     fn any(&mut self, time: Nanos, record: &dyn AnyRecord) {

@@ -142,6 +142,9 @@ impl Talk {
         match parsed.body {
             Body::Call(call) => {
                 read_call(&call, &mut message);
+                let is_cut = head.len() as u64 + missing < bytes;
+                message.limit =
+                    (is_cut && call.has_path() && message.argument.is_empty()).then_some("head");
                 let is_same = |one: &RpcMessage, other: &RpcMessage| {
                     one.xid == other.xid && one.numbers == other.numbers
                 };

@@ -18,6 +18,8 @@ pub(super) struct Tester<C: Conversation> {
     pub(super) learned: Learned,
     schemas: EventSchemas,
     time: Nanos,
+    /// What is charged for conversations within.
+    held: u64,
 }
 
 #[derive(Default)]
@@ -66,6 +68,7 @@ impl<C: Conversation> Tester<C> {
             learned: Learned::default(),
             schemas: EventSchemas::default(),
             time: Nanos(0),
+            held: 0,
         }
     }
 
@@ -108,7 +111,7 @@ impl<C: Conversation> Tester<C> {
             files: None,
             each_message: false,
             limit: None,
-            held: &mut 0,
+            held: &mut self.held,
         };
         work(&mut self.conversation, &mut self.common, &at, &mut give);
     }
@@ -139,6 +142,7 @@ impl<C: Conversation> Tester<C> {
         self.with(true, |conversation, common, at, give| {
             conversation.close(common, at, give);
         });
+        assert_eq!(self.held, 0, "what was charged is given back");
     }
 
     /// Some fields of all records so far, with blanks between; `null` where records of other types have the field.

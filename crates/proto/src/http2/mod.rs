@@ -72,6 +72,8 @@ pub struct BlockEnd {
     pub is_promise: bool,
     /// It could be read, or as much of it as is known.
     pub is_read: bool,
+    /// It was too long to be kept.
+    pub is_long: bool,
     /// Fields that are not known, as a hole took what they refer to.
     pub unknown: u32,
 }
@@ -130,6 +132,7 @@ struct Block {
     is_promise: bool,
     /// Some of it is missing, or it is too long.
     is_lost: bool,
+    is_long: bool,
     bytes: Vec<u8>,
 }
 
@@ -369,6 +372,7 @@ impl Parser {
                     self.block.is_promise = frame.kind == PUSH_PROMISE;
                     // The beginning of a block was in a hole.
                     self.block.is_lost = frame.kind == CONTINUATION;
+                    self.block.is_long = false;
                     self.block.bytes.clear();
                 }
                 self.collected(frame, frame.length, events);
@@ -405,6 +409,7 @@ impl Parser {
     fn collect(&mut self, bytes: &[u8]) {
         if self.payload.len() + bytes.len() > MOST_BLOCK {
             self.block.is_lost |= self.block.is_open;
+            self.block.is_long |= self.block.is_open;
             self.payload.clear();
         }
         if !self.block.is_lost {
@@ -435,6 +440,7 @@ impl Parser {
             }
             if self.block.bytes.len() + part.bytes.len() > MOST_BLOCK {
                 self.block.is_lost = true;
+                self.block.is_long = true;
             } else {
                 self.block.bytes.extend_from_slice(part.bytes);
             }
@@ -463,6 +469,7 @@ impl Parser {
             ends_stream: block.ends_stream,
             is_promise: block.is_promise,
             is_read: read.is_some(),
+            is_long: block.is_long,
             unknown: read.map_or(0, |it| it.unknown),
         });
         block.bytes.clear();

@@ -1,6 +1,6 @@
 //! Mails as parts: MIME (RFC 2045, RFC 2046), with what their transfer codings come to.
 //!
-//! Kept are the line under way, the head under way (at most 32 KiB) and the boundaries that are open (at most 16, one
+//! Kept are the line under way, the head under way (at most 32 KiB) and the boundaries that are open (at most 100, one
 //! within the other); parts that lie deeper are bytes of the part around them.
 
 mod coding;
@@ -12,7 +12,7 @@ use field::{parameters, unencoded};
 /// Bytes of a head that are read; fields behind them are not.
 const MAX_HEAD: usize = 32 << 10;
 /// Boundaries and mails that are open, one within the other.
-const MAX_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 100;
 /// Bytes of a boundary (RFC 2046, section 5.1.1, has 70); of a longer one parts are not told apart.
 const MAX_BOUNDARY: usize = 200;
 /// Bytes of the beginning of a line that can be a boundary: hyphens, line end and blanks with it.
@@ -32,6 +32,10 @@ pub struct Part {
     pub is_coded: bool,
     /// `Content-Range`, as it was sent.
     pub range: Option<String>,
+    /// Its place among all parts, those that hold others counted, from 1.
+    pub place: u32,
+    /// The bound that left something out: `head`, `text`, or `parts` where it holds others that are not told apart.
+    pub limit: Option<&'static str>,
 }
 
 /// Receives the parts of a mail, one behind the other.
@@ -62,6 +66,10 @@ pub struct Parser {
     /// The line end before the line under way, which is one of a boundary's if that is one.
     end: Vec<u8>,
     head: Vec<u8>,
+    /// More of it was there than is kept.
+    is_head_cut: bool,
+    /// Heads so far.
+    heads: u32,
     /// Boundaries that are open, the innermost last; none stands for a mail within the mail.
     boundaries: Vec<Option<Vec<u8>>>,
     coding: Coding,
@@ -87,9 +95,12 @@ impl Parser {
         }
     }
 
-    /// Of what has this `Content-Type`, and no head of its own.
+    /// Of what has this `Content-Type`, and no head of its own but that of a mail.
     pub fn of_type(content_type: &[u8]) -> Parser {
-        let (_, of_type) = parameters(content_type);
+        let (kind, of_type) = parameters(content_type);
+        if kind.eq_ignore_ascii_case(b"message/rfc822") {
+            return Parser::new(false);
+        }
         Parser {
             boundaries: of_type
                 .get(b"boundary")
@@ -100,6 +111,11 @@ impl Parser {
             state: State::Between,
             ..Parser::default()
         }
+    }
+
+    /// Parts so far, those that hold others counted.
+    pub const fn parts(&self) -> u32 {
+        self.heads
     }
 
     /// Bytes of memory that it keeps beside itself.
@@ -152,7 +168,10 @@ impl Parser {
         }
         let is_whole = is_whole && self.boundaries.iter().all(Option::is_none);
         self.end_part(is_whole, events);
-        *self = Parser::new(self.is_stuffed);
+        *self = Parser {
+            heads: self.heads,
+            ..Parser::new(self.is_stuffed)
+        };
     }
 
     /// A piece of a line, or its end.
@@ -185,7 +204,11 @@ impl Parser {
                 self.flush();
                 self.long(rest);
             }
-            State::Head | State::Between => self.line.clear(),
+            State::Head => {
+                self.is_head_cut = true;
+                self.line.clear();
+            }
+            State::Between => self.line.clear(),
         }
     }
 
@@ -226,6 +249,7 @@ impl Parser {
             }
             self.state = if is_last { State::Between } else { State::Head };
             self.head.clear();
+            self.is_head_cut = false;
             self.line.clear();
             return;
         }
@@ -234,8 +258,9 @@ impl Parser {
             State::Body => self.flush_line(),
             State::Head => {
                 let is_empty = self.line.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
-                if self.head.len() + self.line.len() <= MAX_HEAD {
-                    self.head.extend_from_slice(&self.line);
+                match self.head.len() + self.line.len() <= MAX_HEAD {
+                    true => self.head.extend_from_slice(&self.line),
+                    false => self.is_head_cut = true,
                 }
                 self.line.clear();
                 if is_empty {
@@ -276,6 +301,8 @@ impl Parser {
     /// A head is complete.
     fn begin_part<E: Events>(&mut self, events: &mut E) {
         let head = core::mem::take(&mut self.head);
+        let mut limit = core::mem::take(&mut self.is_head_cut).then_some("head");
+        self.heads = self.heads.saturating_add(1);
         let fields = Fields::read(&head);
         let (kind, of_type) = parameters(&fields.content_type);
         let is = |name: &[u8]| {
@@ -303,18 +330,29 @@ impl Parser {
         let name = of_disposition
             .get(b"filename")
             .or_else(|| of_type.get(b"name"));
-        let text = |bytes: &[u8]| {
+        if !has_room && (is(b"multipart/") || is(b"message/rfc822")) {
+            limit.get_or_insert("parts");
+        }
+        let mut text = |bytes: &[u8]| {
+            if bytes.len() > MAX_TEXT {
+                limit.get_or_insert("text");
+            }
             let bytes = bytes.get(..MAX_TEXT).unwrap_or(bytes);
             Some(String::from_utf8_lossy(bytes).into_owned()).filter(|text| !text.is_empty())
         };
         self.coding = coding;
         self.state = State::Body;
         self.end.clear();
+        let content_type = text(kind);
+        let name = name.and_then(|name| text(&unencoded(&name)));
+        let range = text(&fields.range);
         events.begin(Part {
-            content_type: text(kind),
-            name: name.and_then(|name| text(&unencoded(&name))),
+            content_type,
+            name,
             is_coded: coding != Coding::None,
-            range: text(&fields.range),
+            range,
+            place: self.heads,
+            limit,
         });
     }
 

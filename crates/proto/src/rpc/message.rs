@@ -143,6 +143,11 @@ impl<'a> Call<'a> {
         })
     }
 
+    /// Whether it asks mount for a directory.
+    pub const fn has_path(&self) -> bool {
+        self.program == 100_005 && matches!(self.procedure, 1 | 3)
+    }
+
     /// The program's name, if it is a known one.
     pub fn program_name(&self) -> Option<&'static str> {
         program_name(self.program)
@@ -208,7 +213,7 @@ pub const fn auth_name(flavor: u32) -> &'static str {
 
 /// The directory that is asked for, of a call of mount that has one.
 pub fn mount_path<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
-    if call.program != 100_005 || !matches!(call.procedure, 1 | 3) {
+    if !call.has_path() {
         return None;
     }
     let mut cursor = Cursor(call.arguments);

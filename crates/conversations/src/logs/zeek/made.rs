@@ -4,7 +4,7 @@ use flowgauge_proto::dns;
 use flowgauge_record::store::KeptTexts;
 use flowgauge_wire::Nanos;
 
-use super::super::values::{Cell, Name, Values};
+use super::super::values::{Cell, Name, Values, zeek_type};
 
 /// Memory of flows and segments.
 pub(super) fn megabytes<'a>(values: &Values<'a>) -> Cell<'a> {
@@ -34,17 +34,19 @@ pub(super) fn number<'a>(values: &Values<'a>, name: Name, of: fn(&str) -> Option
 /// The type of a body, as Zeek calls it: text is what has ten characters of it.
 pub(super) fn type_name<'a>(values: &Values<'a>, name: Name, size: Name) -> Cell<'a> {
     match values.text(name) {
-        Some("application/json") => Cell::Text("text/json"),
-        Some("image/svg+xml") => Cell::Text("text/plain"),
         Some("text/plain") if values.number(size).unwrap_or(0) < 10 => Cell::Unset,
-        name => Cell::of(name, Cell::Text),
+        name => Cell::of(name, |name| Cell::Text(zeek_type(name))),
     }
 }
 
-/// The same as a list.
-pub(super) fn one_type<'a>(values: &Values<'a>, name: Name, size: Name) -> Cell<'a> {
-    match type_name(values, name, size) {
-        Cell::Text(text) => Cell::One(text),
+/// Files of a body that Zeek lists.
+const LISTED: usize = 15;
+
+/// Types of the parts of a body, or of it itself.
+pub(super) fn types<'a>(values: &Values<'a>, parts: Name, body: Name, size: Name) -> Cell<'a> {
+    match (values.texts(parts), type_name(values, body, size)) {
+        (Some(texts), _) => Cell::Types(texts, LISTED),
+        (None, Cell::Text(text)) => Cell::One(text),
         _ => Cell::Unset,
     }
 }
@@ -215,8 +217,11 @@ pub(super) fn reason<'a>(values: &Values<'a>) -> Cell<'a> {
     }
 }
 
-pub(super) fn one_file<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
-    Cell::of(values.number(name), |id| Cell::OneId(b'F', id))
+pub(super) fn files<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
+    match values.numbers(name) {
+        [] => Cell::Unset,
+        ids => Cell::Ids(b'F', &ids[..ids.len().min(LISTED)]),
+    }
 }
 
 // DNS
@@ -465,12 +470,9 @@ pub(super) fn file_id<'a>(values: &Values<'a>) -> Cell<'a> {
     Cell::of(values.number(Name::file_id), |id| Cell::Id(b'F', id))
 }
 
-/// How deep it is nested: of mails its place.
+/// Of parts of mails the place.
 pub(super) fn file_depth<'a>(values: &Values<'a>) -> Cell<'a> {
-    match values.text(Name::source) {
-        Some("smtp") => Cell::Number(values.number(Name::depth).unwrap_or(0)),
-        _ => Cell::Number(0),
-    }
+    Cell::Number(values.number(Name::part).unwrap_or(0))
 }
 
 pub(super) fn file_analyzers<'a>(values: &Values<'a>) -> Cell<'a> {
@@ -500,12 +502,25 @@ pub(super) fn file_is_local<'a>(values: &Values<'a>) -> Cell<'a> {
     )
 }
 
+/// The file that it is a part of.
+pub(super) fn file_parent<'a>(values: &Values<'a>) -> Cell<'a> {
+    Cell::of(values.number(Name::parent_id), |id| Cell::Id(b'F', id))
+}
+
 /// What did not come to its end.
 pub(super) fn file_timed_out<'a>(values: &Values<'a>) -> Cell<'a> {
     let total = values.number(Name::total_bytes);
     let seen = values.number(Name::bytes).unwrap_or(0);
     let is_short = total.is_some_and(|total| seen < total);
     Cell::Bool(is_short && values.yes(Name::whole) != Some(true))
+}
+
+/// Of a file that was cut off.
+pub(super) fn file_extracted<'a>(values: &Values<'a>) -> Cell<'a> {
+    match file_cutoff(values) {
+        Cell::Bool(true) => Cell::of(values.number(Name::extracted_bytes), Cell::Number),
+        _ => Cell::Unset,
+    }
 }
 
 pub(super) fn file_cutoff<'a>(values: &Values<'a>) -> Cell<'a> {

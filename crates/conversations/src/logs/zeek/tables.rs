@@ -115,24 +115,46 @@ static HTTP: Log = Log {
             column(
                 "orig_fuids",
                 "vector[string]",
-                Made(|it| one_file(it, Name::request_file)),
+                Made(|it| files(it, Name::request_files)),
             ),
-            column("orig_filenames", "vector[string]", Unset),
+            column(
+                "orig_filenames",
+                "vector[string]",
+                Field(Name::request_file_names),
+            ),
             column(
                 "orig_mime_types",
                 "vector[string]",
-                Made(|it| one_type(it, Name::request_mime_type, Name::request_body_bytes)),
+                Made(|it| {
+                    types(
+                        it,
+                        Name::request_part_types,
+                        Name::request_mime_type,
+                        Name::request_body_bytes,
+                    )
+                }),
             ),
             column(
                 "resp_fuids",
                 "vector[string]",
-                Made(|it| one_file(it, Name::response_file)),
+                Made(|it| files(it, Name::response_files)),
             ),
-            column("resp_filenames", "vector[string]", Unset),
+            column(
+                "resp_filenames",
+                "vector[string]",
+                Field(Name::response_file_names),
+            ),
             column(
                 "resp_mime_types",
                 "vector[string]",
-                Made(|it| one_type(it, Name::response_mime_type, Name::response_body_bytes)),
+                Made(|it| {
+                    types(
+                        it,
+                        Name::response_part_types,
+                        Name::response_mime_type,
+                        Name::response_body_bytes,
+                    )
+                }),
             ),
         ],
     )
@@ -352,13 +374,13 @@ static FILES: Log = all(
         column("missing_bytes", "count", Field(Name::missing_bytes)),
         column("overflow_bytes", "count", Made(|_| Cell::Number(0))),
         column("timedout", "bool", Made(file_timed_out)),
-        column("parent_fuid", "string", Unset),
+        column("parent_fuid", "string", Made(file_parent)),
         column("md5", "string", Field(Name::md5)),
         column("sha1", "string", Field(Name::sha1)),
         column("sha256", "string", Field(Name::sha256)),
         column("extracted", "string", Field(Name::extracted)),
         column("extracted_cutoff", "bool", Made(file_cutoff)),
-        column("extracted_size", "count", Field(Name::extracted_bytes)),
+        column("extracted_size", "count", Made(file_extracted)),
     ],
 );
 

@@ -3,7 +3,7 @@
 use flowgauge_proto::http::Head;
 use flowgauge_record::Held;
 use flowgauge_record::file::FileRow;
-use flowgauge_record::http::HttpMessage;
+use flowgauge_record::http::{BodyFiles, HttpMessage};
 
 use flowgauge_wire::Nanos;
 
@@ -144,15 +144,18 @@ impl HttpFile {
             return;
         }
         self.row.origin = origin(at);
+        self.row.flow_id = at.connection.flow_id;
         let flow = at.connection.flow_id.unwrap_or_default();
         let side = if at.from_initiator { "up" } else { "down" };
         let number = self.row.depth.unwrap_or_default();
         let name = format!("http-{flow:016x}-{side}-{number}");
         let coding = self.row.content_encoding.as_deref();
         let kind = self.row.content_type.as_deref().unwrap_or_default();
-        let has_parts = kind
-            .get(..10)
-            .is_some_and(|it| it.eq_ignore_ascii_case("multipart/"));
+        let is = |name: &str| {
+            let begin = kind.get(..name.len());
+            begin.is_some_and(|it| it.eq_ignore_ascii_case(name))
+        };
+        let has_parts = is("multipart/") || is("message/rfc822");
         let range = self.content_range.as_deref().and_then(Range::read);
         self.body = match (&self.whole, range) {
             _ if has_parts && coding.is_none() => {
@@ -203,14 +206,6 @@ impl HttpFile {
         }
     }
 
-    /// The number of the file, if a byte of it came; those of several parts are in their records.
-    pub(super) fn id(&self) -> Option<u64> {
-        match &self.body {
-            Sort::One(content) => Some(content.id()),
-            Sort::Empty | Sort::Parts(_) => None,
-        }
-    }
-
     /// Records of parts that are over.
     #[cold]
     pub(super) fn give_parts(&mut self, give: &mut Give<'_>) {
@@ -221,38 +216,47 @@ impl HttpFile {
         }
     }
 
-    /// It is over; one without a byte is none. Returns its bytes behind its content coding, where that was taken away.
+    /// It is over, and what is known of it in the record of its message; one without a byte is none.
     #[cold]
-    pub(super) fn close(mut self, is_whole: bool, at: &At<'_>, give: &mut Give<'_>) -> Option<u64> {
+    pub(super) fn close(
+        mut self,
+        message: &mut HttpMessage,
+        is_whole: bool,
+        at: &At<'_>,
+        give: &mut Give<'_>,
+    ) {
         self.row.end = at.time;
         self.row.is_whole = is_whole;
-        let files = give.files.as_deref_mut()?;
-        let row = match &mut self.body {
-            Sort::Empty => return None,
-            Sort::Parts(parts) => {
-                parts.finish(is_whole, at.time, files);
-                // What is no form, though it says so, is told at least.
-                (!parts.has_begun()).then_some(self.row)
-            }
-            Sort::One(_) => {
-                let Sort::One(content) = core::mem::replace(&mut self.body, Sort::Empty) else {
-                    return None;
-                };
-                content.close(self.row, files)
-            }
+        let Some(files) = give.files.as_deref_mut() else {
+            return;
         };
-        let joined = files.joined(None);
-        if let Sort::Parts(parts) = &mut self.body {
-            for row in parts.done() {
-                give.file(row.origin.time, &row);
+        let (mut done, mut listed) = (Vec::new(), BodyFiles::default());
+        match self.body {
+            Sort::Empty => return,
+            Sort::Parts(mut parts) => {
+                parts.finish(is_whole, at.time, files);
+                done = parts.done();
+                let is_more;
+                (listed, is_more) = parts.listed();
+                if is_more {
+                    message.limit.get_or_insert("files");
+                }
+                // What is no form, though it says so, is told at least.
+                done.extend((!parts.has_begun()).then_some(self.row));
+            }
+            Sort::One(content) => {
+                listed.ids.push(content.id());
+                listed.names.extend(self.row.name_of_sender());
+                done.extend(content.close(self.row, files));
+                let decoded = done.iter().find(|row| row.decoded == Some("yes"));
+                message.decoded_bytes = decoded.map(|row| row.bytes);
             }
         }
-        let decoded = row.as_ref().filter(|row| row.decoded == Some("yes"));
-        let bytes = decoded.map(|row| row.bytes);
-        for row in row.into_iter().chain(joined) {
+        message.files = Some(Box::new(listed));
+        done.extend(files.joined(None));
+        for row in done {
             give.file(row.origin.time, &row);
         }
-        bytes
     }
 }
 

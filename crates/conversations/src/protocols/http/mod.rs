@@ -166,11 +166,8 @@ trait Taker {
         None
     }
 
-    /// A body is over; whether it came to its end. Returns its bytes behind its content coding, where that was
-    /// taken away.
-    fn file(&mut self, _file: HttpFile, _is_whole: bool, _at: &At<'_>) -> Option<u64> {
-        None
-    }
+    /// A message's body is over; whether it came to its end.
+    fn file(&mut self, _file: HttpFile, _of: &mut HttpMessage, _is_whole: bool, _at: &At<'_>) {}
 
     /// HTTP/2 follows: a client said so.
     fn second(&mut self, _at: &At<'_>) {}
@@ -178,8 +175,11 @@ trait Taker {
     /// HTTP/2 follows: a server agreed to it, in a response that began then.
     fn upgraded(&mut self, _at: &At<'_>, _begin: Nanos, _is_after_loss: bool) {}
 
-    /// What follows is another connection: to another host, or within WebSocket.
-    fn connected(&mut self, _tunnel: Tunnel) {}
+    /// What follows is another connection: to another host, or in frames of WebSocket. Returns the bound that keeps
+    /// it from being read.
+    fn connected(&mut self, _at: &At<'_>, _in_frames: bool) -> Option<&'static str> {
+        None
+    }
 
     /// Bytes of what follows HTTP/1.
     fn behind(&mut self, _at: &At<'_>, _bytes: &[u8]) {}
@@ -269,14 +269,14 @@ impl<T: Taker> Events for Builder<'_, T> {
                         self.taker
                             .upgraded(self.at, message.begin, *self.is_after_loss);
                     } else if upgrade.is_some_and(|it| it.eq_ignore_ascii_case(b"websocket")) {
-                        self.taker.connected(Tunnel::in_frames());
+                        message.limit = self.taker.connected(self.at, true);
                     }
                 }
                 let asked = self.taker.asked(message.begin, *self.is_after_loss);
                 framing = match asked.and_then(|it| it.get(it.method)) {
                     Some(b"HEAD") => Framing::None,
                     Some(b"CONNECT") if status / 100 == 2 => {
-                        self.taker.connected(Tunnel::default());
+                        message.limit = self.taker.connected(self.at, false);
                         Framing::Tunnel
                     }
                     _ => framing,
@@ -352,8 +352,7 @@ impl<T: Taker> Events for Builder<'_, T> {
             return;
         };
         if let Some(file) = self.file.take() {
-            message.file_id = file.id();
-            message.decoded_bytes = self.taker.file(*file, end.is_whole, self.at);
+            self.taker.file(*file, &mut message, end.is_whole, self.at);
         }
         // Noise between messages, and what is no HTTP, is no message.
         if !message.has_head {
@@ -662,8 +661,8 @@ impl Taker for ToPairs<'_, '_> {
         self.give.files.as_deref_mut()
     }
 
-    fn file(&mut self, file: HttpFile, is_whole: bool, at: &At<'_>) -> Option<u64> {
-        file.close(is_whole, at, self.give)
+    fn file(&mut self, file: HttpFile, of: &mut HttpMessage, is_whole: bool, at: &At<'_>) {
+        file.close(of, is_whole, at, self.give);
     }
 
     fn second(&mut self, at: &At<'_>) {
@@ -684,8 +683,12 @@ impl Taker for ToPairs<'_, '_> {
         }
     }
 
-    fn connected(&mut self, tunnel: Tunnel) {
-        *self.tunnel = Some(tunnel);
+    fn connected(&mut self, at: &At<'_>, in_frames: bool) -> Option<&'static str> {
+        let tunnel = Tunnel::new(at.connection, in_frames);
+        let limit = tunnel.is_none().then_some("tunnels");
+        self.tunnel
+            .get_or_insert(tunnel.unwrap_or_else(Tunnel::closed));
+        limit
     }
 
     fn behind(&mut self, at: &At<'_>, bytes: &[u8]) {
@@ -833,7 +836,7 @@ impl Conversation for Talk {
 
     fn close(&mut self, pool: &mut Pool, at: &At<'_>, give: &mut Give<'_>) {
         if let Some(tunnel) = &mut self.tunnel {
-            tunnel.close(at, give);
+            tunnel.close(give);
         }
         if let Some(second) = &mut self.second {
             second.close(pool, at, give);

@@ -179,7 +179,7 @@ impl Pairs {
     fn give_request(&mut self, give: &mut impl Row, limit: Option<&'static str>) {
         let mut request = self.request();
         if let Some(request) = &mut request {
-            request.limit = limit;
+            request.limit = limit.or(request.limit);
             request.is_whole &= !self.is_unsure;
         }
         give.row(request, None);
@@ -188,7 +188,7 @@ impl Pairs {
     fn give_response(&mut self, give: &mut impl Row, limit: Option<&'static str>) {
         let mut response = self.response();
         if let Some(response) = &mut response {
-            response.limit = limit;
+            response.limit = limit.or(response.limit);
             self.last_end = response.end;
         }
         give.row(None, response);

@@ -163,7 +163,7 @@ impl Second {
             for half in &mut open.halves {
                 if let Some(message) = half.message.as_mut().filter(|_| !half.is_over) {
                     message.close = self.close;
-                    message.limit = give.limit;
+                    message.limit = give.limit.or(message.limit);
                 }
             }
             open.give(pool, at, give);
@@ -227,7 +227,8 @@ impl Open {
         }
         if let Some(mut file) = half.file.take() {
             file.total(half.content_length);
-            file.close(message.is_whole, at, give);
+            let is_whole = message.is_whole;
+            file.close(message, is_whole, at, give);
         }
     }
 
@@ -317,6 +318,9 @@ impl Said<'_, '_> {
         half.oddities = fields.oddities;
         if !end.is_read || end.unknown > 0 {
             half.oddities.set(Oddity::CutHead);
+        }
+        if end.is_long {
+            message.limit = Some("text");
         }
         half.content_length = fields.content_length;
         let number = end.stream;

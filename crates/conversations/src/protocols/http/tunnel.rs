@@ -1,12 +1,13 @@
 //! What goes through a proxy behind CONNECT (RFC 9110, section 9.3.6), or within WebSocket (RFC 6455).
 
-use flowgauge_proto::{Look, smtp, ssh, tls};
 use flowgauge_stack::StreamEnd;
 
-use super::super::smtp::SmtpTalk;
-use super::super::ssh::SshTalk;
-use super::super::tls::TlsTalk;
-use super::super::{At, Conversation, Give};
+use super::super::detect::{self, BEGINNING, Found};
+use super::super::table::{Piece, Talks};
+use super::super::{ALL, At, Connection, Give, Seen};
+
+/// Connections within one another that are read, beside the outermost.
+pub(super) const DEPTH: u8 = 4;
 
 /// A connection within a connection.
 #[derive(Default)]
@@ -16,67 +17,142 @@ pub(super) struct Tunnel {
     frames: Option<Box<[Frames; 2]>>,
 }
 
-/// What is spoken within, told by what is said first.
-#[derive(Default)]
+/// What is spoken within.
 enum Inner {
-    #[default]
-    Unknown,
-    Tls(Box<TlsTalk>),
-    Smtp(Box<SmtpTalk>),
-    Ssh(Box<SshTalk>),
+    /// What the responder said so far, and the initiator.
+    Unknown([Vec<u8>; 2]),
+    /// One of all protocols, told by what is said first.
+    Spoken(Spoken),
     /// Nothing that is read.
     Other,
 }
 
-/// Does the same with whatever is spoken.
-macro_rules! with_talk {
-    ($inner:expr, $none:expr, $talk:ident => $work:expr) => {
-        match $inner {
-            Inner::Unknown | Inner::Other => $none,
-            Inner::Tls($talk) => $work,
-            Inner::Smtp($talk) => $work,
-            Inner::Ssh($talk) => $work,
+/// A conversation within another.
+struct Spoken {
+    protocol: &'static str,
+    /// It alone.
+    table: Box<dyn Talks>,
+    number: u32,
+}
+
+impl Default for Inner {
+    fn default() -> Inner {
+        Inner::Unknown(Default::default())
+    }
+}
+
+impl Spoken {
+    /// Does something in it, as its protocol.
+    fn with(&mut self, give: &mut Give<'_>, work: impl FnOnce(&mut dyn Talks, u32, &mut Give<'_>)) {
+        let before = give.speaks(self.protocol);
+        work(&mut *self.table, self.number, give);
+        give.speaks(before);
+    }
+
+    fn data(&mut self, at: &At<'_>, bytes: &[u8], gap_before: u64, give: &mut Give<'_>) {
+        if let Some(connection) = self.table.connection(self.number) {
+            connection.retransmitted = at.connection.retransmitted;
         }
-    };
+        let piece = piece(at, bytes, gap_before);
+        self.with(give, |table, number, give| table.data(number, &piece, give));
+    }
+}
+
+fn piece<'a>(at: &At<'_>, bytes: &'a [u8], gap_before: u64) -> Piece<'a> {
+    Piece {
+        bytes,
+        gap_before,
+        from_initiator: at.from_initiator,
+        time: at.time,
+    }
 }
 
 impl Inner {
-    /// Which one it is, by this piece of one side.
-    fn of(bytes: &[u8]) -> Inner {
-        let mail = [smtp::look_client(bytes), smtp::look_server(bytes)];
-        match (tls::look(bytes), ssh::look(bytes), mail) {
-            (Look::Yes, ..) => Inner::Tls(Box::default()),
-            (_, Look::Yes, _) => Inner::Ssh(Box::default()),
-            (_, _, [Look::Yes, _] | [_, Look::Yes]) => Inner::Smtp(Box::default()),
-            (Look::No, Look::No, [Look::No, Look::No]) => Inner::Other,
-            _ => Inner::Unknown,
+    fn data(&mut self, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
+        match self {
+            Inner::Other => {}
+            Inner::Spoken(spoken) => spoken.data(at, bytes, 0, give),
+            Inner::Unknown(said) => {
+                said[at.side()].extend_from_slice(bytes);
+                let seen = Seen {
+                    initiator: &said[1],
+                    responder: &said[0],
+                    // The proxy's is no port of what is spoken.
+                    port: 0,
+                    is_udp: false,
+                };
+                let is_all = said[at.side()].len() >= BEGINNING;
+                match detect::look(ALL, &seen, is_all) {
+                    Found::More => {}
+                    Found::Protocol(place) => self.begin(usize::from(place), at, give),
+                    Found::Usual(_) | Found::Nothing => *self = Inner::Other,
+                }
+            }
         }
     }
 
-    fn data(&mut self, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
-        if matches!(self, Inner::Unknown) {
-            *self = Inner::of(bytes);
+    /// This protocol is spoken, in what was said so far, too.
+    fn begin(&mut self, place: usize, at: &At<'_>, give: &mut Give<'_>) {
+        let (Inner::Unknown(said), Some(protocol)) = (core::mem::take(self), ALL.get(place)) else {
+            return;
+        };
+        let mut table = (protocol.table)();
+        let within = Connection {
+            within: at.connection.within + 1,
+            ..*at.connection
+        };
+        let mut spoken = Spoken {
+            protocol: protocol.name,
+            number: table.open(within, 0),
+            table,
+        };
+        // The side that told it spoke last.
+        for from_initiator in [!at.from_initiator, at.from_initiator] {
+            let at = At {
+                from_initiator,
+                ..*at
+            };
+            let bytes = &said[at.side()];
+            if !bytes.is_empty() {
+                spoken.data(&at, bytes, 0, give);
+            }
         }
-        with_talk!(self, (), talk => talk.data(&mut (), at, bytes, give));
+        *self = Inner::Spoken(spoken);
+    }
+
+    fn close(&mut self, give: &mut Give<'_>) {
+        if let Inner::Spoken(mut spoken) = core::mem::replace(self, Inner::Other) {
+            spoken.with(give, |table, number, give| table.close(number, give));
+        }
     }
 }
 
 impl Tunnel {
-    /// Within WebSocket.
-    pub(super) fn in_frames() -> Tunnel {
+    /// In this connection; `None`: it is within too many others.
+    pub(super) fn new(connection: &Connection, in_frames: bool) -> Option<Tunnel> {
+        (connection.within < DEPTH).then(|| Tunnel {
+            inner: Inner::default(),
+            frames: in_frames.then(Box::default),
+        })
+    }
+
+    /// A tunnel in which nothing is read.
+    pub(super) fn closed() -> Tunnel {
         Tunnel {
-            frames: Some(Box::default()),
-            ..Tunnel::default()
+            inner: Inner::Other,
+            frames: None,
         }
     }
 
-    /// Bytes of memory that it keeps.
+    /// Bytes of memory that it keeps, beside what is charged for the conversation within.
     pub(super) fn held(&self) -> usize {
-        let frames = self
-            .frames
-            .as_ref()
-            .map_or(0, |frames| size_of_val(&**frames));
-        frames + with_talk!(&self.inner, 0, talk => size_of_val(&**talk) + talk.held())
+        let of_frames = |it: &Frames| size_of::<Frames>() + it.payload.capacity();
+        let frames = self.frames.iter().flat_map(|it| it.iter());
+        let said = match &self.inner {
+            Inner::Unknown(said) => said.iter().map(Vec::capacity).sum(),
+            Inner::Spoken(_) | Inner::Other => 0,
+        };
+        frames.map(of_frames).sum::<usize>() + said
     }
 
     pub(super) fn data(&mut self, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
@@ -90,18 +166,26 @@ impl Tunnel {
     pub(super) fn gap(&mut self, at: &At<'_>, bytes: u64, give: &mut Give<'_>) {
         if self.frames.is_some() {
             // Where the next frame begins is not known.
-            with_talk!(&mut self.inner, (), talk => talk.close(&mut (), at, give));
-            self.inner = Inner::Other;
+            self.inner.close(give);
         }
-        with_talk!(&mut self.inner, (), talk => talk.gap(&mut (), at, bytes, give));
+        match &mut self.inner {
+            Inner::Unknown(said) => said[at.side()].clear(),
+            Inner::Spoken(spoken) => spoken.data(at, &[], bytes, give),
+            Inner::Other => {}
+        }
     }
 
     pub(super) fn end(&mut self, at: &At<'_>, end: StreamEnd, give: &mut Give<'_>) {
-        with_talk!(&mut self.inner, (), talk => talk.end(&mut (), at, end, give));
+        if let Inner::Spoken(spoken) = &mut self.inner {
+            let piece = piece(at, &[], 0);
+            spoken.with(give, |table, number, give| {
+                table.end(number, &piece, end, give)
+            });
+        }
     }
 
-    pub(super) fn close(&mut self, at: &At<'_>, give: &mut Give<'_>) {
-        with_talk!(&mut self.inner, (), talk => talk.close(&mut (), at, give));
+    pub(super) fn close(&mut self, give: &mut Give<'_>) {
+        self.inner.close(give);
     }
 }
 
@@ -184,8 +268,8 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Talk;
-    use super::Frames;
+    use super::super::{Talk, WAITING};
+    use super::{DEPTH, Frames};
     use crate::protocols::testing::Tester;
 
     #[test]
@@ -219,6 +303,64 @@ mod tests {
         );
         assert!(rows.iter().any(|row| row.contains("CONNECT")), "{rows:?}");
         assert_eq!(rows.len(), 2, "{rows:?}");
+    }
+
+    const CONNECT: &[u8] = b"CONNECT x.example:80 HTTP/1.1\r\nHost: x.example\r\n\r\n";
+    const CONNECTED: &[u8] = b"HTTP/1.1 200 Connected\r\n\r\n";
+
+    fn tester() -> Tester<Talk> {
+        Tester::<Talk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 8080).opened()
+    }
+
+    #[test]
+    fn http_through_a_proxy_is_http_in_any_pieces() {
+        let request = [CONNECT, b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"];
+        let response = [CONNECTED, b"HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno"];
+        for size in [1, 7, 400] {
+            let mut tester = tester();
+            for (request, response) in request.iter().zip(response) {
+                request.chunks(size).for_each(|it| tester.say(true, 1, it));
+                response
+                    .chunks(size)
+                    .for_each(|it| tester.say(false, 2, it));
+            }
+            tester.close();
+            let rows = tester.rows(&["event_type", "method", "status", "response_body_bytes"]);
+            let wanted = [r#""test" "CONNECT" 200 0"#, r#""http" "GET" 404 2"#];
+            assert_eq!(rows, wanted, "{size}");
+        }
+    }
+
+    /// The proxy agrees to each at once, in a piece of its own or with the next one.
+    #[test]
+    fn beyond_the_bound_nothing_is_read_and_the_record_says_so() {
+        let mut tester = tester();
+        for _ in 0..100_000 {
+            tester.say(true, 1, CONNECT);
+            tester.say(false, 2, CONNECTED);
+        }
+        tester.close();
+        let mut wanted = vec![r#""CONNECT" 200 null"#; usize::from(DEPTH)];
+        wanted.push(r#""CONNECT" 200 "tunnels""#);
+        let mut rows = tester.rows(&["method", "status", "limit"]);
+        rows.sort_unstable_by_key(|row| row.contains("tunnels"));
+        assert_eq!(rows, wanted);
+    }
+
+    #[test]
+    fn a_hundred_thousand_requests_for_tunnels_at_once_are_bounded() {
+        let mut tester = tester();
+        tester.say(true, 1, CONNECT);
+        tester.say(false, 2, CONNECTED);
+        tester.say(true, 3, &CONNECT.repeat(100_000));
+        tester.say(false, 4, &CONNECTED.repeat(100_000));
+        tester.close();
+        let rows = tester.rows(&["limit"]);
+        // Behind requests that no longer wait the answer is for none that is known, and all that follows is its body; those
+        // that wait at the end, and the outer one, are within the bounds.
+        assert_eq!(rows.len(), 100_002);
+        let within = rows.iter().filter(|row| *row == "null").count();
+        assert_eq!(within, WAITING + 1);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use flowgauge_wire::Nanos;
 use super::table::Table;
 use super::tls::{TlsTalk, origin};
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone, bounded_text};
-use crate::files::{Files, Parts};
+use crate::files::{Body, Files, Parts};
 
 pub(super) const PROTOCOL: ProtocolInfo = ProtocolInfo {
     name: "smtp",
@@ -85,8 +85,12 @@ struct Mail {
     is_head_over: bool,
     /// The message comes with DATA, in which dots are doubled.
     is_stuffed: bool,
+    /// All of it, where mails are files.
+    whole: Option<Box<WholeMail>>,
     /// Its parts, where files are wanted.
     parts: Option<Box<Parts>>,
+    /// Parts of those before.
+    parts_before: u32,
     /// Parts that are over.
     files: Vec<FileRow>,
     helo: Option<String>,
@@ -95,6 +99,27 @@ struct Mail {
     is_tls: bool,
     /// Rows that are complete.
     done: Vec<SmtpRow>,
+}
+
+/// A mail as a file.
+struct WholeMail {
+    body: Body,
+    row: FileRow,
+    is_holed: bool,
+    /// The next byte is the first of a line.
+    begins_line: bool,
+}
+
+impl WholeMail {
+    /// More of it; with dots doubled or not.
+    fn data(&mut self, bytes: &[u8], is_stuffed: bool, time: Nanos) {
+        self.row.end = time;
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let dot = usize::from(is_stuffed && self.begins_line && line.starts_with(b"."));
+            self.body.data(&line[dot..]);
+            self.begins_line = line.ends_with(b"\n");
+        }
+    }
 }
 
 /// A command that waits for its reply.
@@ -214,7 +239,11 @@ impl CommandEvents for Said<'_> {
     fn content(&mut self, bytes: &[u8]) {
         self.mail.begin(self.time);
         if let Some(files) = self.files.as_deref_mut() {
-            self.mail.parts().data(bytes, self.time, files);
+            let is_stuffed = self.mail.is_stuffed;
+            if let Some(whole) = self.mail.whole(self.time, files) {
+                whole.data(bytes, is_stuffed, self.time);
+            }
+            self.mail.parts(self.time).data(bytes, self.time, files);
         }
         let mail = &mut *self.mail;
         *mail.row.message_bytes.get_or_insert(0) += bytes.len() as u64;
@@ -258,7 +287,12 @@ impl CommandEvents for Said<'_> {
         if content > 0 {
             *row.message_bytes.get_or_insert(0) += content;
             if let Some(files) = self.files.as_deref_mut() {
-                self.mail.parts().gap(content, self.time, files);
+                if let Some(whole) = self.mail.whole(self.time, files) {
+                    whole.is_holed = true;
+                    whole.begins_line = false;
+                    whole.body.gap(content);
+                }
+                self.mail.parts(self.time).gap(content, self.time, files);
             }
         }
     }
@@ -271,7 +305,15 @@ impl Said<'_> {
             && let Some(files) = self.files.as_deref_mut()
         {
             parts.finish(is_whole, self.time, files);
+            let before = &mut self.mail.parts_before;
+            *before = before.saturating_add(parts.count());
             self.mail.keep(parts.done());
+            if let Some(mut whole) = self.mail.whole.take() {
+                whole.row.is_whole = is_whole && !whole.is_holed;
+                files.close(whole.body, &mut whole.row);
+                whole.row.mime_type = Some("message/rfc822");
+                self.mail.files.push(whole.row);
+            }
         }
     }
 
@@ -323,24 +365,51 @@ impl Said<'_> {
 }
 
 impl Mail {
-    /// The parts of the message under way.
-    fn parts(&mut self) -> &mut Parts {
+    /// What files of the message under way are called, and what they have in common.
+    fn file(&self, time: Nanos) -> (String, FileRow) {
         let mut origin = self.origin.unwrap_or_default();
         if self.is_exchanged {
             origin.parties = origin.parties.exchanged();
         }
-        let (flow, mail, is_stuffed) = (self.flow, self.number + 1, self.is_stuffed);
-        self.parts.get_or_insert_with(|| {
+        origin.time = time;
+        let row = FileRow {
+            origin,
+            source: "smtp",
+            depth: u32::try_from(self.number + 1).ok(),
+            // Who sends a mail is its client.
+            from_initiator: true,
+            end: time,
+            ..FileRow::default()
+        };
+        (format!("smtp-{:016x}-{}", self.flow, self.number + 1), row)
+    }
+
+    /// The message under way as a file, where mails are.
+    fn whole(&mut self, time: Nanos, files: &mut Files) -> Option<&mut WholeMail> {
+        if self.whole.is_none() && files.has_mails && self.parts.is_none() {
+            let (name, row) = self.file(time);
+            self.whole = Some(Box::new(WholeMail {
+                body: files.open(&name, None),
+                row,
+                is_holed: false,
+                begins_line: true,
+            }));
+        }
+        self.whole.as_deref_mut()
+    }
+
+    /// The parts of the message under way.
+    fn parts(&mut self, time: Nanos) -> &mut Parts {
+        let parts = self.parts.take().unwrap_or_else(|| {
+            let (name, row) = self.file(time);
             let row = FileRow {
-                origin,
-                source: "smtp",
-                depth: u32::try_from(mail).ok(),
-                // Who sends a mail is its client.
-                from_initiator: true,
-                ..FileRow::default()
+                part: Some(self.parts_before),
+                parent: self.whole.as_ref().map(|whole| whole.body.id()),
+                ..row
             };
-            Parts::of_mail(format!("smtp-{flow:016x}-{mail}"), row, is_stuffed)
-        })
+            Parts::of_mail(name, row, self.is_stuffed)
+        });
+        self.parts.insert(parts)
     }
 
     /// Keeps parts that are over until they are given on.
@@ -348,6 +417,9 @@ impl Mail {
         let ids = files.iter().filter_map(|file| file.file_id);
         let room = MAX_LIST.saturating_sub(self.row.files.len());
         self.row.files.extend(ids.take(room));
+        if room < files.len() {
+            self.row.limit.get_or_insert("files");
+        }
         let room = MAX_LIST.saturating_sub(self.row.attachments.len());
         let names = files
             .iter()
@@ -369,6 +441,7 @@ impl Mail {
             + self.done.capacity() * size_of::<SmtpRow>()
             + self.head.capacity()
             + self.parts.as_ref().map_or(0, |parts| parts.held())
+            + self.whole.as_ref().map_or(0, |it| size_of_val(&**it))
             + self.helo.held()
             + self.auth.held()
     }
