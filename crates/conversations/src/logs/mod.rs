@@ -23,6 +23,7 @@ use flowgauge_stack::{
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
+use values::Cell;
 pub(crate) use values::{Looking, Name, Values};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -85,6 +86,8 @@ struct Logs {
     files: Vec<(String, LogFile)>,
     /// Certificates that Zeek's log has.
     known: zeek::Known,
+    /// Messages of DHCP that Zeek's log has together.
+    leases: zeek::Leases,
     flushed: Instant,
     looked: Instant,
     written: u64,
@@ -228,6 +231,7 @@ impl Logs {
             encoder: Encoder::new(Format::Json),
             files: Vec::new(),
             known: zeek::Known::default(),
+            leases: zeek::Leases::default(),
             flushed: Instant::now(),
             looked: Instant::now(),
             written: 0,
@@ -283,16 +287,38 @@ impl Logs {
             self.written -= 1;
             return Ok(());
         }
-        let logs = core::iter::successors(Some(first), |log| log.next);
-        for log in logs.filter(|log| (log.has)(values)) {
-            let header = |out: &mut Vec<u8>| log.header(out);
-            let file = file(&mut self.files, log.path, (path, style), header);
-            let (time, out) = (&mut self.time, &mut file.pending);
-            match style {
-                Style::ZeekJson => log.object(values, path == "-", time, out),
-                _ => log.line(values, time, out),
-            }
-            file.flush_full()?;
+        if kind == "dhcp" {
+            let over = self.leases.add(values);
+            return over.map_or(Ok(()), |mut it| self.line(&zeek::DHCP, it.cells()));
+        }
+        let mut logs = core::iter::successors(Some(first), |log| log.next);
+        logs.try_for_each(|log| match (log.has)(values) {
+            true => self.line(log, log.cells(values)),
+            false => Ok(()),
+        })
+    }
+
+    /// A line of one of Zeek's logs.
+    fn line<'a>(
+        &mut self,
+        log: &'static zeek::Log,
+        cells: impl Iterator<Item = Cell<'a>>,
+    ) -> Result<(), Stop> {
+        let (path, style) = (self.path.as_deref().unwrap_or("-"), self.style);
+        let header = |out: &mut Vec<u8>| log.header(out);
+        let file = file(&mut self.files, log.path, (path, style), header);
+        let (time, out) = (&mut self.time, &mut file.pending);
+        match style {
+            Style::ZeekJson => log.object(cells, path == "-", time, out),
+            _ => zeek::Log::line(cells, time, out),
+        }
+        file.flush_full()
+    }
+
+    /// Lines of what is not waited for any more; without a time of all.
+    fn due(&mut self, now: Option<Nanos>) -> Result<(), Stop> {
+        while let Some(mut lease) = self.leases.due(now) {
+            self.line(&zeek::DHCP, lease.cells())?;
         }
         Ok(())
     }
@@ -370,7 +396,8 @@ impl Component for Logs {
         true
     }
 
-    fn tick(&mut self, _: Nanos, out: &mut dyn Outlet) {
+    fn tick(&mut self, time: Nanos, out: &mut dyn Outlet) {
+        stop(self.due(Some(time)), out);
         let now = Instant::now();
         if now.duration_since(self.flushed) >= FLUSH_EVERY {
             self.flushed = now;
@@ -383,7 +410,8 @@ impl Component for Logs {
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        stop(self.each(LogFile::flush), out);
+        let due = self.due(None);
+        stop(due.and_then(|()| self.each(LogFile::flush)), out);
     }
 
     fn result(&self) -> Option<ResultValue> {

@@ -313,10 +313,10 @@ pub(super) enum Cell<'a> {
     Unescaped(&'a str),
     /// Types of bodies, as Zeek calls them, the first so many.
     Types(KeptTexts<'a>, usize),
-    /// A list of one identifier.
-    OneId(u8, u64),
     /// A list of identifiers.
     Ids(u8, &'a [u64]),
+    /// A list of words, each with a time that is not told.
+    Words(&'a [(Nanos, String)]),
     /// Answers of DNS in short, with their types.
     Answers(KeptTexts<'a>, KeptTexts<'a>),
     /// Their times to live, where they are told.
@@ -331,8 +331,6 @@ pub(super) enum Cell<'a> {
     Ip(IpAddr),
     /// Receiver and sender of a mail, and the header fields that say which way it came.
     MailPath(((Address, u8), (Address, u8)), Option<KeptTexts<'a>>),
-    /// A list of those that are there, in capitals.
-    UpperList([Option<&'a str>; 2]),
 }
 
 impl<'a> Cell<'a> {
@@ -380,10 +378,9 @@ impl<'a> Cell<'a> {
             Cell::Float(value) => write_float(value, out),
             Cell::Answers(..)
             | Cell::Types(..)
-            | Cell::OneId(..)
             | Cell::Ids(..)
-            | Cell::MailPath(..)
-            | Cell::UpperList(_) => {
+            | Cell::Words(..)
+            | Cell::MailPath(..) => {
                 list(self.parts().iter(), out, |text, out| quoted(text, out));
             }
             _ => {
@@ -428,10 +425,9 @@ impl<'a> Cell<'a> {
             Cell::Float(value) => write_float(value, out),
             Cell::Answers(..)
             | Cell::Types(..)
-            | Cell::OneId(..)
             | Cell::Ids(..)
-            | Cell::MailPath(..)
-            | Cell::UpperList(_) => match self.parts().as_slice() {
+            | Cell::Words(..)
+            | Cell::MailPath(..) => match self.parts().as_slice() {
                 [] => out.extend_from_slice(b"(empty)"),
                 parts => separated(parts.iter().map(String::as_str), out, in_list),
             },
@@ -443,16 +439,12 @@ impl<'a> Cell<'a> {
     #[cold]
     fn parts(&self) -> Vec<String> {
         match *self {
-            Cell::OneId(letter, id) => vec![id_text(letter, id)],
             Cell::Types(texts, most) => {
                 let names = texts.iter().take(most).map(zeek_type);
                 names.map(str::to_owned).collect()
             }
+            Cell::Words(words) => words.iter().map(|(_, word)| word.clone()).collect(),
             Cell::Ids(letter, ids) => ids.iter().map(|id| id_text(letter, *id)).collect(),
-            Cell::UpperList(names) => {
-                let names = names.into_iter().flatten();
-                names.map(str::to_ascii_uppercase).collect()
-            }
             Cell::Answers(texts, types) => {
                 let both = texts.iter().zip(types.iter());
                 both.filter_map(|(text, kind)| short_answer(text, kind))
@@ -556,12 +548,11 @@ impl<'a> Cell<'a> {
             | Cell::Empty
             | Cell::Float(_)
             | Cell::Types(..)
-            | Cell::OneId(..)
             | Cell::Ids(..)
+            | Cell::Words(..)
             | Cell::Answers(..)
             | Cell::Ttls(..)
-            | Cell::MailPath(..)
-            | Cell::UpperList(_) => {}
+            | Cell::MailPath(..) => {}
         }
     }
 }
@@ -948,7 +939,6 @@ mod tests {
             (Cell::Empty, "[]", "(empty)"),
             (Cell::Float(0.5), "0.500000", "0.500000"),
             (Cell::Unescaped("/a%20b%2"), "\"/a b%2\"", "/a b%2"),
-            (Cell::OneId(b'F', 1), "[\"F10000000000\"]", "F10000000000"),
             (Cell::Ids(b'F', &[]), "[]", "(empty)"),
             (
                 Cell::Ids(b'F', &[0, 1]),
@@ -962,7 +952,10 @@ mod tests {
                 "CN=*.a,O=A\\\\, Inc.,C=US",
             ),
             (
-                Cell::UpperList([Some("discover"), Some("offer")]),
+                Cell::Words(&[
+                    (Nanos(1), "DISCOVER".to_owned()),
+                    (Nanos(2), "OFFER".to_owned()),
+                ]),
                 "[\"DISCOVER\",\"OFFER\"]",
                 "DISCOVER,OFFER",
             ),

@@ -627,38 +627,6 @@ pub(super) fn ntp_clock<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
     Cell::Seconds(values.time(name).unwrap_or_default())
 }
 
-// DHCP
-
-pub(super) fn dhcp_types<'a>(values: &Values<'a>) -> Cell<'a> {
-    let both = [Name::request, Name::reply].map(|name| values.text(name));
-    Cell::UpperList(both)
-}
-
-/// Where the client's messages come from, or what it was given.
-pub(super) fn dhcp_client<'a>(values: &Values<'a>) -> Cell<'a> {
-    let is_set = |it: &(flowgauge_wire::Address, u8)| it.0.0[12..] != [0; 4];
-    let own = values.address(Name::src_ip).filter(is_set);
-    let own = own.filter(|_| values.text(Name::request).is_some());
-    let address = own.or_else(|| values.address(Name::assigned_addr));
-    Cell::of(address, |(address, version)| {
-        Cell::Address(address, version)
-    })
-}
-
-/// The server, if it gave an address.
-pub(super) fn dhcp_server<'a>(values: &Values<'a>) -> Cell<'a> {
-    let given = values.address(Name::assigned_addr);
-    let server = given.and_then(|_| values.address(Name::server_addr));
-    Cell::of(server, |(address, version)| Cell::Address(address, version))
-}
-
-pub(super) fn dhcp_message<'a>(values: &Values<'a>, of_server: bool) -> Cell<'a> {
-    match values.text(Name::reply).is_some() == of_server {
-        true => Cell::of(values.text(Name::message), Cell::Text),
-        false => Cell::Unset,
-    }
-}
-
 // SNMP
 
 /// Variables of requests of these kinds.

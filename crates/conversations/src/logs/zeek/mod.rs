@@ -1,6 +1,7 @@
 //! Logs as Zeek has them: which columns each has, and their values.
 
 mod known;
+mod leases;
 mod made;
 mod tables;
 
@@ -9,7 +10,8 @@ use flowgauge_record::text::TimeWriter;
 
 use super::values::{Cell, Name, Values};
 pub(super) use known::Known;
-pub(super) use tables::log;
+pub(super) use leases::Leases;
+pub(super) use tables::{DHCP, log};
 
 /// A log: its name, and its columns behind those that all have.
 pub(super) struct Log {
@@ -119,21 +121,30 @@ impl Log {
         out.extend_from_slice(text.as_bytes());
     }
 
-    /// A record's line, values with tabs between.
-    pub(super) fn line(&self, values: &Values<'_>, time: &mut TimeWriter, out: &mut Vec<u8>) {
-        for (n, column) in self.all().enumerate() {
+    /// A record's values, by column.
+    pub(super) fn cells<'a>(&self, values: &'a Values<'a>) -> impl Iterator<Item = Cell<'a>> {
+        self.all().map(|column| column.value(values))
+    }
+
+    /// A line, values with tabs between.
+    pub(super) fn line<'a>(
+        cells: impl Iterator<Item = Cell<'a>>,
+        time: &mut TimeWriter,
+        out: &mut Vec<u8>,
+    ) {
+        for (n, cell) in cells.enumerate() {
             if n > 0 {
                 out.push(b'\t');
             }
-            column.value(values).between_tabs(time, out);
+            cell.between_tabs(time, out);
         }
         out.push(b'\n');
     }
 
     /// The same as an object: what is not known is left out.
-    pub(super) fn object(
+    pub(super) fn object<'a>(
         &self,
-        values: &Values<'_>,
+        cells: impl Iterator<Item = Cell<'a>>,
         with_path: bool,
         time: &mut TimeWriter,
         out: &mut Vec<u8>,
@@ -144,8 +155,7 @@ impl Log {
             out.extend_from_slice(self.path.as_bytes());
             out.push(b'"');
         }
-        for column in self.all() {
-            let value = column.value(values);
+        for (column, value) in self.all().zip(cells) {
             if !value.is_unset() {
                 out.extend_from_slice(column.key.with_comma());
                 value.json(time, out);
@@ -181,7 +191,8 @@ mod tests {
         let mut looking = Looking::default();
         let values = looking.at(&event).unwrap();
         let mut line = Vec::new();
-        tables::STATS.object(&values, false, &mut TimeWriter::default(), &mut line);
+        let cells = tables::STATS.cells(&values);
+        tables::STATS.object(cells, false, &mut TimeWriter::default(), &mut line);
         let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(line["pkts_dropped"], 2);
     }

@@ -501,40 +501,25 @@ static NTP: Log = all(
     ],
 );
 
-static DHCP: Log = all(
+/// Its lines are made of several records ([`Leases`](super::Leases)).
+pub(in super::super) static DHCP: Log = all(
     "dhcp",
-    &[column("ts", "time", Made(begin))],
+    &[column("ts", "time", Unset)],
     &[
-        column(
-            "uids",
-            "set[string]",
-            Made(|it| Cell::of(it.number(Name::flow_id), |id| Cell::OneId(b'C', id))),
-        ),
-        column("client_addr", "addr", Made(dhcp_client)),
-        column("server_addr", "addr", Made(dhcp_server)),
-        column("mac", "string", Field(Name::mac)),
-        column("host_name", "string", Field(Name::host_name)),
-        column("client_fqdn", "string", Field(Name::client_fqdn)),
-        column("domain", "string", Field(Name::domain)),
-        column("requested_addr", "addr", Field(Name::requested_addr)),
-        column("assigned_addr", "addr", Field(Name::assigned_addr)),
-        column("lease_time", "interval", Field(Name::lease_time)),
-        column(
-            "client_message",
-            "string",
-            Made(|it| dhcp_message(it, false)),
-        ),
-        column(
-            "server_message",
-            "string",
-            Made(|it| dhcp_message(it, true)),
-        ),
-        column("msg_types", "vector[string]", Made(dhcp_types)),
-        column(
-            "duration",
-            "interval",
-            Made(|it| Cell::Seconds(it.span(Name::latency).unwrap_or_default())),
-        ),
+        column("uids", "set[string]", Unset),
+        column("client_addr", "addr", Unset),
+        column("server_addr", "addr", Unset),
+        column("mac", "string", Unset),
+        column("host_name", "string", Unset),
+        column("client_fqdn", "string", Unset),
+        column("domain", "string", Unset),
+        column("requested_addr", "addr", Unset),
+        column("assigned_addr", "addr", Unset),
+        column("lease_time", "interval", Unset),
+        column("client_message", "string", Unset),
+        column("server_message", "string", Unset),
+        column("msg_types", "vector[string]", Unset),
+        column("duration", "interval", Unset),
     ],
 );
 
