@@ -359,8 +359,8 @@ pub enum Value {
     Time(Nanos),
     /// A span of time.
     Duration(Nanos),
-    /// A list of whole numbers below 2^32.
-    List(Box<[u32]>),
+    /// A list of whole numbers.
+    List(Box<[u64]>),
     /// A list of texts.
     Texts(Box<[Box<str>]>),
     /// A record inside the record, if there is one.
@@ -379,7 +379,7 @@ impl From<ValueRef<'_>> for Value {
             ValueRef::Address(address, version) => Value::Address(address, version),
             ValueRef::Time(time) => Value::Time(time),
             ValueRef::Duration(span) => Value::Duration(span),
-            ValueRef::List(list) => Value::List(list.iter().map(|&value| value as u32).collect()),
+            ValueRef::List(list) => Value::List(list.into()),
             ValueRef::Texts(list) => Value::Texts(list.iter().map(|&text| text.into()).collect()),
             ValueRef::Object(object) => Value::Object(object.map(OwnedObject::of)),
         }

@@ -189,7 +189,7 @@ pub trait FieldVisitor {
     fn time(&mut self, field: &'static Field, value: Nanos);
     /// A span of time.
     fn duration(&mut self, field: &'static Field, value: Nanos);
-    /// A list of whole numbers below 2^32.
+    /// A list of whole numbers.
     fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]);
     /// A list of texts.
     fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]);

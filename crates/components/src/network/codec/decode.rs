@@ -247,9 +247,7 @@ fn value(bytes: &mut Bytes<'_>, announced: &Announced, depth: usize) -> Option<V
         9 => Value::Duration(Nanos(bytes.number()?)),
         10 => {
             let count = bytes.count(1)?;
-            let values: Option<Vec<u32>> = (0..count)
-                .map(|_| u32::try_from(bytes.number()?).ok())
-                .collect();
+            let values: Option<Vec<u64>> = (0..count).map(|_| bytes.number()).collect();
             Value::List(values?.into())
         }
         11 => Value::Object(None),

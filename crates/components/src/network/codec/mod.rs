@@ -116,6 +116,7 @@ pub fn fuzz(bytes: &[u8]) {
 mod tests {
     use flowgauge_record::OwnedRecord;
     use flowgauge_record::any::Value;
+    use flowgauge_record::smtp::SmtpRow;
     use flowgauge_record::stream::StreamRow;
     use flowgauge_stack::{StreamChunk, StreamEnd, StreamInfo};
     use flowgauge_wire::{Address, LinkType, Nanos, PacketDescriptor, PacketFlags};
@@ -175,6 +176,27 @@ mod tests {
             assert_eq!(pairs(&found), pairs(&expected));
         }
         assert!(decoder.is_at_end(&payload));
+    }
+
+    #[test]
+    fn numbers_of_files_come_whole() {
+        let mail = SmtpRow {
+            files: vec![u64::MAX, 1 << 32, 7],
+            ..SmtpRow::default()
+        };
+        let (mut said, mut announced) = (Vec::new(), Announced::default());
+        let mut encoder = Encoder::default();
+        encoder.record(Nanos(1), &mail, &mut |text| {
+            said.push(text);
+            said.len() as u32 - 1
+        });
+        assert!(said.iter().all(|text| announced.add(text)));
+        let payload = encoder.take().0;
+        let mut decoder = Decoder::new(&payload).unwrap();
+        let (_, found) = decoder.record(&payload, &announced).unwrap();
+        let files = found.iter().find(|(field, _)| field.name == "files");
+        let expected = Value::List(mail.files.as_slice().into());
+        assert_eq!(files.map(|(_, value)| value), Some(&expected));
     }
 
     #[test]
