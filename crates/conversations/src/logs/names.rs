@@ -81,6 +81,20 @@ const KNOWN: &[Known] = &[
     ),
     Known("unmatched_reply", "dns", Some("dns_unmatched_reply"), None),
     Known(
+        "length_and_coding",
+        "http",
+        Some("HTTP_content_length_and_chunked"),
+        None,
+    ),
+    Known(
+        "folded_header",
+        "http",
+        Some("HTTP_obsolete_line_folding"),
+        None,
+    ),
+    Known("bad_length", "http", Some("HTTP_bad_content_length"), None),
+    Known("bad_request_line", "http", Some("bad_HTTP_request"), None),
+    Known(
         "unmatched_reply",
         "http",
         Some("HTTP_response_before_request"),

@@ -103,6 +103,10 @@ struct Transfer {
 impl Conversation for Talk {
     type Common = Common;
 
+    fn trim(common: &mut Common) {
+        common.pool = Pool::default();
+    }
+
     fn data(&mut self, common: &mut Common, at: &At<'_>, bytes: &[u8], give: &mut Give<'_>) {
         if at.connection.is_udp {
             return self.message(common, at, bytes, "", give);

@@ -276,6 +276,9 @@ pub(crate) trait Conversation: Default + Send + 'static {
         self.close(common, at, give);
     }
 
+    /// Frees what is kept for use by others.
+    fn trim(_common: &mut Self::Common) {}
+
     /// Forgets all; buffers may stay.
     fn clear(&mut self) {
         *self = Self::default();

@@ -66,6 +66,10 @@ pub(super) struct Talk {
 impl Conversation for Talk {
     type Common = Pool<RpcMessage>;
 
+    fn trim(pool: &mut Pool<RpcMessage>) {
+        *pool = Pool::default();
+    }
+
     fn data(&mut self, pool: &mut Self::Common, at: &At<'_>, bytes: &[u8], out: &mut Give<'_>) {
         if at.connection.is_udp {
             return self.message(pool, at, bytes, (bytes.len() as u64, 0), out);

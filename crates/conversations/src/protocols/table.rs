@@ -35,6 +35,9 @@ pub(crate) trait Talks: Send {
     /// Tells the numbers of all that are open, and since when each keeps its oldest request, or has been idle.
     fn ages(&self, tell: &mut dyn FnMut(u32, Nanos));
 
+    /// Frees what is kept for use by others: nothing of it is charged.
+    fn trim(&mut self);
+
     /// Gives up the oldest request of one, or where there is none all of it.
     fn give_up(&mut self, number: u32, give: &mut Give<'_>) -> GivenUp;
 }
@@ -212,6 +215,11 @@ impl<C: Conversation> Talks for Table<C> {
                 tell(number as u32, talk.age());
             }
         }
+    }
+
+    fn trim(&mut self) {
+        self.spare.clear();
+        C::trim(&mut self.common);
     }
 
     fn give_up(&mut self, number: u32, give: &mut Give<'_>) -> GivenUp {

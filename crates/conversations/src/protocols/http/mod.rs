@@ -814,6 +814,10 @@ impl Conversation for Talk {
         self.pairs.held() + responder.held() + initiator.held() + second + tunnel
     }
 
+    fn trim(pool: &mut Pool) {
+        *pool = Pool::default();
+    }
+
     fn oldest(&self) -> Option<Nanos> {
         self.pairs.oldest()
     }

@@ -47,6 +47,8 @@ impl Spoken {
         let before = give.speaks(self.protocol);
         work(&mut *self.table, self.number, give);
         give.speaks(before);
+        // There can be as many tables as connections.
+        self.table.trim();
     }
 
     fn data(&mut self, at: &At<'_>, bytes: &[u8], gap_before: u64, give: &mut Give<'_>) {
@@ -268,8 +270,9 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Talk, WAITING};
+    use super::super::{Pool, Talk, WAITING};
     use super::{DEPTH, Frames};
+    use crate::protocols::Conversation as _;
     use crate::protocols::testing::Tester;
 
     #[test]
@@ -310,6 +313,16 @@ mod tests {
 
     fn tester() -> Tester<Talk> {
         Tester::<Talk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 8080).opened()
+    }
+
+    /// What is kept for later messages is bounded for each protocol, but there is a table for each tunnel.
+    #[test]
+    fn a_tunnel_keeps_no_messages_for_later_ones() {
+        let mut pool = Pool::default();
+        pool.give_back(Box::default());
+        assert_eq!(pool.0.len(), 1);
+        Talk::trim(&mut pool);
+        assert_eq!(pool.0.capacity(), 0);
     }
 
     #[test]
