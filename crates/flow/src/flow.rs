@@ -10,10 +10,10 @@
 //!
 //! What few flows have (holes in the sequence space, a tunnel, fragments) is in an [`Extra`].
 
-use std::hash::{DefaultHasher, Hasher};
-
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
-use flowgauge_wire::{Address, DecodeFlags, Decoded, FlowKey, Nanos, TcpFlags};
+use flowgauge_wire::{
+    Address, DecodeFlags, Decoded, FlowKey, HashSeed, Nanos, TcpFlags, scattered,
+};
 
 use crate::extra::{Extra, NO_EXTRA};
 use crate::history::{CAPACITY, History, Letter};
@@ -482,23 +482,21 @@ impl Flow {
         })
     }
 
+    #[inline]
     fn flow_id(&self) -> u64 {
-        // The same in each run, so that its key is public: SipHash, of which nobody can compute collisions, where the hash of
-        // the tables is no more than what its secret makes of it. Without the context, a number that is of this run.
-        let key = &self.hot.key;
-        let mut bytes = [0; 56];
-        bytes[..16].copy_from_slice(&key.low.0);
-        bytes[16..32].copy_from_slice(&key.high.0);
-        bytes[32..34].copy_from_slice(&key.low_port.to_le_bytes());
-        bytes[34..36].copy_from_slice(&key.high_port.to_le_bytes());
-        bytes[36..38].copy_from_slice(&[key.protocol, key.version]);
-        bytes[40..44].copy_from_slice(&self.cold.first_seq.to_le_bytes());
-        bytes[48..].copy_from_slice(&self.cold.start.0.to_le_bytes());
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&bytes);
-        hasher.finish()
+        // The same in each run, so that its key is public, and keys of flows can be chosen to collide; not the
+        // times at which they are captured. Without the context, a number that is of this run.
+        let key = FlowKey {
+            context: 0,
+            ..self.hot.key
+        };
+        let first = HashSeed::PUBLIC
+            .hash(&key)
+            .wrapping_add(self.cold.first_seq.into());
+        scattered(scattered(first) ^ scattered(self.cold.start.0))
     }
 
+    #[inline(always)]
     fn side(&self, side: usize, extra: Option<&Extra>) -> FlowSide {
         let counters = &self.sides[side];
         let key = &self.hot.key;

@@ -369,6 +369,13 @@ impl FlowTracker {
         Some(flow.with_record(self.extras.get(flow.cold.extra), reason, read))
     }
 
+    /// The records of all flows in the table so far, and of those that ended and whose places nobody has taken yet.
+    pub fn each_record(&self, mut read: impl FnMut(&FlowRecord<'_>)) {
+        for id in 0..self.flows.len() {
+            self.with_record(FlowId(id), &mut read);
+        }
+    }
+
     /// Whether the whole three-way handshake of a TCP flow was seen: the flow is one in the table, or
     /// ended and not drained yet.
     pub fn is_handshake_complete(&self, id: FlowId) -> bool {

@@ -257,7 +257,7 @@ impl Shard {
     /// From decoded packets on: hash, the handler's view of the batch, flows and streams.
     fn track<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         if self.config.vlans == VlanAware::Auto {
-            self.vlans.pass(&mut self.decoded.packets);
+            self.vlans.pass(&mut self.decoded.packets, &self.tracker);
         }
         hash_batch(&mut self.decoded.packets);
         let decoded = &self.decoded;

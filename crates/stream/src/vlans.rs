@@ -9,7 +9,8 @@
 
 use std::collections::HashMap;
 
-use flowgauge_wire::{Address, Decoded, FoldedState, TcpFlags};
+use flowgauge_flow::{FlowRecord, FlowTracker};
+use flowgauge_wire::{Address, Decoded, Direction, FoldedState, TcpFlags};
 
 /// Whether equal endpoints in different VLANs are different flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +33,14 @@ const MOST_CONTEXTS: usize = 64;
 /// The VLANs that pairs of addresses are in.
 #[derive(Debug)]
 pub(crate) struct Vlans {
-    pairs: HashMap<(Address, Address), Contexts, FoldedState>,
+    pairs: HashMap<Pair, Contexts, FoldedState>,
     /// The most pairs.
     limit: usize,
     /// A packet with a tag came.
     has_tags: bool,
 }
+
+type Pair = (Address, Address);
 
 /// Those of a pair; mostly there is one.
 #[derive(Debug, Default)]
@@ -60,34 +63,63 @@ impl Vlans {
         }
     }
 
-    /// Gives packets of pairs with tags the context that keeps their flows apart.
+    /// Gives packets of pairs with tags the context that keeps their flows apart from each other, and from those in
+    /// the table. Most captures have no tags: nothing is done until the first one comes.
     #[inline]
-    pub(crate) fn pass(&mut self, packets: &mut [Decoded]) {
-        for packet in packets {
-            let begins =
-                packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0;
-            if packet.vlan_count != 0 || begins || self.has_tags {
-                self.packet(packet, begins);
-            }
+    pub(crate) fn pass(&mut self, packets: &mut [Decoded], flows: &FlowTracker) {
+        if self.has_tags || packets.iter().any(|packet| packet.vlan_count != 0) {
+            self.tagged(packets, flows);
         }
     }
 
     #[inline(never)]
-    fn packet(&mut self, packet: &mut Decoded, begins: bool) {
-        let pair = (packet.key.low, packet.key.high);
-        let is_tagged = packet.vlan_count != 0;
-        self.has_tags |= is_tagged;
-        if !packet.has_ip() || !is_tagged && !begins && !self.pairs.contains_key(&pair) {
-            return;
+    fn tagged(&mut self, packets: &mut [Decoded], flows: &FlowTracker) {
+        if !self.has_tags {
+            self.has_tags = true;
+            flows.each_record(|record| self.learn(record));
         }
-        if self.pairs.len() >= self.limit && !self.pairs.contains_key(&pair) {
+        for packet in packets.iter_mut().filter(|packet| packet.has_ip()) {
+            let pair = (packet.key.low, packet.key.high);
+            let [first, second] = packet.vlan.map(u32::from);
+            let vlan = first | second << 12 | u32::from(packet.vlan_count.min(2)) << 24;
+            let begins =
+                packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0;
+            let is_new = packet.vlan_count != 0 || begins;
+            let place = self.place(pair, packet.direction, vlan, is_new);
+            packet.key.context = packet.key.context.wrapping_add(place as u32);
+        }
+    }
+
+    /// A connection that began before the first tag.
+    fn learn(&mut self, record: &FlowRecord<'_>) {
+        let pair = (record.key.low, record.key.high);
+        let low = (record.key.low, record.key.low_port);
+        let is_low = (record.source.address, record.source.port) == low;
+        let directions = match is_low {
+            true => [Direction::LowToHigh, Direction::HighToLow],
+            false => [Direction::HighToLow, Direction::LowToHigh],
+        };
+        let counted = [record.source.packets, record.destination.packets];
+        for (direction, packets) in directions.into_iter().zip(counted) {
+            if record.history.starts_with('S') && packets > 0 {
+                self.place(pair, direction, 0, true);
+            }
+        }
+    }
+
+    /// The place of the context of a pair's packet: the first one where the pair is not known, and is not to be.
+    fn place(&mut self, pair: Pair, direction: Direction, vlan: u32, is_new: bool) -> usize {
+        let way = direction.index();
+        if let Some(contexts) = self.pairs.get_mut(&pair) {
+            return contexts.place(way, vlan);
+        }
+        if !is_new {
+            return 0;
+        }
+        if self.pairs.len() >= self.limit {
             self.pairs.clear();
         }
-        let [first, second] = packet.vlan.map(u32::from);
-        let vlan = first | second << 12 | u32::from(packet.vlan_count.min(2)) << 24;
-        let contexts = self.pairs.entry(pair).or_default();
-        let place = contexts.place(packet.direction.index(), vlan);
-        packet.key.context = packet.key.context.wrapping_add(place as u32);
+        self.pairs.entry(pair).or_default().place(way, vlan)
     }
 }
 
@@ -120,7 +152,7 @@ impl Contexts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flowgauge_wire::Direction;
+    use flowgauge_flow::FlowConfig;
 
     /// For a VLAN: none, of a SYN.
     const SYN: u16 = u16::MAX;
@@ -151,7 +183,7 @@ mod tests {
             packet
         };
         let mut packets: Vec<Decoded> = said.iter().map(packet).collect();
-        Vlans::new(u32::MAX).pass(&mut packets);
+        Vlans::new(u32::MAX).pass(&mut packets, &FlowTracker::new(FlowConfig::default()));
         packets.iter().map(|it| it.key.context).collect()
     }
 
@@ -191,6 +223,7 @@ mod tests {
     #[test]
     fn pairs_and_contexts_are_bounded() {
         let mut vlans = Vlans::new(1000);
+        let flows = FlowTracker::new(FlowConfig::default());
         for pair in 0..3000_u32 {
             let mut packet = Decoded {
                 vlan_count: 1,
@@ -198,7 +231,7 @@ mod tests {
             };
             packet.key.low = Address::v4(pair.to_be_bytes());
             packet.key.version = 4;
-            vlans.pass(core::slice::from_mut(&mut packet));
+            vlans.pass(core::slice::from_mut(&mut packet), &flows);
             assert!(vlans.pairs.len() <= 1000);
         }
         let many: Vec<(bool, u16)> = (1..1000).map(|vlan| (true, vlan)).collect();

@@ -165,6 +165,14 @@ impl fmt::Debug for HashSeed {
     }
 }
 
+/// The last step of SplitMix64: numbers that are close to each other scatter, and no two become one.
+#[inline]
+pub const fn scattered(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 impl HashSeed {
     /// Known to everybody, and the same on all machines: for what has to choose the same flows everywhere. Who makes
     /// traffic can choose what comes of it.
@@ -176,9 +184,7 @@ impl HashSeed {
         let (mut state, mut at) = (number, 0);
         while at < words.len() {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            words[at] = mixed ^ (mixed >> 31);
+            words[at] = scattered(state);
             at += 1;
         }
         HashSeed(words)

@@ -3,7 +3,7 @@
 use flowgauge_proto::Look;
 
 use super::signatures::{self, Carries};
-use super::table::Piece;
+use super::watched::Kept;
 use super::{ProtocolInfo, Seen};
 
 /// Bytes of each direction that are looked at.
@@ -49,73 +49,46 @@ pub(super) struct Beginning<'a> {
 impl Beginning<'_> {
     /// What these pieces are, in the order in which they came: those from the first one, and where that is
     /// nothing those from the next one, which another protocol can have agreed on.
-    pub(super) fn look<'p>(&self, pieces: impl Iterator<Item = Piece<'p>>) -> Looked {
-        let mut pieces = pieces.peekable();
-        let Some(first) = pieces.next() else {
-            return Looked::default();
-        };
-        if pieces.peek().is_none() {
-            return self.begins(&first, [first.bytes, &[]], first.bytes.len(), true);
-        }
-        let all: Vec<Piece<'_>> = core::iter::once(first).chain(pieces).collect();
-        let last = all.last().is_none_or(|piece| piece.from_initiator);
+    pub(super) fn look(&self, kept: &mut Kept) -> Looked {
+        let last = kept.pieces.last().is_none_or(|piece| piece.from_initiator);
         let mut looked = Looked::default();
-        for (place, first) in all.iter().enumerate() {
-            let mut said = [Vec::new(), Vec::new()];
-            let mut is_broken = [false; 2];
-            for piece in &all[place..] {
-                let side = usize::from(piece.from_initiator != first.from_initiator);
-                // Behind a hole it is not the beginning any more.
-                is_broken[side] |= piece.gap_before > 0 && !said[side].is_empty();
-                if !is_broken[side] {
-                    said[side].extend_from_slice(piece.bytes);
-                }
+        for place in 0..kept.pieces.len() {
+            let has_signatures = self.has_signatures && place == 0;
+            if kept.pieces[place].begins_nothing && !has_signatures {
+                continue;
             }
-            let length = said[usize::from(last != first.from_initiator)].len();
-            let found = self.begins(first, [&said[0], &said[1]], length, place == 0);
-            looked.signature = looked.signature.or(found.signature);
-            let is_over = match found.found {
+            let said = kept.said_from(place);
+            let seen = Seen {
+                initiator: said[1],
+                responder: said[0],
+                port: self.port,
+                is_udp: self.is_udp,
+            };
+            let is_all = self.is_last || said[usize::from(last)].len() >= BEGINNING;
+            let found = match kept.pieces[place].begins_nothing {
+                true => Found::Nothing,
+                false => look(self.protocols, &seen, is_all),
+            };
+            if has_signatures && !matches!(found, Found::Protocol(_)) {
+                looked.signature = signatures::by_content(&seen);
+            }
+            let is_over = match found {
                 Found::Nothing => looked.signature.is_some(),
                 Found::Usual(_) => place == 0,
                 Found::Protocol(_) | Found::More => true,
             };
+            kept.pieces[place].begins_nothing |= found == Found::Nothing && !is_all;
             if is_over {
-                looked.found = found.found;
+                looked.found = found;
                 // The first answer tells what was asked, however that is written.
-                let is_answer = all[..place]
-                    .iter()
-                    .all(|it| it.from_initiator != first.from_initiator);
+                let first = kept.pieces[place].from_initiator;
+                let mut before = kept.pieces[..place].iter();
+                let is_answer = before.all(|piece| piece.from_initiator != first);
                 looked.passed = if is_answer { 0 } else { place };
                 break;
             }
         }
         looked
-    }
-
-    /// What was said from a piece on: by its side, and by the other one; so much of what the last piece is of.
-    fn begins(&self, first: &Piece<'_>, said: [&[u8]; 2], length: usize, is_first: bool) -> Looked {
-        let [mine, other] = said;
-        let (initiator, responder) = match first.from_initiator {
-            true => (mine, other),
-            false => (other, mine),
-        };
-        let seen = Seen {
-            initiator,
-            responder,
-            port: self.port,
-            is_udp: self.is_udp,
-        };
-        let found = look(self.protocols, &seen, self.is_last || length >= BEGINNING);
-        let is_told = matches!(found, Found::Protocol(_));
-        let signature = match self.has_signatures && is_first && !is_told {
-            true => signatures::by_content(&seen),
-            false => None,
-        };
-        Looked {
-            found,
-            passed: 0,
-            signature,
-        }
     }
 }
 
@@ -128,16 +101,16 @@ pub(super) fn look(protocols: &[&ProtocolInfo], seen: &Seen<'_>, is_all: bool) -
             continue;
         }
         let place = Some(place as u8);
-        let has_port = protocol.ports.contains(&seen.port);
+        let has_port = || protocol.ports.contains(&seen.port);
         match (protocol.look)(seen) {
-            Look::Yes if has_port => {
+            Look::Yes if has_port() => {
                 by_content = place;
                 break;
             }
             Look::Yes => by_content = by_content.or(place),
             Look::More => {
                 undecided = true;
-                by_port = by_port.or(place.filter(|_| has_port));
+                by_port = by_port.or(place.filter(|_| has_port()));
             }
             Look::No => {}
         }

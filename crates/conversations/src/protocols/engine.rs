@@ -1,6 +1,7 @@
 //! `transactions`: the transactions of all known protocols, found in packets.
 
 use core::cmp::Reverse;
+use core::ops::Range;
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine::{self, Step, Tracked};
@@ -21,6 +22,7 @@ use super::learned::Learned;
 use super::room::{ByAge, GivenUp, Room};
 use super::signatures::Carries;
 use super::table::{Piece, Talks};
+use super::watched::{Kept, Watched};
 use super::{ALL, Among, Connection, Give, ProtocolInfo, http, named};
 use crate::files::{self, Files};
 
@@ -90,8 +92,6 @@ const EACH_MESSAGE: OptionInfo = OptionInfo::new(
 )
 .or("no");
 
-/// Bytes of each direction that are kept of a connection that is of no protocol that is read, so far.
-const KEPT: usize = 2 << 10;
 /// Pieces of a connection that are looked at before it is given up as one of no known protocol.
 const TRIES: u8 = 6;
 
@@ -211,106 +211,6 @@ fn wanted(settings: &Settings) -> Result<Vec<&'static ProtocolInfo>, SettingErro
     Ok(wanted)
 }
 
-/// What was said in connections of which it does not tell yet what is spoken.
-#[derive(Default)]
-struct Watched {
-    all: Vec<Kept>,
-    free: Vec<u32>,
-}
-
-#[derive(Default)]
-struct Kept {
-    pieces: Vec<KeptPiece>,
-    bytes: Vec<u8>,
-    /// Of which connection.
-    owner: u32,
-    is_open: bool,
-}
-
-struct KeptPiece {
-    from_initiator: bool,
-    gap_before: u64,
-    time: Nanos,
-    len: usize,
-    /// Bytes of it that are not kept.
-    left_out: usize,
-}
-
-impl Kept {
-    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
-        let mut rest = self.bytes.as_slice();
-        self.pieces.iter().map(move |kept| {
-            let (bytes, behind) = rest.split_at(kept.len.min(rest.len()));
-            rest = behind;
-            Piece {
-                bytes,
-                gap_before: kept.gap_before,
-                from_initiator: kept.from_initiator,
-                time: kept.time,
-            }
-        })
-    }
-
-    /// Bytes of memory that it keeps beside itself.
-    fn held(&self) -> u64 {
-        (self.pieces.capacity() * size_of::<KeptPiece>() + self.bytes.capacity()) as u64
-    }
-
-    /// When something was said last.
-    fn last(&self) -> Nanos {
-        self.pieces
-            .last()
-            .map(|piece| piece.time)
-            .unwrap_or_default()
-    }
-
-    /// Keeps a piece: all of it where a protocol that is read can begin with what there is; else signatures
-    /// need the beginning of what each side says.
-    fn keep(&mut self, piece: &Piece<'_>, is_whole: bool) {
-        let of_side = self
-            .pieces
-            .iter()
-            .filter(|it| it.from_initiator == piece.from_initiator);
-        let has = of_side.map(|it| it.len).sum::<usize>();
-        let room = match is_whole {
-            true => piece.bytes.len(),
-            false => KEPT.saturating_sub(has).min(piece.bytes.len()),
-        };
-        self.pieces.push(KeptPiece {
-            from_initiator: piece.from_initiator,
-            gap_before: piece.gap_before,
-            time: piece.time,
-            len: room,
-            left_out: piece.bytes.len() - room,
-        });
-        self.bytes.extend_from_slice(&piece.bytes[..room]);
-    }
-}
-
-impl Watched {
-    fn open(&mut self, owner: u32) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Kept::default());
-            self.all.len() as u32 - 1
-        });
-        if let Some(kept) = self.all.get_mut(number as usize) {
-            kept.owner = owner;
-            kept.is_open = true;
-        }
-        number
-    }
-
-    /// Returns how many bytes it kept.
-    fn close(&mut self, number: u32) -> u64 {
-        let kept = self.all.get_mut(number as usize);
-        let kept = kept.map(core::mem::take).unwrap_or_default();
-        if kept.is_open {
-            self.free.push(number);
-        }
-        kept.held()
-    }
-}
-
 impl State {
     /// One for all protocols that classifies flows, and gives records of what is said if `gives_events`.
     ///
@@ -409,9 +309,18 @@ impl State {
             .get(responder, time)
             .or_else(|| self.learned.get(initiator, time));
         let told = told.and_then(|name| self.protocols.iter().position(|it| it.name == name));
-        let kept = (slot.stage == Stage::Watched)
-            .then(|| self.watched.all.get(slot.number as usize))
-            .flatten();
+        if slot.stage != Stage::Watched {
+            slot.number = self.watched.open(stream.id / 2);
+        }
+        let Some(kept) = self.watched.get_mut(slot.number) else {
+            return slot;
+        };
+        if slot.stage == Stage::Watched {
+            self.room.held -= kept.held();
+        }
+        if let Some(piece) = piece {
+            kept.keep(piece);
+        }
         let looked = match told {
             Some(place) => Looked {
                 found: Found::Protocol(place as u8),
@@ -423,10 +332,9 @@ impl State {
                     port: responder.1,
                     is_udp,
                     is_last: is_udp || piece.is_none() || slot.tries >= TRIES,
-                    has_signatures: slot.ended & TOLD == 0,
+                    has_signatures: slot.ended & TOLD == 0 && piece.is_some(),
                 };
-                let kept = kept.iter().flat_map(|kept| kept.pieces());
-                beginning.look(kept.chain(piece.copied()))
+                beginning.look(kept)
             }
         };
         // Of UDP each datagram may be another protocol's.
@@ -460,30 +368,23 @@ impl State {
                 if !is_udp {
                     connection.retransmitted = Some(slot.repeated.map(u64::from));
                 }
+                let pieces = looked.passed..kept.pieces.len() - usize::from(piece.is_some());
                 let owner = stream.id / 2;
-                self.begin(&mut slot, place, looked.passed, connection, owner, out);
+                self.begin(&mut slot, place, pieces, connection, owner, out);
             }
             Found::Nothing if is_udp || is_over || carries.is_some() => {
-                if slot.stage == Stage::Watched {
-                    self.room.held -= self.watched.close(slot.number);
-                }
+                self.watched.close(slot.number);
                 slot.stage = match is_over {
                     true => Stage::Foreign,
                     false => Stage::Unknown,
                 };
             }
             Found::More | Found::Nothing => {
-                if slot.stage != Stage::Watched {
-                    slot.stage = Stage::Watched;
-                    slot.number = self.watched.open(stream.id / 2);
+                slot.stage = Stage::Watched;
+                if found == Found::Nothing && piece.is_some() {
+                    kept.shorten();
                 }
-                if let Some(kept) = self.watched.all.get_mut(slot.number as usize)
-                    && let Some(piece) = piece
-                {
-                    self.room.held -= kept.held();
-                    kept.keep(piece, found == Found::More);
-                    self.room.held += kept.held();
-                }
+                self.room.held += kept.held();
             }
         }
         *self.slot(stream.id / 2) = slot;
@@ -495,7 +396,7 @@ impl State {
         &mut self,
         slot: &mut Slot,
         place: u8,
-        passed: usize,
+        pieces: Range<usize>,
         connection: Connection,
         owner: u32,
         out: &mut dyn Outlet,
@@ -504,29 +405,28 @@ impl State {
             return;
         };
         let number = table.open(connection, owner);
-        if slot.stage == Stage::Watched {
-            let kept = self.watched.all.get_mut(slot.number as usize);
+        if !pieces.is_empty() {
+            let kept = self.watched.get_mut(slot.number);
             let said = kept.map(core::mem::take).unwrap_or_default();
-            self.room.held -= said.held();
-            self.watched.free.push(slot.number);
+            let kept = said.pieces().zip(&said.pieces);
             self.with(usize::from(place), out, |table, give| {
-                for (piece, kept) in said.pieces().zip(&said.pieces).skip(passed) {
+                for (piece, kept) in kept.take(pieces.end).skip(pieces.start) {
                     table.data(number, &piece, give);
                     if kept.left_out > 0 {
-                        let gap_before = kept.left_out as u64;
-                        table.data(
-                            number,
-                            &Piece {
-                                bytes: &[],
-                                gap_before,
-                                ..piece
-                            },
-                            give,
-                        );
+                        let hole = Piece {
+                            bytes: &[],
+                            gap_before: kept.left_out as u64,
+                            ..piece
+                        };
+                        table.data(number, &hole, give);
                     }
                 }
             });
+            if let Some(kept) = self.watched.get_mut(slot.number) {
+                *kept = said;
+            }
         }
+        self.watched.close(slot.number);
         slot.stage = Stage::Known(place);
         slot.number = number;
     }
@@ -573,33 +473,28 @@ impl State {
     /// Conversations keep more than they may: the oldest requests go on alone, and conversations in which none
     /// waits are given up, those first that were idle longest.
     #[cold]
+    fn unwatch(&mut self, number: u32) {
+        self.room.held -= self.watched.get(number).map_or(0, Kept::held);
+        self.watched.close(number);
+    }
+
     fn make_room(&mut self, out: &mut dyn Outlet) {
         let mut ages = ByAge::new();
         for (place, table) in self.tables.iter().enumerate() {
             table.ages(&mut |number, age| ages.push(Reverse((age, place, number))));
         }
         let watched = self.tables.len();
-        for (number, kept) in self
-            .watched
-            .all
-            .iter()
-            .enumerate()
-            .filter(|(_, it)| it.is_open)
-        {
-            ages.push(Reverse((kept.last(), watched, number as u32)));
+        for (number, kept) in self.watched.open_ones() {
+            ages.push(Reverse((kept.last(), watched, number)));
         }
         while self.room.is_shrinking()
             && let Some(Reverse((_, place, number))) = ages.pop()
         {
-            let given_up = match self
-                .watched
-                .all
-                .get(number as usize)
-                .filter(|_| place == watched)
-            {
+            let kept = self.watched.get(number).filter(|_| place == watched);
+            let given_up = match kept {
                 Some(kept) => {
                     let owner = kept.owner;
-                    self.room.held -= self.watched.close(number);
+                    self.unwatch(number);
                     GivenUp::Conversation(owner)
                 }
                 None => self.with(place, out, |table, give| {
@@ -781,9 +676,7 @@ impl Handler for Leading<'_> {
         }
         let slot = core::mem::take(self.state.slot(stream.id / 2));
         match slot.stage {
-            Stage::Watched => {
-                self.state.room.held -= self.state.watched.close(slot.number);
-            }
+            Stage::Watched => self.state.unwatch(slot.number),
             _ => self.with(slot, |table, number, give| table.close(number, give)),
         }
     }

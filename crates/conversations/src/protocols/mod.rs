@@ -42,6 +42,7 @@ mod testing;
 #[cfg(test)]
 mod texts;
 pub(crate) mod tls;
+mod watched;
 
 use std::sync::OnceLock;
 

@@ -5,6 +5,8 @@
 //! others say, too, it needs the answer. None says more than its own bytes prove: that nothing else is
 //! left is no evidence.
 
+use core::ops::Deref;
+
 use super::{Seen, Transport};
 
 /// A protocol's signature.
@@ -12,7 +14,25 @@ struct Signature {
     name: &'static str,
     transport: Transport,
     carries: Carries,
-    is: fn(&Seen<'_>) -> bool,
+    is: fn(&Said<'_>) -> bool,
+}
+
+/// What was said, and the first line of each side.
+struct Said<'a> {
+    seen: &'a Seen<'a>,
+    asked: Option<Line<'a>>,
+    answered: Option<Line<'a>>,
+}
+
+/// A line, and what follows it.
+type Line<'a> = (&'a [u8], &'a [u8]);
+
+impl<'a> Deref for Said<'a> {
+    type Target = Seen<'a>;
+
+    fn deref(&self) -> &Seen<'a> {
+        self.seen
+    }
 }
 
 /// What can follow in a connection.
@@ -26,7 +46,7 @@ pub(super) enum Carries {
     Any,
 }
 
-const fn tcp(name: &'static str, is: fn(&Seen<'_>) -> bool) -> Signature {
+const fn tcp(name: &'static str, is: fn(&Said<'_>) -> bool) -> Signature {
     Signature {
         name,
         transport: Transport::Tcp,
@@ -35,14 +55,14 @@ const fn tcp(name: &'static str, is: fn(&Seen<'_>) -> bool) -> Signature {
     }
 }
 
-const fn udp(name: &'static str, is: fn(&Seen<'_>) -> bool) -> Signature {
+const fn udp(name: &'static str, is: fn(&Said<'_>) -> bool) -> Signature {
     Signature {
         transport: Transport::Udp,
         ..tcp(name, is)
     }
 }
 
-const fn both(name: &'static str, is: fn(&Seen<'_>) -> bool) -> Signature {
+const fn both(name: &'static str, is: fn(&Said<'_>) -> bool) -> Signature {
     Signature {
         transport: Transport::Both,
         ..tcp(name, is)
@@ -57,8 +77,13 @@ impl Signature {
 
 /// The protocol that what was sent first has the signature of, and what can follow.
 pub(super) fn by_content(seen: &Seen<'_>) -> Option<(&'static str, Carries)> {
-    let of = ALL.iter().filter(|it| it.transport.has(seen.is_udp));
-    let found = of.into_iter().find(|it| (it.is)(seen))?;
+    let said = Said {
+        seen,
+        asked: line(seen.initiator),
+        answered: line(seen.responder),
+    };
+    let mut of = ALL.iter().filter(|it| it.transport.has(seen.is_udp));
+    let found = of.find(|it| (it.is)(&said))?;
     Some((found.name, found.carries))
 }
 
@@ -75,17 +100,25 @@ pub(super) fn by_port(protocol: u8, port: u16) -> Option<&'static str> {
 }
 
 /// Whether one of the two begins like this.
-fn either(seen: &Seen<'_>, start: &[u8]) -> bool {
+fn either(seen: &Said<'_>, start: &[u8]) -> bool {
     any(seen, |bytes| bytes.starts_with(start))
 }
 
+/// Whether the first line of one of the two is such.
+fn any_line(said: &Said<'_>, is: impl Fn(&[u8]) -> bool) -> bool {
+    [said.asked, said.answered]
+        .into_iter()
+        .flatten()
+        .any(|(line, _)| is(line))
+}
+
 /// Whether one of the two is such.
-fn any(seen: &Seen<'_>, is: impl Fn(&[u8]) -> bool) -> bool {
+fn any(seen: &Said<'_>, is: impl Fn(&[u8]) -> bool) -> bool {
     is(seen.initiator) || is(seen.responder)
 }
 
 /// The first line, if all of it is there, and what follows it.
-fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn line(bytes: &[u8]) -> Option<Line<'_>> {
     let end = memchr::memchr(b'\n', bytes)?;
     let (line, rest) = bytes.split_at(end);
     Some((line.strip_suffix(b"\r").unwrap_or(line), &rest[1..]))
@@ -168,24 +201,24 @@ fn are_records(bytes: &[u8]) -> bool {
 }
 
 /// RFC 1939, section 4: a greeting with words. What others answer with (Redis' `+OK`) has none.
-fn is_pop3(seen: &Seen<'_>) -> bool {
+fn is_pop3(seen: &Said<'_>) -> bool {
     const COMMANDS: &[&str] = &[
         "USER", "PASS", "APOP", "AUTH", "CAPA", "STLS", "UTF8", "LANG", "STAT", "LIST", "UIDL",
         "RETR", "TOP", "DELE", "NOOP", "RSET", "QUIT", "XTND",
     ];
-    let answer = line(seen.responder).map(|(line, _)| line);
+    let answer = seen.answered.map(|(line, _)| line);
     // Without words only what a client of nothing else says tells.
     const OWN: &[&str] = &["USER", "APOP", "CAPA", "STLS", "UIDL", "RETR", "STAT"];
     let greets = answer.is_some_and(|line| word(line).0 == b"+OK" && !word(line).1.is_empty());
     let answers = answer.is_some_and(|line| matches!(word(line).0, b"+OK" | b"-ERR"));
-    match line(seen.initiator) {
+    match seen.asked {
         Some((line, _)) => greets && is_command(line, COMMANDS) || answers && is_command(line, OWN),
         None => greets && seen.initiator.is_empty(),
     }
 }
 
 /// RFC 9051, section 7.1: a greeting; the client, if it spoke, with a tag and a command.
-fn is_imap(seen: &Seen<'_>) -> bool {
+fn is_imap(seen: &Said<'_>) -> bool {
     const COMMANDS: &[&str] = &[
         "CAPABILITY",
         "NOOP",
@@ -208,7 +241,7 @@ fn is_imap(seen: &Seen<'_>) -> bool {
         "FETCH",
         "SEARCH",
     ];
-    let Some((greeting, _)) = line(seen.responder) else {
+    let Some((greeting, _)) = seen.answered else {
         return false;
     };
     let is_greeting = greeting.strip_prefix(b"* ").is_some_and(|rest| {
@@ -216,7 +249,7 @@ fn is_imap(seen: &Seen<'_>) -> bool {
         matches!(word, b"OK" | b"PREAUTH" | b"BYE") && !text.is_empty()
     });
     let is_tag = |tag: &[u8]| !tag.is_empty() && tag.iter().all(u8::is_ascii_graphic);
-    let asks = line(seen.initiator).map(|(line, _)| {
+    let asks = seen.asked.map(|(line, _)| {
         let (tag, command) = word(line);
         is_tag(tag) && is_command(command, COMMANDS)
     });
@@ -231,7 +264,7 @@ fn is_imap(seen: &Seen<'_>) -> bool {
 }
 
 /// RFC 2812, sections 2.3 and 3.1; `CAP` of IRCv3.
-fn is_irc(seen: &Seen<'_>) -> bool {
+fn is_irc(seen: &Said<'_>) -> bool {
     let is_nick = |name: &[u8]| {
         let is_part = |byte: &u8| {
             byte.is_ascii_alphanumeric() || b"-_[]\\`^{}|".contains(byte) || *byte >= 0x80
@@ -267,11 +300,13 @@ fn is_irc(seen: &Seen<'_>) -> bool {
         }
     };
     // What stands first can be a password.
-    let first = line(seen.initiator).and_then(|(first, rest)| match is_command(first, &["PASS"]) {
-        true => line(rest).map(|(line, _)| line),
-        false => Some(first),
-    });
-    first.is_some_and(client) || line(seen.responder).is_some_and(|(line, _)| server(line))
+    let first = seen
+        .asked
+        .and_then(|(first, rest)| match is_command(first, &["PASS"]) {
+            true => line(rest).map(|(line, _)| line),
+            false => Some(first),
+        });
+    first.is_some_and(client) || seen.answered.is_some_and(|(line, _)| server(line))
 }
 
 /// RFC 6120, section 4.2: a stream's head, as far as its end.
@@ -291,7 +326,7 @@ fn is_xmpp(bytes: &[u8]) -> bool {
 }
 
 /// The first packet of a server: its greeting of version 10, or a refusal.
-fn is_mysql(seen: &Seen<'_>) -> bool {
+fn is_mysql(seen: &Said<'_>) -> bool {
     let bytes = seen.responder;
     let Some(body) = le32(bytes, 0).and_then(|head| {
         let (length, sequence) = (head as usize & 0xff_ffff, head >> 24);
@@ -320,7 +355,7 @@ fn is_mysql(seen: &Seen<'_>) -> bool {
 }
 
 /// PostgreSQL's frontend protocol: a start-up message with a user, or what asks for encryption, or cancels.
-fn is_postgresql(seen: &Seen<'_>) -> bool {
+fn is_postgresql(seen: &Said<'_>) -> bool {
     let bytes = seen.initiator;
     let Some(message) = be32(bytes, 0).and_then(|length| bytes.get(..length as usize)) else {
         return false;
@@ -368,9 +403,9 @@ fn is_mongodb(bytes: &[u8]) -> bool {
 }
 
 /// A command as an array of strings (RESP), its first one whole; the server, if it spoke, with a type.
-fn is_redis(seen: &Seen<'_>) -> bool {
+fn is_redis(seen: &Said<'_>) -> bool {
     let first = || {
-        let (count, rest) = line(seen.initiator)?;
+        let (count, rest) = seen.asked?;
         let (length, rest) = line(rest)?;
         let count = number(count.strip_prefix(b"*")?)?;
         let length = number(length.strip_prefix(b"$")?)?;
@@ -421,7 +456,7 @@ fn connection_request(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// MS-RDPBCGR, section 2.2.1.1: a routing token or a cookie, a request to negotiate, a correlation.
-fn is_rdp(seen: &Seen<'_>) -> bool {
+fn is_rdp(seen: &Said<'_>) -> bool {
     let Some(asks) = connection_request(seen.initiator) else {
         return false;
     };
@@ -439,7 +474,7 @@ fn is_rdp(seen: &Seen<'_>) -> bool {
 }
 
 /// S7 within COTP: behind the connection request its first data.
-fn is_s7comm(seen: &Seen<'_>) -> bool {
+fn is_s7comm(seen: &Said<'_>) -> bool {
     let behind = tpkt(seen.initiator).map(|(_, rest)| rest);
     connection_request(seen.initiator).is_some()
         && behind
@@ -448,7 +483,7 @@ fn is_s7comm(seen: &Seen<'_>) -> bool {
 }
 
 /// RFC 4511, section 4.1.1: a message with a bind, a search, an unbind or an extended request.
-fn is_ldap(seen: &Seen<'_>) -> bool {
+fn is_ldap(seen: &Said<'_>) -> bool {
     let request = || {
         let (0x30, message, _) = element(seen.initiator)? else {
             return None;
@@ -471,7 +506,7 @@ fn is_ldap(seen: &Seen<'_>) -> bool {
 }
 
 /// RFC 1928, section 3, and SOCKS 4 with 4A: a few bytes, and so the answer counts, too.
-fn is_socks(seen: &Seen<'_>) -> bool {
+fn is_socks(seen: &Said<'_>) -> bool {
     let fifth = match seen.initiator {
         [5, count, methods @ ..] if *count > 0 => methods.get(..usize::from(*count)),
         _ => None,
@@ -522,7 +557,7 @@ fn is_stun(bytes: &[u8], is_udp: bool) -> bool {
 }
 
 /// RFC 3164, section 4.1, RFC 5424, section 6: a priority, then a version or a date; others are told by their port.
-fn is_syslog(seen: &Seen<'_>) -> bool {
+fn is_syslog(seen: &Said<'_>) -> bool {
     const MONTHS: [&[u8]; 12] = [
         b"Jan ", b"Feb ", b"Mar ", b"Apr ", b"May ", b"Jun ", b"Jul ", b"Aug ", b"Sep ", b"Oct ",
         b"Nov ", b"Dec ",
@@ -591,10 +626,7 @@ fn is_kerberos(bytes: &[u8], is_udp: bool) -> bool {
 }
 
 /// RFC 3261 section 7, RFC 7826 section 4: a line with the name of the protocol at its end, or a status line.
-fn is_text(bytes: &[u8], name: &[u8]) -> bool {
-    let Some((line, _)) = line(bytes) else {
-        return false;
-    };
+fn is_text(line: &[u8], name: &[u8]) -> bool {
     if let Some(rest) = line.strip_prefix(name) {
         return matches!(rest, [b'0'..=b'9', b'.', b'0'..=b'9', b' ', digits @ ..] if is_number(word(digits).0) && word(digits).0.len() == 3);
     }
@@ -618,10 +650,8 @@ static ALL: &[Signature] = &[
     }),
     tcp("tls", |it| any(it, are_records)),
     tcp("gnutella", |it| {
-        any(it, |bytes| {
-            line(bytes).is_some_and(|(line, _)| {
-                line.starts_with(b"GNUTELLA CONNECT/0.") || line.starts_with(b"GNUTELLA/0.")
-            })
+        any_line(it, |line| {
+            line.starts_with(b"GNUTELLA CONNECT/0.") || line.starts_with(b"GNUTELLA/0.")
         })
     }),
     tcp("direct_connect", |it| {
@@ -640,8 +670,8 @@ static ALL: &[Signature] = &[
             ) && le32(bytes, 1).is_some_and(|len| len as usize + 5 <= bytes.len())
         })
     }),
-    both("sip", |it| any(it, |bytes| is_text(bytes, b"SIP/"))),
-    tcp("rtsp", |it| any(it, |bytes| is_text(bytes, b"RTSP/"))),
+    both("sip", |it| any_line(it, |line| is_text(line, b"SIP/"))),
+    tcp("rtsp", |it| any_line(it, |line| is_text(line, b"RTSP/"))),
     tcp("imap", is_imap).carries(Carries::Tls),
     tcp("pop3", is_pop3).carries(Carries::Tls),
     tcp("irc", is_irc).carries(Carries::Tls),
@@ -700,11 +730,9 @@ static ALL: &[Signature] = &[
         })
     }),
     tcp("rsync", |it| {
-        any(it, |bytes| {
-            line(bytes).is_some_and(|(line, _)| {
-                let version = line.strip_prefix(b"@RSYNCD: ");
-                version.is_some_and(|it| it.first().is_some_and(u8::is_ascii_digit))
-            })
+        any_line(it, |line| {
+            let version = line.strip_prefix(b"@RSYNCD: ");
+            version.is_some_and(|it| it.first().is_some_and(u8::is_ascii_digit))
         })
     }),
     // A line with its length in hexadecimal digits before it.

@@ -486,10 +486,24 @@ fn read_bad_status(line: &[u8]) -> Option<Start<'_>> {
     })
 }
 
+/// The longest method.
+const METHOD: usize = 32;
+
 /// Whether it can be a method: a short token (RFC 9110, section 5.6.2).
 fn is_method(text: &[u8]) -> bool {
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    (1..=32).contains(&text.len()) && text.iter().all(is_token)
+    static TOKEN: [bool; 256] = {
+        let (mut token, others, mut at) = ([false; 256], b"!#$%&'*+-.^_`|~", 0);
+        while at < 256 {
+            token[at] = (at as u8).is_ascii_alphanumeric();
+            at += 1;
+        }
+        while at < 256 + others.len() {
+            token[others[at - 256] as usize] = true;
+            at += 1;
+        }
+        token
+    };
+    (1..=METHOD).contains(&text.len()) && text.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
 /// Whether a direction's first bytes are HTTP/1: a status line, or a request with the name of its
@@ -518,9 +532,10 @@ pub fn look(bytes: &[u8]) -> Look {
         return Look::Yes;
     }
     let line = &bytes[..line_end.unwrap_or(bytes.len())];
-    let method_end = line.iter().position(|&byte| byte == b' ');
+    let word = &line[..line.len().min(METHOD + 1)];
+    let method_end = word.iter().position(|&byte| byte == b' ');
     let line_of = || line.strip_suffix(b"\r").unwrap_or(line);
-    if !is_method(&line[..method_end.unwrap_or(line.len())]) {
+    if !is_method(&word[..method_end.unwrap_or(word.len())]) {
         let is_request = line_end.is_some() && read_bad_request(line_of()).is_some();
         return if is_request { Look::Yes } else { Look::No };
     }
