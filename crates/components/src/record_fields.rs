@@ -45,8 +45,8 @@ pub(crate) fn check(
         }
     }
     Err(
-        SettingError::of(option, &format!("the records have no field {name}"))
-            .with_hint(&format!("they have {}", known.join(", "))),
+        SettingError::of(option, format!("the records have no field {name}"))
+            .with_hint(format!("they have {}", known.join(", "))),
     )
 }
 
