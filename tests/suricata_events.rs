@@ -18,22 +18,22 @@ use support::compare::Exceptions;
 
 /// Types of events that are written, and how many of the applicable checks must hold, %.
 const TYPES: &[(&str, f64)] = &[
-    ("anomaly", 44.0),
-    ("dhcp", 20.0),
-    ("dns", 85.0),
-    ("fileinfo", 88.0),
-    ("flow", 65.0),
-    ("ftp", 76.0),
+    ("anomaly", 45.0),
+    ("dhcp", 100.0),
+    ("dns", 91.0),
+    ("fileinfo", 91.0),
+    ("flow", 87.0),
+    ("ftp", 85.0),
     ("ftp_data", 100.0),
-    ("http", 73.0),
+    ("http", 83.0),
     ("llmnr", 100.0),
     ("ntp", 100.0),
-    ("quic", 60.0),
-    ("smtp", 84.0),
+    ("quic", 88.0),
+    ("smtp", 86.0),
     ("snmp", 100.0),
     ("ssh", 100.0),
-    ("stats", 59.0),
-    ("tls", 80.0),
+    ("stats", 61.0),
+    ("tls", 81.0),
 ];
 
 /// A test with checks that apply.

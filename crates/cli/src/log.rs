@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal};
 
+use flowgauge_wire::Nanos;
+
 use crate::failure::Failure;
 use crate::options::{LogFormat, LogOptions};
 use crate::preset::{Preset, duration};
@@ -82,6 +84,23 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
             };
             preset.set("logs", "format", name);
             preset.set("transactions", "each_message", "yes");
+            if format == LogFormat::Eve {
+                if options.flows && options.input.workers.unwrap_or(1) == 1 {
+                    preset.set("transactions", "outer_flows", "yes");
+                }
+                // As Suricata ends flows by its own configuration.
+                let given = options.engine.idle_timeout.unwrap_or_default();
+                for (option, given, seconds) in [
+                    ("tcp_timeout", given.tcp, 600),
+                    ("udp_timeout", given.udp, 300),
+                    ("other_timeout", given.other, 300),
+                    ("closed_timeout", None, 60),
+                ] {
+                    if given.is_none() {
+                        preset.set("transactions", option, duration(Nanos::from_secs(seconds)));
+                    }
+                }
+            }
             if options.engine.community_id_seed != 0 {
                 preset.set(
                     "logs",

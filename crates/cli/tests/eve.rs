@@ -69,6 +69,22 @@ const ADDITIONS: &[(&str, &str, &str)] = &[
     ),
     ("ntp.", "", "Suricata 9 has events of NTP"),
     (
+        "dhcp.requested_ip",
+        "string",
+        "Suricata has it in its extended events",
+    ),
+    (
+        "dhcp.vendor_class_identifier",
+        "string",
+        "Suricata 8 has it",
+    ),
+    (
+        "http.request_headers[].",
+        "",
+        "Suricata has them in events of HTTP/2",
+    ),
+    ("http.response_headers[].", "", "likewise"),
+    (
         "dhcpv6.",
         "",
         "Suricata has no events of DHCP for IPv6, likewise",

@@ -76,6 +76,14 @@ pub const OTHER_IDLE: OptionInfo = OptionInfo::new(
 )
 .or("30s");
 
+/// Option `closed_timeout`.
+pub const CLOSED_TIMEOUT: OptionInfo = OptionInfo::new(
+    "closed_timeout",
+    OptionKind::Duration,
+    "a TCP connection that both sides closed, or one reset, ends after so long without packets",
+)
+.or("5s");
+
 /// Option `active_timeout`.
 pub const ACTIVE_TIMEOUT: OptionInfo = OptionInfo::new(
     "active_timeout",
@@ -162,6 +170,7 @@ pub fn configuration_in(
         ("tcp_timeout", &mut flow.tcp_idle),
         ("udp_timeout", &mut flow.udp_idle),
         ("other_timeout", &mut flow.other_idle),
+        ("closed_timeout", &mut flow.linger),
     ] {
         if let Some(nanos) = settings.duration(option) {
             *timeout = Nanos(nanos);

@@ -73,6 +73,9 @@ pub struct Reply<'a> {
 
 /// Receives replies, in the order of the stream.
 pub trait ReplyEvents {
+    /// A line of a reply with this code.
+    fn line(&mut self, _code: u16, _text: &[u8]) {}
+
     /// A reply is complete.
     fn reply(&mut self, reply: &Reply<'_>);
 
@@ -173,6 +176,11 @@ impl Replies {
         self.has_hole &= self.open.is_some();
         if let Some((wanted, first, count)) = &mut self.open {
             *count += 1;
+            let text = match found {
+                Some((code, _, text)) if code == *wanted => text,
+                _ => line,
+            };
+            events.line(*wanted, text);
             match found {
                 Some((code, false, last)) if code == *wanted => {
                     events.reply(&Reply { code, first, last });
@@ -186,6 +194,9 @@ impl Replies {
                 _ => {}
             }
             return;
+        }
+        if let Some((code, _, text)) = found {
+            events.line(code, text);
         }
         match found {
             Some((code, true, text)) => self.open = Some((code, text.to_vec(), 1)),

@@ -4,7 +4,7 @@ use flowgauge_wire::Address;
 
 use crate::any::KnownRecord;
 use crate::exchange::Exchange;
-use crate::parties::{filled_or_null, number_or_null, text_or_null};
+use crate::parties::{filled_or_null, number_or_null, text_or_null, texts_or_null};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 
 fields! {
@@ -24,11 +24,18 @@ fields! {
     requested_addr Address None "" 0 "address that the client wants";
     assigned_addr Address None "ADDRESS" 1 "address that the client gets";
     server_addr Address None "" 0 "address of the server, as it says";
+    next_server Address None "" 0 "server of the client's next step, as it boots";
     relay_addr Address None "" 0 "relay through which it goes";
-    host_name Text None "NAME" 2 "name of the client's host";
+    host_name Text None "NAME" 2 "name of the client's host, as it was sent";
     client_fqdn Text None "" 0 "full name of the client";
     domain Text None "" 0 "domain that the server tells";
-    lease_time Unsigned Seconds "" 0 "how long the address is the client's";
+    lease_time Unsigned Seconds "" 0 "how long the address is the client's; without a reply how long it wants it";
+    renewal_time Unsigned Seconds "" 0 "when the client is to ask for more time";
+    rebinding_time Unsigned Seconds "" 0 "when it is to ask any server for that";
+    subnet_mask Address None "" 0 "mask of the client's network";
+    routers Texts None "" 0 "addresses of its routers";
+    dns_servers Texts None "" 0 "addresses of its name servers";
+    client_id Text None "" 0 "identifier that the client chose, its bytes in hexadecimal";
     vendor_class Text None "" 0 "what the client's system is";
     message Text None "" 0 "words of the server, or the client";
     parameters List None "" 0 "options that the client wants";
@@ -57,6 +64,8 @@ pub struct DhcpMessage {
     pub assigned: Option<[u8; 4]>,
     /// The server's.
     pub server: Option<[u8; 4]>,
+    /// That of the next step.
+    pub next_server: Option<[u8; 4]>,
     /// The relay's.
     pub relay: Option<[u8; 4]>,
     /// Name of the host.
@@ -67,6 +76,16 @@ pub struct DhcpMessage {
     pub domain: String,
     /// How long the address is the client's, s.
     pub lease: Option<u32>,
+    /// When it is to ask for more time, and when any server, s.
+    pub renewal: [Option<u32>; 2],
+    /// Mask of its network.
+    pub mask: Option<[u8; 4]>,
+    /// Its routers.
+    pub routers: Vec<String>,
+    /// Its name servers.
+    pub dns_servers: Vec<String>,
+    /// What the client calls itself, hexadecimal with colons.
+    pub client_id: String,
     /// What the client's system is.
     pub vendor: String,
     /// Words of its sender.
@@ -90,6 +109,7 @@ impl DhcpMessage {
             mac: take(old.mac),
             host_name: take(old.host_name),
             fqdn: take(old.fqdn),
+            client_id: take(old.client_id),
             domain: take(old.domain),
             vendor: take(old.vendor),
             text: take(old.text),
@@ -140,11 +160,23 @@ impl Record for Exchange<'_, DhcpMessage> {
             &DHCP.server_addr,
             reply.or(request).and_then(|it| it.server),
         );
+        address(
+            visitor,
+            &DHCP.next_server,
+            reply.and_then(|it| it.next_server),
+        );
         address(visitor, &DHCP.relay_addr, first.relay);
         filled_or_null(visitor, &DHCP.host_name, &first.host_name);
         filled_or_null(visitor, &DHCP.client_fqdn, &first.fqdn);
         filled_or_null(visitor, &DHCP.domain, reply.map_or("", |it| &it.domain));
-        number_or_null(visitor, &DHCP.lease_time, reply.and_then(|it| it.lease));
+        let last = reply.unwrap_or(first);
+        number_or_null(visitor, &DHCP.lease_time, last.lease);
+        number_or_null(visitor, &DHCP.renewal_time, last.renewal[0]);
+        number_or_null(visitor, &DHCP.rebinding_time, last.renewal[1]);
+        address(visitor, &DHCP.subnet_mask, last.mask);
+        texts_or_null(visitor, &DHCP.routers, &last.routers);
+        texts_or_null(visitor, &DHCP.dns_servers, &last.dns_servers);
+        filled_or_null(visitor, &DHCP.client_id, &first.client_id);
         filled_or_null(visitor, &DHCP.vendor_class, &first.vendor);
         filled_or_null(
             visitor,

@@ -15,7 +15,7 @@ fields! {
     dst_ip Address None "SERVER" 1 "address of the server, or the group";
     dst_port Unsigned None "PORT" 4 "port of the server";
     proto Text None "" 0 "udp or tcp";
-    service Text None "" 0 "dns, mdns, llmnr or nbns";
+    service Text None "" 0 "dns, mdns, llmnr, nbns, or doh: DNS within HTTP/2";
     trans_id Unsigned None "ID" 5 "number of the query";
     opcode Text None "" 0 "query, notify, update, ...";
     query Text None "QUERY" 1 "name that is asked for, or where no question is repeated that of the first answer";

@@ -3,6 +3,7 @@
 use core::any::Any;
 
 use crate::any::KnownRecord;
+use crate::parties::{hex_or_null, text_or_null, yes_or_null};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 
 fields! {
@@ -10,8 +11,11 @@ fields! {
     EventFields, EVENT, EVENT_SCHEMA:
     event_type Text None "EVENT" 1 "what kind of record it is: http, dns, flow ...";
     flow_id Hex None "" 0 "the same in every record about the flow";
+    vlan List None "" 0 "VLAN ids of the flow, outermost first, where it has any";
     app_proto Text None "PROTOCOL" 3 "protocol that was spoken in the flow, or null";
     app_proto_by Text None "BY" 4 "what told: content, learned (another flow said so), port";
+    app_proto_after Text None "" 0 "protocol that it went over to (STARTTLS, CONNECT, HTTP/2), or null";
+    until_end Text None "" 0 "yes: it was kept until the input ended";
     app Text None "APPLICATION" 3 "application, by the name of the server, or null";
     app_by Text None "BY" 5 "what told: name (of the server, as the client said it), dns (a name that led to its address)";
     src_stream_bytes Unsigned Bytes "" 0 "bytes that the initiator sent, of TCP by sequence numbers: sent again they count once, not captured they count, too";
@@ -31,9 +35,32 @@ pub struct Event<'a, R> {
 #[derive(Clone, Copy, Debug)]
 enum About<'a> {
     /// A flow, by its number.
-    Flow(Option<u64>),
+    Flow(Option<u64>, Vlans),
     /// What was spoken in it, and how much.
     Spoken(Spoken<'a>, Carried),
+}
+
+/// VLAN ids of a flow, outermost first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vlans {
+    ids: [u16; 2],
+    count: u8,
+}
+
+impl Vlans {
+    /// The first of these.
+    pub fn of(ids: &[u16]) -> Vlans {
+        let mut vlans = Vlans::default();
+        for (place, id) in vlans.ids.iter_mut().zip(ids) {
+            *place = *id;
+            vlans.count += 1;
+        }
+        vlans
+    }
+
+    fn ids(&self) -> &[u16] {
+        self.ids.get(..self.count.into()).unwrap_or_default()
+    }
 }
 
 /// How much a flow carried, where its streams were put together.
@@ -43,6 +70,8 @@ pub struct Carried {
     pub stream_bytes: [u64; 2],
     /// Bytes of both that were not captured.
     pub missing_bytes: u64,
+    /// It was kept until the input ended.
+    pub until_end: bool,
 }
 
 impl Carried {
@@ -50,6 +79,7 @@ impl Carried {
         visitor.unsigned(&EVENT.src_stream_bytes, self.stream_bytes[0]);
         visitor.unsigned(&EVENT.dst_stream_bytes, self.stream_bytes[1]);
         visitor.unsigned(&EVENT.missing_bytes, self.missing_bytes);
+        yes_or_null(visitor, &EVENT.until_end, self.until_end.then_some(true));
     }
 }
 
@@ -60,6 +90,8 @@ pub struct Spoken<'a> {
     pub protocol: Option<&'a str>,
     /// What told the protocol.
     pub protocol_by: Option<&'static str>,
+    /// The protocol that it went over to; in events only.
+    pub after: Option<&'static str>,
     /// The application, by the name of the server.
     pub application: Option<&'a str>,
     /// What told the application.
@@ -74,10 +106,7 @@ impl Spoken<'_> {
             (&EVENT.app, self.application),
             (&EVENT.app_by, self.application_by),
         ] {
-            match value {
-                Some(text) => visitor.text(field, text),
-                None => visitor.null(field),
-            }
+            text_or_null(visitor, field, value);
         }
     }
 }
@@ -116,7 +145,7 @@ impl<R: KnownRecord> KnownRecord for Classified<'_, R> {
 
 /// The schemas of events, by those of their records.
 #[derive(Clone, Debug, Default)]
-pub struct EventSchemas(Vec<(Schema, Schema)>);
+pub struct EventSchemas(Vec<(Schema, Schema, Schema)>);
 
 impl EventSchemas {
     /// A record of this kind, and the flow it is of.
@@ -127,10 +156,22 @@ impl EventSchemas {
         flow_id: Option<u64>,
         record: &'a R,
     ) -> Event<'a, R> {
-        let schema = self.of(record.schema(), OF_EVENTS);
+        self.tagged(kind, flow_id, Vlans::default(), record)
+    }
+
+    /// The same of a flow in these VLANs.
+    #[inline]
+    pub fn tagged<'a, R: KnownRecord>(
+        &mut self,
+        kind: &'static str,
+        flow_id: Option<u64>,
+        vlans: Vlans,
+        record: &'a R,
+    ) -> Event<'a, R> {
+        let schema = self.of(record.schema(), before(vlans));
         Event {
             kind,
-            about: About::Flow(flow_id),
+            about: About::Flow(flow_id, vlans),
             schema,
             record,
         }
@@ -153,24 +194,38 @@ impl EventSchemas {
     }
 
     #[inline]
-    fn of(&mut self, schema: Schema, before: &[&'static Field]) -> Schema {
-        let known = self.0.iter().find(|(of, _)| core::ptr::eq(*of, schema));
-        match known {
-            Some((_, whole)) => whole,
+    fn of(&mut self, schema: Schema, before: Schema) -> Schema {
+        let is_it = |(of, behind, _): &&(Schema, Schema, Schema)| {
+            core::ptr::eq(*of, schema) && core::ptr::eq(*behind, before)
+        };
+        match self.0.iter().find(is_it) {
+            Some((.., whole)) => whole,
             None => self.add(schema, before),
         }
     }
 
     #[cold]
-    fn add(&mut self, schema: Schema, before: &[&'static Field]) -> Schema {
+    fn add(&mut self, schema: Schema, before: Schema) -> Schema {
         let whole = joined(before, schema, &[]);
-        self.0.push((schema, whole));
+        self.0.push((schema, before, whole));
         whole
     }
 }
 
 /// In front of records of what was said in a flow.
 static OF_EVENTS: &[&Field] = &[&EVENT.event_type, &EVENT.flow_id];
+/// The same where the flow is in VLANs.
+static OF_TAGGED: &[&Field] = &[&EVENT.event_type, &EVENT.flow_id, &EVENT.vlan];
+
+#[inline]
+fn before(vlans: Vlans) -> Schema {
+    if vlans.count == 0 {
+        OF_EVENTS
+    } else {
+        OF_TAGGED
+    }
+}
+
 /// What was spoken in a flow.
 static SPOKEN: &[&Field] = &[
     &EVENT.app_proto,
@@ -188,6 +243,8 @@ static OF_FLOWS: &[&Field] = &[
     &EVENT.src_stream_bytes,
     &EVENT.dst_stream_bytes,
     &EVENT.missing_bytes,
+    &EVENT.until_end,
+    &EVENT.app_proto_after,
 ];
 
 /// Fields of a record with others around them. There are as many as kinds of records: they stay for the life
@@ -236,8 +293,9 @@ pub fn schemas_of_events() -> Vec<Schema> {
         crate::tls::X509_SCHEMA,
     ];
     let flow = joined(OF_FLOWS, crate::flow::FLOW_SCHEMA, &[]);
-    let said = said.into_iter().map(schema_of_events);
-    said.chain([flow]).collect()
+    let plain = said.iter().map(|schema| schema_of_events(schema));
+    let tagged = said.iter().map(|schema| joined(OF_TAGGED, schema, &[]));
+    plain.chain(tagged).chain([flow]).collect()
 }
 
 /// The fields of events whose records have these, as [`EventSchemas::event`] makes them.
@@ -250,11 +308,16 @@ impl<R: Record> Record for Event<'_, R> {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         visitor.symbol(&EVENT.event_type, self.kind.as_bytes());
         match self.about {
-            About::Flow(Some(id)) => visitor.hex(&EVENT.flow_id, id),
-            About::Flow(None) => visitor.null(&EVENT.flow_id),
+            About::Flow(id, vlans) => {
+                hex_or_null(visitor, &EVENT.flow_id, id);
+                if vlans.count > 0 {
+                    visitor.list(&EVENT.vlan, vlans.ids());
+                }
+            }
             About::Spoken(spoken, carried) => {
                 spoken.visit(visitor);
                 carried.visit(visitor);
+                text_or_null(visitor, &EVENT.app_proto_after, spoken.after);
             }
         }
         self.record.visit(visitor);

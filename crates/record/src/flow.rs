@@ -11,9 +11,9 @@ fields! {
     /// Fields of [`FlowRow`]. `src` is the initiator, `dst` the responder.
     FlowFields, FLOW, FLOW_SCHEMA:
     src_ip Address None "SOURCE" 1 "address of the initiator";
-    src_port Unsigned None "PORT" 2 "port of the initiator; for ICMP the message's type";
+    src_port Unsigned None "PORT" 2 "port of the initiator; for ICMP the message's type, for ESP the upper half of the SPI";
     dst_ip Address None "DESTINATION" 1 "address of the responder";
-    dst_port Unsigned None "PORT" 2 "port of the responder; for ICMP the type of the answer, or the code where there is none";
+    dst_port Unsigned None "PORT" 2 "port of the responder; for ICMP the type of the answer, or the code where there is none, for ESP the lower half of the SPI";
     proto Text None "PROTO" 2 "tcp, udp, icmp (both versions) or the protocol's number, always as text";
     start Time None "START" 4 "time of the first packet";
     end Time None "END" 0 "time of the last packet";

@@ -7,7 +7,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::any::KnownRecord;
 use crate::origin::{Origin, origin_fields};
-use crate::parties::{number_or_null, text_or_null, yes_or_null};
+use crate::parties::{number_or_null, text_or_null, texts_or_null, yes_or_null};
 use crate::schema::{FieldVisitor, Record, Schema, fields};
 
 fields! {
@@ -27,6 +27,7 @@ fields! {
     file_size Unsigned Bytes "" 0 "of RETR: size of the file, as the server's first reply says";
     reply_code Unsigned None "REPLY" 1 "code of the last reply to it";
     reply_msg Text None "SAYS" 3 "what the reply says, its last line";
+    reply_lines Texts None "" 0 "all lines of the replies to it, each with its code: where each message is told";
     passive Text None "" 0 "of a command that agrees on a data connection: yes if the client opens it";
     data_ip Address None "" 0 "where the data connection goes";
     data_port Unsigned None "" 0 "port there";
@@ -120,6 +121,10 @@ pub struct FtpRow {
     pub code: Option<u16>,
     /// What it says.
     pub reply: Option<String>,
+    /// All lines of its replies, where they are wanted.
+    pub lines: Vec<String>,
+    /// It is what the server says before it was asked.
+    pub is_greeting: bool,
     /// Whether the client opens the data connection, where one is agreed on.
     pub is_passive: Option<bool>,
     /// Where it goes.
@@ -147,6 +152,7 @@ impl Record for FtpRow {
         number_or_null(visitor, &FTP.file_size, self.file_size);
         number_or_null(visitor, &FTP.reply_code, self.code);
         text_or_null(visitor, &FTP.reply_msg, self.reply.as_deref());
+        texts_or_null(visitor, &FTP.reply_lines, &self.lines);
         yes_or_null(visitor, &FTP.passive, self.is_passive);
         match self.data {
             Some((IpAddr::V4(ip), _)) => {

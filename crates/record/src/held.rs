@@ -34,6 +34,12 @@ impl Held for Vec<String> {
     }
 }
 
+impl<T: Held> Held for [T; 2] {
+    fn held(&self) -> usize {
+        self.iter().map(T::held).sum()
+    }
+}
+
 impl<T: Held> Held for Option<T> {
     #[inline]
     fn held(&self) -> usize {
@@ -77,17 +83,17 @@ of_fields! {
     RpcMessage: program, procedure, argument, machine, status;
     IcpMessage: url;
     SnmpMessage: community, user, engine, context, oid;
-    DhcpMessage: mac, host_name, fqdn, domain, vendor, text, parameters;
+    DhcpMessage: mac, host_name, fqdn, domain, vendor, text, parameters, routers, dns_servers, client_id;
     Dhcpv6Message: client_id, server_id, mac, leases, text, fqdn, domains, dns_servers, parameters;
     NtpMessage: clock;
     NtpClock: reference;
-    FtpRow: user, password, command, directory, argument, reply;
+    FtpRow: user, password, command, directory, argument, reply, lines;
     FtpDataRow: command, file_name;
     SmtpRow: helo, sender, receivers, date, from, to, cc, reply_to, id, in_reply_to, subject, user_agent,
         received, originating_ip, files, attachments, last_reply, auth;
     SshRow: client, server, cipher, code, compression, exchange, host_key, fingerprint, hassh, hassh_server;
     TlsRow: version, cipher, curve, server_name, next_protocol, client_protocols, client_version, history, last_alert,
-        certificate, chain, client_subject, client_chain, ja3, ja3s, ja4, ja3_text, ja3s_text;
+        certificate, chain, client_subject, client_chain, ja3, ja3s, ja4, ja3_text, ja3s_text, extensions;
     X509Row: sha256, sha1, serial, subject, issuer, key_algorithm, signature_algorithm, curve, alternatives, dns_names,
         ip_addresses, emails, uris;
     FileRow: method, host, uri, file_name, content_type, content_encoding, md5, sha1, sha256, extracted;

@@ -10,6 +10,7 @@ use crate::held::Held;
 use crate::parties::{number_or_null, texts_or_null};
 use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
 use crate::text::lossy;
+use crate::text_list::TextList;
 
 fields! {
     /// Fields of a [`HttpMessage`].
@@ -68,6 +69,10 @@ fields! {
     response_file_names Texts None "" 0 "names that the sender gave them";
     response_part_types Texts None "" 0 "types that the parts of it begin as, if it has several";
     content_encoding Text None "" 0 "header field Content-Encoding of the response";
+    location Text None "" 0 "header field Location of the response";
+    stream Unsigned None "" 0 "of HTTP/2, number of the stream";
+    request_fields Texts None "" 0 "of HTTP/2, where each message is told: fields of the request's head, name and value with a colon and a blank between";
+    response_fields Texts None "" 0 "those of the response's head";
     version Text None "" 0 "version of the request, or of the response where there is no request";
     response_version Text None "" 0 "version of the response";
     reason Text None "" 0 "the words behind the status";
@@ -156,6 +161,12 @@ pub struct HttpMessage {
     pub content_type: Piece,
     /// `Content-Encoding`.
     pub content_encoding: Piece,
+    /// `Location`.
+    pub location: Piece,
+    /// Number of its stream, of HTTP/2.
+    pub stream: Option<u32>,
+    /// Fields of its head, of HTTP/2 where they are wanted.
+    pub fields: TextList,
     /// Type that its body begins as.
     pub mime_type: Option<&'static str>,
     /// Files that its body is or holds, where files are looked at.
@@ -187,7 +198,8 @@ pub struct HttpMessage {
 impl Held for HttpMessage {
     #[inline]
     fn held(&self) -> usize {
-        self.text.held() + self.files.as_ref().map_or(0, |files| files.held())
+        let files = self.files.as_ref().map_or(0, |files| files.held());
+        self.text.held() + self.fields.held() + files
     }
 }
 
@@ -195,9 +207,12 @@ impl HttpMessage {
     /// Forgets all but the buffer.
     pub fn clear(&mut self) {
         let mut text = core::mem::take(&mut self.text);
+        let mut fields = core::mem::take(&mut self.fields);
         text.clear();
+        fields.clear();
         *self = HttpMessage {
             text,
+            fields,
             ..HttpMessage::default()
         };
     }
@@ -207,10 +222,10 @@ impl HttpMessage {
         let mut text = core::mem::take(&mut self.text);
         text.clear();
         text.extend_from_slice(&other.text);
-        let files = other.files.clone();
         *self = HttpMessage {
             text,
-            files,
+            files: other.files.clone(),
+            fields: other.fields.clone(),
             ..*other
         };
     }
@@ -395,6 +410,17 @@ impl Record for HttpRow<'_> {
         text(visitor, &HTTP.content_encoding, response, |it| {
             it.content_encoding
         });
+        text(visitor, &HTTP.location, response, |it| it.location);
+        number_or_null(visitor, &HTTP.stream, first.stream);
+        for (field, message) in [
+            (&HTTP.request_fields, request),
+            (&HTTP.response_fields, response),
+        ] {
+            match message {
+                Some(message) => message.fields.visit(field, visitor),
+                None => visitor.null(field),
+            }
+        }
         match first.has_head {
             true => visitor.symbol(&HTTP.version, first.version.as_bytes()),
             false => visitor.null(&HTTP.version),

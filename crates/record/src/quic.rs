@@ -33,6 +33,8 @@ fields! {
     ja4 Text None "JA4" 4 "fingerprint of the client's hello: JA4";
     ja3_text Text None "" 0 "what JA3 is a digest of";
     ja3s_text Text None "" 0 "what JA3S is a digest of";
+    client_extensions List None "" 0 "extensions of the client's hello, by number, in order";
+    server_extensions List None "" 0 "those of the server's";
     retried Text None "" 0 "yes: the server sent a Retry packet";
     negotiated Text None "" 0 "yes: the server asked for another version";
     state Text None "STATE" 3 "matched, no_reply or no_request: which hellos were seen";
@@ -80,6 +82,15 @@ impl Record for QuicRow {
         filled_or_null(visitor, &QUIC.ja4, &tls.ja4);
         filled_or_null(visitor, &QUIC.ja3_text, &tls.ja3_text);
         filled_or_null(visitor, &QUIC.ja3s_text, &tls.ja3s_text);
+        for (field, list) in [&QUIC.client_extensions, &QUIC.server_extensions]
+            .into_iter()
+            .zip(&tls.extensions)
+        {
+            match list.as_slice() {
+                [] => visitor.null(field),
+                list => visitor.list(field, list),
+            }
+        }
         yes_or_null(visitor, &QUIC.retried, Some(self.is_retried));
         yes_or_null(visitor, &QUIC.negotiated, Some(self.is_negotiated));
         visitor.symbol(&QUIC.state, tls.state());

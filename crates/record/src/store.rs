@@ -263,12 +263,34 @@ impl<'a> StoredRecord<'a> {
     /// The value of a field, by its place in the schema.
     #[inline]
     pub fn value(&self, place: usize) -> Kept<'a> {
-        let store = self.store;
-        let at = self.kept.values.start + place;
-        let value = match at < self.kept.values.end {
-            true => store.values.get(at).copied().unwrap_or_default(),
-            false => StoredValue::Null,
+        self.store.kept(self.stored(place))
+    }
+
+    /// The value of a field of the record that is at this place within it.
+    pub fn value_within(&self, place: usize, name: &str) -> Kept<'a> {
+        let StoredValue::Object(Some(at)) = self.stored(place) else {
+            return Kept::Null;
         };
+        let mut members = self.store.members.get(at.range()).into_iter().flatten();
+        let is_it = |field: Option<&'static Field>| field.is_some_and(|it| it.name == name);
+        let found = members.find(|(field, _)| is_it(*field));
+        self.store.kept(found.map(|it| it.1).unwrap_or_default())
+    }
+
+    #[inline]
+    fn stored(&self, place: usize) -> StoredValue {
+        let at = self.kept.values.start + place;
+        match at < self.kept.values.end {
+            true => self.store.values.get(at).copied().unwrap_or_default(),
+            false => StoredValue::Null,
+        }
+    }
+}
+
+impl RecordStore {
+    #[inline]
+    fn kept(&self, value: StoredValue) -> Kept<'_> {
+        let store = self;
         match value {
             StoredValue::Null | StoredValue::Object(None) => Kept::Null,
             StoredValue::Unsigned(value) => Kept::Unsigned(value),

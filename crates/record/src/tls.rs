@@ -133,6 +133,8 @@ pub struct TlsRow {
     pub ja3_text: String,
     /// What JA3S is a digest of.
     pub ja3s_text: String,
+    /// Extensions of the client's hello and of the server's, by number, in order.
+    pub extensions: [Vec<u16>; 2],
     /// The client's hello was seen.
     pub has_client: bool,
     /// The server's was.

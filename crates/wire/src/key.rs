@@ -66,7 +66,8 @@ impl Direction {
 /// directions of a conversation have equal keys. ICMP and ICMPv6 use Community ID's (and Zeek's)
 /// mapping: the source port is the message's type, the destination port the type of its answer
 /// (echo 8 and 0), or the code where the message has no answer. Such one-way messages are not put
-/// in order, their sender is always `low`: the two directions are two flows.
+/// in order, their sender is always `low`: the two directions are two flows. Of ESP the halves of the number of the
+/// security association stand for ports: it is one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(C)]
 pub struct FlowKey {

@@ -1,13 +1,15 @@
 //! Lines as Suricata's EVE log has them.
 
+use std::collections::VecDeque;
+
 use flowgauge_record::any::AnyRecord;
 use flowgauge_record::store::Kept;
 use flowgauge_record::text::{TimeWriter, write_json_escaped};
 use flowgauge_record::{Encoder, Format, JsonKey};
 use flowgauge_wire::{Nanos, icmp_counterpart};
 
-use super::values::{Cell, Name, Values};
-use super::{dns, members, names};
+use super::values::{Cell, Name, Values, list};
+use super::{dns, flow_members, members, names};
 
 /// A member of an object: its name, and where its value comes from. What has no value is left out.
 pub(super) struct Member(JsonKey, Origin);
@@ -23,8 +25,6 @@ pub(super) enum Origin {
     Date(Name),
     /// A list of texts.
     Texts(Name),
-    /// An address.
-    AddressText(Name),
     /// What is made of the record.
     Made(for<'a> fn(&Values<'a>) -> Cell<'a>),
     /// An object of this text, under this name.
@@ -34,7 +34,7 @@ pub(super) enum Origin {
     /// What this writes, if anything.
     Written(fn(&Values<'_>, &mut Vec<u8>)),
 }
-use Origin::{AddressText, Date, Flag, Made, Number, Object, Text, Texts, Within, Written};
+use Origin::{Date, Flag, Made, Number, Object, Text, Texts, Within, Written};
 
 pub(super) const fn member(name: &str, origin: Origin) -> Member {
     Member(JsonKey::new(name), origin)
@@ -85,6 +85,7 @@ static COMMON: &[Member] = &[
     member("icmp_code", Made(|values| icmp(values, false, 1))),
     member("response_icmp_type", Made(|values| icmp(values, true, 0))),
     member("response_icmp_code", Made(|values| icmp(values, true, 1))),
+    member("spi", Made(association)),
     member("pkt_src", Made(packet_source)),
     member(
         "tx_id",
@@ -98,7 +99,19 @@ static COMMON: &[Member] = &[
         "app_proto",
         Made(|values| match values.kind() {
             "file" => Cell::of(values.text(Name::source), Cell::Hyphens),
-            _ => Cell::of(values.spoken(), |name| Cell::Hyphens(names::protocol(name))),
+            _ => {
+                let last = values.text(Name::app_proto_after).or(values.spoken());
+                Cell::of(last, |name| Cell::Hyphens(names::protocol(name)))
+            }
+        }),
+    ),
+    // HTTP/2 is HTTP before only where it was asked for.
+    member(
+        "app_proto_orig",
+        Made(|values| match values.text(Name::app_proto_after) {
+            None | Some("http2") => Cell::Unset,
+            Some("doh2") => Cell::Text("http2"),
+            Some(_) => Cell::of(values.spoken(), |name| Cell::Hyphens(names::protocol(name))),
         }),
     ),
     member(
@@ -109,122 +122,6 @@ static COMMON: &[Member] = &[
         }),
     ),
 ];
-
-static FLOW: &[Member] = &[
-    member("flow", Object(FLOW_ITSELF)),
-    member("tcp", Object(FLOW_TCP)),
-];
-static FLOW_ITSELF: &[Member] = &[
-    member("pkts_toserver", Number(Name::src_packets)),
-    member("pkts_toclient", Number(Name::dst_packets)),
-    member("bytes_toserver", Number(Name::src_bytes)),
-    member("bytes_toclient", Number(Name::dst_bytes)),
-    member(
-        "start",
-        Made(|values| Cell::of(values.time(Name::start), timestamp)),
-    ),
-    member(
-        "end",
-        Made(|values| Cell::of(values.time(Name::end), timestamp)),
-    ),
-    // Of whole seconds on the clock.
-    member(
-        "age",
-        Made(|values| {
-            let times = values.time(Name::start).zip(values.time(Name::end));
-            Cell::of(times, |(start, end)| {
-                let [start, end] = [start, end].map(|time| time.0 / 1_000_000_000);
-                Cell::Number(end.saturating_sub(start))
-            })
-        }),
-    ),
-    member(
-        "state",
-        Made(|values| {
-            Cell::Text(match tcp_state(values) {
-                Some("last_ack" | "time_wait" | "closed") => "closed",
-                Some("none" | "syn_sent" | "syn_recv") => "new",
-                Some(_) => "established",
-                None if values.number(Name::dst_packets) == Some(0) => "new",
-                None => "established",
-            })
-        }),
-    ),
-    member(
-        "reason",
-        Made(|values| {
-            Cell::Text(match values.text(Name::end_reason) {
-                Some("end_of_input") => "shutdown",
-                Some("evicted") => "forced",
-                _ => "timeout",
-            })
-        }),
-    ),
-    member("alerted", Made(|_| Cell::Bool(false))),
-];
-static FLOW_TCP: &[Member] = &[
-    member("tcp_flags", Made(|values| flags_text(values, BOTH))),
-    member(
-        "tcp_flags_ts",
-        Made(|values| flags_text(values, &[Name::src_tcp_flags])),
-    ),
-    member(
-        "tcp_flags_tc",
-        Made(|values| flags_text(values, &[Name::dst_tcp_flags])),
-    ),
-    member("syn", Made(|values| flag(values, 'S'))),
-    member("fin", Made(|values| flag(values, 'F'))),
-    member("rst", Made(|values| flag(values, 'R'))),
-    member("psh", Made(|values| flag(values, 'P'))),
-    member("ack", Made(|values| flag(values, 'A'))),
-    member("urg", Made(|values| flag(values, 'U'))),
-    member("ecn", Made(|values| flag(values, 'E'))),
-    member("cwr", Made(|values| flag(values, 'C'))),
-    member(
-        "state",
-        Made(|values| Cell::of(tcp_state(values), Cell::Text)),
-    ),
-];
-
-/// The TCP flags of both sides.
-const BOTH: &[Name] = &[Name::src_tcp_flags, Name::dst_tcp_flags];
-
-/// TCP flags that these sides sent, in hexadecimal digits.
-fn flags_text<'a>(values: &Values<'a>, sides: &[Name]) -> Cell<'a> {
-    const LETTERS: &str = "FSRPAUEC";
-    if values.text(Name::src_tcp_flags).is_none() {
-        return Cell::Unset;
-    }
-    let letters = sides.iter().filter_map(|side| values.text(*side));
-    let bits = letters
-        .flat_map(str::chars)
-        .filter_map(|it| LETTERS.find(it));
-    Cell::Hex(bits.fold(0, |all, bit| all | 1 << bit), 2)
-}
-
-fn flag<'a>(values: &Values<'a>, letter: char) -> Cell<'a> {
-    let mut sides = BOTH.iter().filter_map(|side| values.text(*side));
-    match sides.any(|letters| letters.contains(letter)) {
-        true => Cell::Bool(true),
-        false => Cell::Unset,
-    }
-}
-
-/// The state of a TCP connection at its end, by those of RFC 9293, section 3.3.2, that a watcher between both
-/// ends can tell.
-fn tcp_state(values: &Values<'_>) -> Option<&'static str> {
-    values.text(Name::src_tcp_flags)?;
-    let is_answered = values.number(Name::dst_packets) != Some(0);
-    Some(match values.text(Name::state)? {
-        "S0" | "SH" => "syn_sent",
-        "S1" => "established",
-        "S2" => "close_wait",
-        "S3" => "fin_wait2",
-        "OTH" | "SHR" if !is_answered => "none",
-        "OTH" | "SHR" => "established",
-        _ => "closed",
-    })
-}
 
 /// Type or code of the ICMP messages of a flow, or of those that answer.
 fn icmp<'a>(values: &Values<'a>, of_reply: bool, part: usize) -> Cell<'a> {
@@ -266,6 +163,17 @@ fn proto<'a>(values: &Values<'a>) -> Cell<'a> {
     })
 }
 
+/// The number of the security association of a flow of ESP.
+fn association<'a>(values: &Values<'a>) -> Cell<'a> {
+    let is_it = values.kind() == "flow" && values.text(Name::proto) == Some("50");
+    let halves = values
+        .number(Name::src_port)
+        .zip(values.number(Name::dst_port));
+    Cell::of(halves.filter(|_| is_it), |(upper, lower)| {
+        Cell::Number(upper << 16 | lower)
+    })
+}
+
 /// All events but these come from packets.
 fn packet_source<'a>(values: &Values<'a>) -> Cell<'a> {
     match values.kind() {
@@ -300,18 +208,37 @@ static HTTP_ITSELF: &[Member] = &[
     member(
         "protocol",
         Made(|values| {
-            let version = values.text(Name::version).filter(|it| *it != "2");
+            let version = values.text(Name::version).filter(|_| !is_second(values));
             Cell::of(version, |version| Cell::Joined("HTTP/", version))
         }),
     ),
     member(
         "version",
-        Made(|values| {
-            let version = values.text(Name::version).filter(|it| *it == "2");
-            Cell::of(version, Cell::Text)
+        Made(|values| match is_second(values) {
+            true => Cell::Text("2"),
+            false => Cell::Unset,
         }),
     ),
     member("status", Number(Name::status)),
+    member(
+        "redirect",
+        Made(|values| {
+            let is_it = matches!(values.number(Name::status), Some(300..400));
+            Cell::of(values.text(Name::location).filter(|_| is_it), Cell::Text)
+        }),
+    ),
+    member(
+        "request_headers",
+        Written(|values, out| header_fields(values, Name::request_fields, out)),
+    ),
+    member(
+        "response_headers",
+        Written(|values, out| header_fields(values, Name::response_fields, out)),
+    ),
+    member(
+        "http2",
+        Object(&[member("stream_id", Number(Name::stream))]),
+    ),
     member(
         "length",
         Made(|values| {
@@ -321,11 +248,25 @@ static HTTP_ITSELF: &[Member] = &[
     ),
 ];
 
+/// On a stream of HTTP/2, even if it was asked for in HTTP/1.
+fn is_second(values: &Values<'_>) -> bool {
+    values.number(Name::stream).is_some() || values.text(Name::version) == Some("2")
+}
+
+/// Fields of a head of HTTP/2, as objects.
+fn header_fields(values: &Values<'_>, name: Name, out: &mut Vec<u8>) {
+    if let Some(fields) = values.texts(name) {
+        list(fields.iter(), out, |field, out| {
+            // Names of what the protocol itself needs begin with a colon.
+            let (name, value) = field.split_once(": ").unwrap_or((field, ""));
+            text_behind(b"{\"name\":\"", name, out);
+            text_behind(b",\"value\":\"", value, out);
+            out.push(b'}');
+        });
+    }
+}
+
 static FILE: &[Member] = &[member("fileinfo", Object(FILE_ITSELF))];
-static FILE_OF_HTTP: &[Member] = &[
-    member("http", Object(HTTP_ITSELF)),
-    member("fileinfo", Object(FILE_ITSELF)),
-];
 static FILE_ITSELF: &[Member] = &[
     member(
         "filename",
@@ -467,9 +408,15 @@ fn name<'a>(values: &Values<'a>) -> &'a str {
     match values.kind() {
         "file" => "fileinfo",
         "statistics" => "stats",
+        "dns" if is_within_http(values) => "dns",
         "dns" => values.text(Name::service).unwrap_or("dns"),
         kind => kind,
     }
+}
+
+/// DNS within HTTP, of which a transaction has one line.
+fn is_within_http(values: &Values<'_>) -> bool {
+    values.text(Name::service) == Some("doh")
 }
 
 fn shown<'a>(values: &Values<'a>) -> Cell<'a> {
@@ -484,7 +431,7 @@ fn shown<'a>(values: &Values<'a>) -> Cell<'a> {
 }
 
 /// As `2026-11-22T07:44:36.123456+0000`.
-fn timestamp<'a>(at: Nanos) -> Cell<'a> {
+pub(super) fn timestamp<'a>(at: Nanos) -> Cell<'a> {
     Cell::Date(at, 26, "+0000")
 }
 
@@ -492,7 +439,7 @@ fn timestamp<'a>(at: Nanos) -> Cell<'a> {
 fn sided(values: &Values<'_>, [mine, other]: [Name; 2]) -> Name {
     match values.text(Name::sent_by) {
         Some("dst") => other,
-        _ if values.is_reply() => other,
+        _ if values.is_reply() && !is_within_http(values) => other,
         _ => mine,
     }
 }
@@ -505,8 +452,8 @@ fn ip<'a>(values: &Values<'a>, names: [Name; 2]) -> Cell<'a> {
 }
 
 fn port<'a>(values: &Values<'a>, names: [Name; 2]) -> Cell<'a> {
-    // Those of ICMP are types and codes.
-    if values.text(Name::proto) == Some("icmp") {
+    // Those of ICMP are types and codes, those of ESP halves of a number.
+    if matches!(values.text(Name::proto), Some("icmp" | "50")) {
         return Cell::Unset;
     }
     Cell::of(values.number(sided(values, names)), Cell::Number)
@@ -561,7 +508,23 @@ pub(super) struct Lines {
     encoder: Encoder,
     /// Fields of a record that are written.
     wanted: Vec<bool>,
+    /// Files whose transactions, of which their lines tell, have not come.
+    waiting: VecDeque<Waiting>,
 }
+
+/// The line of a file.
+struct Waiting {
+    file_id: u64,
+    since: Nanos,
+    line: Vec<u8>,
+    /// How much of it is written where the transaction comes.
+    own: usize,
+}
+
+/// Lines of files that wait at most.
+const MOST_WAITING: usize = 256;
+/// How long, on the clock of the capture.
+const LONGEST: Nanos = Nanos(60_000_000_000);
 
 impl Default for Lines {
     fn default() -> Lines {
@@ -569,6 +532,7 @@ impl Default for Lines {
             time: TimeWriter::default(),
             encoder: Encoder::new(Format::Json),
             wanted: Vec::new(),
+            waiting: VecDeque::new(),
         }
     }
 }
@@ -576,23 +540,88 @@ impl Default for Lines {
 impl Lines {
     /// Appends the line of a record; of a request and its reply one of each.
     pub(super) fn add(&mut self, record: &dyn AnyRecord, values: &Values<'_>, out: &mut Vec<u8>) {
-        let is_pair = matches!(values.kind(), "dns" | "snmp" | "dhcp");
+        match values.kind() {
+            "file" if self.wait(values, out) => return,
+            "http" => self.carried(HTTP, values, out),
+            "smtp" => self.carried(members::SMTP, values, out),
+            _ => {}
+        }
+        let is_pair = matches!(values.kind(), "dns" | "snmp" | "dhcp" | "quic");
         let state = values.text(Name::state).filter(|_| is_pair);
-        if state != Some("no_request") {
+        let has_reply = matches!(state, Some("no_request" | "matched"));
+        if state != Some("no_request") && !(has_reply && is_within_http(values)) {
             self.line(record, values, out);
         }
-        if matches!(state, Some("no_request" | "matched")) {
+        if has_reply {
             self.line(record, &values.reply(), out);
+        }
+    }
+
+    /// Keeps the line of a file until its transaction comes. Returns false where none is to come.
+    fn wait(&mut self, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
+        let source = values.text(Name::source);
+        let (Some(file_id), Some("http" | "smtp")) = (values.number(Name::file_id), source) else {
+            return false;
+        };
+        let since = values.begin().unwrap_or_default();
+        let is_old = |it: &mut Waiting| since.0.saturating_sub(it.since.0) > LONGEST.0;
+        while let Some(old) = self.waiting.pop_front_if(is_old) {
+            out.extend_from_slice(&old.line);
+        }
+        if self.waiting.len() >= MOST_WAITING
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            out.extend_from_slice(&oldest.line);
+        }
+        let mut line = vec![b'{'];
+        self.members(COMMON, values, &mut line);
+        self.members(FILE, values, &mut line);
+        let own = line.len();
+        if source == Some("http") {
+            self.members(HTTP, values, &mut line);
+        }
+        line.extend_from_slice(b"}\n");
+        self.waiting.push_back(Waiting {
+            file_id,
+            since,
+            line,
+            own,
+        });
+        true
+    }
+
+    /// Appends the lines of files that a transaction carried, with what it says of itself.
+    fn carried(&mut self, members: &[Member], values: &Values<'_>, out: &mut Vec<u8>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let lists = [Name::request_files, Name::response_files, Name::files];
+        for &file_id in lists.into_iter().flat_map(|name| values.numbers(name)) {
+            let is_it = |it: &Waiting| it.file_id == file_id;
+            let place = self.waiting.iter().position(is_it);
+            if let Some(it) = place.and_then(|place| self.waiting.remove(place)) {
+                out.extend_from_slice(it.line.get(..it.own).unwrap_or_default());
+                self.members(members, values, out);
+                out.extend_from_slice(b"}\n");
+            }
+        }
+    }
+
+    /// Appends what waits: nothing more comes.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        for waiting in self.waiting.drain(..) {
+            out.extend_from_slice(&waiting.line);
         }
     }
 
     fn line(&mut self, record: &dyn AnyRecord, values: &Values<'_>, out: &mut Vec<u8>) {
         let kind = values.kind();
         let members = match kind {
-            "flow" => FLOW,
+            "flow" => flow_members::FLOW,
             "http" => HTTP,
             "dns" => dns::members(values),
             "tls" => TLS,
+            "quic" if values.is_reply() => members::QUIC_REPLY,
             "quic" => members::QUIC,
             "ssh" => members::SSH,
             "smtp" => members::SMTP,
@@ -604,7 +633,6 @@ impl Lines {
             "ntp" => members::NTP,
             "anomaly" => ANOMALY,
             "statistics" => STATS,
-            "file" if values.text(Name::source) == Some("http") => FILE_OF_HTTP,
             "file" => FILE,
             _ => &[],
         };
@@ -645,9 +673,6 @@ impl Lines {
                 Some(text) => Cell::Text(text.get(..19).unwrap_or(text)),
                 None => Cell::of(values.time(*name), |at| Cell::Date(at, 19, "")),
             },
-            AddressText(name) => Cell::of(values.address(*name), |(address, version)| {
-                Cell::WholeAddress(address, version)
-            }),
             Texts(name) => Cell::of(values.texts(*name), Cell::Texts),
             Made(make) => make(values),
             Within(inner, name) => {

@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 
 use flowgauge_record::text::{TimeWriter, write_hex_bytes, write_unsigned};
 
-use super::eve::Origin::{AddressText, Made, Number, Object, Text, Texts, Within, Written};
+use super::eve::Origin::{Made, Number, Object, Text, Texts, Within, Written};
 use super::eve::{Member, member, text_behind};
 use super::values::{Cell, Name, Values, list};
 
@@ -106,11 +106,11 @@ static FTP_ITSELF: &[Member] = &[
     ),
     member(
         "completion_code",
-        Made(|values| Cell::of(values.number(Name::reply_code), Cell::OneNumber)),
+        Written(|values, out| replies(values, |code, _| code, out)),
     ),
     member(
         "reply",
-        Made(|values| Cell::of(values.text(Name::reply_msg), Cell::One)),
+        Written(|values, out| replies(values, |_, text| text, out)),
     ),
     member(
         "reply_truncated",
@@ -131,6 +131,16 @@ static FTP_ITSELF: &[Member] = &[
     ),
 ];
 
+/// A part of each line of the replies to a command.
+fn replies(values: &Values<'_>, part: for<'a> fn(&'a str, &'a str) -> &'a str, out: &mut Vec<u8>) {
+    if let Some(lines) = values.texts(Name::reply_lines) {
+        list(lines.iter(), out, |line, out| {
+            let (code, text) = line.split_once(' ').unwrap_or((line, ""));
+            text_behind(b"\"", part(code, text), out);
+        });
+    }
+}
+
 pub(super) static FTP_DATA: &[Member] = &[member("ftp_data", Object(FTP_DATA_ITSELF))];
 static FTP_DATA_ITSELF: &[Member] = &[
     member("command", Text(Name::command)),
@@ -148,9 +158,25 @@ static DHCP_ITSELF: &[Member] = &[
     ),
     member("id", Number(Name::trans_id)),
     member("client_mac", Text(Name::mac)),
-    member("client_ip", AddressText(Name::client_addr)),
-    member("assigned_ip", AddressText(Name::assigned_addr)),
-    member("relay_ip", AddressText(Name::relay_addr)),
+    member(
+        "assigned_ip",
+        Made(|values| match values.is_reply() {
+            true => address(values, Name::assigned_addr),
+            false => NO_ADDRESS,
+        }),
+    ),
+    member(
+        "client_ip",
+        Made(|values| address(values, Name::client_addr)),
+    ),
+    member(
+        "relay_ip",
+        Made(|values| of_reply(values, address(values, Name::relay_addr))),
+    ),
+    member(
+        "next_server_ip",
+        Made(|values| of_reply(values, address(values, Name::next_server))),
+    ),
     member(
         "dhcp_type",
         Made(|values| {
@@ -161,9 +187,112 @@ static DHCP_ITSELF: &[Member] = &[
             Cell::of(values.text(name), Cell::Text)
         }),
     ),
+    member(
+        "client_id",
+        Made(|values| of_request(values, text(values, Name::client_id))),
+    ),
     member("hostname", Text(Name::host_name)),
-    member("lease_time", Number(Name::lease_time)),
+    member(
+        "requested_ip",
+        Made(|values| match values.address(Name::requested_addr) {
+            Some(_) => of_request(values, address(values, Name::requested_addr)),
+            None => Cell::Unset,
+        }),
+    ),
+    member("params", Written(parameters)),
+    member(
+        "vendor_class_identifier",
+        Made(|values| of_request(values, text(values, Name::vendor_class))),
+    ),
+    member("lease_time", Made(|values| time(values, Name::lease_time))),
+    member(
+        "renewal_time",
+        Made(|values| time(values, Name::renewal_time)),
+    ),
+    member(
+        "rebinding_time",
+        Made(|values| time(values, Name::rebinding_time)),
+    ),
+    member(
+        "subnet_mask",
+        Made(|values| match values.address(Name::subnet_mask) {
+            Some(_) => of_reply(values, address(values, Name::subnet_mask)),
+            None => Cell::Unset,
+        }),
+    ),
+    member(
+        "routers",
+        Made(|values| of_reply(values, texts(values, Name::routers))),
+    ),
+    member(
+        "dns_servers",
+        Made(|values| of_reply(values, texts(values, Name::dns_servers))),
+    ),
 ];
+
+/// What is written where there is no address.
+const NO_ADDRESS: Cell<'static> = Cell::Text("0.0.0.0");
+
+fn address<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
+    match values.address(name) {
+        Some((address, version)) => Cell::Address(address, version),
+        None => NO_ADDRESS,
+    }
+}
+
+fn text<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
+    Cell::of(values.text(name), Cell::Text)
+}
+
+fn texts<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
+    Cell::of(values.texts(name), Cell::Texts)
+}
+
+/// What only replies have.
+fn of_reply<'a>(values: &Values<'a>, cell: Cell<'a>) -> Cell<'a> {
+    match values.is_reply() {
+        true => cell,
+        false => Cell::Unset,
+    }
+}
+
+/// What only requests have.
+fn of_request<'a>(values: &Values<'a>, cell: Cell<'a>) -> Cell<'a> {
+    match values.is_reply() {
+        true => Cell::Unset,
+        false => cell,
+    }
+}
+
+/// A time that a reply tells; of a request without one, what it asks for.
+fn time<'a>(values: &Values<'a>, name: Name) -> Cell<'a> {
+    match values.is_reply() || values.text(Name::state) == Some("no_reply") {
+        true => Cell::of(values.number(name), Cell::Number),
+        false => Cell::Unset,
+    }
+}
+
+/// Names of the options that a client wants, of those that have one.
+fn parameters(values: &Values<'_>, out: &mut Vec<u8>) {
+    let name = |number: &u64| {
+        Some(match number {
+            1 => "subnet_mask",
+            3 => "router",
+            6 => "dns_server",
+            15 => "domain",
+            35 => "arp_timeout",
+            42 => "ntp_server",
+            66 => "tftp_server_name",
+            150 => "tftp_server_ip",
+            _ => return None,
+        })
+    };
+    let numbers = values.numbers(Name::parameters);
+    if !numbers.is_empty() && !values.is_reply() {
+        let names = numbers.iter().filter_map(name);
+        list(names, out, |name, out| text_behind(b"\"", name, out));
+    }
+}
 
 pub(super) static SNMP: &[Member] = &[member("snmp", Object(SNMP_ITSELF))];
 static SNMP_ITSELF: &[Member] = &[
@@ -248,12 +377,17 @@ pub(super) static JA3S: &[Member] = &[
 ];
 
 pub(super) static QUIC: &[Member] = &[member("quic", Object(QUIC_ITSELF))];
+pub(super) static QUIC_REPLY: &[Member] = &[member("quic", Object(QUIC_SERVER))];
 static QUIC_ITSELF: &[Member] = &[
     member("version", Text(Name::version)),
     member("sni", Text(Name::server_name)),
     member("ja3", Object(JA3)),
-    member("ja3s", Object(JA3S)),
     member("ja4", Text(Name::ja4)),
+    member("extensions", Written(extensions)),
+];
+static QUIC_SERVER: &[Member] = &[
+    member("version", Text(Name::version)),
+    member("ja3s", Object(JA3S)),
     member("extensions", Written(extensions)),
 ];
 
@@ -292,25 +426,27 @@ const EXTENSIONS: &[(u16, &str)] = &[
     (65281, "renegotiation_info"),
 ];
 
-/// The extensions of the client's hello, those that mean nothing aside: JA3 has their numbers in order.
+/// The extensions of a hello.
 fn extensions(values: &Values<'_>, out: &mut Vec<u8>) {
-    let numbers = values
-        .text(Name::ja3_text)
-        .and_then(|it| it.split(',').nth(2));
-    let numbers = numbers.into_iter().flat_map(|it| it.split('-'));
-    let mut numbers = numbers.filter_map(|it| it.parse::<u16>().ok()).peekable();
-    if numbers.peek().is_none() {
+    let is_reply = values.is_reply();
+    let name = match is_reply {
+        true => Name::server_extensions,
+        false => Name::client_extensions,
+    };
+    let numbers = values.numbers(name);
+    if numbers.is_empty() {
         return;
     }
-    list(numbers, out, |number, out| {
+    list(numbers.iter().copied(), out, |number, out| {
         out.push(b'{');
-        if let Some((_, name)) = EXTENSIONS.iter().find(|it| it.0 == number) {
+        if let Some((_, name)) = EXTENSIONS.iter().find(|it| u64::from(it.0) == number) {
             text_behind(b"\"name\":\"", name, out);
             out.push(b',');
         }
         out.extend_from_slice(b"\"type\":");
-        write_unsigned(out, number.into());
+        write_unsigned(out, number);
         let said = match number {
+            _ if is_reply => Cell::Unset,
             0 => Cell::of(values.text(Name::server_name), Cell::One),
             16 => Cell::of(values.texts(Name::client_protocols), Cell::Texts),
             _ => Cell::Unset,

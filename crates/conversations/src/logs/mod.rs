@@ -2,8 +2,10 @@
 
 mod dns;
 mod eve;
+mod flow_members;
 mod members;
 mod names;
+mod texts;
 mod values;
 mod zeek;
 
@@ -410,6 +412,9 @@ impl Component for Logs {
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
+        if let (Style::Eve, Some((_, file))) = (self.style, self.files.first_mut()) {
+            self.lines.finish(&mut file.pending);
+        }
         let due = self.due(None);
         stop(due.and_then(|()| self.each(LogFile::flush)), out);
     }
@@ -424,6 +429,8 @@ mod tests {
     use std::fs;
 
     use flowgauge_record::event::EventSchemas;
+    use flowgauge_record::file::FileRow;
+    use flowgauge_record::http::{BodyFiles, HttpMessage, HttpRow};
     use flowgauge_record::tls::{TlsRow, X509Row};
 
     use super::*;
@@ -459,6 +466,55 @@ mod tests {
         file.pending.extend_from_slice(b"new\n");
         assert!(file.flush().is_ok());
         assert_eq!(fs::read_to_string(&path).unwrap(), "#head\nnew\n");
+    }
+
+    #[test]
+    fn the_line_of_a_file_has_what_its_transaction_says() {
+        let name = file_name::Name::read_of_one(&Settings::new(Vec::new()), "file").unwrap();
+        let mut logs = Logs::new(Style::Eve, name);
+        let mut schemas = EventSchemas::default();
+        for (file_id, source) in [(7, "http"), (8, "http"), (9, "ftp_data")] {
+            let file = FileRow {
+                file_id: Some(file_id),
+                source,
+                host: Some("own".to_owned()),
+                ..FileRow::default()
+            };
+            assert!(logs.record(&schemas.event("file", None, &file)).is_ok());
+        }
+        let mut message = HttpMessage::default();
+        message.is_request = true;
+        message.files = Some(Box::new(BodyFiles {
+            ids: vec![8],
+            ..BodyFiles::default()
+        }));
+        message.host = message.keep(Some(b"transaction"));
+        let row = HttpRow {
+            request: Some(&message),
+            response: None,
+        };
+        assert!(logs.record(&schemas.event("http", None, &row)).is_ok());
+        let [(_, file)] = &mut logs.files[..] else {
+            panic!("one file");
+        };
+        logs.lines.finish(&mut file.pending);
+        let lines = file.pending.split(|byte| *byte == b'\n');
+        let lines = lines.filter(|line| !line.is_empty());
+        let told: Vec<String> = lines
+            .map(|line| {
+                let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+                format!("{} {}", line["event_type"], line["http"]["hostname"])
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                r#""fileinfo" null"#,
+                r#""fileinfo" "transaction""#,
+                r#""http" "transaction""#,
+                r#""fileinfo" "own""#,
+            ]
+        );
     }
 
     #[test]

@@ -129,6 +129,7 @@ pub(super) fn suricata<'a>(values: &Values<'a>) -> Option<&'a str> {
 /// Suricata's name of a protocol, underscores for hyphens.
 pub(super) fn protocol(name: &str) -> &str {
     match name {
+        "unknown" => "failed",
         "bittorrent" => "bittorrent_dht",
         "postgresql" => "pgsql",
         "vnc" => "rfb",

@@ -1,7 +1,6 @@
 //! A record's values by name, looked at where they are, and how they are written.
 
 use core::net::IpAddr;
-use std::borrow::Cow;
 
 use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::Schema;
@@ -11,9 +10,7 @@ use flowgauge_record::text::{
 };
 use flowgauge_wire::{Address, CommunityId, FlowKey, Nanos};
 
-use flowgauge_proto::dns::type_number;
-
-use crate::protocols::ftp;
+use super::texts::{addresses_in, distinguished, ftp_url, short_answer, told_ttls, unescaped};
 
 /// Names of fields that logs of others are made of.
 macro_rules! names {
@@ -25,30 +22,29 @@ macro_rules! names {
     };
 }
 names! {
-    aa ad_wanted additionals anomaly answer_names answer_types answers app_proto app_proto_by arg
-    assigned_addr attachments auth auth_attempts auth_success authorities bytes ca cc cd chain
-    cipher cipher_alg client client_addr client_chain client_fqdn client_initial_dcid
-    client_protocol client_protocols client_scid client_subject command community community_id
-    compression_alg content_type curve data_ip data_port date depth detail directory domain
-    dst_bytes dst_ip dst_ip_bytes dst_packets dst_port dst_stream_bytes dst_tcp_flags duration end
-    end_reason established event_type exponent extracted extracted_bytes file_id file_name
-    file_size files flow_id flow_memory flows from gaps gid hassh hassh_server helo history host
-    host_key_alg host_key_fingerprint host_name in_reply_to issuer ja3 ja3_text ja3s ja3s_text ja4
-    kex_alg key_alg key_length key_type last_alert last_reply latency layer lease_time live_flows
-    mac mac_alg machine mailfrom malformed md5 message message_bytes method mime_type missing_bytes
-    mode msg_id name_by new_bytes new_memory_dropped new_packets next_protocol not_after not_before oid
-    opcode org_time origin outcome packets parent_id part partial passive password path_length place poll
-    precision proto protocol qclass qtype query questions ra rcode rcptto rd reason rec_time
-    received ref_id ref_time referrer relay_addr reply reply_code reply_flags reply_msg reply_place
-    reply_to reply_variables request request_body_bytes request_file_names request_files request_flags
+    aa ad_wanted additionals anomaly answer_names answer_types answers app_proto app_proto_after app_proto_by arg
+    assigned_addr attachments auth auth_attempts auth_success authorities bytes ca cc cd chain cipher cipher_alg
+    client client_addr client_chain client_extensions client_fqdn client_id client_initial_dcid client_protocol
+    client_protocols client_scid client_subject command community community_id compression_alg content_type curve
+    data_ip data_port date depth detail directory dns_servers domain dst_bytes dst_ip dst_ip_bytes dst_packets
+    dst_port dst_stream_bytes dst_tcp_flags duration end end_reason established event_type exponent extracted
+    extracted_bytes file_id file_name file_size files flow_id flow_memory flows from gaps gid hassh hassh_server
+    helo history host host_key_alg host_key_fingerprint host_name in_reply_to issuer ja3 ja3_text ja3s ja3s_text ja4
+    kex_alg key_alg key_length key_type last_alert last_reply latency layer lease_time live_flows location mac
+    mac_alg machine mailfrom malformed md5 message message_bytes method mime_type missing_bytes mode msg_id name_by
+    new_bytes new_memory_dropped new_packets next_protocol next_server not_after not_before oid opcode org_time
+    origin outcome packets parameters parent_id part partial passive password path_length place poll precision proto
+    protocol qclass qtype query questions ra rcode rcptto rd reason rebinding_time rec_time received ref_id ref_time
+    referrer relay_addr renewal_time reply reply_code reply_flags reply_lines reply_msg reply_place reply_to
+    reply_variables request request_body_bytes request_fields request_file_names request_files request_flags
     request_mime_type request_part_types request_place request_variables requested_addr response_body_bytes
-    response_decoded_bytes response_file_names response_files response_mime_type response_part_types
-    response_version resumed retried
-    root_delay root_disp san san_dns san_email san_ip san_uri segment_memory sender sent_by serial
-    server server_addr server_name server_scid service sha1 sha256 sig_alg source src_bytes src_ip
-    src_ip_bytes src_packets src_port src_stream_bytes src_tcp_flags start state status stratum
-    subject time tls tls_version to total_bytes trans_depth trans_id ttls uid uptime uri user
-    user_agent version vlan whole worker x_originating_ip xid xmt_time z
+    response_decoded_bytes response_fields response_file_names response_files response_mime_type response_part_types
+    response_version resumed retried root_delay root_disp routers san san_dns san_email san_ip san_uri
+    segment_memory sender sent_by serial server server_addr server_extensions server_name server_scid service sha1
+    sha256 sig_alg source src_bytes src_ip src_ip_bytes src_packets src_port src_stream_bytes src_tcp_flags start
+    state status stratum stream subject subnet_mask time tls tls_version to total_bytes trans_depth trans_id ttls
+    tunnel uid until_end uptime uri user user_agent vendor_class version vlan whole worker x_originating_ip xid
+    xmt_time z
 }
 
 /// Where a kind of records has the fields of these names.
@@ -165,6 +161,15 @@ impl<'a> Values<'a> {
         match self.layout.places.get(name as usize) {
             None | Some(&NOWHERE) => Kept::Null,
             Some(&place) => self.record.value(place.into()),
+        }
+    }
+
+    /// The kind of the tunnel around a flow.
+    pub(super) fn tunnel(&self) -> Option<&'a str> {
+        let place = self.layout.places.get(Name::tunnel as usize)?;
+        match self.record.value_within((*place).into(), "kind") {
+            Kept::Text(kind) => Some(kind),
+            _ => None,
         }
     }
 
@@ -299,8 +304,6 @@ pub(super) enum Cell<'a> {
     Texts(KeptTexts<'a>),
     /// A list of one text.
     One(&'a str),
-    /// A list of one number, as text.
-    OneNumber(u64),
     /// Names of a list that are there.
     Some([Option<&'static str>; 4]),
     /// A list of spans, in seconds.
@@ -361,11 +364,6 @@ impl<'a> Cell<'a> {
             }
             Cell::Some(names) => list(names.into_iter().flatten(), out, quoted),
             Cell::One(text) => list([text].into_iter(), out, quoted),
-            Cell::OneNumber(number) => list([number].into_iter(), out, |number, out| {
-                out.push(b'"');
-                write_unsigned(out, number);
-                out.push(b'"');
-            }),
             Cell::Spans(spans) => list(spans.iter(), out, |span, out| {
                 write_seconds(whole_seconds(*span), true, out);
             }),
@@ -405,7 +403,7 @@ impl<'a> Cell<'a> {
         match *self {
             Cell::Unset => out.push(b'-'),
             Cell::Bool(is) => out.push(if is { b'T' } else { b'F' }),
-            Cell::Number(number) | Cell::OneNumber(number) => write_unsigned(out, number),
+            Cell::Number(number) => write_unsigned(out, number),
             Cell::Seconds(span) => write_seconds(span, false, out),
             Cell::Texts(texts) | Cell::InBrackets(texts) => separated(texts.iter(), out, in_list),
             Cell::Numbers(numbers) => {
@@ -536,7 +534,6 @@ impl<'a> Cell<'a> {
             }
             Cell::Unset
             | Cell::Bool(_)
-            | Cell::OneNumber(_)
             | Cell::Number(_)
             | Cell::Seconds(_)
             | Cell::Texts(_)
@@ -579,172 +576,6 @@ fn id_bytes(letter: u8, mut id: u64) -> [u8; 12] {
 
 fn id_text(letter: u8, id: u64) -> String {
     id_bytes(letter, id).map(char::from).iter().collect()
-}
-
-/// Percent-encoded bytes as they are (RFC 3986, section 2.1), where that is text.
-fn unescaped(text: &str) -> Cow<'_, str> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|it| str::from_utf8(it).ok());
-        let digits = digits.filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        match digits.and_then(|it| u8::from_str_radix(it, 16).ok()) {
-            Some(byte) if first == b'%' => {
-                bytes.push(byte);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(first);
-                rest = behind;
-            }
-        }
-    }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// What an answer of DNS comes to in Zeek's logs: of types with a name the name, of texts their lengths, too; `None`:
-/// it is not told.
-fn short_answer(text: &str, kind: &str) -> Option<String> {
-    let word = |place: usize| text.split(' ').nth(place).unwrap_or(text);
-    Some(match kind {
-        "MX" => word(1).to_owned(),
-        "SRV" => word(3).to_owned(),
-        "SOA" => word(0).to_owned(),
-        "TXT" | "SPF" => {
-            let strings = quoted_strings(text);
-            let strings = strings.iter().map(|it| format!("{kind} {} {it}", it.len()));
-            strings.collect::<Vec<_>>().join(" ")
-        }
-        "NAPTR" => {
-            let strings = quoted_strings(text);
-            let filled = strings
-                .iter()
-                .map(String::as_str)
-                .filter(|it| !it.is_empty());
-            let last = text.rsplit(' ').next().unwrap_or_default();
-            let words = ["NAPTR", word(0), word(1)]
-                .into_iter()
-                .chain(filled)
-                .chain([last]);
-            words.collect::<Vec<_>>().join(" ")
-        }
-        "RRSIG" => {
-            let covered = type_number(word(0)).unwrap_or_default();
-            format!("RRSIG {covered} {}", word(7).trim_end_matches('.'))
-        }
-        "DNSKEY" => format!("DNSKEY {}", word(2)),
-        "DS" => format!("DS {} {}", word(1), word(2)),
-        "NSEC3" | "NSEC3PARAM" => kind.to_owned(),
-        "WKS" | "TKEY" | "TSIG" => return None,
-        _ => text.to_owned(),
-    })
-}
-
-/// Times to live of the answers that are told.
-fn told_ttls<'a>(
-    texts: KeptTexts<'a>,
-    types: KeptTexts<'a>,
-    spans: &'a [u64],
-) -> impl Iterator<Item = u64> {
-    let all = texts.iter().zip(types.iter()).zip(spans);
-    let told = all.filter(|((text, kind), _)| short_answer(text, kind).is_some());
-    told.map(|(_, span)| *span)
-}
-
-/// A name of X.509, the last part first (RFC 2253).
-fn distinguished(text: &str) -> String {
-    // What looks like the next part begins one.
-    let begins = |rest: &str| {
-        let name = rest.split_once('=').map_or("", |it| it.0);
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.';
-        !name.is_empty() && name.bytes().all(is_name)
-    };
-    let mut parts: Vec<&str> = Vec::new();
-    let (mut rest, mut from) = (text, 0);
-    while let Some(at) = rest.get(from..).and_then(|it| it.find(", ")) {
-        let (part, next) = (&rest[..from + at], &rest[from + at + 2..]);
-        if begins(next) {
-            parts.push(part);
-            (rest, from) = (next, 0);
-        } else {
-            from += at + 2;
-        }
-    }
-    parts.push(rest);
-    let short = |part: &str| {
-        let (name, value) = part.split_once('=').unwrap_or(("", part));
-        let name = match name {
-            "streetAddress" => "street",
-            "Email" => "emailAddress",
-            name => name,
-        };
-        let mut value = value.replace('\\', "\\\\");
-        for letter in [',', '+', '"', '<', '>', ';'] {
-            value = value.replace(letter, &format!("\\{letter}"));
-        }
-        format!("{name}={value}")
-    };
-    parts
-        .iter()
-        .rev()
-        .map(|part| short(part))
-        .collect::<Vec<_>>()
-        .join(",")
-}
-
-/// Strings between quotation marks, with `\"` and `\123` within (RFC 1035, section 5.1).
-fn quoted_strings(text: &str) -> Vec<String> {
-    let mut strings = Vec::new();
-    let mut open: Option<Vec<u8>> = None;
-    let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
-        match (&mut open, byte) {
-            (None, b'"') => open = Some(Vec::new()),
-            (None, _) => {}
-            (Some(string), b'"') => {
-                strings.push(String::from_utf8_lossy(string).into_owned());
-                open = None;
-            }
-            (Some(string), b'\\') => {
-                let digits = rest.get(..3).and_then(|it| str::from_utf8(it).ok());
-                match digits.and_then(|it| it.parse::<u8>().ok()) {
-                    Some(byte) => {
-                        string.push(byte);
-                        rest = rest.get(3..).unwrap_or_default();
-                    }
-                    None => {
-                        string.extend(rest.first());
-                        rest = rest.get(1..).unwrap_or_default();
-                    }
-                }
-            }
-            (Some(string), byte) => string.push(byte),
-        }
-    }
-    strings
-}
-
-/// A file of a server, from the directory that a client is in.
-fn ftp_url(server: IpAddr, directory: &str, name: &str) -> String {
-    let path = ftp::joined(directory, name);
-    let slash = if path.starts_with('/') { "" } else { "/" };
-    match server {
-        IpAddr::V4(server) => format!("ftp://{server}{slash}{path}"),
-        IpAddr::V6(server) => format!("ftp://[{server}]{slash}{path}"),
-    }
-}
-
-/// Addresses in a text, with or without brackets around them.
-pub(super) fn addresses_in(text: &str) -> impl Iterator<Item = IpAddr> {
-    let is_apart = |letter: char| !(letter.is_ascii_hexdigit() || letter == '.' || letter == ':');
-    let words = text.split(is_apart).map(|word| word.trim_matches('.'));
-    words
-        .filter(|word| word.len() >= 7 || word.contains("::"))
-        .filter_map(|word| word.parse().ok())
 }
 
 /// Seconds with six decimals.
@@ -901,7 +732,6 @@ mod tests {
                 "\"\\u009bx\\u202e\"",
                 "\\xc2\\x9bx\\xe2\\x80\\xae",
             ),
-            (Cell::OneNumber(226), "[\"226\"]", "226"),
             (Cell::One("a,b"), "[\"a,b\"]", "a\\x2cb"),
             (
                 Cell::Joined("HTTP/", "1.1\n"),
@@ -988,38 +818,6 @@ mod tests {
         ] {
             assert_eq!(both(cell), (json.to_owned(), tabs.to_owned()));
         }
-    }
-
-    #[test]
-    fn answers_are_told_in_short() {
-        for (text, kind, short) in [
-            ("192.0.2.1", "A", Some("192.0.2.1")),
-            ("10 mx.example", "MX", Some("mx.example")),
-            ("0 5 22 a.local", "SRV", Some("a.local")),
-            ("a.example b.example 1 2 3 4 5", "SOA", Some("a.example")),
-            (
-                "\"v=1 a\" \"\\\"\\195\\169\"",
-                "TXT",
-                Some("TXT 5 v=1 a TXT 3 \"é"),
-            ),
-            (
-                "A 8 2 60 1 2 3 a.example. AAAA",
-                "RRSIG",
-                Some("RRSIG 1 a.example"),
-            ),
-            ("1 0 10 -", "NSEC3PARAM", Some("NSEC3PARAM")),
-            ("x", "WKS", None),
-        ] {
-            assert_eq!(short_answer(text, kind).as_deref(), short, "{text}");
-        }
-    }
-
-    #[test]
-    fn addresses_are_found_in_header_fields() {
-        let field =
-            "from a.example (a.example [216.58.97.33]) by b (2001:db8::5) with SMTP; 12:55:34";
-        let found: Vec<String> = addresses_in(field).map(|it| it.to_string()).collect();
-        assert_eq!(found, ["216.58.97.33", "2001:db8::5"]);
     }
 
     #[test]

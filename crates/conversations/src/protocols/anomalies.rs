@@ -310,7 +310,8 @@ impl Handler for Noticing<'_> {
     const STREAMS: bool = true;
     const REMARKS: bool = true;
 
-    fn batch(&mut self, _: &Batch<'_>, decoded: &DecodedBatch) {
+    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        self.0.batch(batch, decoded);
         let damaged = decoded.summary.flags.contains(DecodeFlags::BAD_IP_CHECKSUM);
         if decoded.summary.unusual || damaged {
             self.tell(|anomalies, way| anomalies.packets(decoded, way));

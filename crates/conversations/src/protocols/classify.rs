@@ -74,6 +74,8 @@ pub(crate) struct Classifier {
 struct Known {
     protocol: Option<&'static str>,
     is_learned: bool,
+    /// What it went over to.
+    after: Option<&'static str>,
     application: Option<Application>,
     /// The responder's, the initiator's.
     missing_bytes: [u64; 2],
@@ -119,6 +121,15 @@ impl Classifier {
         let known = self.flow(flow_id);
         known.protocol = Some(protocol);
         known.is_learned = is_learned;
+    }
+
+    /// What is said in a flow now is of this protocol.
+    pub(super) fn went_over(&mut self, flow_id: u64, protocol: &'static str) {
+        let known = self.flow(flow_id);
+        let is_more = protocol != "http2" || known.after.is_none();
+        if is_more && known.protocol.is_some_and(|it| it != protocol) {
+            known.after = Some(protocol);
+        }
     }
 
     /// The server of a flow has this name.
@@ -172,6 +183,7 @@ impl Classifier {
         let known = known.unwrap_or_default();
         let mut spoken = Spoken {
             protocol: known.protocol,
+            after: known.after,
             protocol_by: known.protocol.map(|_| match known.is_learned {
                 true => "learned",
                 false => "content",

@@ -80,26 +80,37 @@ fn is_same(one: &DhcpMessage, other: &DhcpMessage) -> bool {
 fn read(parsed: &Message<'_>, length: usize, message: &mut DhcpMessage) {
     message.xid = parsed.xid;
     message.kind = parsed.type_name();
-    for (index, byte) in parsed.hardware.iter().enumerate() {
-        // Into a string nothing fails.
-        let colon = if index > 0 { ":" } else { "" };
-        let _ = core::fmt::Write::write_fmt(&mut message.mac, format_args!("{colon}{byte:02x}"));
+    let hexadecimal = |bytes: &[u8], out: &mut String| {
+        for (index, byte) in bytes.iter().enumerate() {
+            // Into a string nothing fails.
+            let colon = if index > 0 { ":" } else { "" };
+            let _ = core::fmt::Write::write_fmt(out, format_args!("{colon}{byte:02x}"));
+        }
+    };
+    hexadecimal(parsed.hardware, &mut message.mac);
+    // Behind the type of its hardware address.
+    if let Some([_, id @ ..]) = parsed.option(option::CLIENT_ID) {
+        hexadecimal(id, &mut message.client_id);
     }
+    message.next_server = Some(parsed.next_server.octets());
+    message.mask = parsed.address(option::SUBNET_MASK).map(|it| it.octets());
+    let list = |code| parsed.addresses(code).map(|it| it.to_string()).collect();
+    message.routers = list(option::ROUTERS);
+    message.dns_servers = list(option::DNS_SERVERS);
+    message.renewal = [option::RENEWAL, option::REBINDING].map(|code| parsed.seconds(code));
     message.client = Some(parsed.client.octets());
     message.assigned = Some(parsed.assigned.octets());
     message.relay = Some(parsed.relay.octets());
     message.requested = parsed.address(option::REQUESTED).map(|it| it.octets());
     message.server = parsed.address(option::SERVER).map(|it| it.octets());
-    let lease = parsed
-        .option(option::LEASE)
-        .and_then(|it| it.try_into().ok());
-    message.lease = lease.map(u32::from_be_bytes);
+    message.lease = parsed.seconds(option::LEASE);
     let text = |code: u8, out: &mut String| {
         let bytes = parsed.option(code).unwrap_or_default();
         let text = lossy(bytes);
         out.push_str(text.trim_end_matches('\0'));
     };
-    text(option::HOST_NAME, &mut message.host_name);
+    let host_name = parsed.option(option::HOST_NAME).unwrap_or_default();
+    message.host_name.push_str(&lossy(host_name));
     text(option::DOMAIN, &mut message.domain);
     text(option::VENDOR, &mut message.vendor);
     text(option::MESSAGE, &mut message.text);
@@ -150,7 +161,13 @@ mod tests {
         tester.say(
             true,
             3,
-            &message(2, 2, 5, b"\x36\x04\x0a\0\0\x01\x33\x04\0\0\x0e\x10"),
+            &message(
+                2,
+                2,
+                5,
+                b"\x36\x04\x0a\0\0\x01\x33\x04\0\0\x0e\x10\x3a\x04\0\0\x07\x08\x01\x04\xff\xff\xff\0\
+                  \x03\x04\x0a\0\0\x01\x06\x09\x0a\0\0\x01\x0a\0\0\x02\0",
+            ),
         );
         tester.meet([0; 4], 68, [255; 4], 67);
         tester.say(true, 4, &message(1, 3, 0, b"\x32\x04\x0a\0\0\x05"));
@@ -189,6 +206,17 @@ mod tests {
                 r#""host" [1,3] "10.0.0.1" 3600 null"#,
                 r#"null null null null "10.0.0.5""#
             ]
+        );
+        let fields = [
+            "renewal_time",
+            "rebinding_time",
+            "subnet_mask",
+            "routers",
+            "dns_servers",
+        ];
+        assert_eq!(
+            tester.rows(&fields)[0],
+            r#"1800 null "255.255.255.0" ["10.0.0.1"] ["10.0.0.1","10.0.0.2"]"#
         );
     }
 }

@@ -75,7 +75,7 @@ fn service(at: &At<'_>) -> &'static str {
 }
 
 #[derive(Default)]
-pub(super) struct Common {
+pub(crate) struct Common {
     pool: Pool<DnsMessage>,
     /// Queries to groups: who answers does so in a flow of its own.
     to_groups: Requests<DnsMessage>,
@@ -83,12 +83,14 @@ pub(super) struct Common {
 
 /// A conversation.
 #[derive(Default)]
-pub(super) struct Talk {
+pub(crate) struct Talk {
     requests: Requests<DnsMessage>,
     framers: [Framer; 2],
     transfer: Option<Box<Transfer>>,
     /// Messages so far.
     messages: u64,
+    /// Of one within another protocol.
+    service: Option<&'static str>,
 }
 
 /// A zone transfer: its reply is many messages (RFC 5936, section 2.2).
@@ -150,6 +152,14 @@ impl Conversation for Talk {
 }
 
 impl Talk {
+    /// Within HTTP/2 (RFC 8484).
+    pub(crate) fn within_http() -> Talk {
+        Talk {
+            service: Some("doh"),
+            ..Talk::default()
+        }
+    }
+
     fn frame(&mut self, common: &mut Common, at: &At<'_>, frame: Frame<'_>, out: &mut Give<'_>) {
         match frame {
             Frame::Message(bytes) => self.message(common, at, bytes, "", out),
@@ -158,7 +168,8 @@ impl Talk {
         }
     }
 
-    fn message(
+    /// A message.
+    pub(crate) fn message(
         &mut self,
         common: &mut Common,
         at: &At<'_>,
@@ -168,7 +179,7 @@ impl Talk {
     ) {
         let Common { pool, to_groups } = common;
         let mut message = pool.take();
-        message.service = service(at);
+        message.service = self.service.unwrap_or_else(|| service(at));
         message.odd = odd;
         let Some(found) = read(bytes, &mut message) else {
             return pool.give_back(message);
@@ -178,7 +189,7 @@ impl Talk {
         self.requests.expire(at.time, pool, out);
         to_groups.expire(at.time, pool, out);
         // Each query and each reply is of its own flow.
-        let is_each = out.each_message;
+        let is_each = out.each_message || self.service.is_some();
         if !found.is_reply {
             let requests = match is_group(at.destination().0) && !is_each {
                 true => to_groups,

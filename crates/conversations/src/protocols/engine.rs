@@ -6,19 +6,20 @@ use core::ops::Range;
 use flowgauge_flow::FlowRecord;
 use flowgauge_kit::engine::{self, Step, Tracked};
 use flowgauge_record::FlowRow;
-use flowgauge_record::event::{Carried, EventSchemas, Spoken, schemas_of_events};
+use flowgauge_record::event::{Carried, EventSchemas, Spoken, Vlans, schemas_of_events};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Remark, Stream, StreamStatus};
-use flowgauge_wire::Nanos;
+use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
 use super::anomalies::{Anomalies, Noticing, Way};
 use super::classify::{APPLICATIONS, Classifier, NDPI, classifies};
 use super::counters::{self, Counters, When};
 use super::detect::{Beginning, Found, Looked};
 use super::learned::Learned;
+use super::outer::{OUTER, Outer};
 use super::room::{ByAge, GivenUp, Room};
 use super::signatures::Carries;
 use super::table::{Piece, Talks};
@@ -47,6 +48,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "give a record of each flow when it ends, too, with the protocol and the application",
         )
         .or("no"),
+        OUTER,
         ANOMALIES,
         EACH_MESSAGE,
         counters::INTERVAL,
@@ -69,6 +71,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::TCP_IDLE,
         engine::UDP_IDLE,
         engine::OTHER_IDLE,
+        engine::CLOSED_TIMEOUT,
     ],
     result: Some(ResultInfo::number("records given on", "records")),
     parallel: Parallel::ByFlowAndGroup,
@@ -87,8 +90,9 @@ const ANOMALIES: OptionInfo = OptionInfo::new(
 const EACH_MESSAGE: OptionInfo = OptionInfo::new(
     "each_message",
     OptionKind::Flag,
-    "give a record of each query of DNS, those that come again too, of each message of NTP, and of replies to groups in \
-     their own flow: as Zeek logs them",
+    "give a record of each query of DNS, those that come again too, of each message of NTP, of replies to groups in \
+     their own flow, and of the greeting of FTP; tell all fields of HTTP/2 and all lines of replies of FTP: as Suricata \
+     and Zeek log them",
 )
 .or("no");
 
@@ -120,8 +124,12 @@ pub(crate) struct State {
     community_id_seed: u16,
     pub(super) records: u64,
     files: Option<Files>,
+    /// Flows of tunnels themselves, where somebody wants to know.
+    pub(super) outer: Option<Outer>,
     /// Messages that others would join are records of their own.
     each_message: bool,
+    /// The input is.
+    is_over: bool,
     /// Memory for what conversations keep.
     pub(super) room: Room,
 }
@@ -171,10 +179,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let memory = memory.map(|bytes| bytes - files::share(settings));
     let mut config = engine::configuration_in(settings, memory, NEEDS)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
+    let outer = Outer::of(settings, &mut config)?;
     Ok(Box::new(Transactions {
         tracked: Tracked::new(config),
         state: State {
             files: Files::of(settings)?,
+            outer,
             each_message: settings.flag("each_message"),
             anomalies: settings.flag("anomalies").then(Box::default),
             room: Room::of(settings, memory, NEEDS),
@@ -262,7 +272,9 @@ impl State {
             community_id_seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
             records: 0,
             files: None,
+            outer: None,
             each_message: false,
+            is_over: false,
             room: Room::of(settings, settings.size("memory"), NEEDS),
         })
     }
@@ -448,6 +460,7 @@ impl State {
             records: &mut self.records,
             held: &mut self.room.held,
             flow_id: None,
+            vlans: Vlans::default(),
             among: Some(Among {
                 learned: &mut self.learned,
                 schemas: &mut self.schemas,
@@ -535,6 +548,7 @@ fn connection(
         ..Connection::default()
     };
     stream.record(|record| {
+        connection.vlans = Vlans::of(record.vlans);
         connection.is_partial = !record.history.contains(['S', 's', 'H', 'h']);
         if record.history.starts_with('S') {
             let syn = record.flow_start;
@@ -597,6 +611,12 @@ impl Leading<'_> {
 impl Handler for Leading<'_> {
     const STREAMS: bool = true;
     const REMARKS: bool = true;
+
+    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        if let Some(outer) = &mut self.state.outer {
+            outer.choose(batch, decoded);
+        }
+    }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
         *self.state.slot(stream.id / 2) = Slot::default();
@@ -686,12 +706,11 @@ impl Handler for Leading<'_> {
         let Some(classifier) = &mut state.classifier else {
             return;
         };
+        let missing_bytes = classifier.missing_bytes(record);
+        let spoken = classifier.of(record);
+        let carried = carried(record, missing_bytes, state.is_over);
         let row = FlowRow::new(record, state.community_id_seed);
-        let carried = Carried {
-            stream_bytes: [record.source.stream_bytes, record.destination.stream_bytes],
-            missing_bytes: classifier.missing_bytes(record),
-        };
-        let event = (state.schemas).flow(classifier.of(record), carried, &row);
+        let event = state.schemas.flow(spoken, carried, &row);
         state.records += 1;
         self.out.emit(Items::Records(&[RecordItem {
             key: 0,
@@ -701,14 +720,45 @@ impl Handler for Leading<'_> {
     }
 }
 
+/// How much a flow carried.
+fn carried(record: &FlowRecord<'_>, missing_bytes: u64, until_end: bool) -> Carried {
+    Carried {
+        stream_bytes: [record.source.stream_bytes, record.destination.stream_bytes],
+        missing_bytes,
+        until_end,
+    }
+}
+
+impl State {
+    /// Gives records of the flows of tunnels.
+    fn give_outer(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
+        let Some(outer) = &mut self.outer else {
+            return;
+        };
+        outer.step(step, |record| {
+            let row = FlowRow::new(record, self.community_id_seed);
+            let carried = carried(record, 0, self.is_over);
+            let event = self.schemas.flow(Spoken::default(), carried, &row);
+            self.records += 1;
+            out.emit(Items::Records(&[RecordItem {
+                key: 0,
+                time: record.end,
+                record: &event,
+            }]));
+        });
+    }
+}
+
 impl Transactions {
     fn step(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
         let (tracked, state) = (&mut self.tracked, &mut self.state);
+        state.is_over = matches!(step, Step::Finish);
         if state.anomalies.is_some() {
             step.take(tracked, &mut Noticing(Leading { state, out }));
         } else {
             step.take(tracked, &mut Leading { state, out });
         }
+        state.give_outer(step, out);
         if let Step::Tick(_) | Step::Finish = step
             && state.files.is_some()
         {

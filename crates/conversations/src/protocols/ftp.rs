@@ -66,6 +66,9 @@ fn recognise(seen: &Seen<'_>) -> Look {
 
 /// Commands without a reply yet.
 const WAITING: usize = 64;
+/// Lines of the replies to a command that are kept, and bytes of each.
+const MAX_LINES: usize = 32;
+const MAX_LINE: usize = 1 << 10;
 /// Bytes of a text.
 const MAX_TEXT: usize = 4 << 10;
 
@@ -97,6 +100,8 @@ struct Control {
     /// Replies were lost since the last one.
     is_reply_damaged: bool,
     is_tls: bool,
+    /// Lines of the reply under way.
+    lines: Vec<String>,
     /// Where the next data connection goes.
     data: Vec<(Address, u16)>,
     /// What it carries, from the moment that the server begins.
@@ -107,6 +112,8 @@ struct Control {
 struct Said<'a> {
     control: &'a mut Control,
     time: Nanos,
+    /// All lines of replies are wanted, those of the greeting, too.
+    keeps_lines: bool,
 }
 
 fn text(bytes: &[u8], limit: &mut Option<&'static str>) -> String {
@@ -175,6 +182,7 @@ impl Control {
     fn held(&self) -> usize {
         let rows = self.waiting.iter().map(FtpRow::held).sum::<usize>();
         rows + self.waiting.capacity() * size_of::<FtpRow>()
+            + self.lines.held()
             + self.user.held()
             + self.password.held()
             + self.directory.held()
@@ -292,8 +300,17 @@ impl CommandEvents for Said<'_> {
 }
 
 impl ReplyEvents for Said<'_> {
+    fn line(&mut self, code: u16, said: &[u8]) {
+        let lines = &mut self.control.lines;
+        if self.keeps_lines && lines.len() < MAX_LINES {
+            let said = bounded_text(said, MAX_LINE, &mut None);
+            lines.push(format!("{code:03} {said}"));
+        }
+    }
+
     fn reply(&mut self, reply: &Reply<'_>) {
         let control = &mut *self.control;
+        let lines = core::mem::take(&mut control.lines);
         let is_greeting = !core::mem::replace(&mut control.has_greeted, true)
             && matches!(reply.code, 120 | 220 | 421);
         if control.is_reply_damaged {
@@ -320,8 +337,10 @@ impl ReplyEvents for Said<'_> {
         let time = self.time;
         let is_older = |row: &mut FtpRow| row.origin.time <= time && !is_skipped;
         let Some(mut row) = control.waiting.pop_front_if(is_older) else {
-            if !is_greeting {
+            if !is_greeting || self.keeps_lines {
                 let mut row = control.row(self.time);
+                row.is_greeting = is_greeting;
+                row.lines = lines;
                 row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
                 row.limit = is_skipped.then_some("commands");
                 row.code = Some(reply.code);
@@ -338,6 +357,8 @@ impl ReplyEvents for Said<'_> {
             // The client did not wait for it.
             return control.waiting.push_front(row);
         }
+        let free = MAX_LINES.saturating_sub(row.lines.len());
+        row.lines.extend(lines.into_iter().take(free));
         row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
         let next = control.waiting.front();
         if !row.is_damaged && next.is_none_or(|next| next.origin.time > time) {
@@ -391,10 +412,15 @@ impl FtpTalk {
                 };
                 give.learn((address, port), DATA.name, now);
                 self.control.data = vec![(address, port)];
-                // Behind a translation of addresses it is the server's own that is told.
-                if row.is_passive == Some(true) {
-                    give.learn((row.origin.parties.server.0, port), DATA.name, now);
-                    self.control.data.push((row.origin.parties.server.0, port));
+                // Behind a translation of addresses it is an address of their own that they tell.
+                let parties = row.origin.parties;
+                let (own, _) = match row.is_passive {
+                    Some(true) => parties.server,
+                    _ => parties.client,
+                };
+                if own != address {
+                    give.learn((own, port), DATA.name, now);
+                    self.control.data.push((own, port));
                 }
             }
             give.record(row.origin.time, &row);
@@ -429,6 +455,7 @@ impl Conversation for FtpTalk {
         let mut said = Said {
             control: &mut self.control,
             time: at.time,
+            keeps_lines: give.each_message,
         };
         match is_client {
             true => self.commands.data(bytes, &mut said),
@@ -448,6 +475,7 @@ impl Conversation for FtpTalk {
         let mut said = Said {
             control: &mut self.control,
             time: at.time,
+            keeps_lines: give.each_message,
         };
         match is_client {
             true => self.commands.gap(bytes, &mut said),
@@ -742,6 +770,24 @@ mod tests {
             [
                 r#"null "a" "no_request" "no" null"#,
                 r#""b" "b" "matched" "yes" null"#
+            ]
+        );
+    }
+
+    #[test]
+    fn all_lines_of_replies_are_told_where_all_is() {
+        let mut control = Tester::<FtpTalk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 21);
+        control.each_message = true;
+        control.say(false, 1, b"220-hello\r\n you\r\n220 go\r\n");
+        control.say(true, 2, b"NLST\r\n");
+        control.say(false, 3, b"150 Here\r\n");
+        control.say(false, 4, b"226 Sent\r\n");
+        control.close();
+        assert_eq!(
+            control.rows(&["command", "reply_msg", "reply_lines", "state"]),
+            [
+                r#"null "go" ["220 hello","220  you","220 go"] "no_request""#,
+                r#""NLST" "Sent" ["150 Here","226 Sent"] "matched""#,
             ]
         );
     }

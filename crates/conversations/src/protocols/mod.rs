@@ -29,6 +29,7 @@ mod ndpi;
 #[path = "ndpi_absent.rs"]
 mod ndpi;
 pub(crate) mod ntp;
+mod outer;
 pub(crate) mod quic;
 mod room;
 pub(crate) mod rpc;
@@ -47,7 +48,7 @@ mod watched;
 use std::sync::OnceLock;
 
 use flowgauge_proto::Look;
-use flowgauge_record::event::{EventSchemas, schemas_of_events};
+use flowgauge_record::event::{EventSchemas, Vlans, schemas_of_events};
 use flowgauge_record::file::FileRow;
 use flowgauge_record::schema::Schema;
 use flowgauge_record::{AnyRecord, KnownRecord};
@@ -191,6 +192,8 @@ pub(crate) struct Connection {
     pub(crate) within: u8,
     /// As in the flow's record, where that is known.
     pub(crate) flow_id: Option<u64>,
+    /// Likewise.
+    pub(crate) vlans: Vlans,
     /// When its SYN was captured, and when the handshake was complete.
     pub(crate) handshake: [Option<Nanos>; 2],
     /// It was captured from its middle.
@@ -294,6 +297,7 @@ pub(crate) struct Give<'a> {
     /// Bytes that conversations keep.
     held: &'a mut u64,
     flow_id: Option<u64>,
+    vlans: Vlans,
     among: Option<Among<'a>>,
     /// What is done with files, if anything.
     files: Option<&'a mut Files>,
@@ -316,6 +320,9 @@ struct Among<'a> {
     anomalies: Option<&'a mut Anomalies>,
 }
 
+/// What connections of other protocols go over to.
+const WITHIN: [&str; 3] = ["tls", "ssh", "smtp"];
+
 /// Whether the checker of stacks knows that there are records with these fields.
 fn is_known(schema: Schema) -> bool {
     static KNOWN: OnceLock<Vec<Schema>> = OnceLock::new();
@@ -337,6 +344,7 @@ impl<'a> Give<'a> {
             records,
             held: &mut room.held,
             flow_id: None,
+            vlans: Vlans::default(),
             among: None,
             files: None,
             each_message: false,
@@ -359,10 +367,14 @@ impl<'a> Give<'a> {
         time: Nanos,
         record: &R,
     ) {
+        if WITHIN.contains(&kind) {
+            self.went_over(kind);
+        }
         match &mut self.among {
             Some(among) if among.is_silent => {}
             Some(among) => {
-                let event = among.schemas.event(kind, self.flow_id, record);
+                let (schemas, vlans) = (&mut among.schemas, self.vlans);
+                let event = schemas.tagged(kind, self.flow_id, vlans, record);
                 debug_assert!(is_known(AnyRecord::schema(&event)), "{kind}");
                 *self.records += 1;
                 self.out.emit(Items::Records(&[RecordItem {
@@ -388,6 +400,16 @@ impl<'a> Give<'a> {
         match &mut self.among {
             Some(among) => core::mem::replace(&mut among.protocol, protocol),
             None => protocol,
+        }
+    }
+
+    /// What the connection carries is of this protocol from now on, whatever it began with.
+    pub(crate) fn went_over(&mut self, protocol: &'static str) {
+        if let Some(among) = &mut self.among
+            && let Some(classifier) = &mut among.classifier
+            && let Some(flow_id) = self.flow_id
+        {
+            classifier.went_over(flow_id, protocol);
         }
     }
 

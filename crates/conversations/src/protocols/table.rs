@@ -160,7 +160,7 @@ impl<C: Conversation> Talks for Table<C> {
             return;
         };
         talk.last = talk.last.max(piece.time);
-        give.flow_id = talk.connection.flow_id;
+        (give.flow_id, give.vlans) = (talk.connection.flow_id, talk.connection.vlans);
         let at = At {
             connection: &talk.connection,
             from_initiator: piece.from_initiator,
@@ -180,7 +180,7 @@ impl<C: Conversation> Talks for Table<C> {
         let Some((talk, common)) = self.talk(number) else {
             return;
         };
-        give.flow_id = talk.connection.flow_id;
+        (give.flow_id, give.vlans) = (talk.connection.flow_id, talk.connection.vlans);
         let at = At {
             connection: &talk.connection,
             from_initiator: piece.from_initiator,
@@ -199,7 +199,7 @@ impl<C: Conversation> Talks for Table<C> {
         let Some(mut talk) = place.and_then(Option::take) else {
             return;
         };
-        give.flow_id = talk.connection.flow_id;
+        (give.flow_id, give.vlans) = (talk.connection.flow_id, talk.connection.vlans);
         let at = At {
             connection: &talk.connection,
             from_initiator: true,
@@ -227,7 +227,7 @@ impl<C: Conversation> Talks for Table<C> {
         let Some(mut talk) = place.and_then(Option::take) else {
             return GivenUp::Nothing;
         };
-        give.flow_id = talk.connection.flow_id;
+        (give.flow_id, give.vlans) = (talk.connection.flow_id, talk.connection.vlans);
         let at = At {
             connection: &talk.connection,
             from_initiator: true,

@@ -1,6 +1,6 @@
 //! Leads conversations in tests.
 
-use flowgauge_record::event::EventSchemas;
+use flowgauge_record::event::{EventSchemas, Vlans};
 use flowgauge_record::{Encoder, Format};
 use flowgauge_stack::{Failure, Items, Outlet, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
@@ -20,6 +20,7 @@ pub(super) struct Tester<C: Conversation> {
     time: Nanos,
     /// What is charged for conversations within.
     held: u64,
+    pub(super) each_message: bool,
 }
 
 #[derive(Default)]
@@ -69,6 +70,7 @@ impl<C: Conversation> Tester<C> {
             schemas: EventSchemas::default(),
             time: Nanos(0),
             held: 0,
+            each_message: false,
         }
     }
 
@@ -109,7 +111,8 @@ impl<C: Conversation> Tester<C> {
                 anomalies: None,
             }),
             files: None,
-            each_message: false,
+            each_message: self.each_message,
+            vlans: Vlans::default(),
             limit: None,
             held: &mut self.held,
         };

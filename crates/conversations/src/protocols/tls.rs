@@ -2,7 +2,7 @@
 
 use flowgauge_proto::Look;
 use flowgauge_proto::tls::{
-    self, Carrier, Certificate, ClientHello, Events, ServerHello, content, message,
+    self, Carrier, Certificate, ClientHello, Events, Extensions, ServerHello, content, message,
 };
 use flowgauge_record::Held;
 use flowgauge_record::origin::Origin;
@@ -20,6 +20,8 @@ const MAX_HISTORY: usize = 64;
 const MAX_CHAIN: u32 = 16;
 /// Protocols that a client offers.
 const MAX_PROTOCOLS: usize = 32;
+/// Extensions.
+const MAX_EXTENSIONS: usize = 64;
 /// Bytes of any text that a peer can make long.
 const MAX_TEXT: usize = 4 << 10;
 
@@ -316,6 +318,12 @@ fn text(bytes: &[u8], limit: &mut Option<&'static str>) -> String {
     bounded_text(bytes, MAX_TEXT, limit)
 }
 
+/// The numbers of extensions.
+fn numbers(extensions: Extensions<'_>) -> Vec<u16> {
+    let numbers = extensions.map(|it| it.number);
+    numbers.take(MAX_EXTENSIONS).collect()
+}
+
 /// A name, or the number where there is none.
 fn named(name: Option<&str>, number: u16) -> String {
     name.map_or_else(|| format!("unknown-{number}"), str::to_owned)
@@ -374,6 +382,9 @@ impl Events for Side<'_, '_> {
         let version = hello.version();
         row.client_version = named(tls::version_name(version), version);
         row.ja4 = tls::ja4(hello, it.carrier);
+        if it.carrier == Carrier::Quic {
+            row.extensions[0] = numbers(hello.extensions);
+        }
         if !hello.is_v2 {
             row.ja3_text = tls::ja3_text(hello);
             row.ja3 = tls::ja3_of(&row.ja3_text);
@@ -396,6 +407,9 @@ impl Events for Side<'_, '_> {
         }
         row.has_server = true;
         it.is_13 = hello.is_13();
+        if it.carrier == Carrier::Quic {
+            row.extensions[1] = numbers(hello.extensions);
+        }
         let version = hello.version();
         row.version = named(tls::version_name(version), version);
         row.ja3s_text = tls::ja3s_text(hello);

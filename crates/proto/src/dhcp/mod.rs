@@ -37,6 +37,9 @@ pub struct Message<'a> {
 /// Numbers of options that are used here.
 pub mod option {
     #![allow(missing_docs)] // their names are what they are
+    pub const SUBNET_MASK: u8 = 1;
+    pub const ROUTERS: u8 = 3;
+    pub const DNS_SERVERS: u8 = 6;
     pub const HOST_NAME: u8 = 12;
     pub const DOMAIN: u8 = 15;
     pub const REQUESTED: u8 = 50;
@@ -46,6 +49,8 @@ pub mod option {
     pub const SERVER: u8 = 54;
     pub const PARAMETERS: u8 = 55;
     pub const MESSAGE: u8 = 56;
+    pub const RENEWAL: u8 = 58;
+    pub const REBINDING: u8 = 59;
     pub const VENDOR: u8 = 60;
     pub const CLIENT_ID: u8 = 61;
     pub const FQDN: u8 = 81;
@@ -102,6 +107,19 @@ impl<'a> Message<'a> {
     pub fn address(&self, wanted: u8) -> Option<Ipv4Addr> {
         let bytes: [u8; 4] = self.option(wanted)?.try_into().ok()?;
         Some(Ipv4Addr::from(bytes))
+    }
+
+    /// Addresses that an option lists.
+    pub fn addresses(&self, wanted: u8) -> impl Iterator<Item = Ipv4Addr> + use<'a> {
+        let bytes = self.option(wanted).unwrap_or_default();
+        let (addresses, _) = bytes.as_chunks::<4>();
+        addresses.iter().map(|it| Ipv4Addr::from(*it))
+    }
+
+    /// What an option says whose value is a number of seconds.
+    pub fn seconds(&self, wanted: u8) -> Option<u32> {
+        let bytes = self.option(wanted)?.try_into().ok()?;
+        Some(u32::from_be_bytes(bytes))
     }
 
     /// The name of its type; of BOOTP `bootrequest` or `bootreply`.

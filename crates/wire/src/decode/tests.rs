@@ -124,6 +124,19 @@ fn tunnels_end_at_the_inner_flow() {
                 &udp(4789, &join(&[&[8, 0, 0, 0, 1, 2, 3, 0], &frame])),
             ),
         ),
+        // Reserved bits are set.
+        (
+            Vxlan,
+            Some(0x01_0203),
+            ipv4(
+                17,
+                7,
+                &udp(
+                    4789,
+                    &join(&[&[0xff, 1, 0xd1, 0xf2, 1, 2, 3, 0xff], &frame]),
+                ),
+            ),
+        ),
         (
             Geneve,
             Some(5),
@@ -163,6 +176,17 @@ fn tunnels_end_at_the_inner_flow() {
         assert_eq!((tunnel.kind, tunnel.id, tunnel.depth), (kind, id, 1));
         assert_eq!(tunnel.source, Address::v4([10, 9, 0, 7]));
     }
+}
+
+#[test]
+fn security_associations_keep_flows_apart() {
+    let bytes = ethernet(0x0800, &ipv4(50, 7, &[0, 1, 0, 2, 0, 0, 0, 9, 8, 8]));
+    let (packet, _) = decode_as(LinkType::ETHERNET, &bytes, bytes.len());
+    assert_eq!((packet.source().1, packet.destination().1), (1, 2));
+    assert_eq!((packet.key.protocol, packet.payload_len), (50, 10));
+    let bytes = ethernet(0x0800, &ipv4(50, 7, &[0, 1, 0]));
+    let (packet, _) = decode_as(LinkType::ETHERNET, &bytes, bytes.len());
+    assert_eq!((packet.source().1, packet.payload_len), (0, 3));
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub(super) const ICMP: u8 = 1;
 pub(super) const TCP: u8 = 6;
 /// UDP.
 pub(super) const UDP: u8 = 17;
+/// ESP.
+const ESP: u8 = 50;
 /// ICMPv6.
 pub(super) const ICMPV6: u8 = 58;
 /// SCTP.
@@ -24,6 +26,7 @@ pub(super) fn transport(walk: &mut Walk<'_, '_>, protocol: u8) -> Option<Next> {
         (UDP, _) => udp(walk),
         (ICMP, 4) | (ICMPV6, 6) => icmp(walk, protocol),
         (SCTP, _) => sctp(walk),
+        (ESP, _) => esp(walk),
         (AUTHENTICATION, 4) => authentication(walk),
         (IPV4_IN_IP | IPV6_IN_IP, _) if walk.options.decapsulate => {
             tunnel::ip_in_ip(walk, protocol)
@@ -40,7 +43,7 @@ pub(super) fn fragment(walk: &mut Walk<'_, '_>, protocol: u8, first: bool) {
         return;
     }
     match (protocol, walk.version) {
-        (TCP | UDP | SCTP, _) => ports(walk, protocol),
+        (TCP | UDP | SCTP | ESP, _) => ports(walk, protocol),
         (ICMP, 4) | (ICMPV6, 6) => {
             icmp_key(walk, protocol);
         }
@@ -52,6 +55,14 @@ pub(super) fn fragment(walk: &mut Walk<'_, '_>, protocol: u8, first: bool) {
 pub(super) fn other(walk: &mut Walk<'_, '_>, protocol: u8) -> Option<Next> {
     walk.set_key(protocol, 0, 0);
     walk.set_payload(0, walk.end - walk.at);
+    None
+}
+
+/// Encrypted (RFC 4303): the number of its security association stands where others have ports, and keeps flows
+/// apart as these do.
+fn esp(walk: &mut Walk<'_, '_>) -> Option<Next> {
+    other(walk, ESP);
+    ports(walk, ESP);
     None
 }
 

@@ -10,7 +10,7 @@ pub(super) fn content(walk: &mut Walk<'_, '_>, source: u16, destination: u16) ->
     let either = |list: &[u16]| list.contains(&destination) || list.contains(&source);
     // VXLAN's and Geneve's source port is a hash of the inner flow.
     let found = if options.vxlan_ports.contains(&destination) {
-        vxlan(walk)?
+        vxlan(walk, destination)?
     } else if options.geneve_ports.contains(&destination) {
         geneve(walk)?
     } else if either(&options.gtpu_ports) {
@@ -35,11 +35,12 @@ struct Found {
     next: Next,
 }
 
-fn vxlan(walk: &Walk<'_, '_>) -> Option<Found> {
+fn vxlan(walk: &Walk<'_, '_>, port: u16) -> Option<Found> {
     const VNI_VALID: u8 = 0x08;
     const NEXT_PROTOCOL: u8 = 0x04;
     let header = walk.peek::<8>()?;
-    // Reserved bits are ignored on receipt (RFC 7348 section 5).
+    const GENERIC: u16 = 4790;
+    // Reserved bits are ignored on receipt (RFC 7348 section 5), those of VXLAN-GPE, too, on ports that are not its.
     if header[0] & VNI_VALID == 0 {
         return None;
     }
@@ -52,7 +53,8 @@ fn vxlan(walk: &Walk<'_, '_>) -> Option<Found> {
             3 => Next::Ethernet,
             4 => Next::EtherType(super::shim::NSH),
             5 => Next::EtherType(super::shim::MPLS),
-            _ => return None,
+            _ if port == GENERIC => return None,
+            _ => Next::Ethernet,
         }
     };
     Some(Found {

@@ -572,7 +572,7 @@ pub(super) fn channel_origin<'a>(values: &Values<'a>) -> Cell<'a> {
 
 pub(super) fn originating<'a>(values: &Values<'a>) -> Cell<'a> {
     let text = values.text(Name::x_originating_ip);
-    let address = text.and_then(|text| super::super::values::addresses_in(text).next());
+    let address = text.and_then(|text| super::super::texts::addresses_in(text).next());
     Cell::of(address, Cell::Ip)
 }
 

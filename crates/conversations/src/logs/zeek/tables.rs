@@ -160,53 +160,57 @@ static HTTP: Log = Log {
     )
 };
 
-static DNS: Log = all(
-    "dns",
-    COMMON,
-    &[
-        column("proto", "enum", Field(Name::proto)),
-        column("trans_id", "count", Field(Name::trans_id)),
-        column(
-            "rtt",
-            "interval",
-            Made(|it| answered(it, |it| it.seconds(Name::latency))),
-        ),
-        column("query", "string", Made(query)),
-        column(
-            "qclass",
-            "count",
-            Made(|it| asked(it, |it| number(it, Name::qclass, dns_class))),
-        ),
-        column(
-            "qclass_name",
-            "string",
-            Made(|it| asked(it, dns_class_name)),
-        ),
-        column(
-            "qtype",
-            "count",
-            Made(|it| asked(it, |it| number(it, Name::qtype, dns_type))),
-        ),
-        column("qtype_name", "string", Made(|it| asked(it, dns_type_name))),
-        column(
-            "rcode",
-            "count",
-            Made(|it| number(it, Name::rcode, dns_code)),
-        ),
-        column("rcode_name", "string", Field(Name::rcode)),
-        column("AA", "bool", Made(|it| flag_of_answer(it, Name::aa))),
-        // Of the query.
-        column("TC", "bool", Made(|_| Cell::Bool(false))),
-        column("RD", "bool", Made(|it| flag_of_query(it, Name::rd))),
-        column("RA", "bool", Made(|it| flag_of_answer(it, Name::ra))),
-        column("Z", "count", Made(reserved)),
-        column("answers", "vector[string]", Made(answers)),
-        column("TTLs", "vector[interval]", Made(ttls)),
-        column("rejected", "bool", Made(rejected)),
-        column("opcode", "count", Made(dns_opcode)),
-        column("opcode_name", "string", Made(dns_opcode_name)),
-    ],
-);
+static DNS: Log = Log {
+    // Zeek does not look for it within HTTP/2.
+    has: |values| values.text(Name::service) != Some("doh"),
+    ..all(
+        "dns",
+        COMMON,
+        &[
+            column("proto", "enum", Field(Name::proto)),
+            column("trans_id", "count", Field(Name::trans_id)),
+            column(
+                "rtt",
+                "interval",
+                Made(|it| answered(it, |it| it.seconds(Name::latency))),
+            ),
+            column("query", "string", Made(query)),
+            column(
+                "qclass",
+                "count",
+                Made(|it| asked(it, |it| number(it, Name::qclass, dns_class))),
+            ),
+            column(
+                "qclass_name",
+                "string",
+                Made(|it| asked(it, dns_class_name)),
+            ),
+            column(
+                "qtype",
+                "count",
+                Made(|it| asked(it, |it| number(it, Name::qtype, dns_type))),
+            ),
+            column("qtype_name", "string", Made(|it| asked(it, dns_type_name))),
+            column(
+                "rcode",
+                "count",
+                Made(|it| number(it, Name::rcode, dns_code)),
+            ),
+            column("rcode_name", "string", Field(Name::rcode)),
+            column("AA", "bool", Made(|it| flag_of_answer(it, Name::aa))),
+            // Of the query.
+            column("TC", "bool", Made(|_| Cell::Bool(false))),
+            column("RD", "bool", Made(|it| flag_of_query(it, Name::rd))),
+            column("RA", "bool", Made(|it| flag_of_answer(it, Name::ra))),
+            column("Z", "count", Made(reserved)),
+            column("answers", "vector[string]", Made(answers)),
+            column("TTLs", "vector[interval]", Made(ttls)),
+            column("rejected", "bool", Made(rejected)),
+            column("opcode", "count", Made(dns_opcode)),
+            column("opcode_name", "string", Made(dns_opcode_name)),
+        ],
+    )
+};
 
 static SSL: Log = all("ssl", COMMON, HANDSHAKE);
 static HANDSHAKE: &[Column] = &[

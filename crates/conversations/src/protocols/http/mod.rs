@@ -1,6 +1,7 @@
 //! `httpscan`, `httpmatch`, `http`: HTTP messages and transactions.
 
 mod file;
+mod names;
 mod pairs;
 mod second;
 mod tunnel;
@@ -289,6 +290,7 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.origin = message.keep(head.origin());
         message.content_type = message.keep(head.content_type());
         message.content_encoding = message.keep(head.content_encoding());
+        message.location = message.keep(head.header("location"));
         if !matches!(framing, Framing::None | Framing::Tunnel) {
             // Of several parts each has a type.
             let is_multipart = |it: &[u8]| {
@@ -716,6 +718,13 @@ impl Row for Paired<'_, '_> {
     fn give(&mut self, time: Nanos, row: &HttpRow<'_>) {
         if let Some(host) = row.request.and_then(|it| it.get(it.host)) {
             self.give.server_is(host);
+        }
+        if row
+            .request
+            .or(row.response)
+            .is_some_and(|it| it.stream.is_some())
+        {
+            self.give.went_over("http2");
         }
         self.give.record(time, row);
     }

@@ -4,10 +4,13 @@ use flowgauge_proto::http::{Oddities, Oddity};
 use flowgauge_proto::http2::{BlockEnd, Events, Parser};
 use flowgauge_record::Held;
 use flowgauge_record::http::HttpMessage;
+use flowgauge_record::text::lossy;
+use flowgauge_record::text_list::TextList;
 use flowgauge_stack::StreamEnd;
 use flowgauge_wire::Nanos;
 
 use super::file::HttpFile;
+use super::names::{self, Names};
 use super::pairs::Row;
 use super::{Paired, Pool};
 use crate::protocols::{At, Give};
@@ -16,6 +19,8 @@ use crate::protocols::{At, Give};
 const STREAMS: usize = 128;
 /// Bytes of a message's text that are kept.
 const MOST_TEXT: usize = 16 << 10;
+/// Fields of its head that are kept.
+const MOST_FIELDS: usize = 256;
 
 /// What is said in a connection since it went over to HTTP/2.
 pub(super) struct Second {
@@ -29,6 +34,7 @@ pub(super) struct Second {
     streams: Vec<Open>,
     /// It was agreed on in HTTP/1.
     is_upgrade: bool,
+    names: Option<Box<Names>>,
     close: Option<&'static str>,
 }
 
@@ -48,6 +54,15 @@ struct Half {
     /// Frames of it may be missing.
     is_holed: bool,
     file: Option<Box<HttpFile>>,
+    /// A message of DNS, as far as it came.
+    name_message: Option<Vec<u8>>,
+}
+
+impl Half {
+    fn held(&self) -> usize {
+        let file = self.file.as_ref().map_or(0, |file| file.held());
+        self.message.held() + self.name_message.held() + file
+    }
 }
 
 /// Fields of a block, before it is known what it is.
@@ -69,6 +84,7 @@ impl Second {
             begun: [Nanos(0); 2],
             streams: Vec::new(),
             is_upgrade: false,
+            names: None,
             close: None,
         }
     }
@@ -77,10 +93,10 @@ impl Second {
     pub(super) fn held(&self) -> usize {
         let parsers = self.parsers.iter().flatten().map(Parser::held);
         let halves = self.streams.iter().flat_map(|open| &open.halves);
-        let halves = halves
-            .map(|half| half.message.held() + half.file.as_ref().map_or(0, |file| file.held()));
+        let halves = halves.map(|half| half.held());
         let streams = self.streams.capacity() * size_of::<Open>();
-        size_of::<Self>() + parsers.sum::<usize>() + streams + halves.sum::<usize>()
+        let names = self.names.as_ref().map_or(0, |names| names.held());
+        size_of::<Self>() + names + parsers.sum::<usize>() + streams + halves.sum::<usize>()
     }
 
     /// Whether a side speaks it already.
@@ -103,8 +119,21 @@ impl Second {
     }
 
     /// The request that asked for it is answered on the first stream (RFC 7540, section 3.2).
-    pub(super) fn upgraded(&mut self, request: Box<HttpMessage>) {
+    pub(super) fn upgraded(&mut self, mut request: Box<HttpMessage>) {
         self.is_upgrade = true;
+        request.stream = Some(1);
+        let text = |piece| request.get(piece).map(<[u8]>::to_vec);
+        let head = [
+            (":method", text(request.method)),
+            (":path", text(request.uri)),
+            (":authority", text(request.host)),
+            ("user-agent", text(request.user_agent)),
+        ];
+        for (name, value) in &head {
+            if let Some(value) = value {
+                keep_field(&mut request.fields, name.as_bytes(), value);
+            }
+        }
         let mut open = Open::new(1);
         open.halves[1].message = Some(request);
         open.halves[1].is_over = true;
@@ -140,6 +169,7 @@ impl Second {
             begun: &mut self.begun[side],
             fields: Fields::default(),
             is_client,
+            names: &mut self.names,
             at,
             pool,
             give,
@@ -159,6 +189,9 @@ impl Second {
 
     /// Both are: what is open goes on as it is.
     pub(super) fn close(&mut self, pool: &mut Pool, at: &At<'_>, give: &mut Give<'_>) {
+        if let Some(mut names) = self.names.take() {
+            names.close(at, give);
+        }
         for mut open in self.streams.drain(..) {
             for half in &mut open.halves {
                 if let Some(message) = half.message.as_mut().filter(|_| !half.is_over) {
@@ -244,6 +277,7 @@ struct Said<'a, 'b> {
     begun: &'a mut Nanos,
     fields: Fields,
     is_client: bool,
+    names: &'a mut Option<Box<Names>>,
     at: &'a At<'a>,
     pool: &'a mut Pool,
     give: &'a mut Give<'b>,
@@ -263,6 +297,14 @@ impl Said<'_, '_> {
             return;
         };
         open.end(side, is_whole, self.at, self.give);
+        if let Some(bytes) = open.halves[side].name_message.take() {
+            let at = At {
+                from_initiator: self.at.from_initiator == (usize::from(self.is_client) == side),
+                ..*self.at
+            };
+            let names = self.names.get_or_insert_default();
+            names.message(&at, &bytes, self.give);
+        }
         if open.halves.iter().all(|half| half.is_over) {
             self.give(stream);
         }
@@ -309,6 +351,7 @@ impl Said<'_, '_> {
         message.source = source;
         message.destination = destination;
         message.ip_version = connection.version;
+        message.stream = Some(end.stream);
         message.depth = end.stream.div_ceil(2);
         message.is_request = side == 1;
         message.has_head = end.is_read;
@@ -334,7 +377,19 @@ impl Said<'_, '_> {
         if let Some(file) = &mut half.file {
             file.belongs(self.at, number, &message, asked);
         }
+        half.name_message = names::message_in(&message);
         half.message = Some(message);
+    }
+}
+
+/// Keeps a field as it is, if there is room.
+fn keep_field(fields: &mut TextList, name: &[u8], value: &[u8]) {
+    if fields.bytes() + name.len() + value.len() <= MOST_TEXT && fields.len() < MOST_FIELDS {
+        fields.push(|out| {
+            for part in [name, b": ", value] {
+                out.push_str(&lossy(part));
+            }
+        });
     }
 }
 
@@ -375,6 +430,7 @@ impl Fields {
             b"content-encoding" if message.content_encoding == none => {
                 message.content_encoding = keep(message);
             }
+            b"location" if message.location == none => message.location = keep(message),
             b"content-length" => {
                 let text = core::str::from_utf8(value).unwrap_or_default();
                 let length = text.parse().ok().filter(|_| !text.starts_with('+'));
@@ -414,7 +470,12 @@ impl Events for Said<'_, '_> {
             }
         };
         match message.text_len() + value.len() <= MOST_TEXT {
-            true => self.fields.take(&mut message, name, value),
+            true => {
+                self.fields.take(&mut message, name, value);
+                if self.give.each_message {
+                    keep_field(&mut message.fields, name, value);
+                }
+            }
             false => message.limit = Some("text"),
         }
         self.fields.message = Some(message);
@@ -443,6 +504,11 @@ impl Events for Said<'_, '_> {
         let half = &mut open.halves[side];
         if let Some(message) = half.message.as_mut().filter(|_| !half.is_over) {
             message.body_bytes += bytes.len() as u64;
+            if let Some(kept) = &mut half.name_message
+                && kept.len() + bytes.len() <= names::MOST
+            {
+                kept.extend_from_slice(bytes);
+            }
             if let Some(file) = &mut half.file {
                 file.data(bytes, at, self.give.files.as_deref_mut());
                 file.give_parts(self.give);
@@ -460,6 +526,7 @@ impl Events for Said<'_, '_> {
         if let Some(message) = half.message.as_mut().filter(|_| !half.is_over) {
             message.body_bytes += bytes;
             message.missing_bytes += bytes;
+            half.name_message = None;
             if let Some(file) = &mut half.file {
                 file.gap(bytes, at, self.give.files.as_deref_mut());
             }
@@ -591,6 +658,56 @@ mod tests {
             tester.close();
             assert_eq!(tester.rows(COLUMNS), ROWS, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn dns_within_has_records_of_its_own() {
+        let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        let mut reply = query.to_vec();
+        (reply[2], reply[7]) = (0x81, 1);
+        reply.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
+        // RFC 4648, section 5: without padding.
+        let uri = "/dns-query?x=1&dns=AAcBAAABAAAAAAAAAWEAAAEAAQ";
+        let kind = ("content-type", "application/dns-message");
+        let mut client = PREFACE.to_vec();
+        client.extend(frame(4, 0, 0, &[]));
+        client.extend(frame(1, 5, 1, &request(uri, &[])));
+        client.extend(frame(1, 4, 3, &request("/dns-query", &[kind])));
+        client.extend(frame(0, 1, 3, query));
+        client.extend(frame(1, 5, 5, &request("/other?dns=!", &[])));
+        let mut server = frame(4, 0, 0, &[]);
+        for stream in [1, 3] {
+            let head = fields(&[(":status", "200"), kind]);
+            server.extend(frame(1, 4, stream, &head));
+            server.extend(frame(0, 0, stream, &reply[..9]));
+            server.extend(frame(0, 1, stream, &reply[9..]));
+        }
+        let mut tester = Tester::<Talk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 443);
+        tester.say(true, 1, &client);
+        tester.say(false, 2, &server);
+        tester.close();
+        let rows = tester.rows(&["event_type", "service", "query", "answers", "state", "uri"]);
+        let dns = r#""dns" "doh" "a" ["192.0.2.1"] "matched" null"#;
+        assert_eq!(
+            rows.iter().filter(|row| *row == dns).count(),
+            2,
+            "{rows:#?}"
+        );
+        assert_eq!(rows.len(), 5, "{rows:#?}");
+    }
+
+    #[test]
+    fn fields_are_told_where_all_is() {
+        let [client, server] = conversation();
+        let mut tester = Tester::<Talk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 80);
+        tester.each_message = true;
+        tester.say(true, 1, &client);
+        tester.say(false, 2, &server);
+        tester.close();
+        assert_eq!(
+            tester.rows(&["stream", "request_fields", "response_fields"])[0],
+            r#"1 [":method: POST",":path: /one",":authority: a","content-length: 5"] [":status: 204"]"#
+        );
     }
 
     #[test]

@@ -98,6 +98,7 @@ impl Inner {
         let (Inner::Unknown(said), Some(protocol)) = (core::mem::take(self), ALL.get(place)) else {
             return;
         };
+        give.went_over(protocol.name);
         let mut table = (protocol.table)();
         let within = Connection {
             within: at.connection.within + 1,
@@ -161,7 +162,13 @@ impl Tunnel {
         let Tunnel { inner, frames } = self;
         match frames {
             Some(frames) => frames[at.side()].data(bytes, |bytes| inner.data(at, bytes, give)),
-            None => inner.data(at, bytes, give),
+            None => {
+                let was_open = matches!(inner, Inner::Unknown(_));
+                inner.data(at, bytes, give);
+                if was_open && matches!(inner, Inner::Other) {
+                    give.went_over("unknown");
+                }
+            }
         }
     }
 
