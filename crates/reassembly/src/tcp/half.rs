@@ -9,6 +9,9 @@ use crate::policy::OverlapPolicy;
 /// "No queue."
 pub(super) const NONE: u32 = u32::MAX;
 
+/// No window is larger (RFC 7323, section 2.3): what a sender has got further ahead of was received, or never will be.
+pub(super) const LONGEST: i64 = 1 << 30;
+
 /// One direction of a connection: 32 bytes, in the line a caller keeps its own counters in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -201,6 +204,7 @@ impl Half {
         // (An older acknowledgement says nothing, and may be further back than sequence numbers tell.)
         if let Some(ack) = peer.ack()
             && distance(self.max_end, ack) > 0
+            && !(self.flags.contains(HalfFlags::LEFT_BEHIND) && distance(self.max_end, ack) > room)
         {
             beyond = beyond.min(distance(ack, end));
         }
@@ -214,19 +218,28 @@ impl Half {
             return None;
         }
         let ahead = distance(self.next_seq, seq);
-        // The packet without data that the start was guessed from may have been a keep-alive.
-        Some(if ahead == 1 && self.flags.contains(HalfFlags::SOFT) {
-            0
-        } else {
-            ahead
-        })
+        // The packet without data that the start was guessed from may have been a keep-alive, or made up.
+        if self.flags.contains(HalfFlags::SOFT) {
+            let is_near = i64::from(ahead).abs() <= LONGEST;
+            return is_near.then_some(if ahead == 1 { 0 } else { ahead });
+        }
+        Some(ahead)
     }
 
-    /// Whether `seq` is ahead by no more than three quarters of half the sequence space: near half of it nobody can tell
-    /// what is ahead from what is behind.
+    /// How far `to` is ahead of what is to be handed on next, or of the first that waits, at `head`.
+    pub(super) fn span(&self, head: u32, to: u32) -> i64 {
+        let from = match self.flags.contains(HalfFlags::SYNCED) {
+            true => self.next_seq,
+            false => head,
+        };
+        i64::from(distance(from, to))
+    }
+
+    /// Whether `seq` is ahead of all that is believed by no more than three quarters of half the sequence space: near half
+    /// of it nobody can tell what is ahead from what is behind.
     pub(super) fn is_surely_ahead(&self, seq: u32) -> bool {
-        self.distance_to(seq)
-            .is_none_or(|ahead| (0..=3 << 29).contains(&ahead))
+        let ahead = distance(self.max_end, seq);
+        !self.flags.contains(HalfFlags::SYNCED) || (0..=3 << 29).contains(&ahead)
     }
 
     /// The stream has jumped: notes whether the acknowledgement `ack` of before says nothing any more.

@@ -40,13 +40,19 @@
 //!   not acknowledged beyond it.
 //! - Sequence numbers are unwrapped by the nearest position, up to half their space. A segment far outside of what
 //!   the peer can have offered waits until a second one agrees (a capture can lose much; a forged segment stands alone):
-//!   [`Reassembler::believe`]. Where nothing spoke against it, it is given out at the end of the stream.
+//!   [`Reassembler::believe`]. Where nothing spoke against it, it is given out at the end of the stream, up to three
+//!   quarters of half the space ahead.
+//! - No window is larger than a gibibyte (RFC 7323): holes further back than that from the farthest believed byte are given
+//!   up at once, so that what waits spans less than sequence numbers can tell. For the same reason a start that was
+//!   guessed from one packet is taken back where others agree on numbers further away.
 //! - Bytes cut off by the snap length are a hole that is given up at once: no retransmission will
 //!   bring them.
 
 mod account;
 mod config;
+mod doubt;
 mod half;
+mod part;
 mod piece;
 mod pool;
 mod queue;

@@ -1,31 +1,27 @@
 //! What happens to segments that are not simply next.
 
-use core::ops::Range;
-
 use flowgauge_wire::{Budget, Nanos};
 
 use super::account::{Account, Forgotten, Unplaced, forget};
 use super::config::{ReassemblyConfig, ReassemblyStatistics};
 use super::distance;
-use super::half::{Half, HalfFlags, NONE, Segment};
+use super::half::{Half, HalfFlags, LONGEST, NONE, Segment};
+use super::part::{Part, Taken};
 use super::piece::Bounds;
 use super::pool::Pool;
 use super::queue::{Doubt, Newcomer, Queue};
 use super::receiver::{GapCause, Receiver};
 
-/// After so many segments where the stream was before, one far ahead of it is not waited for any more.
-const CONTRADICTIONS: u8 = 8;
-
 /// Holds what came too early, for all streams of a shard.
 #[derive(Debug)]
 pub struct Reassembler {
     config: ReassemblyConfig,
-    pool: Pool,
-    queues: Vec<Queue>,
+    pub(super) pool: Pool,
+    pub(super) queues: Vec<Queue>,
     free: Vec<u32>,
     hand: usize,
     statistics: ReassemblyStatistics,
-    forgotten: Forgotten,
+    pub(super) forgotten: Forgotten,
     /// Where packets begin in what is handed on: memory to be used again.
     begin: Vec<u32>,
 }
@@ -78,10 +74,12 @@ impl Reassembler {
         }
         if half.flags.contains(HalfFlags::SYNCED) {
             if half.flags.contains(HalfFlags::SOFT) && segment.len > 0 {
-                half.flags.remove(HalfFlags::SOFT);
-                if seq == half.next_seq.wrapping_add(1) {
+                if half.distance_to(seq).is_none() {
+                    half.flags.remove(HalfFlags::SYNCED);
+                } else if seq == half.next_seq.wrapping_add(1) {
                     half.next_seq = seq;
                 }
+                half.flags.remove(HalfFlags::SOFT);
             }
         } else if !half.is_queued() && (ack == Some(seq) || segment.len == 0) {
             half.start_near(seq);
@@ -93,10 +91,12 @@ impl Reassembler {
             self.settle(half, ack, segment.time, out);
             return unplaced.unwrap_or(nothing);
         }
+        let reached = half.max_end;
         if !self.is_plausible(half, peer, end) {
             self.statistics.implausible += 1;
             return nothing;
         }
+        self.keep_up(half, reached, out);
         if half.is_doubted() {
             self.contradict(half, peer, end);
         }
@@ -284,35 +284,6 @@ impl Reassembler {
         }
         self.close(half, ack);
         passed
-    }
-
-    /// What waits beyond the receiver's window is believed, and given out, holes before it reported, where a second
-    /// packet with these sequence numbers agrees: it begins behind that (up to half the sequence space), and nothing
-    /// came since where the stream was before; or it is as far ahead as that, and near. One that is made up
-    /// stands alone.
-    pub fn believe(
-        &mut self,
-        half: &mut Half,
-        peer: &Half,
-        numbers: Range<u32>,
-        out: &mut impl Receiver,
-    ) {
-        let Some(doubt) = self.queue_of(half).and_then(|queue| queue.doubt) else {
-            return;
-        };
-        let room = peer.room() as i32;
-        let (seq, end) = (numbers.start, numbers.end);
-        // (What is where the stream was may be half the sequence space behind what is ahead of it.)
-        let is_before = (half.distance_to(seq).zip(half.distance_to(doubt.start)))
-            .is_some_and(|(at, doubted)| (-room..=room).contains(&at) && at < doubted);
-        let behind = distance(doubt.end, seq);
-        let before = distance(end, doubt.start);
-        let agrees = behind >= 0 && (doubt.contradictions == 0 || behind <= room)
-            || (0..=room).contains(&before) && !half.expects(peer, end);
-        if agrees && !is_before {
-            self.flush(half, peer, GapCause::NotAwaited, out);
-            half.note_jump(peer.ack());
-        }
     }
 
     /// Forgets what waits for a direction, and does not let anything wait for it again
@@ -509,7 +480,7 @@ impl Reassembler {
     }
 
     /// Queues a part. `Err` says from where on there was no memory.
-    fn hold(
+    pub(super) fn hold(
         &mut self,
         owner: u32,
         half: &mut Half,
@@ -633,6 +604,9 @@ impl Reassembler {
         {
             return Some(GapCause::Time);
         }
+        if half.span(head.seq, half.max_end) > LONGEST {
+            return Some(GapCause::Acknowledged);
+        }
         if age >= config.hole_time {
             return Some(GapCause::Time);
         }
@@ -640,7 +614,7 @@ impl Reassembler {
     }
 
     /// Moves on to the first waiting piece.
-    fn give_up(&mut self, half: &mut Half, cause: GapCause, out: &mut impl Receiver) {
+    pub(super) fn give_up(&mut self, half: &mut Half, cause: GapCause, out: &mut impl Receiver) {
         if let Some(head) = self.head_seq(half) {
             self.move_to(half, head, cause, out);
         }
@@ -679,7 +653,7 @@ impl Reassembler {
 
     /// Hands on waiting pieces as long as they are next. What lies before that (where the stream
     /// begins became known after it had to wait) is old.
-    fn drain<R: Receiver>(&mut self, half: &mut Half, out: &mut R) {
+    pub(super) fn drain<R: Receiver>(&mut self, half: &mut Half, out: &mut R) {
         if !half.is_queued() || !half.flags.contains(HalfFlags::SYNCED) {
             return;
         }
@@ -739,106 +713,16 @@ impl Reassembler {
         self.release_queue(half);
     }
 
-    /// Lets a segment wait that is beyond all that its receiver may have allowed, instead of an earlier one that
-    /// nothing has agreed with. `None` where it has no place at all.
-    fn doubt(
-        &mut self,
-        owner: u32,
-        half: &mut Half,
-        ack: Option<u32>,
-        segment: &Segment<'_>,
-    ) -> Option<Unplaced> {
-        let (start, end) = (segment.seq, segment.seq.wrapping_add(segment.len));
-        let has_ended = half.flags.contains(HalfFlags::FIN);
-        if has_ended || segment.len == 0 || segment.account == Account::Nothing {
-            return None;
-        }
-        let earlier = self.queue_of(half).and_then(|queue| queue.doubt);
-        if earlier.is_some_and(|earlier| (earlier.start, earlier.end) == (start, end)) {
-            return Some(Unplaced {
-                bytes: segment.len,
-                whole: true,
-                ..Unplaced::default()
-            });
-        }
-        self.forget_doubted(half);
-        let mut part = Part {
-            seq: start,
-            end,
-            bytes: segment.bytes,
-            owner: Bounds { start, end },
-            time: segment.time,
-            account: segment.account,
-            has_begun: false,
-        };
-        let mut taken = Taken::default();
-        half.doubt();
-        let held = self.hold(owner, half, ack, &mut part, &mut taken);
-        half.settle_doubt();
-        if let Err(stuck) = held {
-            taken.repeated += distance(stuck, end).max(0) as u32;
-        }
-        Some(Unplaced {
-            bytes: taken.repeated,
-            whole: !part.has_begun,
-            displaced: taken.displaced,
-            outside: false,
-        })
-    }
-
-    /// New bytes came where the stream was before: what waits far ahead of them is likely made up, and after some of
-    /// them not worth its memory.
-    fn contradict(&mut self, half: &mut Half, peer: &Half, end: u32) {
-        let is_new = half.is_ahead(end);
-        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
-            return;
-        };
-        if let Some(doubt) = &mut queue.doubt
-            && is_new
-            && distance(end, doubt.start) >= 0
-        {
-            doubt.contradictions = doubt.contradictions.saturating_add(1);
-            if doubt.contradictions >= CONTRADICTIONS && !half.expects(peer, doubt.end) {
-                self.forget_doubted(half);
-            }
+    pub(super) fn release_queue(&mut self, half: &mut Half) {
+        while half.is_queued() {
+            self.forget_head(half);
         }
     }
 
-    /// Forgets what waits and is not believed.
-    fn forget_doubted(&mut self, half: &mut Half) {
-        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
-            return;
-        };
-        while let Some(piece) = self.pool.piece(queue.tail)
-            && queue.doubts(piece.seq)
-        {
-            if !piece.refused {
-                let mut packets = 0;
-                let bytes = u64::from(piece.len);
-                self.pool.beginnings(queue.tail, |_| packets += 1);
-                self.forgotten += Forgotten { packets, bytes };
-            }
-            self.pool.uncharge();
-            queue.pop_last(&mut self.pool);
-        }
-        queue.doubt = None;
-        half.flags.remove(HalfFlags::DOUBTED);
-        if queue.head == NONE {
-            self.release_queue(half);
-        }
-    }
-
-    fn queue_of(&self, half: &Half) -> Option<&Queue> {
-        self.queues.get(half.queue as usize)
-    }
-
-    fn doubts(&self, half: &Half, seq: u32) -> bool {
-        self.queue_of(half).is_some_and(|queue| queue.doubts(seq))
-    }
-
-    fn release_queue(&mut self, half: &mut Half) {
+    /// Forgets the first that waits, and with the last one the queue.
+    pub(super) fn forget_head(&mut self, half: &mut Half) {
         if let Some(queue) = self.queues.get_mut(half.queue as usize) {
-            while let Some(piece) = self.pool.piece(queue.head) {
+            if let Some(piece) = self.pool.piece(queue.head) {
                 if !piece.refused {
                     let mut packets = 0;
                     let bytes = u64::from(piece.len);
@@ -847,6 +731,9 @@ impl Reassembler {
                 }
                 self.pool.uncharge();
                 queue.pop(&mut self.pool);
+            }
+            if queue.head != NONE {
+                return;
             }
             queue.owner = NONE;
             self.free.push(half.queue);
@@ -901,8 +788,11 @@ impl Reassembler {
             half.max_end = end;
             return true;
         }
-        if !half.expects(peer, end) && !half.confirms(end, peer.room()) {
-            return false;
+        if !half.expects(peer, end) {
+            if !half.confirms(end, peer.room()) {
+                return false;
+            }
+            self.forget_false_start(half, end);
         }
         if distance(half.max_end, end) > 0 {
             half.max_end = end;
@@ -910,7 +800,7 @@ impl Reassembler {
         true
     }
 
-    fn head_seq(&self, half: &Half) -> Option<u32> {
+    pub(super) fn head_seq(&self, half: &Half) -> Option<u32> {
         if !half.is_queued() {
             return None;
         }
@@ -936,46 +826,6 @@ pub struct Passed {
     pub skipped: u32,
     /// Bytes of the segment that are beyond everything before it.
     pub taken: u32,
-}
-
-/// What became of a part.
-#[derive(Clone, Copy, Default)]
-struct Taken {
-    /// Bytes of it that others have the place of.
-    repeated: u32,
-    /// A byte of it had a place.
-    has_begun: bool,
-    /// See [`Unplaced::displaced`].
-    displaced: u32,
-}
-
-/// What is left of a segment to be placed.
-#[derive(Clone, Copy)]
-struct Part<'a> {
-    seq: u32,
-    end: u32,
-    bytes: &'a [u8],
-    owner: Bounds,
-    time: Nanos,
-    account: Account,
-    /// An earlier byte of its segment had a place.
-    has_begun: bool,
-}
-
-impl<'a> Part<'a> {
-    fn is_empty(&self) -> bool {
-        distance(self.seq, self.end) <= 0
-    }
-
-    /// The part from `seq` on.
-    fn from(&self, seq: u32) -> Part<'a> {
-        let skip = distance(self.seq, seq).max(0);
-        Part {
-            seq: self.seq.wrapping_add(skip as u32),
-            bytes: self.bytes.get(skip as usize..).unwrap_or(&[]),
-            ..*self
-        }
-    }
 }
 
 /// Bytes known to be missing at the end of a direction that has nothing waiting.

@@ -474,11 +474,13 @@ fn a_lone_far_segment_waits_until_a_second_agrees() {
 
 #[test]
 fn holes_of_any_size_lose_nothing_that_was_captured() {
-    // Twice around and more, but for the largest: several of them that wait at once are longer than 2 GiB together.
+    // Twice around and more.
     for (gap, turns) in [
         (100_000_000_u32, 100),
         (600_000_000, 20),
-        (1_500_000_000, 2),
+        (1_100_000_000, 20),
+        (1_500_000_000, 20),
+        (1_600_000_000, 20),
     ] {
         for acknowledged in [false, true] {
             let mut stream = Stream::started(OverlapPolicy::First);
@@ -505,6 +507,67 @@ fn holes_of_any_size_lose_nothing_that_was_captured() {
             assert_eq!(stream.finish(), 0, "{gap} {acknowledged}");
             assert_eq!(stream.text(), expected, "{gap} {acknowledged}");
         }
+    }
+}
+
+#[test]
+fn holes_that_wait_at_once_are_no_longer_than_sequence_numbers_tell() {
+    // What waits spans less than a window, then much more at a stroke.
+    for (first, second) in [
+        (900_000_000_u32, 1_500_000_000),
+        (1_000_000_000, 1_600_000_000),
+        (1_600_000_000, 300_000_000),
+        (1_000_000, 1_600_000_000),
+    ] {
+        for acknowledged in [1, 2, 3, 100] {
+            let mut stream = Stream::started(OverlapPolicy::First);
+            let (mut at, mut expected) = (0_u32, String::new());
+            for turn in 0..20 {
+                if turn % acknowledged == 0 {
+                    stream.ack(at as i32);
+                }
+                stream.send(at as i32, "abc");
+                let gap = [first, second][turn % 2];
+                at = at.wrapping_add(3 + gap);
+                expected += &format!("abc[{gap}]");
+            }
+            stream.finish();
+            let expected = &expected[..expected.rfind('[').unwrap()];
+            assert_eq!(stream.text(), expected, "{acknowledged}");
+        }
+    }
+}
+
+#[test]
+fn a_first_packet_that_is_made_up_is_no_beginning() {
+    let far = [
+        i32::MIN,
+        i32::MIN + 100,
+        i32::MAX - 100,
+        1_500_000_000,
+        -1_500_000_000,
+    ];
+    for made_up in far {
+        // Without data.
+        let mut stream = Stream::new(OverlapPolicy::First);
+        (stream.half).start_near(BASE.wrapping_add(made_up as u32));
+        for (number, text) in ["abc", "def", "ghi"].into_iter().enumerate() {
+            stream.send(3 * number as i32, text);
+        }
+        assert_eq!(stream.finish(), 0, "{made_up}");
+        assert_eq!(stream.text(), "abcdefghi", "{made_up}");
+        // With data: the first that contradicts it stands as alone as it does, and where that is behind it is lost.
+        let mut stream = Stream::new(OverlapPolicy::First);
+        stream.send(made_up, "zzz");
+        for (number, text) in ["abc", "def", "ghi"].into_iter().enumerate() {
+            stream.send(3 * number as i32, text);
+        }
+        assert_eq!(stream.finish(), 0, "{made_up}");
+        assert!(
+            ["abcdefghi", "defghi"].contains(&&*stream.text()),
+            "{made_up}: {}",
+            stream.text()
+        );
     }
 }
 

@@ -1,0 +1,170 @@
+//! Segments far ahead of their stream: whether they are believed.
+
+use core::ops::Range;
+
+use super::account::{Account, Forgotten, Unplaced};
+use super::distance;
+use super::half::{Half, HalfFlags, LONGEST, NONE, Segment};
+use super::part::{Part, Taken};
+use super::piece::Bounds;
+use super::queue::Queue;
+use super::reassembler::Reassembler;
+use super::receiver::{GapCause, Receiver};
+
+/// After so many segments where the stream was before, one far ahead of it is not waited for any more.
+const CONTRADICTIONS: u8 = 8;
+
+impl Reassembler {
+    /// What waits beyond the receiver's window is believed, and given out, holes before it reported, where a second
+    /// packet with these sequence numbers agrees: it begins behind that (up to half the sequence space), and nothing
+    /// came since where the stream was before; or it is as far ahead as that, and near. One that is made up
+    /// stands alone.
+    pub fn believe(
+        &mut self,
+        half: &mut Half,
+        peer: &Half,
+        numbers: Range<u32>,
+        out: &mut impl Receiver,
+    ) {
+        let Some(doubt) = self.queue_of(half).and_then(|queue| queue.doubt) else {
+            return;
+        };
+        let room = peer.room() as i32;
+        let (seq, end) = (numbers.start, numbers.end);
+        // (What is where the stream was may be half the sequence space behind what is ahead of it.)
+        let is_before = (half.distance_to(seq).zip(half.distance_to(doubt.start)))
+            .is_some_and(|(at, doubted)| (-room..=room).contains(&at) && at < doubted);
+        let behind = distance(doubt.end, seq);
+        let before = distance(end, doubt.start);
+        let agrees = behind >= 0 && (doubt.contradictions == 0 || behind <= room)
+            || (0..=room).contains(&before) && !half.expects(peer, end);
+        if agrees && !is_before {
+            self.forget_false_start(half, doubt.start);
+            self.flush(half, peer, GapCause::NotAwaited, out);
+            half.note_jump(peer.ack());
+        }
+    }
+
+    /// Lets a segment wait that is beyond all that its receiver may have allowed, instead of an earlier one that
+    /// nothing has agreed with. `None` where it has no place at all.
+    pub(super) fn doubt(
+        &mut self,
+        owner: u32,
+        half: &mut Half,
+        ack: Option<u32>,
+        segment: &Segment<'_>,
+    ) -> Option<Unplaced> {
+        let (start, end) = (segment.seq, segment.seq.wrapping_add(segment.len));
+        let has_ended = half.flags.contains(HalfFlags::FIN);
+        if has_ended || segment.len == 0 || segment.account == Account::Nothing {
+            return None;
+        }
+        let earlier = self.queue_of(half).and_then(|queue| queue.doubt);
+        if earlier.is_some_and(|earlier| (earlier.start, earlier.end) == (start, end)) {
+            return Some(Unplaced {
+                bytes: segment.len,
+                whole: true,
+                ..Unplaced::default()
+            });
+        }
+        self.forget_doubted(half);
+        let mut part = Part {
+            seq: start,
+            end,
+            bytes: segment.bytes,
+            owner: Bounds { start, end },
+            time: segment.time,
+            account: segment.account,
+            has_begun: false,
+        };
+        let mut taken = Taken::default();
+        half.doubt();
+        let held = self.hold(owner, half, ack, &mut part, &mut taken);
+        half.settle_doubt();
+        if let Err(stuck) = held {
+            taken.repeated += distance(stuck, end).max(0) as u32;
+        }
+        Some(Unplaced {
+            bytes: taken.repeated,
+            whole: !part.has_begun,
+            displaced: taken.displaced,
+            outside: false,
+        })
+    }
+
+    /// New bytes came where the stream was before: what waits far ahead of them is likely made up, and after some of
+    /// them not worth its memory.
+    pub(super) fn contradict(&mut self, half: &mut Half, peer: &Half, end: u32) {
+        let is_new = half.is_ahead(end);
+        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
+            return;
+        };
+        if let Some(doubt) = &mut queue.doubt
+            && is_new
+            && distance(end, doubt.start) >= 0
+        {
+            doubt.contradictions = doubt.contradictions.saturating_add(1);
+            if doubt.contradictions >= CONTRADICTIONS && !half.expects(peer, doubt.end) {
+                self.forget_doubted(half);
+            }
+        }
+    }
+
+    /// The stream goes on from `reached`, the farthest of it before, to [`Half::max_end`]: gives up holes at once of which
+    /// that is more than a window, so that what waits is never further apart than sequence numbers tell.
+    pub(super) fn keep_up(&mut self, half: &mut Half, reached: u32, out: &mut impl Receiver) {
+        let advance = i64::from(distance(reached, half.max_end)).max(0);
+        while let Some(head) = self.head_seq(half)
+            && half.span(head, reached) + advance > LONGEST
+            && !self.doubts(half, head)
+        {
+            self.give_up(half, GapCause::Acknowledged, out);
+            self.drain(half, out);
+            if self.head_seq(half) == Some(head) {
+                break;
+            }
+        }
+    }
+
+    /// Two packets agree on `seq`: where the stream begins is not known, and all that waits is further away than it can
+    /// be, that was made up, or of another connection.
+    pub(super) fn forget_false_start(&mut self, half: &mut Half, seq: u32) {
+        let is_far = |head| i64::from(distance(head, seq)).abs() > LONGEST;
+        while !half.flags.contains(HalfFlags::SYNCED) && self.head_seq(half).is_some_and(is_far) {
+            self.forget_head(half);
+            half.max_end = seq;
+        }
+    }
+
+    /// Forgets what waits and is not believed.
+    pub(super) fn forget_doubted(&mut self, half: &mut Half) {
+        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
+            return;
+        };
+        while let Some(piece) = self.pool.piece(queue.tail)
+            && queue.doubts(piece.seq)
+        {
+            if !piece.refused {
+                let mut packets = 0;
+                let bytes = u64::from(piece.len);
+                self.pool.beginnings(queue.tail, |_| packets += 1);
+                self.forgotten += Forgotten { packets, bytes };
+            }
+            self.pool.uncharge();
+            queue.pop_last(&mut self.pool);
+        }
+        queue.doubt = None;
+        half.flags.remove(HalfFlags::DOUBTED);
+        if queue.head == NONE {
+            self.release_queue(half);
+        }
+    }
+
+    pub(super) fn queue_of(&self, half: &Half) -> Option<&Queue> {
+        self.queues.get(half.queue as usize)
+    }
+
+    pub(super) fn doubts(&self, half: &Half, seq: u32) -> bool {
+        self.queue_of(half).is_some_and(|queue| queue.doubts(seq))
+    }
+}
