@@ -252,7 +252,7 @@ fn send(lab: &Lab, frames: &[Vec<u8>], before: usize) {
         sender.send_all(&portion).unwrap();
         let through = (before + number * 256 + portion.len()) as u64;
         wait_until("packets arrive", || {
-            status().is_some_and(|status| status.ledger.received >= through)
+            status().is_some_and(|status| status.ledger.received() >= through)
         });
     }
 }

@@ -24,8 +24,8 @@ fn main() -> Result<(), Error> {
         let outcome = result.map_or_else(|error| error.to_string(), |()| "ok".to_owned());
         println!(
             "{path}: {} packets, {} bytes, {} interfaces: {outcome}",
-            ledger.delivered,
-            ledger.delivered_bytes,
+            ledger.delivered(),
+            ledger.delivered_bytes(),
             source.interfaces().len()
         );
     }

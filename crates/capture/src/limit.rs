@@ -69,9 +69,7 @@ impl<S: PacketSource> PacketSource for Limit<S> {
 
     fn ledger(&mut self) -> Ledger {
         let mut ledger = self.inner.ledger();
-        ledger.received -= self.unwanted;
-        ledger.delivered -= self.unwanted;
-        ledger.delivered_bytes -= self.unwanted_bytes;
+        ledger.leave_out(self.unwanted, self.unwanted_bytes);
         ledger
     }
 }

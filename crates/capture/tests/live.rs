@@ -65,10 +65,10 @@ fn what_arrives_is_what_was_sent() {
     }
     let ledger = source.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!(ledger.received, 20_000);
-    assert_eq!(ledger.delivered, 20_000);
+    assert_eq!(ledger.received(), 20_000);
+    assert_eq!(ledger.delivered(), 20_000);
     let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
-    assert_eq!(ledger.delivered_bytes, bytes as u64);
+    assert_eq!(ledger.delivered_bytes(), bytes as u64);
 
     // Nothing left: a tick with the time, and the end when stopped.
     let tick = source.next_batch().unwrap().unwrap();
@@ -92,7 +92,7 @@ fn stopping_delivers_what_is_in_the_ring() {
     assert_eq!(got, 3_001);
     let ledger = source.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!((ledger.received, ledger.delivered), (3_001, 3_001));
+    assert_eq!((ledger.received(), ledger.delivered()), (3_001, 3_001));
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn a_stalled_reader_loses_packets_and_says_how_many() {
     let got = collect_all(&mut source);
     let ledger = source.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!(ledger.received, 5_000);
-    assert_eq!(ledger.delivered, got.len() as u64);
+    assert_eq!(ledger.received(), 5_000);
+    assert_eq!(ledger.delivered(), got.len() as u64);
     assert_eq!(ledger.at(Place::KernelRing), 5_000 - got.len() as u64);
     assert!(ledger.at(Place::KernelRing) > 4_000, "{ledger:?}");
     assert_eq!(ledger.dropped(), ledger.at(Place::KernelRing));
@@ -166,7 +166,7 @@ fn filters_select_the_same_live_as_from_a_file() {
         assert_eq!(got, wanted, "{expression}");
         let ledger = source.ledger();
         assert!(ledger.is_balanced(), "{expression}: {ledger:?}");
-        assert_eq!(ledger.delivered, wanted.len() as u64);
+        assert_eq!(ledger.delivered(), wanted.len() as u64);
         assert_eq!(ledger.dropped(), 0);
     }
 }
@@ -363,7 +363,7 @@ fn several_interfaces_are_merged_by_time() {
     }
     let ledger = source.ledger();
     assert!(ledger.is_balanced());
-    assert_eq!((ledger.received, ledger.delivered), (6_000, 6_000));
+    assert_eq!((ledger.received(), ledger.delivered()), (6_000, 6_000));
 
     // Nothing left: a tick, and the end when stopped, with what came before.
     assert!(source.next_batch().unwrap().unwrap().now.is_some());
@@ -374,7 +374,7 @@ fn several_interfaces_are_merged_by_time() {
         last += batch.len();
     }
     assert_eq!(last, 20);
-    assert_eq!(source.ledger().delivered, 6_020);
+    assert_eq!(source.ledger().delivered(), 6_020);
 }
 
 #[test]

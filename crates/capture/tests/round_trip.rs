@@ -161,8 +161,8 @@ fn limit_is_exact_and_snap_length_keeps_the_wire_length() {
         let source = SnapLen::new(open(&path).unwrap(), 60);
         let all = read(&mut Limit::new(source, count));
         assert_eq!(all.packets.len() as u64, count.min(1000));
-        assert_eq!(all.ledger.received, count.min(1000));
-        assert_eq!(all.ledger.delivered_bytes, count.min(1000) * 100);
+        assert_eq!(all.ledger.received(), count.min(1000));
+        assert_eq!(all.ledger.delivered_bytes(), count.min(1000) * 100);
         assert!(
             all.packets
                 .iter()

@@ -139,8 +139,8 @@ pub(crate) fn copy(
     };
     if lost.packets > 0 {
         let ledger = &mut outcome.ledger;
-        let packets = lost.packets.min(ledger.delivered);
-        ledger.refuse(Place::Sink, packets, lost.bytes.min(ledger.delivered_bytes));
+        let packets = lost.packets.min(ledger.delivered());
+        ledger.refuse(Place::Sink, packets, lost.bytes);
     }
     match state.failure {
         None => Ok(outcome),
@@ -229,9 +229,7 @@ impl<'s> Shared<'s> {
     /// Tells the source's ledger. Packets after the planned end were never received, as with -c.
     fn publish(&self, number: usize, source: &mut Source, unwanted: Amount) {
         let mut ledger = source.ledger();
-        ledger.received -= unwanted.packets;
-        ledger.delivered -= unwanted.packets;
-        ledger.delivered_bytes -= unwanted.bytes;
+        ledger.leave_out(unwanted.packets, unwanted.bytes);
         if let Some(place) = self.lock().ledgers.get_mut(number) {
             *place = ledger;
         }

@@ -107,8 +107,8 @@ pub(crate) fn print_statistics(ledger: &Ledger, statistics: &[String], elapsed: 
     };
     say!(
         "{seconds:.3} s, {:.0} packets/s, {:.1} MB/s",
-        rate(ledger.received),
-        rate(ledger.delivered_bytes) / 1e6
+        rate(ledger.received()),
+        rate(ledger.delivered_bytes()) / 1e6
     );
     for line in statistics {
         say!("{line}");

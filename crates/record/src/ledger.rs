@@ -38,9 +38,9 @@ pub struct LedgerRow<'a>(pub &'a Ledger);
 impl Record for LedgerRow<'_> {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         let ledger = self.0;
-        visitor.unsigned(&LEDGER.received, ledger.received);
-        visitor.unsigned(&LEDGER.delivered, ledger.delivered);
-        visitor.unsigned(&LEDGER.delivered_bytes, ledger.delivered_bytes);
+        visitor.unsigned(&LEDGER.received, ledger.received());
+        visitor.unsigned(&LEDGER.delivered, ledger.delivered());
+        visitor.unsigned(&LEDGER.delivered_bytes, ledger.delivered_bytes());
         visitor.unsigned(&LEDGER.dropped, ledger.dropped());
         visitor.unsigned(&LEDGER.discarded, ledger.discarded());
         for place in Place::ALL {
@@ -68,9 +68,9 @@ impl Record for LedgerRow<'_> {
 pub fn ledger_line(ledger: &Ledger) -> String {
     let mut line = format!(
         "{} received, {} delivered ({}), {} dropped, {} discarded",
-        count(ledger.received, "packet"),
-        ledger.delivered,
-        count(ledger.delivered_bytes, "byte"),
+        count(ledger.received(), "packet"),
+        ledger.delivered(),
+        count(ledger.delivered_bytes(), "byte"),
         ledger.dropped(),
         ledger.discarded()
     );
@@ -98,10 +98,9 @@ mod tests {
         let names: Vec<&str> = LEDGER_SCHEMA[5..].iter().map(|field| field.name).collect();
         assert_eq!(names, Place::ALL.map(Place::name));
         let mut ledger = Ledger::default();
-        ledger.received = 10;
-        ledger.delivered = 7;
-        ledger.count(Place::KernelRing, 2);
-        ledger.count(Place::Filter, 1);
+        ledger.take(8, 0);
+        ledger.miss(Place::KernelRing, 2);
+        ledger.refuse(Place::Filter, 1, 0);
         let mut out = Vec::new();
         JsonEncoder::default().encode(&LedgerRow(&ledger), &mut out);
         let text = String::from_utf8(out).unwrap();
@@ -111,16 +110,13 @@ mod tests {
     #[test]
     fn the_ledger_names_only_places_with_packets() {
         let mut ledger = Ledger::default();
-        ledger.received = 10;
-        ledger.delivered = 10;
-        ledger.delivered_bytes = 640;
+        ledger.take(10, 640);
         assert_eq!(
             ledger_line(&ledger),
             "10 packets received, 10 delivered (640 bytes), 0 dropped, 0 discarded"
         );
-        ledger.received = 15;
-        ledger.count(Place::KernelRing, 2);
-        ledger.count(Place::Filter, 3);
+        ledger.miss(Place::KernelRing, 2);
+        ledger.miss(Place::Filter, 3);
         assert_eq!(
             ledger_line(&ledger),
             "15 packets received, 10 delivered (640 bytes), 2 dropped, 3 discarded \

@@ -13,7 +13,7 @@ use flowgauge_capture::live::LiveConfig;
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, EngineConfig, EngineStatistics, MAX_APPLICATIONS,
 };
-use flowgauge_wire::{Ledger, Place};
+use flowgauge_wire::Ledger;
 
 use crate::application::Application;
 use crate::handlers::Handlers;
@@ -360,19 +360,4 @@ impl Outcome {
         self.shards.iter().for_each(|shard| total.add(shard));
         total
     }
-}
-
-/// A source's ledger with what the engine behind it refused.
-pub fn with_refusals(source: Ledger, engine: &Ledger) -> Ledger {
-    let mut ledger = source;
-    let mut refused_bytes = ledger
-        .delivered_bytes
-        .saturating_sub(engine.delivered_bytes);
-    for place in Place::ALL {
-        let packets = engine.at(place);
-        if packets > 0 {
-            ledger.refuse(place, packets, core::mem::take(&mut refused_bytes));
-        }
-    }
-    ledger
 }

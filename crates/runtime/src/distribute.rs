@@ -162,8 +162,7 @@ impl<S: PacketSource> Distributor<S> {
         self.out.flush(Some(self.out.clock.now()));
         let sent = self.out.lanes.iter().map(|lane| lane.sent).sum();
         let mut ledger = self.source.ledger();
-        ledger.received -= ledger.delivered;
-        (ledger.delivered, ledger.delivered_bytes) = (0, 0);
+        ledger.leave_out(ledger.delivered(), ledger.delivered_bytes());
         Reading {
             ledger,
             errors,
@@ -373,9 +372,7 @@ impl PacketSource for ShardSource {
             .iter()
             .map(|packet| u64::from(packet.wire_len))
             .sum();
-        self.ledger.received += packets;
-        self.ledger.delivered += packets;
-        self.ledger.delivered_bytes += bytes;
+        self.ledger.take(packets, bytes);
         self.current = delivery;
         Ok(Some(Batch {
             memory: &self.current.memory,

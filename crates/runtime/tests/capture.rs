@@ -583,9 +583,7 @@ impl PacketSource for Endless {
             link: flowgauge_wire::LinkType::IPV4,
             ..Default::default()
         }];
-        self.ledger.received += 1;
-        self.ledger.delivered += 1;
-        self.ledger.delivered_bytes += 29;
+        self.ledger.take(1, 29);
         Ok(Some(Batch::new(&self.memory, &self.packets)))
     }
 
@@ -613,7 +611,7 @@ fn a_capture_is_stopped_from_another_thread() {
             .start()
             .unwrap();
         wait_until("packets come", || {
-            seen.load(Ordering::Relaxed) >= 1_000 && running.progress().ledger.received > 0
+            seen.load(Ordering::Relaxed) >= 1_000 && running.progress().ledger.received() > 0
         });
         running.stop();
         let outcome = running.join().unwrap();
@@ -641,7 +639,7 @@ fn a_capture_is_stopped_while_its_queues_are_full() {
             .unwrap();
         // It tells every 64 packets; a queue takes more.
         wait_until("the queues are full", || {
-            running.progress().ledger.received >= 128
+            running.progress().ledger.received() >= 128
         });
         running.stop();
         drop(closed);

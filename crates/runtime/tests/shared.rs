@@ -84,10 +84,10 @@ fn each_client_gets_what_it_would_get_alone() {
             total(|story| story.terminated.into())
         );
         assert_eq!(statistics.data.events, total(|story| story.chunks));
-        assert_eq!(ledger.received, packets_of(&portions));
+        assert_eq!(ledger.received(), packets_of(&portions));
         assert!(ledger.is_balanced());
     }
-    assert_eq!(shared.ledger().received, packets_of(&portions));
+    assert_eq!(shared.ledger().received(), packets_of(&portions));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn who_comes_late_gets_the_streams_that_begin_then() {
     let mut late = shared.join(&everything());
     shared.feed(&portions[from..]);
     let ledger = shared.ledger();
-    assert_eq!(ledger.received, packets_of(&portions));
+    assert_eq!(ledger.received(), packets_of(&portions));
     let expected = alone_from(&everything(), &portions, from, false);
     assert!(expected.len() > 20);
     same(&listen(&mut late), &expected);

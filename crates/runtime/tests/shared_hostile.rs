@@ -137,7 +137,7 @@ fn hostile_connections_disturb_nobody() {
     assert!(statistics.is_complete(), "{statistics:?}");
     assert!(sent > 100, "{sent}");
     drop(open);
-    assert_eq!(shared.ledger().received, packets_of(&portions));
+    assert_eq!(shared.ledger().received(), packets_of(&portions));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn what_clients_read_they_cannot_write() {
     let (stories, statistics) = reader.join().unwrap();
     same(&stories, &alone(&everything(), &portions));
     assert!(statistics.is_complete(), "{statistics:?}");
-    assert_eq!(shared.ledger().received, packets_of(&portions));
+    assert_eq!(shared.ledger().received(), packets_of(&portions));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn who_asks_without_end_and_never_listens_stops_nothing() {
     let (stories, statistics) = reader.join().unwrap();
     same(&stories, &alone(&everything(), &portions));
     assert!(statistics.is_complete(), "{statistics:?}");
-    assert_eq!(shared.ledger().received, packets_of(&portions));
+    assert_eq!(shared.ledger().received(), packets_of(&portions));
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_flood_of_connections_keeps_nobody_out() {
         same(&stories, &expected);
         assert!(statistics.is_complete(), "{statistics:?}");
     }
-    assert_eq!(shared.ledger().received, packets_of(&portions));
+    assert_eq!(shared.ledger().received(), packets_of(&portions));
 }
 
 /// A client is its process: with that it is gone, even where a child has the connection.

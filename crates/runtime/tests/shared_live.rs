@@ -289,8 +289,8 @@ fn replay(lab: &Lab, portions: &[Portion], before: u64) -> u64 {
             .collect();
         sender.send_all(&frames).unwrap();
         through += frames.len() as u64;
-        let status = wait_for_status("packets arrive", |one| one.ledger.received >= through);
-        assert_eq!(status.ledger.received, through);
+        let status = wait_for_status("packets arrive", |one| one.ledger.received() >= through);
+        assert_eq!(status.ledger.received(), through);
         assert_eq!(status.ledger.dropped(), 0);
         assert!(status.ledger.is_balanced());
     }
@@ -371,7 +371,7 @@ fn deaths_disturb_nobody(lab: &Lab) {
     paused.signal("KILL");
     drop(paused);
     let status = wait_for_status("it is gone", |status| status.clients.len() == 2);
-    assert_eq!((status.ledger.received, packet_sockets()), (through, 1));
+    assert_eq!((status.ledger.received(), packet_sockets()), (through, 1));
     let late = late.finish();
     assert!(late.contains(&"end as asked".to_owned()), "{late:?}");
     assert!(late.iter().any(|line| line.starts_with("stream ")));

@@ -219,9 +219,7 @@ impl Shard {
     /// Enters the batch in the ledger; packets whose headers make no sense are refused.
     fn count(&mut self, batch: &Batch<'_>) {
         let packets = batch.packets.len() as u64;
-        self.ledger.received += packets;
-        self.ledger.delivered += packets;
-        self.ledger.delivered_bytes += self.decoded.summary.wire_bytes;
+        (self.ledger).take(packets, self.decoded.summary.wire_bytes);
         if !self.decoded.summary.unusual {
             return;
         }

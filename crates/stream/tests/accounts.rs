@@ -382,7 +382,14 @@ fn run(seed: u64) {
     engine.finish(&mut seen);
     let (ledger, statistics) = (engine.ledger(), engine.statistics());
     assert!(ledger.is_balanced(), "{ledger:?}");
-    assert!(ledger.delivered <= ledger.received, "{ledger:?}");
+    assert!(ledger.delivered() <= ledger.received(), "{ledger:?}");
+    let frames = wire.packets.iter().map(|packet| u64::from(packet.wire_len));
+    assert!(ledger.delivered_bytes() <= frames.sum(), "{ledger:?}");
+    // (Headers of packets that were refused late are reckoned by their mean. Those of fragments differ.)
+    assert!(
+        ledger.delivered() != 0 || ledger.delivered_bytes() < 8 * ledger.received(),
+        "{ledger:?}"
+    );
     let lost = statistics.dropped + statistics.discarded;
     assert!(lost.bytes <= statistics.all.bytes, "{statistics:?}");
     assert!(lost.packets <= statistics.all.packets, "{statistics:?}");
@@ -439,7 +446,8 @@ fn every_byte_and_packet_has_one_place() {
     }
     let connections = number("FLOWGAUGE_CONNECTIONS").unwrap_or(4000);
     let mut failed = Vec::new();
-    for seed in 0..connections {
+    // The last ones are those in which something was wrong once.
+    for seed in (0..connections).chain([50_206, 75_806, 183_835]) {
         if std::panic::catch_unwind(|| run(seed)).is_err() {
             failed.push(seed);
         }

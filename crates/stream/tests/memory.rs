@@ -74,7 +74,7 @@ fn fragments_given_up_for_memory_are_dropped_in_the_ledger() {
 
     let (ledger, statistics) = (shard.ledger(), shard.statistics());
     assert!(ledger.is_balanced());
-    assert_eq!(ledger.received, 10_002);
+    assert_eq!(ledger.received(), 10_002);
     assert!(statistics.defragment.evicted > 4900);
     assert_eq!(ledger.at(Place::Memory), 2 * statistics.defragment.evicted);
     assert_eq!(ledger.dropped(), ledger.at(Place::Memory));

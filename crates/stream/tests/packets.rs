@@ -172,7 +172,7 @@ fn taking_everything_changes_nothing() {
         assert!(plain.ended.iter().all(|(_, seen)| seen.packets == 0));
         assert_eq!(
             offered.get(),
-            with.ledger().delivered,
+            with.ledger().delivered(),
             "{preset:?}: every packet once"
         );
         assert!(hooked.live.is_empty());

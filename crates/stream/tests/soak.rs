@@ -116,7 +116,7 @@ fn soak(capture: &[u8], need_packets: bool) {
 
     let (ledger, statistics) = (engine.ledger(), engine.statistics());
     assert!(ledger.is_balanced());
-    assert_eq!(ledger.received, received);
+    assert_eq!(ledger.received(), received);
     assert!(received > 350_000);
     let at = |places: &[Place]| places.iter().map(|&place| ledger.at(place)).sum::<u64>();
     let dropped = at(&[Place::Priority, Place::Memory]);

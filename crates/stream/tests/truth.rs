@@ -77,7 +77,7 @@ fn run(preset: Preset, packets: u64) -> (Directions, Truth, Shard) {
     }
     shard.finish(&mut directions);
     assert!(shard.ledger().is_balanced());
-    assert_eq!(shard.ledger().received, truth.packets);
+    assert_eq!(shard.ledger().received(), truth.packets);
     assert_eq!(shard.waiting_bytes(), 0);
     (directions, truth, shard)
 }

@@ -82,21 +82,52 @@ impl Place {
 }
 
 /// Packets and bytes that reached an interface or stood in a file, and where they went.
+///
+/// Packets enter with [`take`](Ledger::take) or [`miss`](Ledger::miss), once, and are moved by [`refuse`](Ledger::refuse):
+/// nothing else changes it, so that it can say less than what entered in no place. A move of more than there is
+/// moves what there is, and leaves the ledger out of balance for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// Packets that reached the source.
-    pub received: u64,
-    /// Packets that went on to the consumer.
-    pub delivered: u64,
-    /// Wire bytes of the delivered packets.
-    pub delivered_bytes: u64,
+    received: u64,
+    delivered: u64,
+    delivered_bytes: u64,
     places: [u64; Place::ALL.len()],
+    /// Moves of more than there was.
+    anomalies: u64,
 }
 
 impl Ledger {
-    /// Counts `packets` that ended at `place`. They must have been counted as received.
+    /// Packets that reached the source.
     #[inline]
-    pub fn count(&mut self, place: Place, packets: u64) {
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Packets that went on to the consumer.
+    #[inline]
+    pub const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Wire bytes of the delivered packets. (Of packets that were refused only when their turn in a stream came, headers count
+    /// to it until the stream is over, and as long as others of it on average.)
+    #[inline]
+    pub const fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
+    /// Packets with so many wire bytes were received. They are delivered unless they are [refused](Ledger::refuse).
+    #[inline]
+    pub fn take(&mut self, packets: u64, bytes: u64) {
+        self.received += packets;
+        self.delivered += packets;
+        self.delivered_bytes += bytes;
+    }
+
+    /// Packets were received, in a sense, that nobody saw: they ended at `place`.
+    #[inline]
+    pub fn miss(&mut self, place: Place, packets: u64) {
+        self.received += packets;
         self.places[place as usize] += packets;
     }
 
@@ -123,18 +154,28 @@ impl Ledger {
             .sum()
     }
 
-    /// Whether `received = delivered + sum(places)`.
+    /// Whether `received = delivered + sum(places)`, and nothing was moved that was not there.
     pub fn is_balanced(&self) -> bool {
-        self.received == self.delivered + self.dropped() + self.discarded()
+        self.anomalies == 0 && self.received == self.delivered + self.dropped() + self.discarded()
     }
 
-    /// Moves `packets` that were counted as delivered to `place`: a later stage refused them. No more than were
-    /// delivered.
+    /// Moves `packets` that were delivered to `place`: a later stage refused them.
     pub fn refuse(&mut self, place: Place, packets: u64, bytes: u64) {
+        self.places[place as usize] += self.give_back(packets, bytes);
+    }
+
+    /// Packets that were delivered are counted elsewhere, or not at all: as if they had not been received.
+    pub fn leave_out(&mut self, packets: u64, bytes: u64) {
+        self.received -= self.give_back(packets, bytes);
+    }
+
+    /// Takes packets off those that were delivered. Returns how many there were of them.
+    fn give_back(&mut self, packets: u64, bytes: u64) -> u64 {
+        self.anomalies += u64::from(packets > self.delivered);
         let packets = packets.min(self.delivered);
         self.delivered -= packets;
         self.delivered_bytes -= bytes.min(self.delivered_bytes);
-        self.count(place, packets);
+        packets
     }
 
     /// What came of a source's packets behind a sink that counts for itself: the source says what was received, the sink
@@ -142,6 +183,7 @@ impl Ledger {
     #[must_use]
     pub fn through(mut self, sink: &Ledger) -> Ledger {
         (self.delivered, self.delivered_bytes) = (sink.delivered, sink.delivered_bytes);
+        self.anomalies += sink.anomalies;
         for (mine, theirs) in self.places.iter_mut().zip(sink.places) {
             *mine += theirs;
         }
@@ -153,6 +195,7 @@ impl Ledger {
         self.received += other.received;
         self.delivered += other.delivered;
         self.delivered_bytes += other.delivered_bytes;
+        self.anomalies += other.anomalies;
         for (mine, theirs) in self.places.iter_mut().zip(other.places) {
             *mine += theirs;
         }
@@ -164,12 +207,8 @@ mod tests {
     use super::*;
 
     fn ledger(received: u64, refused: u64, place: Place) -> Ledger {
-        let mut ledger = Ledger {
-            received,
-            delivered: received,
-            delivered_bytes: 100 * received,
-            ..Ledger::default()
-        };
+        let mut ledger = Ledger::default();
+        ledger.take(received, 100 * received);
         ledger.refuse(place, refused, 100 * refused);
         ledger
     }
@@ -189,11 +228,25 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_refused_than_was_delivered() {
+    fn no_more_is_moved_than_there_is_and_what_tries_shows() {
         let mut ledger = ledger(3, 1, Place::Cutoff);
-        ledger.refuse(Place::Strict, 5, 1000);
-        assert_eq!((ledger.delivered, ledger.delivered_bytes), (0, 0));
-        assert_eq!((ledger.at(Place::Cutoff), ledger.at(Place::Strict)), (1, 2));
+        ledger.miss(Place::Nic, 7);
         assert!(ledger.is_balanced());
+        let mut more = ledger.clone();
+        more.refuse(Place::Strict, 5, 100);
+        assert_eq!(
+            (more.received, more.delivered, more.delivered_bytes),
+            (10, 0, 100)
+        );
+        assert_eq!((more.at(Place::Cutoff), more.at(Place::Strict)), (1, 2));
+        assert!(!more.is_balanced());
+        ledger.refuse(Place::Strict, 1, 201);
+        assert_eq!((ledger.delivered, ledger.delivered_bytes), (1, 0));
+        assert!(ledger.is_balanced());
+        let mut all = Ledger::default();
+        all.merge(&more);
+        assert!(!all.is_balanced());
+        all.leave_out(1, 0);
+        assert_eq!(all.received, 10);
     }
 }

@@ -220,7 +220,7 @@ pub fn fuzz_file(data: &[u8]) -> u64 {
     }
     let ledger = source.ledger();
     assert!(ledger.is_balanced(), "{sum} bytes: {ledger:?}");
-    ledger.delivered
+    ledger.delivered()
 }
 
 fn short(input: &Input) -> Error {

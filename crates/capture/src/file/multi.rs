@@ -295,9 +295,7 @@ impl MultiSource {
 
 /// Counts packets that are given on.
 fn count(ledger: &mut Ledger, packets: &[PacketDescriptor]) {
-    ledger.received += packets.len() as u64;
-    ledger.delivered += packets.len() as u64;
-    ledger.delivered_bytes += wire_bytes(packets);
+    ledger.take(packets.len() as u64, wire_bytes(packets));
 }
 
 /// Gives a source's new interfaces numbers here.

@@ -196,9 +196,7 @@ impl<F: Format> FileSource<F> {
 
     fn count(&mut self) {
         let packets = self.packets.len() as u64;
-        self.ledger.received += packets;
-        self.ledger.delivered += packets;
-        self.ledger.delivered_bytes += wire_bytes(&self.packets);
+        self.ledger.take(packets, wire_bytes(&self.packets));
     }
 
     fn ended_on_error<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {

@@ -213,9 +213,7 @@ impl PacketSource for Mixed {
                 packet.link = LinkType::RAW;
             }
         }
-        self.ledger.received += 2;
-        self.ledger.delivered += 2;
-        self.ledger.delivered_bytes += 84;
+        self.ledger.take(2, 84);
         let mut batch = Batch::new(&self.memory, &self.packets);
         batch.now = Some(Nanos(9));
         Ok(Some(batch))
@@ -240,8 +238,8 @@ fn filtered_sources_count_what_they_refuse() {
         assert_eq!(batch.bytes(0).len(), if link == ETHERNET { 42 } else { 28 });
         let ledger = source.ledger();
         assert!(ledger.is_balanced());
-        assert_eq!(ledger.at(Place::Filter), ledger.delivered);
-        assert_eq!(ledger.delivered_bytes, 42 * ledger.delivered);
+        assert_eq!(ledger.at(Place::Filter), ledger.delivered());
+        assert_eq!(ledger.delivered_bytes(), 42 * ledger.delivered());
     }
     assert!(source.next_batch().unwrap().is_none());
 }

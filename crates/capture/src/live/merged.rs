@@ -266,9 +266,7 @@ impl PacketSource for MergedSource {
                 .map(|packet| u64::from(packet.wire_len))
                 .sum();
             let count = waiting.len() as u64;
-            own.received -= count;
-            own.delivered -= count;
-            own.delivered_bytes -= bytes;
+            own.leave_out(count, bytes);
             ledger.merge(&own);
         }
         ledger

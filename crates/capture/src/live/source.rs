@@ -511,13 +511,11 @@ impl Counters {
 
     fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::default();
-        ledger.received = self.taken + self.dropped + self.lost + self.missed;
-        ledger.delivered = self.taken - self.filtered - self.own;
-        ledger.delivered_bytes = self.delivered_bytes;
-        ledger.count(Place::Filter, self.filtered);
-        ledger.count(Place::Own, self.own);
-        ledger.count(Place::KernelRing, self.dropped + self.lost);
-        ledger.count(Place::Nic, self.missed);
+        ledger.take(self.taken, self.delivered_bytes);
+        ledger.refuse(Place::Filter, self.filtered, 0);
+        ledger.refuse(Place::Own, self.own, 0);
+        ledger.miss(Place::KernelRing, self.dropped + self.lost);
+        ledger.miss(Place::Nic, self.missed);
         ledger
     }
 }

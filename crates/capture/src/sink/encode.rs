@@ -203,7 +203,7 @@ pub(crate) fn interface_statistics(
         option(out, 2, &time(first));
         option(out, 3, &time(last));
         if let Some(ledger) = ledger {
-            option(out, 4, &ledger.received.to_le_bytes());
+            option(out, 4, &ledger.received().to_le_bytes());
             option(out, 5, &ledger.at(Place::Nic).to_le_bytes());
             option(out, 7, &ledger.at(Place::KernelRing).to_le_bytes());
         }

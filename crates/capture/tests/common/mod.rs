@@ -66,7 +66,7 @@ pub fn read(source: &mut dyn PacketSource) -> Everything {
         }
         let ledger = source.ledger();
         assert!(ledger.is_balanced());
-        assert_eq!(ledger.delivered, all.packets.len() as u64);
+        assert_eq!(ledger.delivered(), all.packets.len() as u64);
     }
     all.interfaces = source.interfaces().to_vec();
     all.ledger = source.ledger();

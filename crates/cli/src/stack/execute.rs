@@ -4,7 +4,6 @@ use core::time::Duration;
 use std::time::Instant;
 
 use flowgauge_record::results::{ResultRow, Value};
-use flowgauge_runtime::capture::with_refusals;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
 use flowgauge_stack::{Account, Cell, Node, Program, ResultValue, RunEnd, Stack, Table};
 use flowgauge_sys::own;
@@ -150,6 +149,11 @@ impl Running {
         let (mut notes, mut summary) = (Vec::new(), Vec::new());
         let ledger = core::mem::take(&mut self.outcome.ledger);
         self.outcome.ledger = self.accounted(ledger, &snapshot, &mut notes);
+        if self.failures.is_empty() && !self.outcome.ledger.is_balanced() {
+            let line = summary::ledger_line(&self.outcome.ledger);
+            let what = format!("packets got lost within flowgauge, which is a fault of it: {line}");
+            self.failures.push(what);
+        }
         // What a policy takes out of the output is not said beside it.
         let mut stacks = self.runner.stacks().iter();
         let names_addresses =
@@ -313,7 +317,7 @@ impl Running {
         accounts
     }
 
-    /// A source's ledger with what the component that gets all its packets refused. What others refused
+    /// A source's ledger with what came of its packets in the component that gets all of them. What others refused
     /// becomes notes.
     fn accounted(&self, source: Ledger, snapshot: &Snapshot, notes: &mut Vec<String>) -> Ledger {
         let mut ledger = source.clone();
@@ -325,7 +329,14 @@ impl Running {
                     continue;
                 };
                 if is_only && id == stack.entry {
-                    ledger = with_refusals(source.clone(), refused);
+                    let mut taken = refused.clone();
+                    if !self.runner.wants_packets() {
+                        // It had enough: what was read beyond that is of no concern.
+                        let rest = source.delivered().saturating_sub(taken.received());
+                        let bytes = source.delivered_bytes();
+                        taken.take(rest, bytes.saturating_sub(taken.delivered_bytes()));
+                    }
+                    ledger = source.clone().through(&taken);
                     continue;
                 }
                 for place in Place::ALL {
@@ -489,4 +500,75 @@ fn writes_logs(stack: &Stack) -> bool {
         let file = node.settings.text("file");
         node.info.name == "logs" && file.is_some_and(|file| file != "-")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use flowgauge_capture::generate::{Config, Preset, generate};
+    use flowgauge_capture::{Error, Interface, PacketSource};
+    use flowgauge_wire::Batch;
+
+    use super::*;
+    use crate::input::Source;
+    use crate::options::{Cli, Command};
+    use crate::stack::read;
+
+    /// Loses the last packet of its first batch.
+    struct Losing {
+        inner: Source,
+        loses: bool,
+    }
+
+    impl PacketSource for Losing {
+        fn next_batch(&mut self) -> Result<Option<Batch<'_>>, Error> {
+            let loses = core::mem::take(&mut self.loses);
+            let mut batch = self.inner.next_batch()?;
+            if let Some(batch) = &mut batch
+                && loses
+            {
+                batch.packets = &batch.packets[..batch.packets.len() - 1];
+            }
+            Ok(batch)
+        }
+
+        fn interfaces(&self) -> &[Interface] {
+            self.inner.interfaces()
+        }
+
+        fn ledger(&mut self) -> Ledger {
+            self.inner.ledger()
+        }
+    }
+
+    #[test]
+    fn a_packet_that_gets_lost_on_its_way_is_a_failure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("mix.pcap");
+        let file = std::fs::File::create(&path).expect("a file");
+        generate(&Config::new(Preset::Mix).with_flows(20), file).expect("a trace");
+        let path = path.to_str().expect("a path in UTF-8");
+        for (stack, loses) in [("flows", false), ("flows", true), ("streams", true)] {
+            let cli = Cli::parse_from(["flowgauge", "flows", "-q", "-r", path]);
+            let Command::Flows(options) = cli.command else {
+                panic!("not flows");
+            };
+            let program =
+                read::checked("test", format!("[stack]\n{stack} - count")).expect("a stack");
+            let common = &options.output.common;
+            let running = Running::begin(program, &options.input, common, None, false);
+            let mut running = running.expect("it begins");
+            let opened = running.opened.as_mut().expect("a file");
+            let inner = opened.sources.pop().expect("a source");
+            opened.sources.push(Box::new(Losing { inner, loses }));
+            running.run();
+            match running.conclude(common) {
+                Ok(()) => assert!(!loses, "{stack}"),
+                Err(Failure::Run { what, .. }) => {
+                    assert!(loses && what.contains("got lost within"), "{stack}: {what}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
 }

@@ -82,7 +82,7 @@ impl Counters {
             When::End => shard.tracker().clock(),
         };
         let begin = match self.begin {
-            Some(begin) if shard.ledger().received > 0 => begin,
+            Some(begin) if shard.ledger().received() > 0 => begin,
             _ => {
                 // The last tick before the first packet has its time.
                 self.last.time = now;
@@ -90,7 +90,7 @@ impl Counters {
                 *self.begin.insert(now)
             }
         };
-        if shard.ledger().received == 0 {
+        if shard.ledger().received() == 0 {
             return;
         }
         let now = match when {
@@ -108,10 +108,10 @@ impl Counters {
             time: now,
             uptime: Nanos(now.0.saturating_sub(begin.0)),
             interval,
-            packets: ledger.received,
-            bytes: ledger.delivered_bytes,
-            new_packets: ledger.received - self.last.packets,
-            new_bytes: ledger.delivered_bytes.saturating_sub(self.last.bytes),
+            packets: ledger.received(),
+            bytes: ledger.delivered_bytes(),
+            new_packets: ledger.received() - self.last.packets,
+            new_bytes: ledger.delivered_bytes().saturating_sub(self.last.bytes),
             malformed: ledger.at(Place::Malformed),
             memory_dropped: ledger.at(Place::Memory),
             new_memory_dropped: ledger.at(Place::Memory) - self.last.memory_dropped,

@@ -272,13 +272,10 @@ fn failed(failure: ThreadFailure) -> Error {
 /// What was counted from one moment to another.
 fn since(now: &Ledger, before: &Ledger) -> Ledger {
     let mut ledger = Ledger::default();
-    ledger.delivered = now.delivered.saturating_sub(before.delivered);
-    ledger.delivered_bytes = now.delivered_bytes.saturating_sub(before.delivered_bytes);
-    ledger.received = ledger.delivered;
+    let more = |of: fn(&Ledger) -> u64| of(now).saturating_sub(of(before));
+    ledger.take(more(Ledger::delivered), more(Ledger::delivered_bytes));
     for place in Place::ALL {
-        let packets = now.at(place).saturating_sub(before.at(place));
-        ledger.received += packets;
-        ledger.count(place, packets);
+        ledger.miss(place, now.at(place).saturating_sub(before.at(place)));
     }
     ledger
 }

@@ -132,20 +132,16 @@ pub(super) fn read(get: impl Fn(usize) -> u64) -> (ClientStatistics, Ledger) {
 
 fn ledger_words(ledger: &Ledger) -> impl Iterator<Item = u64> {
     let places = Place::ALL.into_iter().map(|place| ledger.at(place));
-    [ledger.delivered, ledger.delivered_bytes]
+    [ledger.delivered(), ledger.delivered_bytes()]
         .into_iter()
         .chain(places)
 }
 
 fn ledger_of(mut next: impl FnMut() -> Option<u64>) -> Option<Ledger> {
     let mut ledger = Ledger::default();
-    ledger.delivered = next()?;
-    ledger.delivered_bytes = next()?;
-    ledger.received = ledger.delivered;
+    ledger.take(next()?, next()?);
     for place in Place::ALL {
-        let packets = next()?;
-        ledger.received += packets;
-        ledger.count(place, packets);
+        ledger.miss(place, next()?);
     }
     Some(ledger)
 }

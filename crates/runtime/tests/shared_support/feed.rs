@@ -29,11 +29,8 @@ impl PacketSource for Feed {
         match self.portions.recv_timeout(Duration::from_millis(1)) {
             Ok(portion) => {
                 let portion = portion?;
-                let count = portion.packets.len() as u64;
-                self.ledger.received += count;
-                self.ledger.delivered += count;
                 for packet in &portion.packets {
-                    self.ledger.delivered_bytes += u64::from(packet.wire_len);
+                    self.ledger.take(1, u64::from(packet.wire_len));
                     self.clock = self.clock.max(packet.time);
                 }
                 self.current = Some(portion);
@@ -128,7 +125,7 @@ impl Shared {
     pub(crate) fn feed_through(&self, portions: &[Portion], packets: u64) {
         self.feed(portions);
         self.wait_until("the packets are through", |status| {
-            status.ledger.received >= packets
+            status.ledger.received() >= packets
         });
     }
 

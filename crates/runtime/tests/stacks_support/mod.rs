@@ -66,8 +66,7 @@ impl PacketSource for Generated {
         let length = [256, 3, 100, 0, 255, 1][self.number as usize % 6].min(left);
         let begin = self.next;
         self.next += length;
-        self.ledger.received += length as u64;
-        self.ledger.delivered += length as u64;
+        self.ledger.take(length as u64, 0);
         let packets = &self.packets[begin..self.next];
         Ok(Some(Batch::new(&self.memory, packets)))
     }

@@ -95,6 +95,8 @@ pub(super) struct Core {
     pub(super) silences: Silences,
     /// Packets that were delivered, but are dropped or discarded, and are not in the ledger yet.
     pub(super) refused: Vec<(Place, Counts)>,
+    /// What else these packets had.
+    pub(super) refused_bytes: u64,
     /// Where packets begin in the bytes in order that are dealt with.
     pub(super) beginnings: Beginnings,
     /// Of the packet under way: the views to which it was given where it belongs, in mode FAST, a bit each
@@ -169,6 +171,7 @@ impl Core {
             has_offload: false,
             stopwatch: None,
             refused: Vec::new(),
+            refused_bytes: 0,
             beginnings: Beginnings::default(),
             placed: 0,
             silences: Silences::new(&config.shard.flow),

@@ -84,7 +84,7 @@ mod timers;
 mod unwanted;
 
 use flowgauge_flow::EndReason;
-use flowgauge_wire::{Batch, Ledger};
+use flowgauge_wire::{Batch, Ledger, Place};
 
 pub use budget::{Sentence, Watermarks};
 pub use chunk::{ChunkFlags, ChunkInfo, DataChunk, OutOfMemory, OwnedChunk};
@@ -331,5 +331,7 @@ impl Engine {
         for (place, counts) in self.core.refused.drain(..) {
             self.shard.refuse(place, counts.packets, counts.bytes);
         }
+        let bytes = std::mem::take(&mut self.core.refused_bytes);
+        self.shard.refuse(Place::Outside, 0, bytes);
     }
 }

@@ -281,6 +281,13 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
                 self.events.terminated(application, &mut stream);
             }
             self.core.trailing_gap = (NONE, 0, 0);
+            let seen = StreamRef {
+                core: self.core,
+                context,
+                at: ViewAt::first(id),
+            }
+            .statistics();
+            self.core.refuse_headers(id, &seen);
             self.core.statistics.terminated += 1;
         }
         self.core.forget(id);

@@ -282,6 +282,10 @@ pub(super) struct Loss {
     pub(super) own: OwnLoss,
     pub(super) dropped: Counts,
     pub(super) discarded: Counts,
+    /// Of these, packets that were delivered first ([`Core::refuse`](super::core::Core::refuse)).
+    pub(super) late: u64,
+    /// ... and bytes of packets that were not refused with them.
+    pub(super) late_bytes: u64,
     /// What a backend kept away: in `discarded`, too, but unknown to the flow table.
     pub(super) elsewhere: Counts,
     pub(super) elsewhere_last: Nanos,

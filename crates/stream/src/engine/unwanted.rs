@@ -17,7 +17,7 @@ use super::core::Core;
 use super::pass::{CONTROL, TCP};
 use super::record::{RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
-use super::statistics::Counts;
+use super::statistics::{Counts, StreamStatistics};
 use crate::handler::{Cut, Handler, Stream, StreamPacket};
 
 /// Where packets begin in the bytes in order that are dealt with.
@@ -154,11 +154,15 @@ impl Core {
             .is_some_and(|record| record.flags.has(RecordFlags::DONE))
     }
 
-    /// Packets that were delivered end at `place` nevertheless.
+    /// Packets of a direction that were delivered end at `place` nevertheless, with what is left of their payload.
     #[cold]
-    pub(super) fn refuse(&mut self, place: Place, counts: Counts) {
-        if counts.packets == 0 {
-            return;
+    pub(super) fn refuse(&mut self, record: u32, place: Place, counts: Counts) {
+        if let Some(loss) = self.loss_mut(record) {
+            loss.late += counts.packets;
+            if counts.packets == 0 {
+                loss.late_bytes += counts.bytes;
+                return;
+            }
         }
         match self.refused.iter_mut().find(|(known, _)| *known == place) {
             Some((_, known)) => *known += counts,
@@ -166,11 +170,23 @@ impl Core {
         }
     }
 
+    /// A direction is over, of which this was seen: what else the packets had that were refused late. All of a direction
+    /// are taken to have headers of the same length.
+    pub(super) fn refuse_headers(&mut self, record: u32, seen: &StreamStatistics) {
+        let loss = self.loss(record);
+        if loss.late != 0 {
+            let headers = u128::from(seen.wire_bytes.saturating_sub(seen.all.bytes));
+            let share = headers * u128::from(loss.late) / u128::from(seen.all.packets.max(1));
+            let is_all = seen.captured().bytes == 0;
+            self.refused_bytes += share as u64 + u64::from(is_all) * loss.late_bytes;
+        }
+    }
+
     /// Counts what nobody wants of packets that were delivered.
     fn discard_late(&mut self, record: u32, counts: Counts, place: Place) {
         if counts != Counts::default() {
             self.discard(record, counts);
-            self.refuse(place, counts);
+            self.refuse(record, place, counts);
         }
     }
 
@@ -382,7 +398,7 @@ impl Core {
     pub(super) fn drop_chunk(&mut self, at: ViewAt, lost: Counts) {
         self.statistics.lost_bytes += lost.bytes;
         if self.is_alone(at) {
-            self.refuse(Place::Memory, lost);
+            self.refuse(at.record, Place::Memory, lost);
             self.drop(at.record, lost);
         } else if let Some(own) = self.own_loss_mut(at) {
             own.dropped += lost;

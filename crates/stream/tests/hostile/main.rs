@@ -129,7 +129,7 @@ fn run(seed: u64) {
     assert!(engine.budget().high() <= memory);
     applications.held.clear();
     assert_eq!(engine.budget().used(), 0, "all memory comes back");
-    assert_eq!(engine.ledger().received, traffic.sent_packets);
+    assert_eq!(engine.ledger().received(), traffic.sent_packets);
     balance(&engine, &applications, true);
     applications.at_the_end(&engine);
 }
