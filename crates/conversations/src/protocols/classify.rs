@@ -13,7 +13,7 @@ use flowgauge_wire::{Address, Nanos};
 
 use super::applications::{Application, Applications};
 use super::ndpi::Ndpi;
-use super::signatures;
+use super::ports;
 
 /// The table of applications.
 pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
@@ -191,7 +191,7 @@ impl Classifier {
             ..Spoken::default()
         };
         if spoken.protocol.is_none() {
-            spoken.protocol = signatures::by_port(record.protocol, record.destination.port);
+            spoken.protocol = ports::by_port(record.protocol, record.destination.port);
             spoken.protocol_by = spoken.protocol.map(|_| "port");
         }
         let by_name = known.application.map(|it| (it, "name"));

@@ -30,6 +30,7 @@ mod ndpi;
 mod ndpi;
 pub(crate) mod ntp;
 mod outer;
+mod ports;
 pub(crate) mod quic;
 mod room;
 pub(crate) mod rpc;
