@@ -1,6 +1,6 @@
 //! `flowgauge keys`
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use flowgauge_link::{Error, Identity, KeyFile, KeyFolder};
@@ -62,9 +62,12 @@ pub(crate) fn identity(options: &IdentityOptions) -> Result<Identity, Failure> {
 
 /// A failure to start.
 pub(crate) fn of_link(error: &Error) -> Failure {
-    Failure::Usage {
-        what: error.to_string(),
-        hint: error.hint(),
+    let (what, hint) = (error.to_string(), error.hint());
+    match error {
+        Error::File { source, .. } if source.kind() == ErrorKind::StorageFull => {
+            Failure::run(what, hint)
+        }
+        _ => Failure::Usage { what, hint },
     }
 }
 

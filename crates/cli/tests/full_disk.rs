@@ -116,4 +116,26 @@ fn on_it(folder: &Path) {
             }
         }
     }
+    // Of keys that have no room nothing is left: the disk has pages for some files, and then for none.
+    let keys = ["keys", "authority", "--keys", "small/keys"];
+    for room in (0..=8).rev() {
+        let filled = fs::write(small.join("fill"), vec![0; (64 - room) * 4096]);
+        assert!(filled.is_ok() || room < 2, "{room}");
+        let output = flowgauge(folder, &keys);
+        let made = fs::read_dir(small.join("keys"));
+        let made = made.map_or(0, |entries| entries.count());
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => assert_eq!(made, 2, "{said}"),
+            code => {
+                assert_eq!((code, made), (Some(1), 0), "{room}: {said}");
+                assert!(said.contains("hint: the disk is full"), "{said}");
+            }
+        }
+        if room == 0 {
+            assert!(!output.status.success());
+        }
+        fs::remove_dir_all(small.join("keys")).ok();
+        fs::remove_file(small.join("fill")).unwrap();
+    }
 }

@@ -52,7 +52,8 @@ impl Strays {
         let is_answer = packet.direction != stray.syn.direction
             && flags.contains(TcpFlags::ACK)
             && flags.intersects(TcpFlags(TcpFlags::SYN.0 | TcpFlags::RST.0))
-            && packet.ack == first;
+            // With data or without (RFC 7413).
+            && packet.ack.wrapping_sub(first) <= stray.syn.payload_len;
         let goes_on = packet.direction == stray.syn.direction
             && flow.hot.tcp.of(1 - packet.direction.index()) == Endpoint::INACTIVE
             && flags.contains(TcpFlags::ACK)

@@ -432,6 +432,18 @@ fn a_syn_within_a_connection_begins_another_once_it_is_answered() {
 }
 
 #[test]
+fn an_answer_acknowledges_a_syn_with_its_data_or_without() {
+    for (acknowledged, flows_expected) in [(700_001, 2), (700_011, 2), (700_012, 1), (700_000, 1)] {
+        let mut packets = established();
+        packets.push(tcp(false, SECOND + 20, SYN, 700_000, 0, 10));
+        let answer = tcp(true, SECOND + 23, SYN.with(ACK), 50_000, acknowledged, 0);
+        packets.push(answer);
+        let (_, flows) = run(FlowConfig::default(), &packets);
+        assert_eq!(flows.len(), flows_expected, "{acknowledged}");
+    }
+}
+
+#[test]
 fn of_one_side_alone_its_own_next_packet_answers_a_syn() {
     let mut packets = vec![
         tcp(false, SECOND, ACK, 101, 9000, 50),

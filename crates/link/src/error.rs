@@ -154,6 +154,9 @@ impl Error {
                 io::ErrorKind::NotFound => "flowgauge keys makes keys; --keys names their folder",
                 io::ErrorKind::PermissionDenied => "keys belong to the user who runs the program",
                 io::ErrorKind::AlreadyExists => "keys are not written over; remove it first",
+                io::ErrorKind::StorageFull => {
+                    "the disk is full: make room, or choose another folder"
+                }
                 _ => return None,
             },
             Error::Key { hint, .. } => return Some(hint.clone()),

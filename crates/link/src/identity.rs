@@ -70,6 +70,9 @@ pub struct KeyFile {
 }
 
 impl KeyFolder {
+    /// The environment's variable that names the folder.
+    pub const VARIABLE: &str = "FLOWGAUGE_KEYS";
+
     /// A folder that may not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> KeyFolder {
         KeyFolder {
@@ -82,7 +85,7 @@ impl KeyFolder {
     /// `$XDG_CONFIG_HOME/flowgauge/keys`, else `~/.config/flowgauge/keys`.
     pub fn usual() -> KeyFolder {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
-        if let Some(path) = variable("FLOWGAUGE_KEYS") {
+        if let Some(path) = variable(KeyFolder::VARIABLE) {
             return KeyFolder::of_machine(path.into());
         }
         let config = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| {
@@ -116,8 +119,7 @@ impl KeyFolder {
         let params = authority(&key, OffsetDateTime::now_utc());
         let made = params.self_signed(&key);
         let made = made.map_err(|error| self.unusable(&self.path, &error))?;
-        self.write(AUTHORITY, "key", &key.serialize_pem(), 0o600)?;
-        self.write(AUTHORITY, "crt", &made.pem(), 0o644)?;
+        self.write_both(AUTHORITY, &key.serialize_pem(), &made.pem())?;
         self.describe(AUTHORITY)
     }
 
@@ -137,6 +139,7 @@ impl KeyFolder {
         days: u32,
     ) -> Result<KeyFile, Error> {
         check_name(name)?;
+        self.certificate(&self.file(AUTHORITY, "crt"))?;
         let path = self.file(AUTHORITY, "key");
         let pem = self.read_secret(&path)?;
         let signer = KeyPair::from_pem(&pem).map_err(|error| self.unusable(&path, &error))?;
@@ -162,8 +165,7 @@ impl KeyFolder {
         let key = KeyPair::generate().map_err(|error| self.unusable(&self.path, &error))?;
         let made = params.signed_by(&key, &issuer);
         let made = made.map_err(|error| self.unusable(&self.path, &error))?;
-        self.write(name, "key", &key.serialize_pem(), 0o600)?;
-        self.write(name, "crt", &made.pem(), 0o644)?;
+        self.write_both(name, &key.serialize_pem(), &made.pem())?;
         self.describe(name)
     }
 
@@ -311,11 +313,28 @@ impl KeyFolder {
         text.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
     }
 
+    /// Makes both files of a name, or none.
+    fn write_both(&self, name: &str, key: &str, certificate: &str) -> Result<(), Error> {
+        self.write(name, "key", key, 0o600)?;
+        let written = self.write(name, "crt", certificate, 0o644);
+        if written.is_err() {
+            let _ = self.within.remove_file(&self.file(name, "key"));
+        }
+        written
+    }
+
+    /// Makes a file. What is not whole is of no use to anybody.
     fn write(&self, name: &str, ending: &str, text: &str, mode: u32) -> Result<(), Error> {
         let path = self.file(name, ending);
-        let file = self.within.open(&path, How::new_file().mode(mode));
-        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|source| self.failed("create", &path, source))
+        let failed = |source| self.failed("create", &path, source);
+        let mut file = (self.within.open(&path, How::new_file().mode(mode))).map_err(failed)?;
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| file.sync_all());
+        if written.is_err() {
+            let _ = self.within.remove_file(&path);
+        }
+        written.map_err(failed)
     }
 
     fn file(&self, name: &str, ending: &str) -> PathBuf {

@@ -4,7 +4,8 @@
 //! an aggregated link is captured, each direction of a connection can have a VLAN of its own. What holds is that
 //! a direction stays in its VLAN. So each pair of addresses has contexts, of which each knows the VLAN of
 //! each direction, and a packet belongs to the first context that it does not contradict; what it agrees
-//! with comes before what only has room for it. No tag counts as a VLAN, too. Pairs are known from their first
+//! with comes before what only has room for it. A stray packet does not decide: a direction whose VLAN is another one
+//! than its answers have loses it to theirs, unless more came in it since. No tag, or one that has a priority only, counts as a VLAN, too. Pairs are known from their first
 //! tagged packet on, or from the first SYN of a TCP connection.
 
 use std::collections::HashMap;
@@ -49,9 +50,15 @@ struct Contexts {
     others: Vec<Context>,
 }
 
-/// A VLAN of each direction, from the smaller address first; none: no packet went there.
+/// A VLAN of each direction.
 #[derive(Clone, Copy, Debug, Default)]
-struct Context([Option<u32>; 2]);
+struct Context {
+    /// From the smaller address first; none: no packet went there.
+    vlans: [Option<u32>; 2],
+    /// No packet of this direction came since the other one had another VLAN: what came before was perhaps not of this
+    /// network.
+    doubted: Option<usize>,
+}
 
 impl Vlans {
     /// Knows no pair yet. It remembers no more of them than flows at once.
@@ -80,11 +87,10 @@ impl Vlans {
         }
         for packet in packets.iter_mut().filter(|packet| packet.has_ip()) {
             let pair = (packet.key.low, packet.key.high);
-            let [first, second] = packet.vlan.map(u32::from);
-            let vlan = first | second << 12 | u32::from(packet.vlan_count.min(2)) << 24;
+            let vlan = packet.vlan_number();
             let begins =
                 packet.tcp_flags.0 & (TcpFlags::SYN.0 | TcpFlags::ACK.0) == TcpFlags::SYN.0;
-            let is_new = packet.vlan_count != 0 || begins;
+            let is_new = vlan != 0 || begins;
             let place = self.place(pair, packet.direction, vlan, is_new);
             packet.key.context = packet.key.context.wrapping_add(place as u32);
         }
@@ -127,23 +133,32 @@ impl Contexts {
     /// The place of the context of packets of this direction in this VLAN.
     fn place(&mut self, way: usize, vlan: u32) -> usize {
         let all = || core::iter::once(&self.first).chain(&self.others);
-        let is =
-            |other: usize| move |it: &Context| it.0[way].is_none() && it.0[other] == Some(vlan);
-        let found = all().position(|it| it.0[way] == Some(vlan));
-        let found = found.or_else(|| all().position(is(1 - way)));
-        let found = found.or_else(|| all().position(|it| it.0[way].is_none()));
-        let place = found.unwrap_or_else(|| {
-            if self.others.len() + 1 < MOST_CONTEXTS {
-                self.others.push(Context::default());
-            }
-            self.others.len()
-        });
+        let answers = |it: &Context| it.vlans[1 - way] == Some(vlan);
+        let has_room = |it: &Context| it.vlans[way].is_none();
+        let place = all()
+            .position(|it| it.vlans[way] == Some(vlan))
+            .or_else(|| all().position(|it| answers(it) && has_room(it)))
+            .or_else(|| all().position(|it| answers(it) && it.doubted == Some(way)))
+            .or_else(|| all().position(has_room))
+            .unwrap_or_else(|| {
+                if self.others.len() + 1 < MOST_CONTEXTS {
+                    self.others.push(Context::default());
+                }
+                self.others.len()
+            });
         let context = match place {
             0 => Some(&mut self.first),
             place => self.others.get_mut(place - 1),
         };
         if let Some(context) = context {
-            context.0[way].get_or_insert(vlan);
+            let other = context.vlans[1 - way];
+            if context.doubted == Some(way) {
+                context.vlans[way] = Some(vlan);
+                context.doubted = None;
+            } else if context.vlans[way].is_none() {
+                context.vlans[way] = Some(vlan);
+                context.doubted = other.filter(|&other| other != vlan).map(|_| 1 - way);
+            }
         }
         place
     }
@@ -218,6 +233,35 @@ mod tests {
             contexts(&[(up, 7), (down, 7), (up, 0), (down, 0)]),
             [0, 0, 1, 1]
         );
+    }
+
+    #[test]
+    fn a_stray_packet_does_not_decide() {
+        let (up, down) = (true, false);
+        let stray = (down, 9);
+        for vlan in [5, 0] {
+            let connection = [(up, vlan), (down, vlan), (up, vlan), (down, vlan)];
+            let all = [&[stray, (up, SYN)][..], &connection, &connection].concat();
+            let all = if vlan == 0 {
+                all
+            } else {
+                [&[stray][..], &connection].concat()
+            };
+            assert!(contexts(&all).iter().all(|&it| it == 0), "{vlan}");
+        }
+        // Nor does one within a connection whose directions have VLANs of their own.
+        let all = [
+            (up, 7),
+            (down, 8),
+            (up, 7),
+            stray,
+            (up, 7),
+            (down, 8),
+            (down, 7),
+            (up, 7),
+            (down, 8),
+        ];
+        assert_eq!(contexts(&all), [0, 0, 0, 1, 0, 0, 2, 0, 0]);
     }
 
     #[test]

@@ -91,6 +91,16 @@ impl Decoded {
         self.key.endpoints(self.direction).1
     }
 
+    /// The VLANs it is in, the outer two, as one number: 0 if none. A tag of VLAN 0 only has a priority (IEEE
+    /// 802.1Q, section 9.6).
+    #[inline]
+    pub fn vlan_number(&self) -> u32 {
+        match self.vlan.map(u32::from) {
+            [0, only] => only,
+            [first, second] => first | second << 12,
+        }
+    }
+
     /// Whether an IP header was found.
     #[inline]
     pub fn has_ip(&self) -> bool {
@@ -369,5 +379,16 @@ mod tests {
     #[test]
     fn decoded_is_two_cache_lines() {
         assert_eq!(size_of::<Decoded>(), 128);
+    }
+
+    #[test]
+    fn a_tag_with_a_priority_alone_is_no_vlan() {
+        for (vlan, number) in [([0, 0], 0), ([5, 0], 5), ([0, 5], 5), ([5, 6], 6 << 12 | 5)] {
+            let packet = Decoded {
+                vlan,
+                ..Decoded::default()
+            };
+            assert_eq!(packet.vlan_number(), number);
+        }
     }
 }

@@ -245,9 +245,7 @@ impl<'a, 'b> Walk<'a, 'b> {
     fn context(&self) -> u32 {
         let mut context = 0;
         if self.options.separate_vlans {
-            let [first, second] = self.packet.vlan;
-            let count = u32::from(self.packet.vlan_count.min(2));
-            context = u32::from(first) | u32::from(second) << 12 | count << 24;
+            context = self.packet.vlan_number();
         }
         if self.options.separate_tunnels
             && let Some(tunnel) = self.innermost()

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_link::KeyFolder;
 use flowgauge_sys::own;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -62,6 +63,8 @@ pub(super) struct Place {
     pub(super) folder: PathBuf,
     /// Whom they become; `None`: they are who the agent is.
     pub(super) user: Option<String>,
+    /// The folder of the agent's keys, from the root on, where that is not the usual one.
+    pub(super) keys: Option<PathBuf>,
 }
 
 /// A running stack, or one that has ended.
@@ -231,6 +234,9 @@ fn spawn(
     command.args(["stack", "run", "--folder", "."]);
     if let Some(user) = &place.user {
         command.args(["-Z", user]);
+    }
+    if let Some(keys) = &place.keys {
+        command.env(KeyFolder::VARIABLE, keys);
     }
     command.env(PARENT, std::process::id().to_string());
     command.env(own::ENVIRONMENT, own::listeners());

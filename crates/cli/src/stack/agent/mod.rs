@@ -73,6 +73,8 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
         ));
     }
     let identity = keys::identity(&options.identity)?;
+    let keys_of_stacks = options.identity.keys.as_deref();
+    let keys_of_stacks = keys_of_stacks.and_then(|path| std::path::absolute(path).ok());
     let memory = options.state.as_ref().map(|state| remember(state, &folder));
     // Components that are made, to be checked, may look at what their options name.
     confinement::of_names(&folder)?;
@@ -81,6 +83,7 @@ pub(super) fn run(options: &AgentOptions) -> Result<(), Failure> {
         place: Place {
             folder,
             user: options.user.clone(),
+            keys: keys_of_stacks,
         },
         memory: memory.transpose()?,
         control: control.clone(),
@@ -639,6 +642,7 @@ mod tests {
         let place = Place {
             folder: PathBuf::from("/"),
             user: None,
+            keys: None,
         };
         let ended = |name: &str| {
             let definition = Definition {
