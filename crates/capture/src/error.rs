@@ -134,16 +134,7 @@ fn filter_hint(expression: &str) -> String {
              192.0.2.1, see pcap-filter(7)"
         );
     }
-    let is_name = |word: &&str| {
-        word.contains('.')
-            && word.chars().any(|one| one.is_ascii_alphabetic())
-            && !word.contains(':')
-    };
-    let named = words
-        .windows(2)
-        .filter(|pair| matches!(pair, ["host" | "src" | "dst" | "net", _]))
-        .find_map(|pair| pair.last().copied().filter(|word| is_name(word)));
-    match named {
+    match crate::filter::named_host(expression) {
         Some(name) => {
             format!("names are never looked up: write the address of {name} instead")
         }

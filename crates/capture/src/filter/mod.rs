@@ -13,6 +13,8 @@ mod program;
 mod set;
 mod view;
 
+pub(crate) use place::named_host;
+
 use std::fmt::Write as _;
 
 use flowgauge_sys::ending::without_stop;
@@ -71,6 +73,12 @@ impl Filter {
         snap_len: u32,
         netmask: Option<std::net::Ipv4Addr>,
     ) -> Result<Filter, Error> {
+        if let Some(name) = place::named_host(expression) {
+            return Err(Error::Filter {
+                expression: expression.to_owned(),
+                reason: place::with_place(expression, link, &format!("unknown host '{name}'")),
+            });
+        }
         let netmask = netmask.map(|mask| u32::from_ne_bytes(mask.octets()));
         let what = || format!("a filter of {} bytes", expression.len());
         let instructions = without_stop(what, || {

@@ -80,6 +80,7 @@ struct Known<'a> {
     host: Option<&'a [u8]>,
     user_agent: Option<&'a [u8]>,
     referer: Option<&'a [u8]>,
+    location: Option<&'a [u8]>,
     origin: Option<&'a [u8]>,
     content_type: Option<&'a [u8]>,
     content_encoding: Option<&'a [u8]>,
@@ -186,6 +187,7 @@ impl<'a> Head<'a> {
             4 => (&mut known.host, b"host"),
             6 => (&mut known.origin, b"origin"),
             7 => (&mut known.referer, b"referer"),
+            8 => (&mut known.location, b"location"),
             10 if name[0] | 0x20 == b'u' => (&mut known.user_agent, b"user-agent"),
             10 => (&mut known.connection, b"connection"),
             12 => (&mut known.content_type, b"content-type"),
@@ -332,6 +334,11 @@ impl<'a> Head<'a> {
     /// `User-Agent`.
     pub fn user_agent(&self) -> Option<&'a [u8]> {
         self.known.user_agent
+    }
+
+    /// `Location`.
+    pub fn location(&self) -> Option<&'a [u8]> {
+        self.known.location
     }
 
     /// `Referer`.

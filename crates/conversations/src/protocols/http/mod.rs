@@ -290,7 +290,7 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.origin = message.keep(head.origin());
         message.content_type = message.keep(head.content_type());
         message.content_encoding = message.keep(head.content_encoding());
-        message.location = message.keep(head.header("location"));
+        message.location = message.keep(head.location());
         if !matches!(framing, Framing::None | Framing::Tunnel) {
             // Of several parts each has a type.
             let is_multipart = |it: &[u8]| {
