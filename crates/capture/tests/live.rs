@@ -13,7 +13,7 @@ use std::time::Duration;
 use flowgauge_capture::live::{LiveConfig, LiveSource, MergedSource};
 use flowgauge_capture::{Error, PacketSource};
 use flowgauge_sys::own::{self, Own};
-use flowgauge_wire::{LinkType, PacketFlags, Place};
+use flowgauge_wire::{LinkType, Nanos, PacketFlags, Place};
 use support::lab::Lab;
 use support::{Frame, collect, collect_all, udp_frames, whole_frame};
 
@@ -255,6 +255,61 @@ fn own_connections_are_left_out_and_counted() {
             "{ledger:?}"
         );
     }
+}
+
+/// Reads `count` packets with a reader that asks for the time again and again, and `send` before each time. No packet is
+/// of a time before one that an idle tick told.
+fn ticks_hold(source: &mut impl PacketSource, count: usize, mut send: impl FnMut()) {
+    let (mut told, mut last, mut got) = (Nanos::ZERO, Nanos::ZERO, 0);
+    // Until a tick has gone past the last packet: ticks go on.
+    while got < count || told <= last {
+        if got < count {
+            send();
+        }
+        let batch = source.next_batch().unwrap().unwrap();
+        for packet in batch.packets {
+            assert!(packet.time >= told, "{:?} behind {told:?}", packet.time);
+            last = last.max(packet.time);
+        }
+        got += batch.len();
+        told = told.max(batch.now.unwrap_or(told));
+    }
+}
+
+#[test]
+fn an_idle_tick_tells_no_time_that_something_can_still_come_before() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let frames = udp_frames(1, 100);
+    let sender = lab.sender("fg0");
+    // Ticks are more frequent than blocks are retired.
+    let config = |name| LiveConfig {
+        tick_ms: 1,
+        ..LiveConfig::new(name)
+    };
+    let mut one = lab.run(|| LiveSource::open(&config("fg1")).unwrap());
+    ticks_hold(&mut one, 50, || support::send(&sender, &frames));
+    let configs = ["fg1", "lo"].map(config);
+    let mut merged = lab.run(|| MergedSource::open_group(&configs, 1).unwrap());
+    ticks_hold(&mut merged[0], 50, || support::send(&sender, &frames));
+}
+
+/// What is left out of many packets that wait is followed by others that were captured before now.
+#[test]
+fn a_batch_of_which_all_is_left_out_tells_no_later_time() {
+    let Some(lab) = Lab::new(1500) else { return };
+    let mut frames = udp_frames(1_000, 1_400);
+    let (left_out, wanted) = frames.split_at_mut(900);
+    left_out.iter_mut().for_each(|frame| frame.tag(0x8100, 7));
+    wanted.iter_mut().for_each(|frame| frame.tag(0x8100, 6));
+    // Tags that the kernel has taken out are looked at here.
+    let config = LiveConfig {
+        filter: "vlan 6".to_owned(),
+        ..LiveConfig::new("fg1")
+    };
+    let mut source = lab.run(|| LiveSource::open(&config).unwrap());
+    support::send(&lab.sender("fg0"), &frames);
+    ticks_hold(&mut source, 100, || {});
+    assert_eq!(source.ledger().at(Place::Filter), 900);
 }
 
 #[test]

@@ -3,14 +3,14 @@
 //! A tap has a port for each direction, and a bond spreads a connection over its ports: what one
 //! connection says is complete, and in order, only over all of them. A ring shows a packet when its block is full or
 //! retired, so that of an interface which shows nothing something earlier can still come: what the others have waits
-//! for that, for [`HOLD`] at most.
+//! for that, for as long as a block can take at most.
 
 use std::time::Instant;
 
 use flowgauge_sys::packet::{RingSocket, wait_any};
 use flowgauge_wire::{Batch, Ledger, Nanos, PacketDescriptor};
 
-use super::source::{fanout_key, interface_error, now};
+use super::source::{fanout_key, interface_error};
 use super::{ANY, LiveConfig, LiveSource, StopHandle};
 use crate::error::Error;
 use crate::gathered::{Gathered, LENT};
@@ -18,9 +18,7 @@ use crate::source::{Interface, PacketSource};
 
 /// Milliseconds until a block that is not full is retired: with several rings the others wait for it.
 const RETIRE_MS: u32 = 4;
-/// How long after its time stamp a packet is shown at the latest: its block is retired by the second turn of the timer that
-/// finds it, which ticks every 4 ms at least, and the rest is for a machine that is late.
-const HOLD: Nanos = Nanos(4 * RETIRE_MS as u64 * 1_000_000);
+
 /// Packets from several interfaces, merged by time.
 ///
 /// Equal times keep the order of the interfaces. An interface that fails ends the capture on all of them: what was captured
@@ -41,8 +39,6 @@ struct Member {
     source: LiveSource,
     /// Its next packet in what it has loaded.
     at: usize,
-    /// When it was found to have nothing.
-    empty_since: Nanos,
 }
 
 impl Member {
@@ -59,8 +55,8 @@ impl Member {
     fn bound(&self, time: Nanos) -> Nanos {
         match self.head() {
             Some(head) => head,
-            None if self.source.is_over() || time > self.empty_since => Nanos(u64::MAX),
-            None => Nanos(self.empty_since.0.saturating_sub(HOLD.0)),
+            None if self.source.is_over() || time > self.source.looked() => Nanos(u64::MAX),
+            None => self.source.bound(),
         }
     }
 
@@ -68,8 +64,6 @@ impl Member {
     fn load(&mut self) -> Result<(), Error> {
         if self.head().is_none() && !self.source.is_over() {
             self.at = 0;
-            // Before it is looked at: what comes meanwhile is later.
-            self.empty_since = now();
             self.source.load()?;
         }
         Ok(())
@@ -115,11 +109,7 @@ impl MergedSource {
             tick_ms: sources.iter().map(LiveSource::tick_ms).min().unwrap_or(100),
             members: sources
                 .into_iter()
-                .map(|source| Member {
-                    source,
-                    at: 0,
-                    empty_since: Nanos::ZERO,
-                })
+                .map(|source| Member { source, at: 0 })
                 .collect(),
             gathered: Gathered::default(),
             stop: StopHandle::default(),
@@ -242,8 +232,9 @@ impl PacketSource for MergedSource {
             }
             let is_idle = self.members.iter().all(|member| member.head().is_none());
             if is_idle && began.elapsed().as_millis() >= u128::from(self.tick_ms) {
+                let waits = self.members.iter().filter(|it| !it.source.is_over());
                 return Ok(Some(Batch {
-                    now: Some(now()),
+                    now: waits.map(|it| it.source.bound()).min(),
                     ..Batch::new(&[], &[])
                 }));
             }

@@ -40,6 +40,10 @@ pub struct LiveSource {
     tick_ms: u32,
     retire_ms: u32,
     packets: Vec<PacketDescriptor>,
+    /// When the ring was looked at last.
+    looked: Nanos,
+    /// What comes next was not captured before this.
+    bound: Nanos,
     /// `packets` are new, but an empty batch went before them.
     held_back: bool,
     interfaces: Interfaces,
@@ -205,6 +209,8 @@ impl LiveSource {
             tick_ms: config.tick_ms,
             retire_ms: config.retire_ms,
             packets: Vec::with_capacity(BATCH_SIZE),
+            looked: Nanos::ZERO,
+            bound: Nanos::ZERO,
             held_back: false,
             interfaces: Interfaces::default(),
             counters: Counters::default(),
@@ -321,6 +327,16 @@ impl LiveSource {
         self.tick_ms
     }
 
+    /// When the ring was looked at last.
+    pub(super) fn looked(&self) -> Nanos {
+        self.looked
+    }
+
+    /// Packets that are not loaded yet were not captured before this.
+    pub(super) fn bound(&self) -> Nanos {
+        self.bound
+    }
+
     /// Looks for packets, waits for them so many milliseconds at most, and says whether there are some.
     fn fill(&mut self, wait_ms: u32) -> Result<bool, Error> {
         loop {
@@ -335,7 +351,8 @@ impl LiveSource {
                 State::Ended => return Ok(false),
                 State::Running => match self.ring.wait(wait_ms) {
                     Ok(Wakeup::Ready) => {}
-                    Ok(Wakeup::Idle) => return Ok(false),
+                    // What time it is by now, the next look tells.
+                    Ok(Wakeup::Idle) => return Ok(self.take_packets()? > 0),
                     Ok(Wakeup::Error) => match self.ring.take_error() {
                         Some(error) => {
                             let gone = self.failure("it went away or down", &error);
@@ -393,6 +410,8 @@ impl LiveSource {
             counters,
             ..
         } = self;
+        // Before the look: what comes meanwhile is later.
+        self.looked = now();
         let mut judged_here = false;
         let in_kernel = filter.as_ref().map(|filter| filter.in_kernel.as_slice());
         let taken = ring.next_packets(BATCH_SIZE, |packet| {
@@ -400,6 +419,11 @@ impl LiveSource {
             packets.push(describe(&packet, interfaces));
         });
         counters.taken += taken as u64;
+        self.bound = match packets.last() {
+            // Others can wait behind it.
+            Some(last) => last.time,
+            None => self.looked - hold(self.retire_ms),
+        };
         if let (true, Some(filter)) = (judged_here, filter) {
             let batch = ring.memory();
             let mut failed = None;
@@ -454,7 +478,7 @@ impl PacketSource for LiveSource {
                 now: None,
             }));
         }
-        let now = self.packets.is_empty().then(now);
+        let now = self.packets.is_empty().then_some(self.bound);
         Ok(Some(Batch {
             memory: self.ring.memory(),
             packets: &self.packets,
@@ -613,7 +637,13 @@ pub(super) fn fanout_key() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
 
-pub(super) fn now() -> Nanos {
+/// How long after its time stamp a packet is shown at the latest: its block is retired by the second turn of the timer that
+/// finds it, which ticks every 4 ms at least, and the rest is for a machine that is late.
+fn hold(retire_ms: u32) -> Nanos {
+    Nanos(4 * u64::from(retire_ms.max(4)) * 1_000_000)
+}
+
+fn now() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Nanos(since.map_or(0, |since| since.as_nanos() as u64))
 }
