@@ -135,7 +135,7 @@ fn filter_hint(expression: &str) -> String {
         );
     }
     match crate::filter::named_host(expression) {
-        Some(name) => {
+        Some((_, name)) => {
             format!("names are never looked up: write the address of {name} instead")
         }
         None => MANUAL.to_owned(),

@@ -7,13 +7,14 @@
 
 mod filtered;
 mod lists;
+mod names;
 mod pieces;
 mod place;
 mod program;
 mod set;
 mod view;
 
-pub(crate) use place::named_host;
+pub(crate) use names::named_host;
 
 use std::fmt::Write as _;
 
@@ -73,10 +74,11 @@ impl Filter {
         snap_len: u32,
         netmask: Option<std::net::Ipv4Addr>,
     ) -> Result<Filter, Error> {
-        if let Some(name) = place::named_host(expression) {
+        if let Some((start, name)) = named_host(expression) {
+            let message = format!("unknown host '{name}'");
             return Err(Error::Filter {
                 expression: expression.to_owned(),
-                reason: place::with_place(expression, link, &format!("unknown host '{name}'")),
+                reason: place::at(expression, start, name, &message),
             });
         }
         let netmask = netmask.map(|mask| u32::from_ne_bytes(mask.octets()));

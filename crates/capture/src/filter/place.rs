@@ -47,12 +47,15 @@ pub(super) fn with_place(expression: &str, link: LinkType, message: &str) -> Str
             "{message} (at the end, column {})",
             column(expression, start)
         ),
-        Some((start, word)) => {
-            let column = column(expression, start);
-            format!("{message} (at column {column}, \"{word}\")")
-        }
+        Some((start, word)) => at(expression, start, word, message),
         None => message.to_owned(),
     }
+}
+
+/// A message about the `word` at `start` of an expression.
+pub(super) fn at(expression: &str, start: usize, word: &str, message: &str) -> String {
+    let column = column(expression, start);
+    format!("{message} (at column {column}, \"{word}\")")
 }
 
 /// Columns are counted in characters, from 1.
@@ -135,72 +138,4 @@ fn words(expression: &str) -> Vec<(usize, &str)> {
         rest = behind;
     }
     words
-}
-
-/// The name of a host or a network in an expression. libpcap would ask a server for its address.
-pub(crate) fn named_host(expression: &str) -> Option<&str> {
-    const QUALIFIERS: [&str; 4] = ["host", "net", "gateway", "mask"];
-    const BEHIND: [&str; 9] = [
-        "host",
-        "net",
-        "gateway",
-        "port",
-        "portrange",
-        "and",
-        "or",
-        "not",
-        "proto",
-    ];
-    let is_separator = |one: char| one.is_whitespace() || "()!&|=<>".contains(one);
-    let (mut before, mut has_host) = ("", false);
-    for word in expression
-        .split(is_separator)
-        .filter(|word| !word.is_empty())
-    {
-        let has_letters = word.bytes().any(|one| one.is_ascii_alphabetic());
-        let is_domain = has_letters && word.contains('.');
-        let begins = word.starts_with(|one: char| one.is_ascii_alphabetic() || one == '\\');
-        let is_hardware = word.bytes().filter(u8::is_ascii_hexdigit).count() == 12
-            && (word.bytes()).all(|one| one.is_ascii_hexdigit() || matches!(one, b'-' | b'.'));
-        let follows = match before {
-            "and" | "or" | "not" => has_host && is_domain,
-            "src" | "dst" => !BEHIND.contains(&word),
-            _ => QUALIFIERS.contains(&before) && !BEHIND.contains(&word),
-        };
-        if follows && (begins || is_domain) && !is_hardware && !word.contains(':') {
-            return Some(word);
-        }
-        has_host |= follows;
-        before = word;
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::named_host;
-
-    #[test]
-    fn names_are_found_and_nothing_else() {
-        for (expression, name) in [
-            ("host www.example.com", Some("www.example.com")),
-            ("tcp and not src localhost", Some("localhost")),
-            ("(host 1.2.3.4 or b.example) and tcp", Some("b.example")),
-            ("dst net loopback", Some("loopback")),
-            ("src or dst port http", None),
-            ("ip src host 10.0.0.1 and dst portrange 1-3", None),
-            ("host 192.0.2.1 or ::1 or tcp port domain", None),
-            ("host fe80::1 or net 2001:db8::/32", None),
-            (
-                "ether host 00:00:5e:00:53:01 or ether src aabb.ccdd.eeff",
-                None,
-            ),
-            ("ether dst aa-bb-cc-dd-ee-ff", None),
-            ("ip proto \\icmp and tcp[tcpflags] & tcp-syn != 0", None),
-            ("ip.src == 192.0.2.1", None),
-            ("tcp port 80 and host and udp", None),
-        ] {
-            assert_eq!(named_host(expression), name, "{expression}");
-        }
-    }
 }
