@@ -94,6 +94,8 @@ struct Active {
     at: usize,
     /// Number here of each of the source's interfaces.
     interfaces: Vec<u16>,
+    /// Which of the first numbers here these are.
+    is_one: [bool; MOST_ALIKE],
 }
 
 struct Waiting {
@@ -146,6 +148,7 @@ impl MultiSource {
                 rank,
                 at: 0,
                 interfaces: Vec::new(),
+                is_one: [false; MOST_ALIKE],
             };
             let Some(active) = multi.loaded(active) else {
                 continue;
@@ -208,6 +211,7 @@ impl MultiSource {
                         rank: next.rank,
                         at: 0,
                         interfaces: Vec::new(),
+                        is_one: [false; MOST_ALIKE],
                     });
                     self.active.extend(active);
                 }
@@ -303,20 +307,17 @@ fn number(interfaces: &mut Vec<Interface>, active: &mut Active) {
     let theirs = active.source.interfaces();
     for interface in theirs.get(active.interfaces.len()..).unwrap_or(&[]) {
         // Rotated files all describe the same interface: found again, it keeps its number.
-        let same = interfaces
-            .iter()
-            .take(MOST_ALIKE)
-            .enumerate()
-            .find(|(index, one)| {
-                *one == interface && !active.interfaces.contains(&(*index as u16))
-            });
-        let index = match same {
-            Some((index, _)) => index,
-            None => {
-                interfaces.push(interface.clone());
-                interfaces.len() - 1
-            }
-        };
+        let first = interfaces.iter().zip(&active.is_one);
+        let same = first
+            .into_iter()
+            .position(|(one, is_one)| !is_one && one == interface);
+        let index = same.unwrap_or(interfaces.len());
+        if index == interfaces.len() {
+            interfaces.push(interface.clone());
+        }
+        if let Some(is_one) = active.is_one.get_mut(index) {
+            *is_one = true;
+        }
         active
             .interfaces
             .push(u16::try_from(index).unwrap_or(u16::MAX));

@@ -38,14 +38,25 @@ const MAX_TEXT_BYTES: usize = 1024;
 #[derive(Default)]
 pub(crate) struct PcapNg {
     interfaces: Vec<Interface>,
-    known: HashMap<(Interface, Clock), u16>,
+    known: HashMap<(Interface, Clock), Alike>,
     /// Interfaces of this section, by their number in the file.
     section: Vec<SectionInterface>,
+    /// Sections so far.
+    sections: u64,
     big_endian: bool,
     /// Whether a section header was seen.
     started: bool,
     /// Interfaces are told before their packets: one was added since the last call.
     added: bool,
+}
+
+/// Interfaces that are described in the same words. Within a section they are several; another section's are the same again.
+#[derive(Default)]
+struct Alike {
+    indexes: Vec<u16>,
+    /// The section in which one was seen last, and how many were there.
+    section: u64,
+    seen: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -238,6 +249,7 @@ impl PcapNg {
         self.big_endian = big_endian;
         self.started = true;
         self.section.clear();
+        self.sections += 1;
         Ok(length)
     }
 
@@ -275,20 +287,22 @@ impl PcapNg {
         if self.section.len() > usize::from(u16::MAX) {
             return Err("a section describes more than 65536 interfaces".to_owned());
         }
-        // Within a section two interfaces stay two, however alike.
-        let key = (interface, clock);
-        let known = self.known.get(&key).copied();
-        let index = match known.filter(|known| self.section.iter().all(|one| one.index != *known)) {
-            Some(index) => index,
+        let alike = self.known.entry((interface.clone(), clock)).or_default();
+        if alike.section != self.sections {
+            (alike.section, alike.seen) = (self.sections, 0);
+        }
+        let index = match alike.indexes.get(alike.seen) {
+            Some(index) => *index,
             None => {
                 let index = u16::try_from(self.interfaces.len())
                     .map_err(|_| "the file describes more than 65536 interfaces".to_owned())?;
-                self.interfaces.push(key.0.clone());
-                self.known.insert(key, index);
+                self.interfaces.push(interface);
+                alike.indexes.push(index);
                 self.added = true;
                 index
             }
         };
+        alike.seen += 1;
         self.section.push(SectionInterface {
             index,
             link,
@@ -631,5 +645,25 @@ mod tests {
         assert_eq!(clock.nanos(1), Nanos(0));
         clock.offset_seconds = i64::MAX;
         assert_eq!(clock.nanos(1), Nanos(u64::MAX));
+    }
+    /// However many are alike: each is looked for once.
+    #[test]
+    fn interfaces_that_are_alike_are_several_in_a_section_and_the_same_in_the_next() {
+        let mut file = PcapNg::default();
+        let mut section = |links: &[u16]| -> Vec<u16> {
+            file.section.clear();
+            file.sections += 1;
+            for link in links {
+                let mut block = [0; 20];
+                block[8..10].copy_from_slice(&link.to_le_bytes());
+                file.interface_description::<Little>(&block).unwrap();
+            }
+            file.section.iter().map(|one| one.index).collect()
+        };
+        assert_eq!(section(&[1, 1, 101, 1]), [0, 1, 2, 3]);
+        assert_eq!(section(&[101, 1, 1]), [2, 0, 1]);
+        assert_eq!(section(&[1, 1, 1, 1, 101, 101]), [0, 1, 3, 4, 2, 5]);
+        let many = section(&[1; 60_000]).len();
+        assert_eq!(many, 60_000);
     }
 }
