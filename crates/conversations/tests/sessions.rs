@@ -573,6 +573,123 @@ fn mails_are_files_that_their_parts_name() {
     assert!(parents.len() == 2 && parents.iter().all(|it| it["parent_id"].is_null()));
 }
 
+/// Transfers in both modes and both directions; the data begins before or behind the reply that announces it.
+#[test]
+fn files_of_ftp_come_with_it_and_are_named_after_who_sends_them() {
+    for (is_active, command, is_announced) in [
+        (false, "RETR", true),
+        (false, "STOR", true),
+        (true, "RETR", true),
+        (true, "RETR", false),
+        (true, "STOR", false),
+    ] {
+        let port = 20_000;
+        let (asks, agrees) = match is_active {
+            true => ("PORT 192,0,2,1,78,32\r\n", "200 fine\r\n"),
+            false => (
+                "PASV\r\n",
+                "227 Entering Passive Mode (192,0,2,2,78,32)\r\n",
+            ),
+        };
+        let asks_for_file = format!("{command} a.bin\r\n");
+        let mut control = Session::new(40_000, 21);
+        for (from_client, bytes) in [
+            (false, "220 FTP\r\n"),
+            (true, "USER x\r\n"),
+            (false, "230 ok\r\n"),
+            (true, asks),
+            (false, agrees),
+            (true, &asks_for_file),
+        ] {
+            control.say(from_client, bytes.as_bytes());
+        }
+        let announce = |control: &mut Session| {
+            control.say(false, b"150 here\r\n");
+        };
+        if is_announced {
+            announce(&mut control);
+        }
+        let mut packets = core::mem::take(&mut control.packets);
+        let mut data = match is_active {
+            true => Session::opened_by_server(port, 20),
+            false => Session::new(40_001, port),
+        };
+        data.say(command == "STOR", b"some bytes");
+        packets.append(&mut data.packets);
+        if !is_announced {
+            announce(&mut control);
+        }
+        packets.append(&mut control.packets);
+        packets.extend(data.close());
+        control.say(false, b"226 sent\r\n");
+        packets.extend(control.close());
+
+        let folder = tempfile::tempdir().unwrap();
+        let extract = folder.path().display();
+        let options = format!("protocols = \"ftp\", extract = \"{extract}\"");
+        let all = records(&options, &packets);
+        let what = format!("{is_active} {command} {is_announced}: {all:?}");
+        let [file] = of_kind(&all, "file")[..] else {
+            panic!("{what}");
+        };
+        let side = if command == "STOR" { "-up" } else { "-down" };
+        let name = file["extracted"].as_str().unwrap();
+        assert!(name.ends_with(side), "{what}");
+        let sender = if is_active == (command == "RETR") {
+            "src"
+        } else {
+            "dst"
+        };
+        assert_eq!(file["sent_by"], sender, "{what}");
+        assert_eq!(
+            (&file["method"], &file["file_name"]),
+            (&command.into(), &"a.bin".into()),
+            "{what}"
+        );
+        let bytes = std::fs::read(folder.path().join(name)).unwrap();
+        assert_eq!(bytes, b"some bytes");
+    }
+}
+
+/// A client breaks a message off within its chunks and begins another, for the same receivers.
+#[test]
+fn two_messages_of_a_mail_are_two_files() {
+    let said: Vec<(bool, &[u8])> = vec![
+        (false, b"220 SMTP\r\n"),
+        (true, b"EHLO x\r\n"),
+        (false, b"250 ok\r\n"),
+        (true, b"MAIL FROM:<a@b>\r\n"),
+        (false, b"250 ok\r\n"),
+        (true, b"RCPT TO:<c@b>\r\n"),
+        (false, b"250 ok\r\n"),
+        (true, b"BDAT 12\r\n\r\nbroken off"),
+        (false, b"250 ok\r\n"),
+        (true, b"DATA\r\n"),
+        (false, b"354 go on\r\n"),
+        (true, b"\r\nwhole\r\n.\r\n"),
+        (false, b"250 ok\r\n"),
+    ];
+    let all = records("mails = yes, files = yes", &dialogue(25, &said));
+    let found = of_kind(&all, "file");
+    let is_mail = |it: &&&Value| it["mime_type"] == "message/rfc822";
+    let mails: Vec<&&Value> = found.iter().filter(is_mail).collect();
+    assert_eq!(
+        mails.iter().map(|it| &it["whole"]).collect::<Vec<_>>(),
+        ["no", "yes"]
+    );
+    let mut ids: Vec<u64> = found.iter().map(|it| id(it, "file_id")).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4, "{found:?}");
+    for (mail, depth) in mails.into_iter().zip([1, 2]) {
+        let of_mail = found.iter().filter(|it| it["depth"] == depth);
+        let of_mail: Vec<u64> = of_mail.map(|it| id(it, "file_id")).collect();
+        assert_eq!(of_mail.len(), 2, "{found:?}");
+        let part = found.iter().find(|it| it["parent_id"] == mail["file_id"]);
+        assert_eq!(part.unwrap()["depth"], depth);
+    }
+}
+
 #[test]
 fn an_argument_behind_what_is_read_of_a_call_is_told() {
     let call = |path: usize| {

@@ -24,7 +24,7 @@ use super::room::{ByAge, GivenUp, Room};
 use super::signatures::Carries;
 use super::table::{Piece, Talks};
 use super::watched::{Kept, Watched};
-use super::{ALL, Among, Connection, Give, ProtocolInfo, http, named};
+use super::{ALL, Among, Connection, Give, ProtocolInfo, ftp, http, named};
 use crate::files::{self, Files};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -40,7 +40,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "protocols",
             OptionKind::Text,
-            "those that are wanted, with commas between; without it all",
+            "those that are wanted, with commas between; without it all. ftp has its data connections (ftp_data) with it",
         ),
         OptionInfo::new(
             "flows",
@@ -212,12 +212,22 @@ fn wanted(settings: &Settings) -> Result<Vec<&'static ProtocolInfo>, SettingErro
             return Err(SettingError::of("protocols", message)
                 .with_hint(format!("there are: {}", all.join(", "))));
         };
-        if !wanted.iter().any(|other| core::ptr::eq(*other, protocol)) {
-            wanted.push(protocol);
+        wanted.push(protocol);
+    }
+    let has = |name| wanted.iter().any(|it| it.name == name);
+    match (has(ftp::PROTOCOL.name), has(ftp::DATA.name)) {
+        // Who wants FTP wants what it transfers.
+        (true, false) => wanted.extend(named(ftp::DATA.name)),
+        (false, true) => {
+            let message = "ftp_data is found through ftp only, which is not among them";
+            return Err(SettingError::of("protocols", message)
+                .with_hint("name ftp: its data connections are wanted with it"));
         }
+        _ => {}
     }
     // In the order in which they are tried.
     wanted.sort_by_key(|one| ALL.iter().position(|other| core::ptr::eq(*one, *other)));
+    wanted.dedup_by_key(|one| one.name);
     Ok(wanted)
 }
 

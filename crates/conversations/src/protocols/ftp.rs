@@ -102,8 +102,9 @@ struct Control {
     is_tls: bool,
     /// Lines of the reply under way.
     lines: Vec<String>,
-    /// Where the next data connection goes.
+    /// Where the next data connection goes, and whether that is to the client.
     data: Vec<(Address, u16)>,
+    is_active: bool,
     /// What it carries, from the moment that the server begins.
     notes: Vec<Note>,
     done: Vec<FtpRow>,
@@ -232,8 +233,9 @@ impl Control {
         const CARRIED: [&str; 7] = ["RETR", "STOR", "STOU", "APPE", "LIST", "NLST", "MLSD"];
         if CARRIED.contains(&command) && self.notes.len() < WAITING {
             self.notes.push(Note {
-                command: command.to_owned(),
+                command: Some(command.to_owned()),
                 name: row.argument.clone(),
+                is_active: false,
             });
         }
     }
@@ -422,12 +424,17 @@ impl FtpTalk {
                     give.learn((own, port), DATA.name, now);
                     self.control.data.push((own, port));
                 }
+                self.control.is_active = row.is_passive == Some(false);
+                // A data connection can begin before the reply that says what it carries.
+                self.control.notes.insert(0, Note::default());
             }
             give.record(row.origin.time, &row);
         }
         for note in self.control.notes.drain(..) {
+            let is_active = self.control.is_active;
             for endpoint in &self.control.data {
-                give.note(*endpoint, note.clone());
+                let note = note.clone();
+                give.note(*endpoint, Note { is_active, ..note });
             }
         }
     }
@@ -547,7 +554,10 @@ impl DataTalk {
         if file.is_none() {
             let files = give.files.as_mut()?;
             let flow = at.connection.flow_id.unwrap_or_default();
-            let side = if at.from_initiator { "up" } else { "down" };
+            // The server connects to a client that is in active mode.
+            let is_active = self.note.as_ref().is_some_and(|note| note.is_active);
+            let is_client = at.from_initiator != is_active;
+            let side = if is_client { "up" } else { "down" };
             let body = files.open(&format!("ftp-{flow:016x}-{side}"), None);
             let row = FileRow {
                 origin: origin(at),
@@ -604,9 +614,10 @@ impl Conversation for DataTalk {
         if !self.has_begun {
             return;
         }
-        let note = self.note.take().or_else(|| noted(at, give));
-        let Note { command, name } = note.unwrap_or_default();
-        self.row.command = Some(command).filter(|command| !command.is_empty());
+        let note = self.note.take().filter(|note| note.command.is_some());
+        let note = note.or_else(|| noted(at, give));
+        let Note { command, name, .. } = note.unwrap_or_default();
+        self.row.command = command;
         self.row.file_name.clone_from(&name);
         give.record(self.row.origin.time, &self.row);
         for file in &mut self.files {

@@ -20,10 +20,12 @@ pub(crate) struct Learned {
 /// What goes to an endpoint next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// The command that asked for it.
-    pub(crate) command: String,
+    /// The command that asked for it, where one has.
+    pub(crate) command: Option<String>,
     /// Its argument: a name.
     pub(crate) name: Option<String>,
+    /// The endpoint is the client's: the server connects to it.
+    pub(crate) is_active: bool,
 }
 
 /// Notes at most; they are texts.

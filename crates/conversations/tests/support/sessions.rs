@@ -35,6 +35,19 @@ impl Session {
         session
     }
 
+    /// A connection that the server opens, to this port of the client's.
+    pub fn opened_by_server(port: u16, service: u16) -> Session {
+        let mut session = Session {
+            ports: [service, port],
+            next: [5000, 1000],
+            packets: Vec::new(),
+        };
+        session.packet(false, SYN, b"");
+        session.packet(true, SYN | ACK, b"");
+        session.packet(false, ACK, b"");
+        session
+    }
+
     pub fn packet(&mut self, from_client: bool, flags: u8, bytes: &[u8]) {
         let (mine, other) = (usize::from(from_client), usize::from(!from_client));
         let (from, to) = match from_client {

@@ -89,6 +89,8 @@ struct Mail {
     whole: Option<Box<WholeMail>>,
     /// Its parts, where files are wanted.
     parts: Option<Box<Parts>>,
+    /// Messages before it. A mail can have several: one can break off before another begins.
+    messages: u64,
     /// Parts of those before.
     parts_before: u32,
     /// Parts that are over.
@@ -221,7 +223,12 @@ impl CommandEvents for Said<'_> {
                 }
                 Kind::Other
             }
-            b"DATA" => Kind::Data,
+            b"DATA" => {
+                // What there is of a head is of a message that broke off.
+                mail.head.clear();
+                mail.is_head_over = false;
+                Kind::Data
+            }
             // Its reply comes behind the chunk.
             b"BDAT" => Kind::Other,
             // Without a sender there is nothing that it could end.
@@ -307,6 +314,7 @@ impl Said<'_> {
             parts.finish(is_whole, self.time, files);
             let before = &mut self.mail.parts_before;
             *before = before.saturating_add(parts.count());
+            self.mail.messages += 1;
             self.mail.keep(parts.done());
             if let Some(mut whole) = self.mail.whole.take() {
                 whole.row.is_whole = is_whole && !whole.is_holed;
@@ -375,13 +383,16 @@ impl Mail {
         let row = FileRow {
             origin,
             source: "smtp",
-            depth: u32::try_from(self.number + 1).ok(),
+            depth: u32::try_from(self.messages + 1).ok(),
             // Who sends a mail is its client.
             from_initiator: true,
             end: time,
             ..FileRow::default()
         };
-        (format!("smtp-{:016x}-{}", self.flow, self.number + 1), row)
+        (
+            format!("smtp-{:016x}-{}", self.flow, self.messages + 1),
+            row,
+        )
     }
 
     /// The message under way as a file, where mails are.
