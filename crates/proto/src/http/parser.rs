@@ -57,11 +57,13 @@ pub enum Oddity {
     BadStatusLine = 2048,
     /// A request line that is none, but has a method of HTTP's or its version: servers answer many such.
     BadRequestLine = 4096,
+    /// A chunk whose extensions are longer than 16 KiB. They are read over.
+    LongExtension = 8192,
 }
 
 impl Oddity {
     /// All of them.
-    pub const ALL: [Oddity; 13] = [
+    pub const ALL: [Oddity; 14] = [
         Oddity::TwoLengths,
         Oddity::LengthAndCoding,
         Oddity::BadLength,
@@ -75,6 +77,7 @@ impl Oddity {
         Oddity::CutHead,
         Oddity::BadStatusLine,
         Oddity::BadRequestLine,
+        Oddity::LongExtension,
     ];
 
     /// In records.
@@ -93,6 +96,7 @@ impl Oddity {
             Oddity::CutHead => "cut_head",
             Oddity::BadStatusLine => "bad_status_line",
             Oddity::BadRequestLine => "bad_request_line",
+            Oddity::LongExtension => "long_extension",
         }
     }
 }
@@ -290,33 +294,36 @@ impl Parser {
                     }
                     body.len()
                 }
-                State::Chunked(chunks) => match chunks.step(rest) {
-                    Step::More => rest.len(),
-                    Step::Bad if self.message.is_response && chunks.is_first() => {
-                        self.message.oddities.set(Oddity::BadChunk);
-                        let (line, lost) = chunks.before();
-                        self.state = State::UntilEnd;
-                        self.data(line.bytes(), events);
-                        // What looked like an extension is not kept.
-                        self.gap(lost, events);
-                        0
+                State::Chunked(chunks) => {
+                    let step = chunks.step(rest);
+                    let is_long = chunks.has_long_line();
+                    self.message.oddities.set_if(Oddity::LongExtension, is_long);
+                    match step {
+                        Step::More => rest.len(),
+                        Step::Bad if self.message.is_response && chunks.is_first() => {
+                            self.message.oddities.set(Oddity::BadChunk);
+                            let line = chunks.before();
+                            self.state = State::UntilEnd;
+                            self.data(line.bytes(), events);
+                            0
+                        }
+                        Step::Data(data, taken) => {
+                            self.message.body += data.len() as u64;
+                            events.body(data);
+                            taken
+                        }
+                        Step::Over(taken) => {
+                            self.over(true, events);
+                            taken
+                        }
+                        Step::Bad => {
+                            self.message.oddities.set(Oddity::BadChunk);
+                            self.over(false, events);
+                            self.state = State::Lost;
+                            rest.len()
+                        }
                     }
-                    Step::Data(data, taken) => {
-                        self.message.body += data.len() as u64;
-                        events.body(data);
-                        taken
-                    }
-                    Step::Over(taken) => {
-                        self.over(true, events);
-                        taken
-                    }
-                    Step::Bad => {
-                        self.message.oddities.set(Oddity::BadChunk);
-                        self.over(false, events);
-                        self.state = State::Lost;
-                        rest.len()
-                    }
-                },
+                }
                 State::UntilEnd => {
                     self.message.body += rest.len() as u64;
                     events.body(rest);
