@@ -1,6 +1,8 @@
 //! Patterns as automata of the crate `aho-corasick`, stepped byte by byte: the state between two
 //! pieces of a stream is one number.
 
+use std::collections::HashMap;
+
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous;
 use aho_corasick::{Anchored, MatchKind, PatternID, dfa};
@@ -11,6 +13,10 @@ use crate::pattern::{Pattern, PatternKind};
 /// Bytes of patterns up to which a full table of transitions is made: about 500 bytes of memory
 /// for each. Beyond, it would leave every cache, and the compact automaton is no slower.
 const TABLE_LIMIT: usize = 256 * 1024;
+
+/// Steps from failure to failure that making a full table may take. The crate goes back from each state for each byte that
+/// does not lead on, which are steps by the square of a pattern's length where it repeats itself.
+const MOST_STEPS: u64 = 1 << 28;
 
 /// One automaton for patterns that tell upper from lower case, one for those that do not.
 #[derive(Debug)]
@@ -87,7 +93,8 @@ impl Part {
             hint: "fewer or shorter patterns".to_owned(),
         };
         let total: usize = texts.iter().map(|text| text.len()).sum();
-        let automaton = if total <= TABLE_LIMIT {
+        let is_small = total <= TABLE_LIMIT && failures(texts, ignore_case) <= MOST_STEPS;
+        let automaton = if is_small {
             let table = dfa::DFA::builder()
                 .match_kind(MatchKind::Standard)
                 .ascii_case_insensitive(ignore_case)
@@ -142,5 +149,74 @@ impl Part {
             }
         }
         *state = at.as_u32();
+    }
+}
+
+/// How many steps from failure to failure there are from all states of an automaton together, for each byte that patterns
+/// have: what making a full table takes.
+fn failures(texts: &[&[u8]], ignore_case: bool) -> u64 {
+    let mut next: HashMap<(usize, u8), usize> = HashMap::new();
+    // Of each state how deep it is, the one before it and the byte between.
+    let mut states = vec![(0, 0, 0)];
+    for text in texts {
+        let mut at = 0;
+        for (depth, byte) in text.iter().enumerate() {
+            let byte = match ignore_case {
+                true => byte.to_ascii_lowercase(),
+                false => *byte,
+            };
+            at = *next.entry((at, byte)).or_insert_with(|| {
+                states.push((depth + 1, at, byte));
+                states.len() - 1
+            });
+        }
+    }
+    let mut order: Vec<usize> = (1..states.len()).collect();
+    order.sort_by_key(|&state| states[state].0);
+    // Of each state where it fails to, and how many failures there are from it to the beginning.
+    let mut failing = vec![(0, 0_u64); states.len()];
+    let mut is_byte = [false; 256];
+    for state in order {
+        let (depth, before, byte) = states[state];
+        let (mut to, mut at) = (0, before);
+        while at != 0 && to == 0 {
+            at = failing[at].0;
+            to = next.get(&(at, byte)).copied().unwrap_or(0);
+        }
+        debug_assert!(states[to].0 < depth);
+        failing[state] = (to, failing[to].1 + 1);
+        is_byte[usize::from(byte)] = true;
+    }
+    let steps: u64 = failing.iter().map(|(_, count)| count).sum();
+    let bytes = is_byte.iter().filter(|is| **is).count() as u64;
+    steps.saturating_mul(bytes + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_repeat_themselves_get_no_full_table() {
+        let has_table = |texts: &[&[u8]]| {
+            let part = Part::build(texts, false, Vec::new()).unwrap();
+            matches!(part.automaton, Kind::Table(_))
+        };
+        let other: Vec<u8> = (0..=u8::MAX).cycle().take(100_000).collect();
+        for (text, steps) in [
+            // To the beginning from "a"; from "ab", "aba" by way of "a".
+            (b"a".as_slice(), 2),
+            (b"aba".as_slice(), 3 * (1 + 1 + 2)),
+            (&[b'a'; 1000], 2 * 1000 * 1001 / 2),
+        ] {
+            assert_eq!(failures(&[text], false), steps);
+            assert!(has_table(&[text]));
+        }
+        assert_eq!(failures(&[b"aA"], true), 2 * (1 + 2));
+        assert!(!has_table(&[&[b'a'; 100_000]]));
+        assert!(!has_table(&[&other]));
+        let words: Vec<String> = (0..10_000).map(|it| format!("word {it}")).collect();
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        assert!(has_table(&words));
     }
 }
