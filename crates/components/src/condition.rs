@@ -464,6 +464,9 @@ impl Test {
                     {
                         return wrong(format!("{name} has no ranges"));
                     }
+                    if low.exceeds(high, field) {
+                        return Err(Trouble::empty_range(low.column));
+                    }
                 }
                 Ok(())
             }
@@ -651,6 +654,18 @@ mod tests {
             ),
             ("proto in {a..b}", "character 1: proto has no ranges"),
             ("proto in {}", "character 12: the set is empty"),
+            (
+                "dst_port in {443, 80..70}",
+                "character 19: the range is empty: it ends before it begins",
+            ),
+            (
+                "src_bytes in {1M..1000}",
+                "character 15: the range is empty: it ends before it begins",
+            ),
+            (
+                "duration in {1s..5ms}",
+                "character 14: the range is empty: it ends before it begins",
+            ),
             (
                 "tunnel = gre",
                 "character 1: tunnel is an object: ask for a field of it",

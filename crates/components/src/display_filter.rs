@@ -121,6 +121,20 @@ enum Literal {
     Bytes(Vec<u8>),
 }
 
+impl Literal {
+    /// Whether it is more than another one of its kind.
+    fn exceeds(&self, other: &Literal) -> bool {
+        match (self, other) {
+            (Literal::Number(one), Literal::Number(other)) => one > other,
+            (Literal::Time(one), Literal::Time(other)) => one > other,
+            (Literal::Ipv4(one, mask), Literal::Ipv4(other, _)) => one & mask > *other,
+            (Literal::Ipv6(one, mask), Literal::Ipv6(other, _)) => one & mask > *other,
+            (Literal::Bytes(one), Literal::Bytes(other)) => one > other,
+            _ => false,
+        }
+    }
+}
+
 /// Values of an operand: few, on the stack.
 #[derive(Clone, Copy)]
 struct Values<'a> {

@@ -46,6 +46,11 @@ impl Trouble {
         }
     }
 
+    /// With a range of values that begins at this place.
+    pub(crate) fn empty_range(column: usize) -> Trouble {
+        Trouble::at(column, "the range is empty: it ends before it begins")
+    }
+
     /// As what is wrong with an option.
     pub(crate) fn of(self, option: &'static str) -> SettingError {
         SettingError {

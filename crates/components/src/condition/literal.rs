@@ -83,6 +83,18 @@ impl Literal {
         })
     }
 
+    /// Whether it is more than another one, to a field of this kind.
+    pub(super) fn exceeds(&self, other: &Literal, field: &Field) -> bool {
+        match field.kind {
+            FieldKind::Unsigned if field.unit == Unit::Bytes => self.size > other.size,
+            FieldKind::Unsigned | FieldKind::List => self.number > other.number,
+            FieldKind::Float => self.float > other.float,
+            FieldKind::Duration => self.duration > other.duration,
+            FieldKind::Time => self.time > other.time,
+            _ => false,
+        }
+    }
+
     /// Whether it is something to a field of this kind.
     pub(super) fn check(&self, field: &Field) -> Result<(), Trouble> {
         let (is_right, wanted) = match field.kind {

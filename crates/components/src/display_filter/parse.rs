@@ -254,12 +254,16 @@ impl Parser<'_> {
         self.words.expect("{")?;
         let mut ranges = Vec::new();
         while !self.words.accept(&["}"]) {
+            let column = self.words.peek().column;
             let low = self.literal(kind)?;
             let high = if self.words.accept(&[".."]) {
                 self.literal(kind)?
             } else {
                 low.clone()
             };
+            if low.exceeds(&high) {
+                return Err(Trouble::empty_range(column));
+            }
             ranges.push((low, high));
             self.words.accept(&[","]);
         }
@@ -433,6 +437,14 @@ mod tests {
                 "character 5: and, or or the end is expected, not udp",
             ),
             ("tcp.port in {}", "character 15: the set is empty"),
+            (
+                "tcp.port in {443, 80..70}",
+                "character 19: the range is empty: it ends before it begins",
+            ),
+            (
+                "ip.addr in {10.0.0.9..10.0.0.1}",
+                "character 13: the range is empty: it ends before it begins",
+            ),
             (
                 "ip.ttl[0] == 1",
                 "character 8: a slice takes a field of bytes, as tcp.payload, or a protocol",
