@@ -1,11 +1,15 @@
 //! Errors as users see them, and exit codes.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue};
 use flowgauge_record::{OutputError, RecordWriter};
 
+use crate::options::Cli;
 use crate::say::{self, say};
 use crate::sinks;
 
@@ -158,34 +162,92 @@ pub(crate) fn of_writer(writer: &mut RecordWriter) -> Result<(), Failure> {
     }
 }
 
-/// Leaves out the advice to pass what looks like an option as a value: here that would make it part
-/// of the filter.
-fn without_tips(message: &str) -> String {
+/// What clap says, without its own advice: hints say it, and what it advises to pass as a value would be part of the
+/// filter here.
+fn without_advice(message: &str) -> String {
+    let is_advice = |line: &&str| {
+        let line = line.trim_start();
+        line.starts_with("tip: ") || line.starts_with("For more information, try ")
+    };
+    let lines: Vec<&str> = message.lines().filter(|line| !is_advice(line)).collect();
+    // Of blank lines, which separate paragraphs, one is enough.
+    let mut lines = lines.as_slice();
     let mut kept = String::with_capacity(message.len());
-    let mut lines = message.split_inclusive('\n').peekable();
-    while let Some(line) = lines.next() {
-        if !line.trim_start().starts_with("tip: to pass '") {
+    while let Some((line, rest)) = lines.split_first() {
+        let is_double = line.is_empty() && rest.first().is_none_or(|next| next.is_empty());
+        if !is_double {
             kept.push_str(line);
-        } else if kept.ends_with("\n\n") && lines.peek().is_some_and(|next| next.trim().is_empty())
-        {
-            lines.next();
+            kept.push('\n');
         }
+        lines = rest;
     }
     kept
 }
 
-/// What to write for an option of tcpdump that `packets` has otherwise.
-fn tcpdump_hint(text: &str) -> Option<&'static str> {
-    if !text.contains("Usage: flowgauge packets") {
-        return None;
+/// The command in these arguments, with the commands within it.
+fn command_in(arguments: impl Iterator<Item = OsString>) -> String {
+    let mut command = &Cli::command();
+    let mut name = command.get_name().to_owned();
+    for argument in arguments {
+        let Some(within) = argument.to_str().and_then(|it| command.find_subcommand(it)) else {
+            break;
+        };
+        name = format!("{name} {}", within.get_name());
+        command = within;
     }
-    let (_, rest) = text.split_once("unexpected argument '")?;
-    match rest.split_once('\'')?.0 {
-        "-A" | "-x" => Some("-X prints the bytes of each packet in hexadecimal and ASCII"),
-        "-t" => {
+    name
+}
+
+/// What to write for an option that another command or another program has.
+fn hint_of_option(command: &str, option: &str) -> Option<&'static str> {
+    match (command, option) {
+        ("flowgauge packets", "-A" | "-x") => {
+            Some("-X prints the bytes of each packet in hexadecimal and ASCII")
+        }
+        ("flowgauge packets", "-t") => {
             Some("lines always begin with the time; --json and --csv have it as a field of its own")
         }
+        ("flowgauge log", "--csv-safe" | "--table") => Some("--format says how it is written"),
         _ => None,
+    }
+}
+
+/// What to do about arguments that are wrong.
+fn hint_of_arguments(error: &clap::Error, command: &str) -> String {
+    use clap::error::ErrorKind;
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+        _ => None,
+    };
+    let suggested = [
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedValue,
+    ];
+    let option = text(ContextKind::InvalidArg).unwrap_or("it");
+    // Without the name of its value.
+    let option = option.split(' ').next().unwrap_or(option);
+    if let Some(hint) = hint_of_option(command, option) {
+        return hint.to_owned();
+    }
+    if let Some(meant) = suggested.into_iter().find_map(text) {
+        return format!("perhaps {meant} is meant; \"{command} --help\" says what there is");
+    }
+    match error.kind() {
+        ErrorKind::ArgumentConflict => {
+            format!("leave one of them out; \"{command} --help\" says what each does")
+        }
+        ErrorKind::MissingRequiredArgument => {
+            format!("add what is missing; \"{command} --help\" says what it is for")
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            format!("\"{command} --help\" says what {option} takes")
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            format!("say what to do with one of these commands: {command} COMMAND")
+        }
+        _ => format!("\"{command} --help\" says what it takes"),
     }
 }
 
@@ -203,16 +265,15 @@ pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
                 _ => ExitCode::SUCCESS,
             }
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            ExitCode::from(EXIT_USAGE)
-        }
         _ => {
-            let text = without_tips(&error.render().to_string());
-            say::part(format_args!("flowgauge: {text}"));
-            if let Some(hint) = tcpdump_hint(&text) {
-                say!("hint: {hint}");
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                let _ = error.print();
+            } else {
+                let text = without_advice(&error.render().to_string());
+                say::part(format_args!("flowgauge: {text}\n"));
             }
+            let command = command_in(std::env::args_os().skip(1));
+            say!("hint: {}", hint_of_arguments(error, &command));
             ExitCode::from(EXIT_USAGE)
         }
     }

@@ -2,11 +2,13 @@
 
 use std::io::{self, IsTerminal};
 
+use flowgauge_record::Format;
 use flowgauge_wire::Nanos;
 
 use crate::failure::Failure;
 use crate::options::{LogFormat, LogOptions};
 use crate::preset::{Preset, duration};
+use crate::sinks;
 
 const STACK: &str = include_str!("../../../stacks/log.stack");
 
@@ -59,19 +61,16 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
         let seed = options.engine.community_id_seed;
         preset.set("transactions", "community_id_seed", seed);
     }
-    let is_shown = options.write.is_none() && io::stdout().is_terminal();
-    let format = match options.format {
-        None if is_shown => LogFormat::Table,
-        format => format.unwrap_or(LogFormat::Json),
-    };
+    let format = format(options)?;
     let end = match format {
         LogFormat::Json => {
             preset.set("output", "format", "json");
             "output"
         }
-        LogFormat::Table => {
+        LogFormat::Table | LogFormat::Csv => {
             preset.insert("output", "brief");
-            preset.set("output", "format", "table");
+            let is_table = format == LogFormat::Table;
+            preset.set("output", "format", if is_table { "table" } else { "csv" });
             "output"
         }
         LogFormat::Eve | LogFormat::Zeek | LogFormat::ZeekJson => {
@@ -119,4 +118,28 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     };
     preset.set_file(end, options.write.as_deref())?;
     preset.run(options.preset.show_stack, &options.input, &options.common)
+}
+
+/// The format asked for, by option or by the ending of the file's name; otherwise a table on a terminal, JSON lines
+/// elsewhere.
+fn format(options: &LogOptions) -> Result<LogFormat, Failure> {
+    let by_option = match (options.json, options.csv) {
+        (true, _) => Some(LogFormat::Json),
+        (_, true) => Some(LogFormat::Csv),
+        _ => options.format,
+    };
+    let path = options.write.as_deref();
+    match (by_option, sinks::by_name(path)) {
+        // Logs of others in lines of JSON can have such a name, too.
+        (Some(LogFormat::Table | LogFormat::Csv), Some(Format::Json)) => {
+            Err(sinks::contradiction(path))
+        }
+        (Some(format), Some(Format::Csv)) if format != LogFormat::Csv => {
+            Err(sinks::contradiction(path))
+        }
+        (Some(format), _) => Ok(format),
+        (None, Some(Format::Csv)) => Ok(LogFormat::Csv),
+        (None, None) if path.is_none() && io::stdout().is_terminal() => Ok(LogFormat::Table),
+        (None, _) => Ok(LogFormat::Json),
+    }
 }

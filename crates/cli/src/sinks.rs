@@ -41,11 +41,16 @@ pub(crate) fn refuse_contradiction(options: &OutputOptions) -> Result<(), Failur
     if wanted == named || (wanted, named) == (Format::SafeCsv, Format::Csv) {
         return Ok(());
     }
-    let name = options.write.as_deref().unwrap_or(Path::new("")).display();
-    Err(Failure::usage(
+    Err(contradiction(options.write.as_deref()))
+}
+
+/// The file's name says another format than the options.
+pub(crate) fn contradiction(path: Option<&Path>) -> Failure {
+    let name = path.unwrap_or(Path::new("")).display();
+    Failure::usage(
         format!("the name {name} and the format asked for contradict each other"),
         "a name ending with .csv or .json is written in that format without any option",
-    ))
+    )
 }
 
 fn by_option(options: &OutputOptions) -> Option<Format> {
@@ -62,7 +67,8 @@ fn by_option(options: &OutputOptions) -> Option<Format> {
     }
 }
 
-fn by_name(path: Option<&Path>) -> Option<Format> {
+/// The format that the ending of a file's name says.
+pub(crate) fn by_name(path: Option<&Path>) -> Option<Format> {
     let ending = path?.extension()?.to_str()?.to_ascii_lowercase();
     match ending.as_str() {
         "csv" => Some(Format::Csv),

@@ -76,9 +76,15 @@ pub(crate) struct LogOptions {
     /// Take out and replace what a policy says before anything is written (see "flowgauge anonymize")
     #[arg(long, value_name = "POLICY")]
     pub(crate) anonymize: Option<PathBuf>,
-    /// How it is written (default: table on a terminal, else json)
+    /// How it is written (default: as the file's name says, else table on a terminal, else json)
     #[arg(long, value_name = "FORMAT", value_enum, help_heading = "Output")]
     pub(crate) format: Option<LogFormat>,
+    /// As --format json
+    #[arg(long, help_heading = "Output", conflicts_with_all = ["format", "csv"])]
+    pub(crate) json: bool,
+    /// As --format csv
+    #[arg(long, help_heading = "Output", conflicts_with = "format")]
+    pub(crate) csv: bool,
     /// Write to a file, or with zeek into a folder, instead of standard output
     #[arg(
         short = 'w',
@@ -104,6 +110,8 @@ pub(crate) struct LogOptions {
 pub(crate) enum LogFormat {
     /// Aligned columns for people
     Table,
+    /// The columns of the table as CSV
+    Csv,
     /// A JSON object per line, with the names of this program
     Json,
     /// Lines of Suricata's EVE log
