@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use super::account::{Account, Forgotten, Unplaced};
+use super::account::{Account, Unplaced};
 use super::distance;
-use super::half::{Half, HalfFlags, LONGEST, NONE, Segment};
+use super::half::{Half, HalfFlags, LONGEST, Segment};
 use super::part::{Part, Taken};
 use super::piece::Bounds;
 use super::queue::Queue;
@@ -114,16 +114,10 @@ impl Reassembler {
     /// that is more than a window, so that what waits is never further apart than sequence numbers tell.
     pub(super) fn keep_up(&mut self, half: &mut Half, reached: u32, out: &mut impl Receiver) {
         let advance = i64::from(distance(reached, half.max_end)).max(0);
-        while let Some(head) = self.head_seq(half)
-            && half.span(head, reached) + advance > LONGEST
-            && !self.doubts(half, head)
-        {
-            self.give_up(half, GapCause::Acknowledged, out);
-            self.drain(half, out);
-            if self.head_seq(half) == Some(head) {
-                break;
-            }
-        }
+        self.give_up_while(half, out, |this, half, head| {
+            let is_longer = half.span(head, reached) + advance > LONGEST;
+            (is_longer && !this.doubts(half, head)).then_some(GapCause::Acknowledged)
+        });
     }
 
     /// Two packets agree on `seq`: where the stream begins is not known, and all that waits is further away than it can
@@ -138,26 +132,16 @@ impl Reassembler {
 
     /// Forgets what waits and is not believed.
     pub(super) fn forget_doubted(&mut self, half: &mut Half) {
-        let Some(queue) = self.queues.get_mut(half.queue as usize) else {
-            return;
-        };
-        while let Some(piece) = self.pool.piece(queue.tail)
+        while let Some(queue) = self.queue_of(half)
+            && let Some(piece) = self.pool.piece(queue.tail)
             && queue.doubts(piece.seq)
         {
-            if !piece.refused {
-                let mut packets = 0;
-                let bytes = u64::from(piece.len);
-                self.pool.beginnings(queue.tail, |_| packets += 1);
-                self.forgotten += Forgotten { packets, bytes };
-            }
-            self.pool.uncharge();
-            queue.pop_last(&mut self.pool);
+            self.forget(half, queue.tail);
         }
-        queue.doubt = None;
+        if let Some(queue) = self.queues.get_mut(half.queue as usize) {
+            queue.doubt = None;
+        }
         half.flags.remove(HalfFlags::DOUBTED);
-        if queue.head == NONE {
-            self.release_queue(half);
-        }
     }
 
     pub(super) fn queue_of(&self, half: &Half) -> Option<&Queue> {

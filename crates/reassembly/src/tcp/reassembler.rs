@@ -162,22 +162,16 @@ impl Reassembler {
     /// acknowledges, so that what is missing of that will not come. What waits behind it is handed on at
     /// once, before the answer.
     pub fn answered(&mut self, half: &mut Half, peer: &Half, now: Nanos, out: &mut impl Receiver) {
-        while let (Some(ack), Some(head)) = (peer.ack(), self.head_seq(half)) {
+        self.give_up_while(half, out, |_, half, head| {
+            let ack = peer.ack()?;
             let acknowledged = distance(head, ack);
             // Where it begins is not known: it has begun with what was read of it.
             let is_read =
                 acknowledged > 0 || acknowledged == 0 && half.flags.contains(HalfFlags::SYNCED);
             // What nobody was seen to send, nor may have sent, has to be acknowledged for a while.
             let is_read = is_read && distance(half.max_end, ack) <= peer.room_for_loss();
-            if !is_read {
-                break;
-            }
-            self.give_up(half, GapCause::Acknowledged, out);
-            self.drain(half, out);
-            if self.head_seq(half) == Some(head) {
-                break;
-            }
-        }
+            is_read.then_some(GapCause::Acknowledged)
+        });
         self.settle(half, peer.ack(), now, out);
     }
 
@@ -203,14 +197,11 @@ impl Reassembler {
         cause: GapCause,
         out: &mut impl Receiver,
     ) {
-        while half.is_queued() {
-            let head = self.head_seq(half);
-            self.give_up(half, cause, out);
-            self.drain(half, out);
+        if half.is_queued() {
+            self.forget_false_fin(half, peer.ack());
+            self.give_up_while(half, out, |_, _, _| Some(cause));
             self.close(half, peer.ack());
-            if half.is_queued() && self.head_seq(half) == head {
-                self.release_queue(half);
-            }
+            self.release_queue(half);
         }
     }
 
@@ -565,15 +556,7 @@ impl Reassembler {
     fn settle(&mut self, half: &mut Half, ack: Option<u32>, now: Nanos, out: &mut impl Receiver) {
         if half.is_queued() {
             self.drain(half, out);
-            while let Some(cause) = self.hopeless(half, ack, now) {
-                let head = self.head_seq(half);
-                self.give_up(half, cause, out);
-                self.drain(half, out);
-                if self.head_seq(half) == head {
-                    // What waits lies behind the FIN: `close` decides.
-                    break;
-                }
-            }
+            self.give_up_while(half, out, |this, half, _| this.hopeless(half, ack, now));
         }
         self.close(half, ack);
     }
@@ -613,8 +596,28 @@ impl Reassembler {
         (queue.bytes >= config.hole_bytes).then_some(GapCause::Bytes)
     }
 
+    /// Gives up the first hole, as long as `why` has a cause with what waits behind it at a number, and hands on what
+    /// has become next.
+    pub(super) fn give_up_while(
+        &mut self,
+        half: &mut Half,
+        out: &mut impl Receiver,
+        why: impl Fn(&mut Reassembler, &Half, u32) -> Option<GapCause>,
+    ) {
+        while let Some(head) = self.head_seq(half)
+            && let Some(cause) = why(self, half, head)
+        {
+            self.move_to(half, head, cause, out);
+            self.drain(half, out);
+            if self.head_seq(half) == Some(head) {
+                // What waits lies behind the FIN: `close` decides.
+                break;
+            }
+        }
+    }
+
     /// Moves on to the first waiting piece.
-    pub(super) fn give_up(&mut self, half: &mut Half, cause: GapCause, out: &mut impl Receiver) {
+    fn give_up(&mut self, half: &mut Half, cause: GapCause, out: &mut impl Receiver) {
         if let Some(head) = self.head_seq(half) {
             self.move_to(half, head, cause, out);
         }
@@ -622,17 +625,9 @@ impl Reassembler {
 
     /// Moves on to `seq`, handing on what waits before it.
     fn skip_to(&mut self, half: &mut Half, seq: u32, cause: GapCause, out: &mut impl Receiver) {
-        while let Some(head) = self.head_seq(half) {
-            if distance(head, seq) <= 0 {
-                break;
-            }
-            self.move_to(half, head, cause, out);
-            self.drain(half, out);
-            if self.head_seq(half) == Some(head) {
-                // What waits lies behind the FIN.
-                break;
-            }
-        }
+        self.give_up_while(half, out, |_, _, head| {
+            (distance(head, seq) > 0).then_some(cause)
+        });
         self.move_to(half, seq, cause, out);
         self.drain(half, out);
     }
@@ -719,18 +714,27 @@ impl Reassembler {
         }
     }
 
-    /// Forgets the first that waits, and with the last one the queue.
+    /// Forgets the first that waits.
     pub(super) fn forget_head(&mut self, half: &mut Half) {
+        let head = self.queue_of(half).map_or(NONE, |queue| queue.head);
+        self.forget(half, head);
+    }
+
+    /// Forgets what waits at `index`, the first or the last, and with the only one the queue.
+    pub(super) fn forget(&mut self, half: &mut Half, index: u32) {
         if let Some(queue) = self.queues.get_mut(half.queue as usize) {
-            if let Some(piece) = self.pool.piece(queue.head) {
+            if let Some(piece) = self.pool.piece(index) {
                 if !piece.refused {
                     let mut packets = 0;
                     let bytes = u64::from(piece.len);
-                    self.pool.beginnings(queue.head, |_| packets += 1);
+                    self.pool.beginnings(index, |_| packets += 1);
                     self.forgotten += Forgotten { packets, bytes };
                 }
                 self.pool.uncharge();
-                queue.pop(&mut self.pool);
+                match index == queue.head {
+                    true => queue.pop(&mut self.pool),
+                    false => queue.pop_last(&mut self.pool),
+                }
             }
             if queue.head != NONE {
                 return;
