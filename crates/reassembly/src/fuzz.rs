@@ -59,6 +59,10 @@ impl Seen {
 }
 
 impl Receiver for Seen {
+    fn position(&self) -> u64 {
+        self.offset
+    }
+
     fn data(&mut self, bytes: &[u8]) {
         assert!(!bytes.is_empty());
         self.bytes.extend_from_slice(bytes);

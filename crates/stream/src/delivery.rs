@@ -74,6 +74,10 @@ impl<'a, H: Handler> Delivery<'a, H> {
 impl<H: Handler> Receiver for Delivery<'_, H> {
     const PACKETS: bool = H::PACKETS;
 
+    fn position(&self) -> u64 {
+        self.progress.position()
+    }
+
     fn data(&mut self, bytes: &[u8]) {
         self.deliver(bytes);
     }

@@ -123,6 +123,35 @@ fn a_made_up_segment_ahead_does_not_blind_fast() {
 }
 
 #[test]
+fn what_acknowledgements_contradict_is_believed_in_no_mode() {
+    let expected: Vec<u8> = (0..20).flat_map(|turn| [turn; 1000]).collect();
+    for mode in [Mode::Wait, Mode::Fast, Mode::Strict] {
+        for (after, count) in [(0, 2), (0, 30), (1, 3), (7, 2), (7, 30), (19, 2)] {
+            let mut frames = handshake();
+            for now in 0..=20 {
+                if now == after {
+                    for made_up in 0..count {
+                        let seq = 500_000_000 + 100 * made_up;
+                        frames.push(frame(true, seq, 100, ACK, &[255; 100]));
+                    }
+                }
+                if now < 20 {
+                    frames.push(turn(now));
+                    frames.push(frame(false, 100, 1500 + 1000 * now, ACK, &[]));
+                }
+            }
+            frames.push(frame(true, 20_500, 100, ACK | FIN, &[]));
+            frames.push(frame(false, 100, 20_501, ACK | FIN, &[]));
+            let (found, all, discarded) = run(mode, &frames);
+            let what = format!("{mode:?} {count} after {after}");
+            assert!(found == expected, "{what}: {} bytes", found.len());
+            let made_up = 100 * u64::from(count);
+            assert_eq!((all, discarded), (20_000 + made_up, made_up), "{what}");
+        }
+    }
+}
+
+#[test]
 fn where_the_stream_gets_to_it_fast_takes_it_as_wait_does() {
     let wait = delivered(Mode::Wait, 70_000, false);
     assert_eq!(wait.0.len(), 100_000);

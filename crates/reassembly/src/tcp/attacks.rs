@@ -15,6 +15,10 @@ struct Counted {
 }
 
 impl Receiver for Counted {
+    fn position(&self) -> u64 {
+        self.bytes + self.missing
+    }
+
     fn data(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
     }

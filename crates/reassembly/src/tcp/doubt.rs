@@ -19,6 +19,10 @@ impl Reassembler {
     /// packet with these sequence numbers agrees: it begins behind that (up to half the sequence space), and nothing
     /// came since where the stream was before; or it is as far ahead as that, and near. One that is made up
     /// stands alone.
+    ///
+    /// Any number can be made up, but not what the receiver says: where its acknowledgements keep up with the stream,
+    /// segments that they do not allow wait until they do, or until there are as many bytes of them as wait without a
+    /// receiver ([`ReassemblyConfig::one_sided_bytes`](super::ReassemblyConfig::one_sided_bytes)).
     pub fn believe(
         &mut self,
         half: &mut Half,
@@ -26,32 +30,36 @@ impl Reassembler {
         numbers: Range<u32>,
         out: &mut impl Receiver,
     ) {
-        let Some(doubt) = self.queue_of(half).and_then(|queue| queue.doubt) else {
+        let Some((doubt, bytes)) =
+            (self.queue_of(half)).and_then(|queue| Some((queue.doubt?, queue.bytes)))
+        else {
             return;
         };
-        let room = peer.room() as i32;
+        let is_contradicted = bytes < self.config.one_sided_bytes
+            && half.is_followed(peer, out.position())
+            && !half.expects(peer, doubt.start);
+        let room = peer.room();
         let (seq, end) = (numbers.start, numbers.end);
         // (What is where the stream was may be half the sequence space behind what is ahead of it.)
         let is_before = (half.distance_to(seq).zip(half.distance_to(doubt.start)))
-            .is_some_and(|(at, doubted)| (-room..=room).contains(&at) && at < doubted);
-        let behind = distance(doubt.end, seq);
-        let before = distance(end, doubt.start);
-        let agrees = behind >= 0 && (doubt.contradictions == 0 || behind <= room)
-            || (0..=room).contains(&before) && !half.expects(peer, end);
-        if agrees && !is_before {
+            .is_some_and(|(at, doubted)| at.unsigned_abs() <= room && at < doubted);
+        let is_another = distance(doubt.end, seq) >= 0
+            || distance(end, doubt.start) >= 0 && !half.expects(peer, end);
+        let agrees = is_another && doubt.is_joined_by(seq, end, room);
+        if agrees && !is_before && !is_contradicted {
             self.forget_false_start(half, doubt.start);
             self.flush(half, peer, GapCause::NotAwaited, out);
             half.note_jump(peer.ack());
         }
     }
 
-    /// Lets a segment wait that is beyond all that its receiver may have allowed, instead of an earlier one that
-    /// nothing has agreed with. `None` where it has no place at all.
+    /// Lets a segment wait that is beyond all that its receiver may have allowed, beside those that it agrees with and
+    /// instead of others. `None` where it has no place at all.
     pub(super) fn doubt(
         &mut self,
         owner: u32,
         half: &mut Half,
-        ack: Option<u32>,
+        peer: &Half,
         segment: &Segment<'_>,
     ) -> Option<Unplaced> {
         let (start, end) = (segment.seq, segment.seq.wrapping_add(segment.len));
@@ -60,14 +68,9 @@ impl Reassembler {
             return None;
         }
         let earlier = self.queue_of(half).and_then(|queue| queue.doubt);
-        if earlier.is_some_and(|earlier| (earlier.start, earlier.end) == (start, end)) {
-            return Some(Unplaced {
-                bytes: segment.len,
-                whole: true,
-                ..Unplaced::default()
-            });
+        if !earlier.is_some_and(|earlier| earlier.is_joined_by(start, end, peer.room())) {
+            self.forget_doubted(half);
         }
-        self.forget_doubted(half);
         let mut part = Part {
             seq: start,
             end,
@@ -79,7 +82,7 @@ impl Reassembler {
         };
         let mut taken = Taken::default();
         half.doubt();
-        let held = self.hold(owner, half, ack, &mut part, &mut taken);
+        let held = self.hold(owner, half, peer.ack(), &mut part, &mut taken);
         half.settle_doubt();
         if let Err(stuck) = held {
             taken.repeated += distance(stuck, end).max(0) as u32;

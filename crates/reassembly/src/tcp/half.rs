@@ -211,6 +211,21 @@ impl Half {
         beyond <= room && (self.flags.contains(HalfFlags::SYNCED) || beyond >= -room)
     }
 
+    /// Whether the acknowledgements of its receiver (`peer`) are captured and keep up with it: the last one is no
+    /// further from what was sent than may be sent at once, and acknowledges some of the `position` bytes so far, or
+    /// all there are.
+    pub(super) fn is_followed(&self, peer: &Half, position: u64) -> bool {
+        let Some(ack) = peer.ack() else {
+            return false;
+        };
+        let outstanding = i64::from(distance(ack, self.next_seq));
+        self.flags.contains(HalfFlags::SYNCED)
+            && !self.flags.contains(HalfFlags::LEFT_BEHIND)
+            && !peer.flags.contains(HalfFlags::SUSPECT_ACK)
+            && distance(ack, self.max_end).unsigned_abs() <= peer.room()
+            && (outstanding <= 0 || outstanding.unsigned_abs() < position)
+    }
+
     /// How far `seq` lies behind the next byte to hand on, once that is known (negative: before it).
     #[inline]
     pub fn distance_to(&self, seq: u32) -> Option<i32> {
@@ -399,10 +414,12 @@ impl Half {
         // What this side sent behind everything before acknowledges much less than an earlier packet: no host
         // takes an acknowledgement back, so that one was made up.
         let less = ahead.unsigned_abs();
-        if self.flags.contains(HalfFlags::SYNCED)
+        if less >= 1 << 26 {
+            // Nobody can tell what is old there: it may be as far ahead.
+            self.note_doubt(ack);
+        } else if self.flags.contains(HalfFlags::SYNCED)
             && distance(self.max_end, seq) >= 0
             && less > self.window_bytes().max(65_535)
-            && less < 1 << 26
         {
             self.ack_sent = ack;
         }

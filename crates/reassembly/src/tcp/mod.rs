@@ -39,7 +39,8 @@
 //! - Data after a FIN are dropped. A FIN is believed when the stream has got there and the peer has
 //!   not acknowledged beyond it.
 //! - Sequence numbers are unwrapped by the nearest position, up to half their space. A segment far outside of what
-//!   the peer can have offered waits until a second one agrees (a capture can lose much; a forged segment stands alone):
+//!   the peer can have offered waits until a second one agrees (a capture can lose much; a forged segment stands
+//!   alone), and as long as the peer's acknowledgements keep up with the stream until they allow it:
 //!   [`Reassembler::believe`]. Where nothing spoke against it, it is given out at the end of the stream, up to three
 //!   quarters of half the space ahead.
 //! - No window is larger than a gibibyte (RFC 7323): holes further back than that from the farthest believed byte are given

@@ -38,13 +38,23 @@ pub(super) struct Queue {
     fingers: VecDeque<u32>,
 }
 
-/// What waits beyond all that its receiver may have allowed.
+/// What waits beyond all that its receiver may have allowed: one segment, or several.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
     pub(super) start: u32,
     pub(super) end: u32,
     /// Segments with new bytes that came since, and are where the stream was before.
     pub(super) contradictions: u8,
+}
+
+impl Doubt {
+    /// Whether a segment is as far ahead: behind it (as long as nothing contradicts it, at any distance), over it, or
+    /// before it and no further from it than `room`.
+    pub(super) fn is_joined_by(&self, start: u32, end: u32, room: u32) -> bool {
+        let room = room as i32;
+        let is_behind = self.contradictions == 0 || distance(self.end, start) <= room;
+        is_behind && distance(end, self.start) <= room
+    }
 }
 
 /// Pieces looked at around the one touched last, before the fingers are asked.

@@ -15,7 +15,7 @@ use super::receiver::{GapCause, Receiver};
 /// Holds what came too early, for all streams of a shard.
 #[derive(Debug)]
 pub struct Reassembler {
-    config: ReassemblyConfig,
+    pub(super) config: ReassemblyConfig,
     pub(super) pool: Pool,
     pub(super) queues: Vec<Queue>,
     free: Vec<u32>,
@@ -87,7 +87,7 @@ impl Reassembler {
         }
         if half.is_ahead(seq) && !half.expects(peer, end) {
             self.statistics.implausible += 1;
-            let unplaced = self.doubt(owner, half, ack, segment);
+            let unplaced = self.doubt(owner, half, peer, segment);
             self.settle(half, ack, segment.time, out);
             return unplaced.unwrap_or(nothing);
         }
@@ -507,6 +507,9 @@ impl Reassembler {
             });
             if distance(part.seq, doubt.start) > 0 {
                 doubt.start = part.seq;
+            }
+            if distance(doubt.end, part.end) > 0 {
+                doubt.end = part.end;
             }
         }
         let seen = part.seq.wrapping_add(part.bytes.len() as u32);

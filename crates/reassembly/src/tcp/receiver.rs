@@ -57,6 +57,9 @@ pub trait Receiver {
     /// Whether it wants to know where packets begin in what has [waited](Receiver::waited).
     const PACKETS: bool = false;
 
+    /// How far the stream has got: bytes handed on and missing so far.
+    fn position(&self) -> u64;
+
     /// The next bytes. Never empty.
     fn data(&mut self, bytes: &[u8]);
 

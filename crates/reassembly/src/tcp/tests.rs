@@ -15,6 +15,14 @@ enum Event {
 struct Events(Vec<Event>);
 
 impl Receiver for Events {
+    fn position(&self) -> u64 {
+        let len = |event: &Event| match event {
+            Event::Data(text) => text.len() as u64,
+            Event::Gap(bytes) => *bytes,
+        };
+        self.0.iter().map(len).sum()
+    }
+
     fn data(&mut self, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         match self.0.last_mut() {
@@ -470,6 +478,69 @@ fn a_lone_far_segment_waits_until_a_second_agrees() {
     stream.send(3, "de");
     stream.finish();
     assert_eq!(stream.text(), "abcdefgh");
+}
+
+#[test]
+fn what_acknowledgements_contradict_is_not_believed() {
+    let far = 500_000_000;
+    // Before anything was sent, too.
+    for sent in ["", "abc"] {
+        let mut stream = Stream::started(OverlapPolicy::First);
+        let at = sent.len() as i32;
+        stream.ack(0);
+        stream.send(0, sent);
+        stream.ack(at);
+        for made_up in 0..5 {
+            stream.send(far + 3 * made_up, "zzz");
+        }
+        stream.wait(1_000_000);
+        stream.send(at, "def");
+        stream.ack(at + 3);
+        stream.send(at + 3, "ghi");
+        stream.finish();
+        assert_eq!(stream.text(), format!("{sent}defghi"));
+        assert_eq!(stream.reassembler.memory(), 0);
+    }
+    // So much was lost: nothing that was captured is, whether acknowledgements follow or not.
+    let after_loss = |acknowledged: bool| {
+        let mut stream = Stream::started(OverlapPolicy::First);
+        stream.reassembler = Reassembler::new(ReassemblyConfig {
+            one_sided_bytes: 9,
+            ..ReassemblyConfig::default()
+        });
+        stream.ack(0);
+        stream.send(0, "abc");
+        stream.ack(3);
+        stream.send(far, "def");
+        stream.send(far + 3, "ghi");
+        assert_eq!(stream.text(), "abc");
+        match acknowledged {
+            true => stream.ack(far + 6),
+            false => stream.send(far + 6, "jkl"),
+        }
+        stream.send(far + 9, "mno");
+        stream
+    };
+    assert_eq!(
+        after_loss(false).text(),
+        format!("abc[{}]defghijklmno", far - 3)
+    );
+    assert_eq!(after_loss(true).text(), format!("abc[{}]defghi", far - 3));
+    // Nor where each is far from the others, and acknowledgements come no more.
+    let mut stream = Stream::started(OverlapPolicy::First);
+    stream.ack(0);
+    stream.send(0, "abc");
+    stream.ack(3);
+    for at in [far, 2 * far, 3 * far] {
+        stream.send(at, "def");
+    }
+    assert_eq!(stream.text(), "abc");
+    stream.finish();
+    let hole = far - 3;
+    assert_eq!(
+        stream.text(),
+        format!("abc[{hole}]def[{hole}]def[{hole}]def")
+    );
 }
 
 #[test]
