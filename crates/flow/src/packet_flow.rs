@@ -1,5 +1,9 @@
 //! What the tracker says of each packet.
 
+use flowgauge_wire::{DecodeFlags, Decoded};
+
+use crate::flow::UDP;
+
 /// Index of a flow that is in the table: small and dense, so that callers may keep state of their
 /// own in a vector by it. Reused, but only after [`crate::FlowTracker::drain_ended`] has given its
 /// flow out.
@@ -22,6 +26,18 @@ impl FlowId {
     pub const fn is_some(self) -> bool {
         self.0 != u32::MAX
     }
+}
+
+/// Whether the flow of a packet counts it. Of damaged ones it does as Zeek: a segment is none, a datagram was still a
+/// datagram.
+#[inline(always)]
+pub fn is_counted(packet: &Decoded) -> bool {
+    const LEFT_OUT: u16 = DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
+    packet.has_ip() && (packet.flags.0 & LEFT_OUT == 0 || is_damaged_datagram(packet))
+}
+
+fn is_damaged_datagram(packet: &Decoded) -> bool {
+    packet.flags.contains(DecodeFlags::BAD_CHECKSUM) && packet.key.protocol == UDP
 }
 
 /// One packet's flow.
@@ -79,6 +95,9 @@ impl PacketFlowFlags {
     /// A SYN within a connection that goes on: most likely nobody's, as long as it is not answered (RFC 5961, section 4).
     /// It counts, and changes nothing.
     pub const STRAY_SYN: PacketFlowFlags = PacketFlowFlags(128);
+    /// The packet says that the last such SYN began a connection: its flow is a new one, whose first packet the SYN is.
+    /// It counted in the [one before](crate::FlowTracker::reopened) until now.
+    pub const REOPENED: PacketFlowFlags = PacketFlowFlags(256);
 
     /// Whether all bits of `other` are set.
     #[inline]

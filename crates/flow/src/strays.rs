@@ -48,18 +48,19 @@ impl Strays {
         }
         let stray = self.by_flow.get(&id)?;
         let first = stray.syn.seq.wrapping_add(1);
+        // Behind its data or not (RFC 7413).
+        let goes_on = |seq: u32| seq.wrapping_sub(first) <= stray.syn.payload_len;
         let flags = packet.tcp_flags;
         let is_answer = packet.direction != stray.syn.direction
             && flags.contains(TcpFlags::ACK)
             && flags.intersects(TcpFlags(TcpFlags::SYN.0 | TcpFlags::RST.0))
-            // With data or without (RFC 7413).
-            && packet.ack.wrapping_sub(first) <= stray.syn.payload_len;
-        let goes_on = packet.direction == stray.syn.direction
+            && goes_on(packet.ack);
+        let is_next = packet.direction == stray.syn.direction
             && flow.hot.tcp.of(1 - packet.direction.index()) == Endpoint::INACTIVE
             && flags.contains(TcpFlags::ACK)
             && !flags.contains(TcpFlags::SYN)
-            && packet.seq == first;
-        match is_answer || goes_on {
+            && goes_on(packet.seq);
+        match is_answer || is_next {
             true => self.by_flow.remove(&id),
             false => None,
         }

@@ -46,7 +46,7 @@ use crate::flow::{CHECKSUMS, Flow, FlowFlags, UDP};
 use crate::history::Letter;
 use crate::idle::timeouts_of;
 use crate::index::{Index, tag_of};
-use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags};
+use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags, is_counted};
 use crate::ports;
 use crate::record::{EndReason, FlowRecord};
 use crate::strays::{Stray, Strays};
@@ -171,6 +171,7 @@ pub struct FlowTracker {
     /// Whether flows have timed out that are not ended yet.
     pub(crate) overdue: bool,
     pub(crate) strays: Strays,
+    reopened: FlowId,
     /// Ended and not drained yet, and when.
     pub(crate) ended: Vec<(FlowId, EndReason, Nanos)>,
     /// Records cut by the active timeout.
@@ -210,6 +211,7 @@ impl FlowTracker {
             tick: 0,
             overdue: false,
             strays: Strays::default(),
+            reopened: FlowId::NONE,
             ended: Vec::new(),
             cuts: Vec::new(),
             free: Vec::new(),
@@ -384,6 +386,11 @@ impl FlowTracker {
             .is_some_and(|flow| flow.hot.flags.has(FlowFlags::RTT))
     }
 
+    /// The flow that the last packet with [`PacketFlowFlags::REOPENED`] ended. It is not drained before the batch is over.
+    pub fn reopened(&self) -> FlowId {
+        self.reopened
+    }
+
     /// Flows in the table.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -527,6 +534,7 @@ impl FlowTracker {
             Fate::Reopened(stray) => {
                 id = self.reopen(id, &stray, packet, tunnels);
                 flags.insert(PacketFlowFlags::NEW);
+                flags.insert(PacketFlowFlags::REOPENED);
             }
         }
         let flow = self.flows.at(id);
@@ -623,6 +631,7 @@ impl FlowTracker {
         let side = syn.direction.index();
         self.flows.at(id).uncount(&syn, side, stray.last);
         self.end(id, EndReason::Idle);
+        self.reopened = FlowId(id);
         self.remarkable_packet(&syn, NONE, tunnels).id.0
     }
 
@@ -702,8 +711,7 @@ fn analyse(
         if is_tcp || packet.key.protocol == UDP {
             tcp::count_rare(flow, CHECKSUMS, side, Letter::Checksum);
         }
-        // As Zeek: a damaged segment is none, a damaged datagram was still a datagram.
-        return packet.key.protocol == UDP;
+        return is_counted(packet);
     }
     if is_tcp && whole {
         flow.hot.tcp_flags[side] = flow.hot.tcp_flags[side].with(packet.tcp_flags);

@@ -63,7 +63,6 @@ impl<S: PacketSource> Beginnings<S> {
             judge: Judge {
                 cutoffs,
                 streams: Arena::new(directions),
-                descriptors: Vec::new(),
                 unwanted: [false; BATCH_SIZE],
                 any: false,
                 first: 0,
@@ -141,8 +140,6 @@ struct Judge {
     cutoffs: Cutoffs,
     /// By [`Stream::id`].
     streams: Arena<Beginning>,
-    /// Those of the part that is looked at, where filters ask for them.
-    descriptors: Vec<PacketDescriptor>,
     /// By the packet's place in its batch.
     unwanted: [bool; BATCH_SIZE],
     any: bool,
@@ -178,9 +175,7 @@ impl Judge {
     /// The first packet of a connection says in which classes its streams are.
     #[cold]
     fn classify(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) {
-        let at = usize::from(packet.decoded.index);
-        let descriptor = self.descriptors.get(at).copied().unwrap_or_default();
-        let packet = FirstPacket::new(packet, descriptor, true);
+        let packet = FirstPacket::new(packet, true);
         for (id, is_own) in [(stream.id, true), (stream.opposite, false)] {
             let from_initiator = stream.from_initiator == is_own;
             self.beginning(id).cutoff = self.cutoffs.of(&packet.of(is_own), from_initiator);
@@ -213,10 +208,6 @@ impl Handler for Judge {
     fn batch(&mut self, batch: &Batch<'_>, _: &DecodedBatch) {
         self.first = self.passed;
         self.passed += batch.len();
-        if !self.cutoffs.classes.is_empty() {
-            self.descriptors.clear();
-            self.descriptors.extend_from_slice(batch.packets);
-        }
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {

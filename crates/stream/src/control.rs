@@ -19,7 +19,18 @@ impl Streams {
         handler: &mut H,
     ) {
         let flags = packet.tcp_flags;
-        if flags.contains(TcpFlags::RST) || flow.flags.contains(PacketFlowFlags::STRAY_SYN) {
+        if flow.flags.contains(PacketFlowFlags::STRAY_SYN) {
+            return self.keep(pass, packet, flow);
+        }
+        if flow.flags.contains(PacketFlowFlags::REOPENED)
+            && let Some(syn) = self.syns.take(pass.tracker.reopened())
+        {
+            syn.pass(pass.tracker, |pass, packet| {
+                self.payload(pass, packet, of_syn(flow), handler);
+            });
+            return self.remarkable(pass, packet, flow, handler);
+        }
+        if flags.contains(TcpFlags::RST) {
             return;
         }
         let Some(connection) = self.connections.make(flow.id) else {
@@ -53,6 +64,15 @@ impl Streams {
         }
     }
 
+    /// A SYN within a connection that goes on. (What a filter refused stays with that.)
+    #[cold]
+    fn keep(&mut self, pass: &Pass<'_>, packet: &Decoded, flow: PacketFlow) {
+        match self.is_refused {
+            true => drop(self.syns.take(flow.id)),
+            false => self.syns.keep(flow.id, pass, packet),
+        }
+    }
+
     /// A packet with SYN, FIN or RST.
     #[inline(never)]
     pub(crate) fn control<H: Handler>(
@@ -67,7 +87,7 @@ impl Streams {
             return;
         };
         if flow.flags.contains(PacketFlowFlags::STRAY_SYN) {
-            return;
+            return self.keep(pass, packet, flow);
         }
         let (side, peer) = sides(connection, direction);
         let flags = packet.tcp_flags;
@@ -145,6 +165,14 @@ impl Streams {
             let tracked = StreamFlow::Tracked(pass.tracker, flow.id);
             handler.stream_closed(&side.progress.stream(stream_id(flow.id, direction), tracked));
         }
+    }
+}
+
+/// The SYN that the flow of a packet was [reopened](PacketFlowFlags::REOPENED) with, as a packet of it.
+pub(crate) fn of_syn(flow: PacketFlow) -> PacketFlow {
+    PacketFlow {
+        flags: PacketFlowFlags::FROM_INITIATOR,
+        ..flow
     }
 }
 

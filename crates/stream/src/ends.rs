@@ -63,6 +63,7 @@ impl Streams {
         if !has_streams || ended.reason() == EndReason::Active {
             return;
         }
+        self.syns.take(id);
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };

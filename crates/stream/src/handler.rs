@@ -5,7 +5,12 @@ use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{
     DefragmentStatistics, Forgotten, Half, OverlapPolicy, Reassembler, Unplaced,
 };
-use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Direction, Nanos, Place, TcpFlags};
+use flowgauge_wire::{
+    Address, Batch, DecodeFlags, Decoded, DecodedBatch, Direction, Nanos, PacketDescriptor, Place,
+    TcpFlags,
+};
+
+use crate::streams::claimed;
 
 /// How a stream stands or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,12 +214,29 @@ pub struct StreamPacket<'a> {
     pub begins: bool,
     /// Its flow, and what the packet means for it.
     pub flow: PacketFlow,
+    pub(crate) batch: &'a Batch<'a>,
     /// Its direction and the opposite one.
     pub(crate) halves: [&'a Half; 2],
     pub(crate) reassembler: &'a Reassembler,
 }
 
 impl StreamPacket<'_> {
+    /// What its source says of it; of a reassembled datagram, of its last fragment.
+    pub fn descriptor(&self) -> PacketDescriptor {
+        let descriptor = self.batch.packets.get(usize::from(self.decoded.index));
+        descriptor.copied().unwrap_or_default()
+    }
+
+    /// Whether it is a datagram with a wrong checksum.
+    pub fn is_damaged(&self) -> bool {
+        self.decoded.flags.contains(DecodeFlags::EXCLUDED)
+    }
+
+    /// Bytes of its payload that its headers claim, and its frames cannot have had on the wire.
+    pub fn claimed(&self) -> u32 {
+        claimed(self.decoded)
+    }
+
     /// Whether all of its payload waits already, in another segment or several: a copy.
     pub fn is_waiting_copy(&self) -> bool {
         self.waiting
@@ -468,8 +490,8 @@ pub trait Handler {
     }
 
     /// A packet of a stream, before its payload is reassembled, where [`Handler::PACKETS`] says that
-    /// they are wanted: every packet of its flow that is not excluded (SYN, ACK, FIN, RST and
-    /// empty ones, too).
+    /// they are wanted: every packet that its flow [counts](flowgauge_flow::is_counted) (SYN, ACK, FIN, RST and
+    /// empty ones, too). What a [damaged](StreamPacket::is_damaged) datagram has is never delivered.
     fn stream_packet(&mut self, _stream: &Stream<'_>, _packet: &StreamPacket<'_>) -> Admit {
         Admit::Take
     }
@@ -478,6 +500,10 @@ pub trait Handler {
     /// so many bytes behind `base`; `None`: from now on one begins with the first byte again.
     #[inline(always)]
     fn stream_begins(&mut self, _base: u64, _begin: Option<&[u32]>) {}
+
+    /// A SYN that was offered as a packet of this stream begins another connection: it is offered as the first one of
+    /// that next.
+    fn stream_left(&mut self, _stream: u32, _syn: &Decoded) {}
 
     /// The snap length cut off what is next of packets that were [taken](Admit::Take), where
     /// [`Handler::PACKETS`] says that packets are wanted: their captured bytes come, or came, as

@@ -49,6 +49,7 @@ mod shares;
 pub mod statistics;
 mod stream_filter;
 mod streams;
+mod syns;
 mod vlans;
 
 pub use checksums::{DamagedSender, OffloadingSender, is_partial};

@@ -1,11 +1,12 @@
 //! What a handler that wants packets can do: decide about each one's payload before it is
 //! reassembled, and control a direction from outside.
 
-use flowgauge_flow::{FlowId, FlowTracker, PacketFlow};
+use flowgauge_flow::{FlowId, FlowTracker, PacketFlow, PacketFlowFlags, is_counted};
 use flowgauge_reassembly::{Forgotten, GapCause, Half, OverlapPolicy, Segment};
 use flowgauge_wire::{DecodeFlags, Decoded, Ledger, Place, TcpFlags};
 
 use crate::connection::{Phase, Side};
+use crate::control::of_syn;
 use crate::handler::{Admit, Handler, Request, StreamFlow, StreamPacket};
 use crate::streams::{Pass, Streams, TCP, UDP, after, sides, stream_id};
 
@@ -23,17 +24,19 @@ impl Streams {
         while let Some(request) = handler.request() {
             self.fulfil(request, handler);
         }
-        const NOT_OFFERED: u16 = DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
-        if packet.flags.0 & NOT_OFFERED != 0 || !flow.id.is_some() {
+        if !is_counted(packet) || !flow.id.is_some() {
             return;
         }
         let (at, direction) = (flow.id, packet.direction.index());
-        let is_known = self.connections.get(at).is_some_and(|connection| {
-            let progress = &connection[direction].progress;
-            progress.announced
-        });
+        let mut is_known = self.is_announced(at);
         if !is_known {
-            self.announce(pass, packet, flow, handler);
+            if flow.flags.contains(PacketFlowFlags::REOPENED) {
+                self.offer_syn(pass, flow, handler, ledger);
+                is_known = self.is_announced(at);
+            }
+            if !is_known {
+                self.announce(pass, packet, flow, handler);
+            }
         }
         let Some(connection) = self.connections.get_mut(at) else {
             return;
@@ -59,6 +62,7 @@ impl Streams {
             waiting: side.half.is_queued(),
             begins: !is_known,
             flow,
+            batch: pass.batch,
             halves: [&side.half, &peer.half],
             reassembler: &self.reassembler,
         };
@@ -88,6 +92,30 @@ impl Streams {
                 self.payload(pass, &lost, flow, handler);
                 self.is_refused = false;
             }
+        }
+    }
+
+    fn is_announced(&self, flow: FlowId) -> bool {
+        let connection = self.connections.get(flow);
+        connection.is_some_and(|[side, _]| side.progress.announced)
+    }
+
+    /// Offers the SYN that a flow was reopened with, which was a packet of the one before until now.
+    #[cold]
+    fn offer_syn<H: Handler>(
+        &mut self,
+        pass: &Pass<'_>,
+        flow: PacketFlow,
+        handler: &mut H,
+        ledger: &mut Ledger,
+    ) {
+        let before = pass.tracker.reopened();
+        if let Some(syn) = self.syns.take(before) {
+            let direction = syn.packet.direction.index();
+            handler.stream_left(stream_id(before, direction), &syn.packet);
+            syn.pass(pass.tracker, |pass, packet| {
+                self.offer(pass, packet, of_syn(flow), handler, ledger);
+            });
         }
     }
 

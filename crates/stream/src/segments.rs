@@ -8,7 +8,7 @@ use flowgauge_wire::{Decoded, Nanos, TcpFlags};
 
 use crate::delivery::Delivery;
 use crate::handler::{Handler, Remark, StreamFlow};
-use crate::streams::{CONTROL, Pass, Streams, after, sides, stream_id};
+use crate::streams::{CONTROL, Pass, Streams, after, claimed, sides, stream_id};
 
 /// How things stood before a segment.
 struct Before {
@@ -81,6 +81,13 @@ impl Streams {
             .set_ceiling(handler.waiting_ceiling(Some(id)));
         let conflicts = self.reassembler.conflicts();
         let before = H::REMARKS.then(|| self.before(id, &segment));
+        // What no frame had takes its place in the stream, and has no account.
+        let claimed = claimed(packet);
+        let sent = Segment {
+            len: segment.len - claimed,
+            fin: segment.fin && claimed == 0,
+            ..segment
+        };
         let mut unplaced = Unplaced::default();
         self.work_on(
             id,
@@ -88,7 +95,17 @@ impl Streams {
             pass.tracker,
             handler,
             |reassembler, half, peer, out| {
-                unplaced = reassembler.segment(id, half, peer, &segment, out);
+                unplaced = reassembler.segment(id, half, peer, &sent, out);
+                if claimed != 0 {
+                    let rest = Segment {
+                        seq: seq.wrapping_add(sent.len),
+                        bytes: &[],
+                        len: claimed,
+                        account: Account::Nothing,
+                        ..segment
+                    };
+                    reassembler.segment(id, half, peer, &rest, out);
+                }
             },
         );
         if H::PACKETS && unplaced.bytes != 0 && segment.account != Account::Nothing {

@@ -129,6 +129,7 @@ impl Shard {
             checksums: self.checksums.statistics,
             connections: self.streams.created,
             connections_high: self.streams.high,
+            syns_refused: self.streams.syns.refused,
             delivered_bytes: self.streams.delivered.bytes,
             chunks: self.streams.delivered.chunks,
         }

@@ -18,6 +18,8 @@ pub struct ShardStatistics {
     pub connections: u64,
     /// The most connections with streams at once.
     pub connections_high: u64,
+    /// SYNs within connections that went on, for whose data there was no room.
+    pub syns_refused: u64,
     /// Bytes delivered to streams.
     pub delivered_bytes: u64,
     /// Chunks they were delivered in.

@@ -3,11 +3,14 @@
 use flowgauge_flow::{FlowId, FlowTracker, Follower, PacketFlow};
 use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{OverlapPolicy, Reassembler, ReassemblyConfig};
-use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, TcpFlags};
+use flowgauge_wire::{
+    Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, PacketDescriptor, TcpFlags,
+};
 
 use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
 use crate::delivery::{Delivered, Delivery};
 use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
+use crate::syns::Syns;
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
@@ -24,6 +27,7 @@ pub(crate) struct Streams {
     pub(crate) created: u64,
     pub(crate) high: u64,
     pub(crate) delivered: Delivered,
+    pub(crate) syns: Syns,
     /// The packet under way was refused, and is accounted for.
     pub(crate) is_refused: bool,
 }
@@ -34,6 +38,14 @@ pub(crate) struct Pass<'a> {
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) decoded: &'a DecodedBatch,
     pub(crate) tracker: &'a FlowTracker,
+}
+
+impl Pass<'_> {
+    /// What its source says of a packet.
+    pub(crate) fn descriptor(&self, packet: &Decoded) -> PacketDescriptor {
+        let descriptor = self.batch.packets.get(usize::from(packet.index));
+        descriptor.copied().unwrap_or_default()
+    }
 }
 
 /// Takes a batch's packets to their streams as soon as the flow table is done with each.
@@ -93,6 +105,7 @@ impl Streams {
             created: 0,
             high: 0,
             delivered: Delivered::default(),
+            syns: Syns::default(),
             is_refused: false,
         }
     }
@@ -190,7 +203,7 @@ impl Streams {
 
     /// A packet that is not simply the next one of a direction in full swing.
     #[inline(never)]
-    fn remarkable<H: Handler>(
+    pub(crate) fn remarkable<H: Handler>(
         &mut self,
         pass: &Pass<'_>,
         packet: &Decoded,
@@ -272,7 +285,9 @@ impl Streams {
                 stream_id(at, direction),
                 StreamFlow::Tracked(pass.tracker, at),
             );
-            side.progress.cut(cut, packets, id, flow, handler);
+            let claimed = u64::from(claimed(packet));
+            (side.progress).cut(cut - claimed, packets, id, flow, handler);
+            side.progress.pending_gap += claimed;
         }
     }
 
@@ -403,6 +418,13 @@ fn is_usual(packet: &Decoded) -> bool {
     const UNUSUAL: u16 =
         DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
     packet.flags.0 & (USUAL | UNUSUAL) == USUAL
+}
+
+/// Bytes of a packet's payload that its headers claim, and its frames cannot have had on the wire.
+#[inline(always)]
+pub(crate) fn claimed(packet: &Decoded) -> u32 {
+    let sent = packet.wire_len.saturating_sub(packet.payload_offset);
+    (packet.payload_len).saturating_sub(sent.max(packet.payload_captured))
 }
 
 /// [`Stream::id`] of a flow's direction.

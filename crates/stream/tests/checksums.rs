@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use flowgauge_stream::engine::{
+    ApplicationConfig, ApplicationId, Counts, DataChunk, Engine, EngineConfig, Events, StreamRef,
+};
 use flowgauge_stream::{ChecksumPolicy, Chunk, Handler, Shard, ShardConfig, Stream};
 use flowgauge_wire::{Batch, Checksum, Nanos, PacketDescriptor, PacketFlags, Place};
 
@@ -246,4 +249,69 @@ fn payload_that_nobody_reads_is_verified_only_on_request() {
         assert_eq!(flows.0, 3);
     }
     assert_eq!(run(ChecksumPolicy::Auto, &frames).0, "ac");
+}
+
+/// What an application gets of all streams, and what their accounts say.
+#[derive(Default)]
+struct Counted {
+    bytes: Vec<u8>,
+    all: Counts,
+    discarded: Counts,
+}
+
+impl Events for Counted {
+    fn data(&mut self, _: ApplicationId, _: &mut StreamRef<'_>, chunk: &mut DataChunk<'_>) {
+        self.bytes.extend_from_slice(chunk.new_bytes());
+    }
+
+    fn terminated(&mut self, _: ApplicationId, stream: &mut StreamRef<'_>) {
+        let statistics = stream.statistics();
+        self.all += statistics.all;
+        self.discarded += statistics.discarded;
+    }
+}
+
+#[test]
+fn a_damaged_datagram_is_discarded_in_its_stream_and_in_the_totals() {
+    let (right, wrong) = (Sum::Right, Sum::Wrong);
+    for sums in [
+        [right, wrong, right],
+        [wrong, right, right],
+        [right, right, wrong],
+        [wrong, wrong, wrong],
+    ] {
+        let mut engine = Engine::new(EngineConfig {
+            shard: ShardConfig {
+                checksums: ChecksumPolicy::Verify,
+                ..ShardConfig::default()
+            },
+            ..EngineConfig::default()
+        });
+        engine.add(ApplicationConfig::default()).unwrap();
+        let (mut counted, mut expected) = (Counted::default(), Vec::new());
+        for (byte, sum) in (b'a'..).zip(sums) {
+            let frame = frame(1, byte, sum, true);
+            let packet = PacketDescriptor {
+                time: Nanos::from_millis(u64::from(byte)),
+                captured_len: frame.len() as u32,
+                wire_len: frame.len() as u32,
+                ..PacketDescriptor::default()
+            };
+            engine.process(&Batch::new(&frame, &[packet]), &mut counted);
+            expected.extend((sum == right).then_some(byte));
+        }
+        engine.finish(&mut counted);
+        let damaged = 3 - expected.len() as u64;
+        assert_eq!(counted.bytes, expected);
+        let of = |packets| Counts {
+            packets,
+            bytes: packets,
+        };
+        assert_eq!((counted.all, counted.discarded), (of(3), of(damaged)));
+        let totals = engine.statistics();
+        assert_eq!((totals.all, totals.discarded), (of(3), of(damaged)));
+        assert!(engine.ledger().is_balanced());
+        assert_eq!(engine.ledger().at(Place::Malformed), damaged);
+        assert_eq!(engine.ledger().delivered(), 3 - damaged);
+    }
 }

@@ -120,9 +120,11 @@ fn soak(capture: &[u8], need_packets: bool) {
     assert!(received > 350_000);
     let at = |places: &[Place]| places.iter().map(|&place| ledger.at(place)).sum::<u64>();
     let dropped = at(&[Place::Priority, Place::Memory]);
-    let discarded = ledger.discarded() - at(&[Place::Malformed]);
     assert_eq!(statistics.dropped.packets, dropped);
-    assert_eq!(statistics.discarded.packets, discarded);
+    // (Of damaged packets only datagrams, and those that only claim to have data, are in an account.)
+    let all = ledger.discarded();
+    let discarded = all - at(&[Place::Malformed])..=all;
+    assert!(discarded.contains(&statistics.discarded.packets));
     assert_ne!(statistics.all, Counts::default());
     assert_eq!(statistics.created, statistics.terminated);
     assert_eq!(read.created, read.terminated);

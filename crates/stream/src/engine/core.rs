@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use flowgauge_flow::FlowId;
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_sys::prefetch::{prefetch, prefetch_address};
-use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, PacketDescriptor, Place};
+use flowgauge_wire::{BATCH_SIZE, Budget, Nanos, Place};
 
 use super::budget::Watermarks;
 use super::buffers::Buffers;
@@ -76,8 +76,6 @@ pub(super) struct Core {
     pub(super) some_packets: bool,
     /// Whether the filters want to see packets.
     pub(super) filtered: bool,
-    /// The batch's descriptors, while filters want to see packets.
-    pub(super) descriptors: Vec<PacketDescriptor>,
     /// The streams of the batch's packets, so that what later ones need can be fetched.
     pub(super) upcoming: Box<[u32; BATCH_SIZE + AHEAD]>,
     pub(super) fetched: usize,
@@ -160,7 +158,6 @@ impl Core {
             some_packets: false,
             trailing_gap: (NONE, 0, 0),
             filtered: false,
-            descriptors: Vec::new(),
             upcoming: Box::new([NONE; BATCH_SIZE + AHEAD]),
             fetched: 0,
             passed: 0,

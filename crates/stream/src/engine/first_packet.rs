@@ -18,16 +18,11 @@ pub struct FirstPacket<'a> {
 }
 
 impl<'a> FirstPacket<'a> {
-    /// That of a packet, with what its source says of it. Unless it `is_exchanged`, which costs a copy, it
-    /// looks the same in both directions.
-    pub fn new(
-        packet: &StreamPacket<'a>,
-        descriptor: PacketDescriptor,
-        is_exchanged: bool,
-    ) -> FirstPacket<'a> {
+    /// That of a packet. Unless it `is_exchanged`, which costs a copy, it looks the same in both directions.
+    pub fn new(packet: &StreamPacket<'a>, is_exchanged: bool) -> FirstPacket<'a> {
         let decoded = packet.decoded;
         let descriptor = match decoded.flags.contains(DecodeFlags::REASSEMBLED) {
-            false => descriptor,
+            false => packet.descriptor(),
             true => PacketDescriptor {
                 link: LinkType::RAW,
                 captured_len: packet.frame.len() as u32,

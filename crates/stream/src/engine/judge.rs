@@ -72,16 +72,24 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         };
         let decoded = packet.decoded;
         let flags = record.flags;
-        let counts = Counts {
+        let mut counts = Counts {
             packets: u64::from(decoded.frames),
             bytes: u64::from(decoded.payload_len),
         };
+        if packet.is_damaged() {
+            // (The ledger has it.)
+            core.discard(stream.id, counts);
+            return Admit::Reject(None);
+        }
         if flags.has(RecordFlags::UNWANTED) {
             core.statistics.discard(counts);
             return Admit::Refuse(Place::Filter);
         }
+        if packet.claimed() != 0 {
+            counts.bytes -= core.discard_claimed(stream.id, packet.claimed());
+        }
         if decoded.key.protocol != TCP && decoded.key.protocol != UDP {
-            return self.lone_packet(stream, packet);
+            return self.lone_packet(stream, packet, counts);
         }
         let is_tcp = decoded.key.protocol == TCP;
         let is_control = is_tcp && decoded.tcp_flags.intersects(CONTROL);
@@ -97,7 +105,8 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         }
         let has_payload = decoded.payload_len != 0;
         if flags.has(RecordFlags::STRICT) && packet.is_unacceptable() {
-            return core.reject(stream.id, packet, has_payload && !is_control);
+            let counts_as_packet = has_payload && !is_control;
+            return core.reject(stream.id, counts, counts_as_packet);
         }
         let is_reset = is_tcp && decoded.tcp_flags.contains(TcpFlags::RST);
         let is_unwanted = is_reset || is_stray || is_control && flags.has(RecordFlags::DONE);
@@ -115,6 +124,10 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             if flags.has(RecordFlags::DONE) {
                 core.discard(stream.id, counts);
                 return Admit::Refuse(flags.done_place());
+            }
+            if counts.bytes == 0 {
+                core.discard(stream.id, counts);
+                return Admit::Refuse(Place::Malformed);
             }
             if core.pressed && !core.is_admitted(stream.id, packet) {
                 core.drop(stream.id, counts);
@@ -153,7 +166,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             return Admit::Refuse(copy_place(packet));
         }
         if has_payload {
-            self.core.discard_late_of_fast(stream.id, packet);
+            self.core.discard_late_of_fast(stream.id, packet, counts);
         }
         Admit::Take
     }
@@ -230,7 +243,12 @@ impl<E: Events + ?Sized> Hook<'_, E> {
     }
 
     /// A packet of a protocol without streams: an event of its own.
-    fn lone_packet(&mut self, stream: &Stream<'_>, packet: &StreamPacket<'_>) -> Admit {
+    fn lone_packet(
+        &mut self,
+        stream: &Stream<'_>,
+        packet: &StreamPacket<'_>,
+        counts: Counts,
+    ) -> Admit {
         let id = stream.id;
         let Some(record) = self.core.records.get_mut(id) else {
             return Admit::Take;
@@ -243,10 +261,6 @@ impl<E: Events + ?Sized> Hook<'_, E> {
             time: packet.decoded.time,
         };
         record.position += u64::from(packet.decoded.payload_len);
-        let counts = Counts {
-            packets: u64::from(packet.decoded.frames),
-            bytes: u64::from(packet.decoded.payload_len),
-        };
         if record.flags.has(RecordFlags::DONE) {
             self.core.discard(id, counts);
             return Admit::Refuse(Place::Cutoff);
@@ -363,12 +377,12 @@ impl<E: Events + ?Sized> Hook<'_, E> {
                 false => copy_place(packet),
             });
         }
-        if packet.payload.len() != decoded.payload_len as usize {
-            self.core.discard_cut(id, packet, ends_after, over);
+        if packet.payload.len() as u64 != counts.bytes {
+            (self.core).discard_cut(id, packet, counts.bytes, ends_after, over);
         }
         if ordered {
             // Those for whom it is over count it when it is in order.
-            self.core.discard_late_of_fast(id, packet);
+            self.core.discard_late_of_fast(id, packet, counts);
             return Admit::Take;
         }
         (self.core).discard_for_each(id, over, Counts { packets, ..counts });
@@ -472,13 +486,10 @@ impl Core {
     /// Mode STRICT takes nothing of a packet.
     #[cold]
     #[inline(never)]
-    fn reject(&mut self, id: u32, packet: &StreamPacket<'_>, counts_as_packet: bool) -> Admit {
+    fn reject(&mut self, id: u32, counts: Counts, counts_as_packet: bool) -> Admit {
         self.note_error(id, StreamErrors::INVALID_SEQUENCE);
-        let counts = Counts {
-            packets: u64::from(counts_as_packet) * u64::from(packet.decoded.frames),
-            bytes: u64::from(packet.decoded.payload_len),
-        };
-        self.discard(id, counts);
+        let packets = u64::from(counts_as_packet) * counts.packets;
+        self.discard(id, Counts { packets, ..counts });
         Admit::Reject(counts_as_packet.then_some(Place::Outside))
     }
 

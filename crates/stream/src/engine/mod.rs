@@ -48,7 +48,8 @@
 //! # Counters
 //! Of every packet and byte: *all* = *captured* + *dropped* + *discarded*, per stream and in total
 //! ([`StreamStatistics`]). Dropped: refused by priority, or in a chunk that an application found no memory
-//! for. Discarded: beyond a cutoff, of a discarded stream, copies, and what mode STRICT does not let through: where it
+//! for. Discarded: beyond a cutoff, of a discarded stream, copies, damaged datagrams, bytes that headers claim and no
+//! frame had, and what mode STRICT does not let through: where it
 //! stops ([`StreamRef::is_halted`]) its hole is [`StreamRef::missing_at_end`], and what follows has the
 //! ledger's place `strict`. Of several applications each has its own; the totals count what none got.
 //!

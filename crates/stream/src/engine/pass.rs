@@ -1,8 +1,8 @@
 //! The engine as a handler of its shard: what a packet, and bytes in order, mean for streams.
 
-use flowgauge_flow::FlowTracker;
+use flowgauge_flow::{FlowTracker, is_counted};
 use flowgauge_reassembly::{Forgotten, OverlapPolicy, Unplaced};
-use flowgauge_wire::{Batch, DecodeFlags, Decoded, DecodedBatch, Direction, Nanos, TcpFlags};
+use flowgauge_wire::{Batch, Decoded, DecodedBatch, Direction, Nanos, TcpFlags};
 
 use super::assemble::Run;
 use super::chunk::ChunkFlags;
@@ -38,17 +38,12 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     const STREAMS: bool = true;
     const PACKETS: bool = true;
 
-    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+    fn batch(&mut self, _: &Batch<'_>, decoded: &DecodedBatch) {
         let core = &mut *self.core;
         core.look_at_memory();
         (core.fetched, core.passed) = (0, 0);
-        if core.filtered {
-            core.descriptors.clear();
-            core.descriptors.extend_from_slice(batch.packets);
-        }
         for packet in &decoded.packets {
-            // As the flow tracker does, and so each stream.
-            if packet.has_ip() && !packet.flags.contains(DecodeFlags::EXCLUDED) {
+            if is_counted(packet) {
                 core.statistics.all.packets += u64::from(packet.frames);
                 core.statistics.all.bytes += u64::from(packet.payload_len);
             }
@@ -129,7 +124,9 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
         let is_lone = !matches!(packet.decoded.key.protocol, TCP | UDP);
         let flags = packet.decoded.tcp_flags;
         let is_odd = flags.contains(TcpFlags::RST)
-            || len != 0 && (packet.waiting || flags.contains(TcpFlags::SYN));
+            || len != 0 && (packet.waiting || flags.contains(TcpFlags::SYN))
+            || packet.is_damaged()
+            || packet.claimed() != 0;
         let is_usual = packet.expected && !is_odd;
         if !is_old && is_usual && !is_lone && !self.core.need_packets && !self.attends() {
             return Admit::Take;
@@ -140,6 +137,10 @@ impl<E: Events + ?Sized> Handler for Hook<'_, E> {
     #[inline]
     fn stream_begins(&mut self, base: u64, begin: Option<&[u32]>) {
         self.core.beginnings.announce(base, begin);
+    }
+
+    fn stream_left(&mut self, stream: u32, syn: &Decoded) {
+        self.core.take_back(stream, syn);
     }
 
     fn stream_cut(&mut self, stream: &Stream<'_>, cut: &Cut) {

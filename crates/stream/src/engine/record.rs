@@ -286,6 +286,8 @@ pub(super) struct Loss {
     pub(super) late: u64,
     /// ... and bytes of packets that were not refused with them.
     pub(super) late_bytes: u64,
+    /// Of these, bytes that headers claim and no frame had.
+    pub(super) claimed: u64,
     /// What a backend kept away: in `discarded`, too, but unknown to the flow table.
     pub(super) elsewhere: Counts,
     pub(super) elsewhere_last: Nanos,

@@ -23,9 +23,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         if !of(self.core, first) {
             first ^= 1;
         }
-        let at = usize::from(packet.decoded.index);
-        let descriptor = self.core.descriptors.get(at).copied().unwrap_or_default();
-        let packet = FirstPacket::new(packet, descriptor, self.core.filtered);
+        let packet = FirstPacket::new(packet, self.core.filtered);
         for id in [first, first ^ 1] {
             let seen = packet.of(id == stream.id);
             self.core.settle(id, &seen);

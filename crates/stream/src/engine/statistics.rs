@@ -61,7 +61,7 @@ impl AddAssign for Counts {
 /// not wanted (cutoff, filter, where mode STRICT stopped, duplicate, outside of the stream); *captured* is the rest.
 ///
 /// Bytes are those of the headers, and count one by one: of a segment that is in part beyond the cutoff, or repeats
-/// some bytes, that part is discarded. What the snap length cut off of what was taken is captured, and missing. A
+/// some bytes, that part is discarded, as are bytes that its headers claim and its frame never had. What the snap length cut off of what was taken is captured, and missing. A
 /// packet with payload is dropped or discarded where all of it is; those with SYN, FIN or RST are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatistics {

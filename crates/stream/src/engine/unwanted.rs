@@ -6,7 +6,7 @@
 //! Every byte of payload is captured, discarded or dropped, whatever becomes of the rest of its packet. A
 //! packet is discarded when nothing of it was taken; those with SYN, FIN or RST never are. What that was
 //! is often known only when its turn comes: then it is taken out of what was delivered
-//! ([`Core::refuse`]).
+//! ([`Core::refuse`]). Bytes that headers claim and no frame had are discarded when their packet comes.
 
 use flowgauge_reassembly::{Forgotten, Unplaced};
 use flowgauge_wire::{Decoded, Place};
@@ -19,6 +19,7 @@ use super::record::{RecordFlags, ViewAt, ViewFlags};
 use super::slab::NONE;
 use super::statistics::{Counts, StreamStatistics};
 use crate::handler::{Cut, Handler, Stream, StreamPacket};
+use crate::streams::claimed;
 
 /// Where packets begin in the bytes in order that are dealt with.
 #[derive(Debug)]
@@ -175,10 +176,37 @@ impl Core {
     pub(super) fn refuse_headers(&mut self, record: u32, seen: &StreamStatistics) {
         let loss = self.loss(record);
         if loss.late != 0 {
-            let headers = u128::from(seen.wire_bytes.saturating_sub(seen.all.bytes));
+            let payload = seen.all.bytes.saturating_sub(loss.claimed);
+            let headers = u128::from(seen.wire_bytes.saturating_sub(payload));
             let share = headers * u128::from(loss.late) / u128::from(seen.all.packets.max(1));
             let is_all = seen.captured().bytes == 0;
             self.refused_bytes += share as u64 + u64::from(is_all) * loss.late_bytes;
+        }
+    }
+
+    /// Bytes that headers claim and no frame had: nobody can get them. Returns how many.
+    #[cold]
+    pub(super) fn discard_claimed(&mut self, id: u32, claimed: u32) -> u64 {
+        let bytes = u64::from(claimed);
+        self.discard(id, Counts { packets: 0, bytes });
+        if let Some(loss) = self.loss_mut(id) {
+            loss.claimed += bytes;
+        }
+        bytes
+    }
+
+    /// A SYN that was taken for a stray one within a direction begins another connection: what it has counts there.
+    #[cold]
+    pub(super) fn take_back(&mut self, id: u32, syn: &Decoded) {
+        if syn.payload_len == 0 {
+            return;
+        }
+        let bytes = u64::from(syn.payload_len);
+        let counts = Counts { packets: 0, bytes };
+        self.statistics.discarded = self.statistics.discarded.without(counts);
+        if let Some(loss) = self.loss_mut(id) {
+            loss.discarded = loss.discarded.without(counts);
+            loss.claimed -= u64::from(claimed(syn)).min(loss.claimed);
         }
     }
 
@@ -222,12 +250,14 @@ impl Core {
     }
 
     /// Counts what the snap length cut off a packet that is given where it belongs, in mode FAST: of what is old,
-    /// behind the FIN, behind a cutoff, or for an application that has just discarded the stream all is discarded.
+    /// behind the FIN, behind a cutoff, or for an application that has just discarded the stream all is discarded. The
+    /// frame had `len` bytes of payload.
     #[cold]
     pub(super) fn discard_cut(
         &mut self,
         id: u32,
         packet: &StreamPacket<'_>,
+        len: u64,
         ends_after: Option<i64>,
         over: u32,
     ) {
@@ -235,7 +265,7 @@ impl Core {
             return;
         };
         let decoded = packet.decoded;
-        let end = offset + i64::from(decoded.payload_len);
+        let end = offset + len as i64;
         let begin = offset + packet.payload.len() as i64;
         let stop = ends_after.map_or(end, |len| end.min(offset + len));
         let first = begin.max(packet.position().unwrap_or(begin)).max(0);
@@ -319,7 +349,12 @@ impl Core {
     /// A packet comes late for views that were in mode FAST and for which it is over: what is before the
     /// place where they left it is not counted when it is in order.
     #[inline]
-    pub(super) fn discard_late_of_fast(&mut self, id: u32, packet: &StreamPacket<'_>) {
+    pub(super) fn discard_late_of_fast(
+        &mut self,
+        id: u32,
+        packet: &StreamPacket<'_>,
+        counts: Counts,
+    ) {
         if self.is_alone(ViewAt::first(id)) {
             return;
         }
@@ -333,11 +368,8 @@ impl Core {
             let ahead = self.ahead_of(at) as i64;
             if end <= ahead && self.is_over(at) && self.placed & 1 << place == 0 {
                 self.placed |= 1 << place;
-                let counts = Counts {
-                    packets: u64::from(!is_control) * u64::from(decoded.frames),
-                    bytes: u64::from(decoded.payload_len),
-                };
-                self.discard_for(at, counts);
+                let packets = u64::from(!is_control) * counts.packets;
+                self.discard_for(at, Counts { packets, ..counts });
             }
         }
     }

@@ -351,3 +351,56 @@ fn a_chunk_that_is_kept_again_and_again_stays_where_it_is() {
     // It moves only when it needs a larger buffer.
     assert!(places.len() < 40, "{}", places.len());
 }
+
+#[test]
+fn data_on_a_syn_within_an_open_connection_are_of_the_one_it_begins_and_once() {
+    let again = START.wrapping_add(500_000);
+    // Answered, refused, or gone on with where one direction was captured; by who takes the data, and who does not.
+    for (to_server, flags, taken) in [
+        (false, SYN | ACK, 6),
+        (false, SYN | ACK, 0),
+        (false, RST | ACK, 6),
+        (true, ACK, 6),
+    ] {
+        for mode in [Mode::Wait, Mode::Fast] {
+            let application = ApplicationConfig {
+                mode,
+                ..ApplicationConfig::default()
+            };
+            let mut wire = Wire::default();
+            if to_server {
+                wire.client(0, 10, 0);
+            } else {
+                wire.handshake(Nanos::from_secs(1000), 1000);
+            }
+            wire.client(10, 20, 0);
+            let seq = match to_server {
+                true => again.wrapping_add(taken),
+                false => 5999,
+            };
+            for (to_server, seq, ack, flags, payload) in [
+                (true, again.wrapping_sub(1), 0, SYN, &b"secret"[..]),
+                (to_server, seq, again.wrapping_add(taken), flags, &[]),
+            ] {
+                let segment = Segment {
+                    port: 1000,
+                    to_server,
+                    seq,
+                    ack,
+                    flags,
+                    payload,
+                };
+                wire.push(Nanos::from_secs(1001), &segment);
+            }
+            let seen = process(false, &[application], &wire, Seen::default());
+            let what = format!("{mode:?}, {flags}, {taken}");
+            let found = (seen.pieces.iter()).filter(|piece| piece.bytes == b"secret");
+            assert_eq!(found.count(), 1, "{what}");
+            assert_eq!(seen.ended.len(), 2, "{what}");
+            assert_eq!(seen.ended[1].all.bytes, 6, "{what}");
+            for of in &seen.ended {
+                assert_eq!(of.discarded.bytes, 0, "{what}");
+            }
+        }
+    }
+}
