@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 
-use flowgauge_record::any::{
-    AnyObject, AnyRecord, OwnedObject, OwnedRecord, Value, ValueRef, ValueVisitor,
-};
+use flowgauge_record::any::{AnyObject, AnyRecord, OwnedObject, OwnedRecord, Value};
 use flowgauge_record::http::{HttpMessage, Piece};
 use flowgauge_record::schema::{Field as RecordField, FieldKind};
+use flowgauge_record::{FieldVisitor, Held, ValueRef};
 use flowgauge_wire::{Address, Nanos};
 
 use crate::Anonymizer;
@@ -211,17 +210,13 @@ impl Anonymizer {
             return value.into();
         }
         match value {
-            ValueRef::Text(text) => self.own_text(function, text.as_bytes()),
-            ValueRef::Symbol(text) => self.own_text(function, text),
+            ValueRef::Text(text) | ValueRef::Symbol(text) => {
+                let text = self.own_text(function, text);
+                text.map_or(Value::Null, |text| Value::Text(text.into()))
+            }
             ValueRef::Texts(texts) => {
-                let texts =
-                    texts
-                        .iter()
-                        .map(|text| match self.own_text(function, text.as_bytes()) {
-                            Value::Text(text) => text,
-                            _ => Box::default(),
-                        });
-                Value::Texts(texts.collect())
+                let own = |text| self.own_text(function, text).unwrap_or_default();
+                Value::Texts(texts.iter().map(own).collect())
             }
             ValueRef::Address(address, version) => {
                 let becomes = self.own_address(function, address, version);
@@ -262,7 +257,7 @@ impl Anonymizer {
         }
     }
 
-    fn own_text(&mut self, function: &Function, text: &[u8]) -> Value {
+    fn own_text(&mut self, function: &Function, text: &str) -> Option<String> {
         if matches!(
             function,
             Function::Map
@@ -270,11 +265,11 @@ impl Anonymizer {
                 | Function::PrefixPreserving
                 | Function::PrefixPreservingMap
         ) {
-            return Value::Null;
+            return None;
         }
         let mut out = Vec::new();
-        self.compiled.text(function, text, &mut out);
-        Value::Text(String::from_utf8_lossy(&out).into())
+        self.compiled.text(function, text.as_bytes(), &mut out);
+        Some(String::from_utf8_lossy(&out).into_owned())
     }
 
     fn own_address(
@@ -330,7 +325,7 @@ struct Values<'a> {
     values: Vec<(&'static RecordField, Value)>,
 }
 
-impl ValueVisitor for Values<'_> {
+impl FieldVisitor for Values<'_> {
     fn value(&mut self, field: &'static RecordField, value: ValueRef<'_>) {
         let value = self.it.value(field, value);
         self.values.push((field, value));

@@ -2,7 +2,7 @@
 
 use flowgauge_kit::measure::Intervals;
 use flowgauge_record::aggregate::Measure;
-use flowgauge_record::any::AsRecord;
+use flowgauge_record::any::AnyObject;
 use flowgauge_record::schema::{
     Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit,
 };
@@ -212,7 +212,7 @@ impl Aggregate {
                 hint: Some("aggregate those of one kind".to_owned()),
             });
         }
-        groups.aggregator.add(&AsRecord(item.record));
+        groups.aggregator.add(&(item.record as &dyn AnyObject));
         Ok(())
     }
 

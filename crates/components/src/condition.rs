@@ -10,8 +10,9 @@ mod read;
 use core::cmp::Ordering;
 
 use flowgauge_record::aggregate::halves;
-use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
+use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::{Field, FieldKind, Schema};
+use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{
     Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, ResultInfo,
     ResultValue, SettingError, Settings,
@@ -269,7 +270,7 @@ struct Look<'a> {
     place: usize,
 }
 
-impl ValueVisitor for Look<'_> {
+impl FieldVisitor for Look<'_> {
     #[inline]
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
         while let Some((step, rest)) = self.steps.split_first() {
@@ -320,7 +321,7 @@ struct Inside<'a> {
     found: &'a mut Found,
 }
 
-impl ValueVisitor for Inside<'_> {
+impl FieldVisitor for Inside<'_> {
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
         let (name, rest) = match self.name.split_once('.') {
             Some((name, rest)) => (name, Some(rest)),
@@ -354,7 +355,7 @@ impl Found {
 impl Test {
     fn holds(&self, field: &Field, value: ValueRef<'_>) -> bool {
         if let ValueRef::Texts(list) = value {
-            let holds = |text: &&str| self.holds(field, ValueRef::Text(text));
+            let holds = |text| self.holds(field, ValueRef::Text(text));
             return match self.relation {
                 Relation::Exists => true,
                 // None of them is it.
@@ -367,7 +368,7 @@ impl Test {
             Relation::Is(order, literal) => match value {
                 // None of them is it.
                 ValueRef::List(list) if *order == Order::NotEqual => {
-                    list.iter().all(|one| Some(*one) != literal.number)
+                    list.iter().all(|one| Some(one) != literal.number)
                 }
                 ValueRef::List(list) => literal
                     .number
@@ -378,15 +379,17 @@ impl Test {
             },
             Relation::In(ranges) => match value {
                 ValueRef::List(list) => list.iter().any(|one| {
-                    let one = ValueRef::Unsigned(*one);
+                    let one = ValueRef::Unsigned(one);
                     ranges.iter().any(|range| is_in(range, field, one))
                 }),
                 value => ranges.iter().any(|range| is_in(range, field, value)),
             },
             Relation::Contains(finder) => {
-                text(&value).is_some_and(|text| finder.find(text).is_some())
+                (value.as_text()).is_some_and(|text| finder.find(text.as_bytes()).is_some())
             }
-            Relation::Matches(regex) => text(&value).is_some_and(|text| regex.is_match(text)),
+            Relation::Matches(regex) => {
+                (value.as_text()).is_some_and(|text| regex.is_match(text.as_bytes()))
+            }
         }
     }
 
@@ -474,14 +477,6 @@ impl Test {
     }
 }
 
-fn text<'a>(value: &ValueRef<'a>) -> Option<&'a [u8]> {
-    match value {
-        ValueRef::Text(text) => Some(text.as_bytes()),
-        ValueRef::Symbol(text) => Some(text),
-        _ => None,
-    }
-}
-
 fn is_in((low, high): &(Literal, Literal), field: &Field, value: ValueRef<'_>) -> bool {
     low.compare(field, value).is_some_and(Ordering::is_ge)
         && high.compare(field, value).is_some_and(Ordering::is_le)
@@ -518,7 +513,7 @@ mod tests {
             "dst_ip" => Value::Address(Address::v4([192, 0, 2, 1]), 4),
             "src_port" => Value::Unsigned(40_000),
             "dst_port" => Value::Unsigned(443),
-            "proto" => Value::Symbol(b"tcp".as_slice().into()),
+            "proto" => Value::Symbol("tcp".into()),
             "start" => Value::Time(Nanos(1_795_343_400_500_000_000)),
             "duration" => Value::Duration(Nanos(1_500_000_000)),
             "src_bytes" => Value::Unsigned(600 << 10),

@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 
-use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
+use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::{Field, FieldKind, Schema};
+use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{SettingError, Settings};
 
 /// Values of several fields, one after the other.
@@ -136,7 +137,7 @@ struct Values {
     ends: Vec<usize>,
 }
 
-impl ValueVisitor for Values {
+impl FieldVisitor for Values {
     fn value(&mut self, _: &'static Field, value: ValueRef<'_>) {
         let bytes = &mut self.bytes;
         match value {
@@ -147,8 +148,9 @@ impl ValueVisitor for Values {
             ValueRef::Float(value) => {
                 let _ = std::io::Write::write_fmt(bytes, format_args!("{value}"));
             }
-            ValueRef::Text(text) => bytes.extend_from_slice(text.as_bytes()),
-            ValueRef::Symbol(text) => bytes.extend_from_slice(text),
+            ValueRef::Text(text) | ValueRef::Symbol(text) => {
+                bytes.extend_from_slice(text.as_bytes());
+            }
             ValueRef::Address(address, version) => {
                 let address = address.to_ip(version);
                 let _ = std::io::Write::write_fmt(bytes, format_args!("{address}"));
@@ -157,10 +159,11 @@ impl ValueVisitor for Values {
                 let _ = std::io::Write::write_fmt(bytes, format_args!("{}", time.0));
             }
             ValueRef::List(list) => {
+                let list: Vec<u64> = list.iter().collect();
                 let _ = std::io::Write::write_fmt(bytes, format_args!("{list:?}"));
             }
             ValueRef::Texts(list) => {
-                for text in list {
+                for text in list.iter() {
                     bytes.extend_from_slice(text.as_bytes());
                     bytes.push(0);
                 }

@@ -19,6 +19,7 @@ use collect::Collector;
 pub use measure::Measure;
 
 use crate::schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
+use crate::value::{Numbers, Texts};
 
 /// Bytes of memory for groups, unless set otherwise.
 const DEFAULT_MEMORY: u64 = 256 << 20;
@@ -705,7 +706,7 @@ fn visit_key<V: FieldVisitor>(visitor: &mut V, field: &'static Field, tag: u8, b
         tag::LIST => {
             let (values, _) = bytes.as_chunks::<4>();
             let list: Vec<u32> = values.iter().copied().map(u32::from_be_bytes).collect();
-            visitor.list(field, &list);
+            visitor.list(field, Numbers::U32(&list));
         }
         tag::TEXTS => {
             let mut texts = Vec::new();
@@ -713,10 +714,10 @@ fn visit_key<V: FieldVisitor>(visitor: &mut V, field: &'static Field, tag: u8, b
             while let Some((&length, behind)) = rest.split_first_chunk::<2>() {
                 let length = usize::from(u16::from_be_bytes(length)).min(behind.len());
                 let (text, behind) = behind.split_at(length);
-                texts.push(String::from_utf8_lossy(text));
+                texts.push(String::from_utf8_lossy(text).into_owned());
                 rest = behind;
             }
-            visitor.texts(field, &texts);
+            visitor.texts(field, Texts::Strings(&texts));
         }
         _ => visitor.null(field),
     }

@@ -2,25 +2,27 @@
 
 use flowgauge_wire::{Address, Nanos};
 
-use crate::any::KnownRecord;
-use crate::parties::text_or_null;
-use crate::schema::{FieldVisitor, Record, Schema, fields};
+use crate::schema::record;
 use crate::text::protocol_name;
+use crate::value::Symbol;
 
-fields! {
+record! {
     /// Fields of an [`AnomalyRow`].
-    AnomalyFields, ANOMALY, ANOMALY_SCHEMA:
-    time Time None "TIME" 1 "when it was noticed, on the clock of the capture";
-    src_ip Address None "CLIENT" 1 "who opened the connection, or sent the packet; null of what is not IP";
-    src_port Unsigned None "PORT" 4 "its port";
-    dst_ip Address None "SERVER" 1 "to whom";
-    dst_port Unsigned None "PORT" 2 "port there";
-    proto Text None "" 0 "tcp, udp, icmp, or the number of another protocol";
-    layer Text None "LAYER" 2 "packet, stream or application: where it was found";
-    anomaly Text None "ANOMALY" 1 "what it is";
-    detail Text None "DETAIL" 2 "more of it, or null";
-    protocol Text None "" 0 "the application protocol in which it was found";
-    sent_by Text None "SENT BY" 4 "src or dst: who sent it, where that is known";
+    ANOMALY, ANOMALY_SCHEMA for AnomalyRow<'_> as it {
+        let [source, destination] = it.ends.map_or([None; 2], |ends| ends.map(Some));
+        let ip = |end: (Address, u16)| (end.0, it.ip_version);
+    }:
+    time Time "TIME" 1 = it.time, "when it was noticed, on the clock of the capture";
+    src_ip Address "CLIENT" 1 = source.map(ip), "who opened the connection, or sent the packet; null of what is not IP";
+    src_port Unsigned "PORT" 4 = source.map(|end| end.1), "its port";
+    dst_ip Address "SERVER" 1 = destination.map(ip), "to whom";
+    dst_port Unsigned "PORT" 2 = destination.map(|end| end.1), "port there";
+    proto Text = source.map(|_| Symbol(protocol_name(it.ip_protocol))), "tcp, udp, icmp, or the number of another protocol";
+    layer Text "LAYER" 2 = Symbol(it.layer.name()), "packet, stream or application: where it was found";
+    anomaly Text "ANOMALY" 1 = it.name, "what it is";
+    detail Text "DETAIL" 2 = it.detail, "more of it, or null";
+    protocol Text = it.protocol, "the application protocol in which it was found";
+    sent_by Text "SENT BY" 4 = it.from_initiator.map(side), "src or dst: who sent it, where that is known";
 }
 
 /// Where something was found.
@@ -45,6 +47,11 @@ impl Layer {
     }
 }
 
+/// Which side of a connection it is: that of who opened it is src.
+pub(crate) fn side(is_initiator: bool) -> Symbol<'static> {
+    Symbol(if is_initiator { "src" } else { "dst" })
+}
+
 /// Something that should not be.
 #[derive(Clone, Copy, Debug)]
 pub struct AnomalyRow<'a> {
@@ -66,44 +73,6 @@ pub struct AnomalyRow<'a> {
     pub protocol: Option<&'a str>,
     /// Whether the one who opened the connection sent it.
     pub from_initiator: Option<bool>,
-}
-
-impl Record for AnomalyRow<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.time(&ANOMALY.time, self.time);
-        match self.ends {
-            Some([source, destination]) => {
-                visitor.address(&ANOMALY.src_ip, source.0, self.ip_version);
-                visitor.unsigned(&ANOMALY.src_port, source.1.into());
-                visitor.address(&ANOMALY.dst_ip, destination.0, self.ip_version);
-                visitor.unsigned(&ANOMALY.dst_port, destination.1.into());
-                let name = protocol_name(self.ip_protocol);
-                visitor.symbol(&ANOMALY.proto, name.as_bytes());
-            }
-            None => {
-                visitor.null(&ANOMALY.src_ip);
-                visitor.null(&ANOMALY.src_port);
-                visitor.null(&ANOMALY.dst_ip);
-                visitor.null(&ANOMALY.dst_port);
-                visitor.null(&ANOMALY.proto);
-            }
-        }
-        visitor.symbol(&ANOMALY.layer, self.layer.name().as_bytes());
-        visitor.text(&ANOMALY.anomaly, self.name);
-        text_or_null(visitor, &ANOMALY.detail, self.detail);
-        text_or_null(visitor, &ANOMALY.protocol, self.protocol);
-        match self.from_initiator {
-            Some(true) => visitor.symbol(&ANOMALY.sent_by, b"src"),
-            Some(false) => visitor.symbol(&ANOMALY.sent_by, b"dst"),
-            None => visitor.null(&ANOMALY.sent_by),
-        }
-    }
-}
-
-impl KnownRecord for AnomalyRow<'_> {
-    fn schema(&self) -> Schema {
-        ANOMALY_SCHEMA
-    }
 }
 
 #[cfg(test)]

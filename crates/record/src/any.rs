@@ -41,6 +41,8 @@ use flowgauge_wire::{Address, Nanos};
 
 use crate::encoder::Encoder;
 use crate::schema::{Field, FieldVisitor, Record, Schema};
+use crate::text_list::TextList;
+pub use crate::value::{Numbers, Texts, ValueRef};
 
 /// A record that tells its schema: one that can go where kinds mix.
 pub trait KnownRecord: Record {
@@ -71,48 +73,18 @@ pub trait AnyRecord: AnyObject {
 /// What has fields: a record, or an object within one.
 pub trait AnyObject {
     /// Hands every value to `visitor`, in order.
-    fn values(&self, visitor: &mut dyn ValueVisitor);
-}
-
-/// Receives the values of a record.
-pub trait ValueVisitor {
-    /// The value of a field.
-    fn value(&mut self, field: &'static Field, value: ValueRef<'_>);
-}
-
-/// A value of a record.
-#[derive(Clone, Copy)]
-#[non_exhaustive]
-pub enum ValueRef<'a> {
-    /// Not known, or it does not apply.
-    Null,
-    /// A whole number.
-    Unsigned(u64),
-    /// A number with a fraction.
-    Float(f64),
-    /// Any text.
-    Text(&'a str),
-    /// Text that needs escaping in no encoding ([`FieldVisitor::symbol`]).
-    Symbol(&'a [u8]),
-    /// A 64-bit identifier.
-    Hex(u64),
-    /// An address and its version, 4 or 6.
-    Address(Address, u8),
-    /// A point in time.
-    Time(Nanos),
-    /// A span of time.
-    Duration(Nanos),
-    /// A list of whole numbers.
-    List(&'a [u64]),
-    /// A list of texts.
-    Texts(&'a [&'a str]),
-    /// A record inside the record, if there is one.
-    Object(Option<&'a dyn AnyObject>),
+    fn values(&self, visitor: &mut dyn FieldVisitor);
 }
 
 impl<R: Record> AnyObject for R {
-    fn values(&self, visitor: &mut dyn ValueVisitor) {
-        self.visit(&mut Bridge(visitor));
+    fn values(&self, mut visitor: &mut dyn FieldVisitor) {
+        self.visit(&mut visitor);
+    }
+}
+
+impl Record for &dyn AnyObject {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        (**self).values(visitor);
     }
 }
 
@@ -151,188 +123,11 @@ struct Only<'a, V> {
     wanted: core::slice::Iter<'a, bool>,
 }
 
-impl<V> Only<'_, V> {
-    #[inline(always)]
-    fn is_next(&mut self) -> bool {
-        self.wanted.next().copied().unwrap_or(false)
-    }
-}
-
 impl<V: FieldVisitor> FieldVisitor for Only<'_, V> {
-    fn null(&mut self, field: &'static Field) {
-        if self.is_next() {
-            self.visitor.null(field);
-        }
-    }
-    fn unsigned(&mut self, field: &'static Field, value: u64) {
-        if self.is_next() {
-            self.visitor.unsigned(field, value);
-        }
-    }
-    fn float(&mut self, field: &'static Field, value: f64) {
-        if self.is_next() {
-            self.visitor.float(field, value);
-        }
-    }
-    fn text(&mut self, field: &'static Field, value: &str) {
-        if self.is_next() {
-            self.visitor.text(field, value);
-        }
-    }
-    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
-        if self.is_next() {
-            self.visitor.symbol(field, value);
-        }
-    }
-    fn hex(&mut self, field: &'static Field, value: u64) {
-        if self.is_next() {
-            self.visitor.hex(field, value);
-        }
-    }
-    fn address(&mut self, field: &'static Field, value: Address, version: u8) {
-        if self.is_next() {
-            self.visitor.address(field, value, version);
-        }
-    }
-    fn time(&mut self, field: &'static Field, value: Nanos) {
-        if self.is_next() {
-            self.visitor.time(field, value);
-        }
-    }
-    fn duration(&mut self, field: &'static Field, value: Nanos) {
-        if self.is_next() {
-            self.visitor.duration(field, value);
-        }
-    }
-    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
-        if self.is_next() {
-            self.visitor.list(field, values);
-        }
-    }
-    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
-        if self.is_next() {
-            self.visitor.texts(field, values);
-        }
-    }
-    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
-        if self.is_next() {
-            self.visitor.object(field, value);
-        }
-    }
-}
-
-/// Hands typed values on as [`ValueRef`]s.
-struct Bridge<'a>(&'a mut dyn ValueVisitor);
-
-impl FieldVisitor for Bridge<'_> {
-    fn null(&mut self, field: &'static Field) {
-        self.0.value(field, ValueRef::Null);
-    }
-    fn unsigned(&mut self, field: &'static Field, value: u64) {
-        self.0.value(field, ValueRef::Unsigned(value));
-    }
-    fn float(&mut self, field: &'static Field, value: f64) {
-        self.0.value(field, ValueRef::Float(value));
-    }
-    fn text(&mut self, field: &'static Field, value: &str) {
-        self.0.value(field, ValueRef::Text(value));
-    }
-    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
-        self.0.value(field, ValueRef::Symbol(value));
-    }
-    fn hex(&mut self, field: &'static Field, value: u64) {
-        self.0.value(field, ValueRef::Hex(value));
-    }
-    fn address(&mut self, field: &'static Field, value: Address, version: u8) {
-        self.0.value(field, ValueRef::Address(value, version));
-    }
-    fn time(&mut self, field: &'static Field, value: Nanos) {
-        self.0.value(field, ValueRef::Time(value));
-    }
-    fn duration(&mut self, field: &'static Field, value: Nanos) {
-        self.0.value(field, ValueRef::Duration(value));
-    }
-    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
-        let mut few = [0; 16];
-        match few.get_mut(..values.len()) {
-            Some(list) => {
-                for (place, &value) in list.iter_mut().zip(values) {
-                    *place = value.into();
-                }
-                self.0.value(field, ValueRef::List(list));
-            }
-            None => {
-                let many: Vec<u64> = values.iter().map(|&value| value.into()).collect();
-                self.0.value(field, ValueRef::List(&many));
-            }
-        }
-    }
-    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
-        let mut few = [""; 16];
-        match few.get_mut(..values.len()) {
-            Some(list) => {
-                for (place, value) in list.iter_mut().zip(values) {
-                    *place = value.as_ref();
-                }
-                self.0.value(field, ValueRef::Texts(list));
-            }
-            None => {
-                let many: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
-                self.0.value(field, ValueRef::Texts(&many));
-            }
-        }
-    }
-    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
-        let value = value.map(|value| value as &dyn AnyObject);
-        self.0.value(field, ValueRef::Object(value));
-    }
-}
-
-/// A record of any kind where one of a known kind is wanted.
-#[derive(Clone, Copy)]
-pub struct AsRecord<'a>(pub &'a dyn AnyRecord);
-
-impl core::fmt::Debug for AsRecord<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        OwnedRecord::of(self.0).fmt(f)
-    }
-}
-
-impl Record for AsRecord<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        self.0.values(&mut Back(visitor));
-    }
-}
-
-struct AsObject<'a>(&'a dyn AnyObject);
-
-impl Record for AsObject<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        self.0.values(&mut Back(visitor));
-    }
-}
-
-/// Hands [`ValueRef`]s on as typed values.
-struct Back<'a, V>(&'a mut V);
-
-impl<V: FieldVisitor> ValueVisitor for Back<'_, V> {
+    #[inline]
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
-        match value {
-            ValueRef::Null => self.0.null(field),
-            ValueRef::Unsigned(value) => self.0.unsigned(field, value),
-            ValueRef::Float(value) => self.0.float(field, value),
-            ValueRef::Text(text) => self.0.text(field, text),
-            ValueRef::Symbol(text) => self.0.symbol(field, text),
-            ValueRef::Hex(value) => self.0.hex(field, value),
-            ValueRef::Address(address, version) => self.0.address(field, address, version),
-            ValueRef::Time(time) => self.0.time(field, time),
-            ValueRef::Duration(span) => self.0.duration(field, span),
-            ValueRef::List(list) => self.0.list(field, list),
-            ValueRef::Texts(list) => self.0.texts(field, list),
-            ValueRef::Object(object) => {
-                let object = object.map(AsObject);
-                self.0.object(field, object.as_ref());
-            }
+        if self.wanted.next() == Some(&true) {
+            self.visitor.value(field, value);
         }
     }
 }
@@ -350,7 +145,7 @@ pub enum Value {
     /// Any text.
     Text(Box<str>),
     /// Text that needs escaping in no encoding.
-    Symbol(Box<[u8]>),
+    Symbol(Box<str>),
     /// A 64-bit identifier.
     Hex(u64),
     /// An address and its version, 4 or 6.
@@ -362,7 +157,7 @@ pub enum Value {
     /// A list of whole numbers.
     List(Box<[u64]>),
     /// A list of texts.
-    Texts(Box<[Box<str>]>),
+    Texts(TextList),
     /// A record inside the record, if there is one.
     Object(Option<OwnedObject>),
 }
@@ -379,9 +174,31 @@ impl From<ValueRef<'_>> for Value {
             ValueRef::Address(address, version) => Value::Address(address, version),
             ValueRef::Time(time) => Value::Time(time),
             ValueRef::Duration(span) => Value::Duration(span),
-            ValueRef::List(list) => Value::List(list.into()),
-            ValueRef::Texts(list) => Value::Texts(list.iter().map(|&text| text.into()).collect()),
+            ValueRef::List(list) => Value::List(list.iter().collect()),
+            ValueRef::Texts(list) => Value::Texts(list.iter().collect()),
             ValueRef::Object(object) => Value::Object(object.map(OwnedObject::of)),
+        }
+    }
+}
+
+impl Value {
+    /// The same, borrowed.
+    pub fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Value::Null => ValueRef::Null,
+            Value::Unsigned(value) => ValueRef::Unsigned(*value),
+            Value::Float(value) => ValueRef::Float(*value),
+            Value::Text(text) => ValueRef::Text(text),
+            Value::Symbol(text) => ValueRef::Symbol(text),
+            Value::Hex(value) => ValueRef::Hex(*value),
+            Value::Address(address, version) => ValueRef::Address(*address, *version),
+            Value::Time(time) => ValueRef::Time(*time),
+            Value::Duration(span) => ValueRef::Duration(*span),
+            Value::List(list) => ValueRef::List(Numbers::U64(list)),
+            Value::Texts(list) => ValueRef::Texts(list.as_texts()),
+            Value::Object(object) => {
+                ValueRef::Object(object.as_ref().map(|object| object as &dyn AnyObject))
+            }
         }
     }
 }
@@ -409,7 +226,7 @@ impl OwnedObject {
     }
 }
 
-impl ValueVisitor for OwnedObject {
+impl FieldVisitor for OwnedObject {
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
         self.0.push((field, value.into()));
     }
@@ -418,7 +235,7 @@ impl ValueVisitor for OwnedObject {
 impl Record for OwnedObject {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         for (field, value) in &self.0 {
-            visit_value(visitor, field, value);
+            visitor.value(field, value.as_ref());
         }
     }
 }
@@ -460,7 +277,7 @@ impl OwnedRecord {
 
 struct Values(Vec<Value>);
 
-impl ValueVisitor for Values {
+impl FieldVisitor for Values {
     fn value(&mut self, _: &'static Field, value: ValueRef<'_>) {
         self.0.push(value.into());
     }
@@ -469,7 +286,7 @@ impl ValueVisitor for Values {
 impl Record for OwnedRecord {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         for (field, value) in self.iter() {
-            visit_value(visitor, field, value);
+            visitor.value(field, value.as_ref());
         }
     }
 }
@@ -477,23 +294,6 @@ impl Record for OwnedRecord {
 impl KnownRecord for OwnedRecord {
     fn schema(&self) -> Schema {
         self.schema
-    }
-}
-
-fn visit_value<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: &Value) {
-    match value {
-        Value::Null => visitor.null(field),
-        Value::Unsigned(value) => visitor.unsigned(field, *value),
-        Value::Float(value) => visitor.float(field, *value),
-        Value::Text(text) => visitor.text(field, text),
-        Value::Symbol(text) => visitor.symbol(field, text),
-        Value::Hex(value) => visitor.hex(field, *value),
-        Value::Address(address, version) => visitor.address(field, *address, *version),
-        Value::Time(time) => visitor.time(field, *time),
-        Value::Duration(span) => visitor.duration(field, *span),
-        Value::List(list) => visitor.list(field, list),
-        Value::Texts(list) => visitor.texts(field, list),
-        Value::Object(object) => visitor.object(field, object.as_ref()),
     }
 }
 
@@ -505,32 +305,15 @@ mod tests {
     use crate::RecordStore;
     use crate::encoder::Format;
     use crate::flow::TunnelRow;
-    use crate::schema::fields;
-
-    fields! {
-        /// One field of each kind.
-        EachFields, EACH, EACH_SCHEMA:
-        unsigned Unsigned None "" 1 "";
-        float Float None "" 1 "";
-        text Text None "" 1 "";
-        symbol Text None "" 1 "";
-        hex Hex None "" 1 "";
-        address Address None "" 1 "";
-        time Time None "" 1 "";
-        duration Duration None "" 1 "";
-        list List None "" 1 "";
-        long List None "" 1 "";
-        texts Texts None "" 1 "";
-        words Texts None "" 1 "";
-        object Object None "" 1 "";
-        none Object None "" 1 "";
-        null Unsigned None "" 1 "";
-    }
+    use crate::schema::record;
+    use crate::value::{Object, Symbol};
 
     struct Each;
 
-    impl Record for Each {
-        fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+    record! {
+        /// One field of each kind.
+        EACH, EACH_SCHEMA for Each as it {
+            let Each = it;
             let tunnel = Tunnel {
                 kind: TunnelKind::Vxlan,
                 source: Address::v4([10, 0, 0, 1]),
@@ -539,28 +322,22 @@ mod tests {
                 depth: 1,
                 id: None,
             };
-            visitor.unsigned(&EACH.unsigned, u64::MAX);
-            visitor.float(&EACH.float, 0.5);
-            visitor.text(&EACH.text, "a \"b\"\n");
-            visitor.symbol(&EACH.symbol, b"SF");
-            visitor.hex(&EACH.hex, 0xfeed);
-            visitor.address(&EACH.address, Address([0x20; 16]), 6);
-            visitor.time(&EACH.time, Nanos(1_709_164_800_000_000_001));
-            visitor.duration(&EACH.duration, Nanos(1));
-            visitor.list(&EACH.list, &[1_u16, 2]);
-            visitor.list(&EACH.long, &[7_u32; 40]);
-            visitor.texts(&EACH.texts, &["a", "b,\"c\""]);
-            visitor.texts(&EACH.words, &["w"; 20]);
-            visitor.object(&EACH.object, Some(&TunnelRow(tunnel)));
-            visitor.object(&EACH.none, None::<&TunnelRow>);
-            visitor.null(&EACH.null);
-        }
-    }
-
-    impl KnownRecord for Each {
-        fn schema(&self) -> Schema {
-            EACH_SCHEMA
-        }
+        }:
+        unsigned Unsigned "" 1 = u64::MAX, "";
+        float Float "" 1 = 0.5, "";
+        text Text "" 1 = "a \"b\"\n", "";
+        symbol Text "" 1 = Symbol("SF"), "";
+        hex Hex "" 1 = 0xfeed, "";
+        address Address "" 1 = (Address([0x20; 16]), 6), "";
+        time Time "" 1 = Nanos(1_709_164_800_000_000_001), "";
+        duration Duration "" 1 = Nanos(1), "";
+        list List "" 1 = [1_u16, 2].as_slice(), "";
+        long List "" 1 = [7_u32; 40].as_slice(), "";
+        texts Texts "" 1 = ["a", "b,\"c\""].as_slice(), "";
+        words Texts "" 1 = ["w"; 20].as_slice(), "";
+        object Object "" 1 = Object(Some(TunnelRow(tunnel))), "";
+        none Object "" 1 = Object(None::<TunnelRow>), "";
+        null Unsigned "" 1 = None::<u64>, "";
     }
 
     #[test]
@@ -573,7 +350,7 @@ mod tests {
             let owned = OwnedRecord::of(&Each);
             owned.encode(&mut encoder, &mut kept);
             let mut back = Vec::new();
-            encoder.encode(&AsRecord(&Each), &mut back);
+            encoder.encode(&(&Each as &dyn AnyObject), &mut back);
             assert_eq!(typed, back);
             assert_eq!(typed, any);
             assert_eq!(

@@ -1,14 +1,15 @@
 //! Facts about the machine.
 
-use crate::schema::{FieldVisitor, Record, fields};
+use crate::schema::record;
+use crate::value::Symbol;
 
-fields! {
+record! {
     /// Fields of [`CheckRow`].
-    CheckFields, CHECK, CHECK_SCHEMA:
-    check Text None "CHECK" 1 "what was looked at";
-    status Text None "STATUS" 1 "ok, warn, missing or unknown";
-    found Text None "FOUND" 1 "what was found";
-    advice Text None "" 0 "what to do about it; null when nothing";
+    CHECK, CHECK_SCHEMA for CheckRow<'_> as it:
+    check Text "CHECK" 1 = it.name, "what was looked at";
+    status Text "STATUS" 1 = Symbol(it.status), "ok, warn, missing or unknown";
+    found Text "FOUND" 1 = it.found, "what was found";
+    advice Text = it.advice, "what to do about it; null when nothing";
 }
 
 /// One fact about the machine.
@@ -22,16 +23,4 @@ pub struct CheckRow<'a> {
     pub found: &'a str,
     /// What to do about it.
     pub advice: Option<&'a str>,
-}
-
-impl Record for CheckRow<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.text(&CHECK.check, self.name);
-        visitor.symbol(&CHECK.status, self.status.as_bytes());
-        visitor.text(&CHECK.found, self.found);
-        match self.advice {
-            Some(advice) => visitor.text(&CHECK.advice, advice),
-            None => visitor.null(&CHECK.advice),
-        }
-    }
 }

@@ -3,11 +3,13 @@
 
 use flowgauge_wire::{Address, Nanos};
 
+use crate::any::AnyObject;
 use crate::json::JsonEncoder;
 use crate::schema::{Field, FieldVisitor, Record, Schema};
 use crate::text::{
     TimeWriter, harmless, write_address, write_duration, write_hex64, write_unsigned,
 };
+use crate::value::{Numbers, Texts, ValueRef};
 
 /// Appends records as lines of comma-separated values. What is unknown is empty; lists and objects
 /// are one value of JSON text.
@@ -77,8 +79,8 @@ struct CsvVisitor<'a> {
 }
 
 /// Whether a spreadsheet may take text for a formula.
-fn is_formula(text: &[u8]) -> bool {
-    matches!(text, [b'=' | b'+' | b'-' | b'@', ..])
+fn is_formula(text: &str) -> bool {
+    text.starts_with(['=', '+', '-', '@'])
 }
 
 impl CsvVisitor<'_> {
@@ -92,6 +94,10 @@ impl CsvVisitor<'_> {
 }
 
 impl FieldVisitor for CsvVisitor<'_> {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        value.give(field, self);
+    }
+
     #[inline]
     fn null(&mut self, _field: &'static Field) {
         self.next();
@@ -112,7 +118,7 @@ impl FieldVisitor for CsvVisitor<'_> {
 
     fn text(&mut self, _field: &'static Field, value: &str) {
         self.next();
-        if self.encoder.is_safe && is_formula(value.as_bytes()) {
+        if self.encoder.is_safe && is_formula(value) {
             let shown = value.chars().map(harmless);
             let quoted: String = core::iter::once('\'').chain(shown).collect();
             return write_quoted(self.out, &quoted);
@@ -128,12 +134,20 @@ impl FieldVisitor for CsvVisitor<'_> {
     }
 
     #[inline]
-    fn symbol(&mut self, _field: &'static Field, value: &[u8]) {
+    fn symbol(&mut self, _field: &'static Field, value: &str) {
         self.next();
         if self.encoder.is_safe && is_formula(value) {
             self.out.push(b'\'');
         }
-        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(value.as_bytes());
+    }
+
+    #[inline]
+    fn wide_symbol<const N: usize>(&mut self, _: &'static Field, value: &[u8; N], len: usize) {
+        // No formula begins with a letter or digit, as these do.
+        self.next();
+        self.out
+            .extend_from_slice(value.get(..len).unwrap_or(value));
     }
 
     #[inline]
@@ -160,18 +174,18 @@ impl FieldVisitor for CsvVisitor<'_> {
         write_duration(self.out, value);
     }
 
-    fn list<N: Copy + Into<u64>>(&mut self, _field: &'static Field, values: &[N]) {
+    fn list(&mut self, _field: &'static Field, values: Numbers<'_>) {
         self.next();
         let quoted = values.len() > 1;
         if quoted {
             self.out.push(b'"');
         }
         self.out.push(b'[');
-        for (n, &value) in values.iter().enumerate() {
+        for (n, value) in values.iter().enumerate() {
             if n > 0 {
                 self.out.push(b',');
             }
-            write_unsigned(self.out, value.into());
+            write_unsigned(self.out, value);
         }
         self.out.push(b']');
         if quoted {
@@ -179,27 +193,17 @@ impl FieldVisitor for CsvVisitor<'_> {
         }
     }
 
-    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
-        if let [value] = values {
-            return self.text(field, value.as_ref());
-        }
-        let mut joined = String::new();
-        for (n, value) in values.iter().enumerate() {
-            if n > 0 {
-                joined.push(';');
-            }
-            joined.push_str(value.as_ref());
-        }
-        self.text(field, &joined);
+    fn texts(&mut self, field: &'static Field, values: Texts<'_>) {
+        self.text(field, &values.join(";"));
     }
 
-    fn object<R: Record>(&mut self, _field: &'static Field, value: Option<&R>) {
+    fn object(&mut self, _field: &'static Field, value: Option<&dyn AnyObject>) {
         self.next();
         let Some(value) = value else {
             return;
         };
         self.encoder.scratch.clear();
-        self.encoder.json.object(value, &mut self.encoder.scratch);
+        self.encoder.json.object(&value, &mut self.encoder.scratch);
         write_quoted(
             self.out,
             core::str::from_utf8(&self.encoder.scratch).unwrap_or(""),
@@ -210,26 +214,18 @@ impl FieldVisitor for CsvVisitor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::fields;
-
-    fields! {
-        /// A record for tests.
-        SampleFields, SAMPLE, SAMPLE_SCHEMA:
-        text Text None "TEXT" 1 "any text";
-        texts Texts None "TEXTS" 1 "several";
-        symbol Text None "SYMBOL" 1 "a word";
-        ratio Float None "RATIO" 1 "a number, which may be negative";
-    }
+    use crate::schema::record;
+    use crate::value::Symbol;
 
     struct Sample<'a>(&'a str);
 
-    impl Record for Sample<'_> {
-        fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-            visitor.text(&SAMPLE.text, self.0);
-            visitor.texts(&SAMPLE.texts, &[self.0, "x"]);
-            visitor.symbol(&SAMPLE.symbol, b"-");
-            visitor.float(&SAMPLE.ratio, -1.5);
-        }
+    record! {
+        /// A record for tests.
+        SAMPLE, SAMPLE_SCHEMA for Sample<'_> as it:
+        text Text "TEXT" 1 = it.0, "any text";
+        texts Texts "TEXTS" 1 = [it.0, "x"].as_slice(), "several";
+        symbol Text "SYMBOL" 1 = Symbol("-"), "a word";
+        ratio Float "RATIO" 1 = -1.5, "a number, which may be negative";
     }
 
     #[test]

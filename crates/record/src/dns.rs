@@ -1,233 +1,128 @@
 //! Records about DNS queries and their replies.
 
-use crate::any::KnownRecord;
 use crate::exchange::Exchange;
-use crate::parties::{filled_or_null, number_or_null, yes_or_null};
-use crate::schema::{FieldVisitor, Record, Schema, fields};
+use crate::held::held;
+use crate::schema::record;
 use crate::text_list::TextList;
+use crate::value::{Symbol, filled, listed};
 
-fields! {
+record! {
     /// Fields of an exchange of DNS.
-    DnsFields, DNS, DNS_SCHEMA:
-    time Time None "TIME" 1 "when the query was captured, or where there is none the reply";
-    src_ip Address None "CLIENT" 1 "address of the client";
-    src_port Unsigned None "PORT" 5 "port of the client";
-    dst_ip Address None "SERVER" 1 "address of the server, or the group";
-    dst_port Unsigned None "PORT" 4 "port of the server";
-    proto Text None "" 0 "udp or tcp";
-    service Text None "" 0 "dns, mdns, llmnr, nbns, or doh: DNS within HTTP/2";
-    trans_id Unsigned None "ID" 5 "number of the query";
-    opcode Text None "" 0 "query, notify, update, ...";
-    query Text None "QUERY" 1 "name that is asked for, or where no question is repeated that of the first answer";
-    qclass Text None "" 0 "class of the question";
-    qtype Text None "TYPE" 1 "type of the question";
-    rcode Text None "RCODE" 1 "response code, that of EDNS included";
-    aa Text None "" 0 "yes: the server has authority over the name";
-    tc Text None "" 0 "yes: part of the reply was left out";
-    rd Text None "" 0 "yes: the client wants recursion";
-    ra Text None "" 0 "yes: the server does recursion";
-    ad Text None "" 0 "yes: the server says that the data is authentic";
-    cd Text None "" 0 "yes: the client checks signatures itself";
-    ad_wanted Text None "" 0 "yes: the client wants to know whether the data is authentic";
-    z Text None "" 0 "yes: the bit without a meaning is set in one of both";
-    dnssec_ok Text None "" 0 "yes: the client wants signatures; null without EDNS";
-    edns_bytes Unsigned Bytes "" 0 "largest datagram that the client takes, by EDNS";
-    client_subnet Text None "" 0 "network on whose behalf is asked, by EDNS";
-    answers Texts None "ANSWERS" 2 "what the answers say, in order";
-    answer_types Texts None "" 0 "their types";
-    ttls List Seconds "" 0 "their times to live";
-    answer_names Texts None "" 0 "the names that they are of";
-    authorities Texts None "" 0 "records of authorities in the reply, as zone files have them: name, time to live, type, data";
-    additionals Texts None "" 0 "additional records in the reply, likewise, without that of EDNS";
-    request_flags Unsigned None "" 0 "second word of the query's header: flags, opcode, code";
-    reply_flags Unsigned None "" 0 "the same of the reply";
-    request_place Unsigned None "" 0 "position of the query among the messages of its flow, from 1";
-    reply_place Unsigned None "" 0 "the same of the reply";
-    questions Unsigned None "" 0 "questions announced by the query, or by the reply where there is none";
-    answer_count Unsigned None "" 0 "answers announced by the reply";
-    authority_count Unsigned None "" 0 "records of authorities announced by the reply";
-    additional_count Unsigned None "" 0 "additional records announced by the reply";
-    request_bytes Unsigned Bytes "" 0 "bytes of the query";
-    reply_bytes Unsigned Bytes "" 0 "bytes of the reply, or of all messages of a zone transfer";
-    latency Duration Seconds "LATENCY" 1 "from the query, where it came again from the first, to the reply";
-    state Text None "STATE" 3 "matched, no_reply or no_request";
-    repeats Unsigned None "" 0 "how often the query came again before the reply";
-    limit Text None "" 0 "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; answers: more than are written down (1,024, or 32 KiB of text); or null";
-    odd Text None "ODD" 4 "why a message could not be read to its end, or null";
-}
-
-/// What a message says. Its buffers can be used again ([`DnsMessage::clear`]).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DnsMessage {
-    /// `dns`, `mdns`, `llmnr` or `nbns`.
-    pub service: &'static str,
-    /// Number of the query.
-    pub id: u16,
-    /// What kind of request.
-    pub opcode: String,
-    /// First question's name.
-    pub query: String,
-    /// Its class.
-    pub qclass: String,
-    /// Its type.
-    pub qtype: String,
-    /// Response code; of a query nothing.
-    pub rcode: String,
-    /// AA.
-    pub is_authoritative: bool,
-    /// TC.
-    pub is_truncated: bool,
-    /// RD.
-    pub wants_recursion: bool,
-    /// RA.
-    pub has_recursion: bool,
-    /// AD.
-    pub is_authentic: bool,
-    /// CD.
-    pub checks_disabled: bool,
-    /// Z.
-    pub has_reserved: bool,
-    /// DO and the largest datagram, where there is EDNS.
-    pub edns: Option<(bool, u16)>,
-    /// Client subnet of EDNS.
-    pub client_subnet: String,
-    /// What the answers say.
-    pub answers: TextList,
-    /// Their types.
-    pub answer_types: TextList,
-    /// Their times to live, s.
-    pub ttls: Vec<u32>,
-    /// The names that they are of.
-    pub answer_names: TextList,
-    /// Records of authorities: name, time to live, type and data with blanks between.
-    pub authorities: TextList,
-    /// Additional records, likewise.
-    pub additionals: TextList,
-    /// Second word of the header.
-    pub flags: u16,
-    /// Position among the messages of the flow, from 1.
-    pub place: u64,
-    /// Questions, answers, authorities, additional records, as the message says.
-    pub counts: [u16; 4],
-    /// Bytes of it.
-    pub bytes: u64,
-    /// Why it could not be read to its end.
-    pub odd: &'static str,
-    /// The first bound that left something out.
-    pub limit: Option<&'static str>,
-}
-
-impl DnsMessage {
-    /// Forgets all but the buffers.
-    pub fn clear(&mut self) {
-        let take = |mut text: String| {
-            text.clear();
-            text
+    DNS, DNS_SCHEMA for Exchange<'_, DnsMessage> as it {
+        let Some((request, reply, first)) = it.messages() else {
+            return;
         };
-        let mut old = core::mem::take(self);
-        old.answers.clear();
-        old.answer_types.clear();
-        old.answer_names.clear();
-        old.authorities.clear();
-        old.additionals.clear();
-        old.ttls.clear();
-        *self = DnsMessage {
-            opcode: take(old.opcode),
-            query: take(old.query),
-            qclass: take(old.qclass),
-            qtype: take(old.qtype),
-            rcode: take(old.rcode),
-            client_subnet: take(old.client_subnet),
-            answers: old.answers,
-            answer_types: old.answer_types,
-            answer_names: old.answer_names,
-            authorities: old.authorities,
-            additionals: old.additionals,
-            ttls: old.ttls,
-            ..DnsMessage::default()
-        };
-    }
-}
-
-impl Record for Exchange<'_, DnsMessage> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        let request = self.request.map(|it| it.1);
-        let reply = self.reply.map(|it| it.1);
-        self.visit_parties(
-            [
-                &DNS.time,
-                &DNS.src_ip,
-                &DNS.src_port,
-                &DNS.dst_ip,
-                &DNS.dst_port,
-                &DNS.proto,
-            ],
-            visitor,
-        );
-        let Some(first) = self.first() else { return };
-        visitor.symbol(&DNS.service, first.service.as_bytes());
-        visitor.unsigned(&DNS.trans_id, u64::from(first.id));
-        visitor.symbol(&DNS.opcode, first.opcode.as_bytes());
-        // A server that could not read the query repeats none.
-        filled_or_null(visitor, &DNS.query, &first.query);
-        filled_or_null(visitor, &DNS.qclass, &first.qclass);
-        filled_or_null(visitor, &DNS.qtype, &first.qtype);
-        filled_or_null(visitor, &DNS.rcode, reply.map_or("", |it| &it.rcode));
-        let of_reply = |flag: fn(&DnsMessage) -> bool| reply.map(flag);
-        let of_first = |flag: fn(&DnsMessage) -> bool| Some(flag(first));
         let both = || [request, reply].into_iter().flatten();
-        yes_or_null(visitor, &DNS.aa, of_reply(|it| it.is_authoritative));
-        yes_or_null(visitor, &DNS.tc, of_reply(|it| it.is_truncated));
-        yes_or_null(visitor, &DNS.rd, of_first(|it| it.wants_recursion));
-        yes_or_null(visitor, &DNS.ra, of_reply(|it| it.has_recursion));
-        yes_or_null(visitor, &DNS.ad, of_reply(|it| it.is_authentic));
-        yes_or_null(visitor, &DNS.cd, of_first(|it| it.checks_disabled));
-        yes_or_null(visitor, &DNS.ad_wanted, request.map(|it| it.is_authentic));
-        yes_or_null(visitor, &DNS.z, Some(both().any(|it| it.has_reserved)));
         let edns = request.and_then(|it| it.edns);
-        yes_or_null(visitor, &DNS.dnssec_ok, edns.map(|it| it.0));
-        number_or_null(visitor, &DNS.edns_bytes, edns.map(|it| it.1));
-        let mut subnet = both().map(|it| it.client_subnet.as_str());
-        let subnet = subnet.find(|it| !it.is_empty());
-        filled_or_null(visitor, &DNS.client_subnet, subnet.unwrap_or_default());
-        let list = |visitor: &mut V, field, texts: fn(&DnsMessage) -> &TextList| match reply {
-            Some(reply) => texts(reply).visit(field, visitor),
-            None => visitor.null(field),
-        };
-        list(visitor, &DNS.answers, |it| &it.answers);
-        list(visitor, &DNS.answer_types, |it| &it.answer_types);
-        match reply.filter(|it| !it.ttls.is_empty()) {
-            Some(reply) => visitor.list(&DNS.ttls, &reply.ttls),
-            None => visitor.null(&DNS.ttls),
-        }
-        list(visitor, &DNS.answer_names, |it| &it.answer_names);
-        list(visitor, &DNS.authorities, |it| &it.authorities);
-        list(visitor, &DNS.additionals, |it| &it.additionals);
-        number_or_null(visitor, &DNS.request_flags, request.map(|it| it.flags));
-        number_or_null(visitor, &DNS.reply_flags, reply.map(|it| it.flags));
-        number_or_null(visitor, &DNS.request_place, request.map(|it| it.place));
-        number_or_null(visitor, &DNS.reply_place, reply.map(|it| it.place));
-        let [questions, ..] = first.counts;
-        visitor.unsigned(&DNS.questions, u64::from(questions));
         let counts = reply.map(|it| it.counts);
-        number_or_null(visitor, &DNS.answer_count, counts.map(|it| it[1]));
-        number_or_null(visitor, &DNS.authority_count, counts.map(|it| it[2]));
-        number_or_null(visitor, &DNS.additional_count, counts.map(|it| it[3]));
-        number_or_null(visitor, &DNS.request_bytes, request.map(|it| it.bytes));
-        number_or_null(visitor, &DNS.reply_bytes, reply.map(|it| it.bytes));
-        self.visit_state(
-            [&DNS.latency, &DNS.state, &DNS.repeats, &DNS.limit],
-            both().find_map(|it| it.limit),
-            visitor,
-        );
-        let odd = both().map(|it| it.odd).find(|odd| !odd.is_empty());
-        filled_or_null(visitor, &DNS.odd, odd.unwrap_or_default());
-    }
+    }:
+    time Time "TIME" 1 = it.time(), "when the query was captured, or where there is none the reply";
+    src_ip Address "CLIENT" 1 = it.parties.client_ip(), "address of the client";
+    src_port Unsigned "PORT" 5 = it.parties.client.1, "port of the client";
+    dst_ip Address "SERVER" 1 = it.parties.server_ip(), "address of the server, or the group";
+    dst_port Unsigned "PORT" 4 = it.parties.server.1, "port of the server";
+    proto Text = it.carrier(), "udp or tcp";
+    service Text = Symbol(first.service), "dns, mdns, llmnr, nbns, or doh: DNS within HTTP/2";
+    trans_id Unsigned "ID" 5 = first.id, "number of the query";
+    opcode Text = Symbol(&first.opcode), "query, notify, update, ...";
+    query Text "QUERY" 1 = filled(&first.query), "name that is asked for, or where no question is repeated that of the first answer";
+    qclass Text = filled(&first.qclass), "class of the question";
+    qtype Text "TYPE" 1 = filled(&first.qtype), "type of the question";
+    rcode Text "RCODE" 1 = reply.and_then(|it| filled(&it.rcode)), "response code, that of EDNS included";
+    aa Text = reply.map(|it| it.is_authoritative), "yes: the server has authority over the name";
+    tc Text = reply.map(|it| it.is_truncated), "yes: part of the reply was left out";
+    rd Text = first.wants_recursion, "yes: the client wants recursion";
+    ra Text = reply.map(|it| it.has_recursion), "yes: the server does recursion";
+    ad Text = reply.map(|it| it.is_authentic), "yes: the server says that the data is authentic";
+    cd Text = first.checks_disabled, "yes: the client checks signatures itself";
+    ad_wanted Text = request.map(|it| it.is_authentic), "yes: the client wants to know whether the data is authentic";
+    z Text = both().any(|it| it.has_reserved), "yes: the bit without a meaning is set in one of both";
+    dnssec_ok Text = edns.map(|it| it.0), "yes: the client wants signatures; null without EDNS";
+    edns_bytes Unsigned Bytes = edns.map(|it| it.1), "largest datagram that the client takes, by EDNS";
+    client_subnet Text = both().find_map(|it| filled(&it.client_subnet)), "network on whose behalf is asked, by EDNS";
+    answers Texts "ANSWERS" 2 = reply.map(|it| &it.answers), "what the answers say, in order";
+    answer_types Texts = reply.map(|it| &it.answer_types), "their types";
+    ttls List Seconds = reply.and_then(|it| listed(&it.ttls)), "their times to live";
+    answer_names Texts = reply.map(|it| &it.answer_names), "the names that they are of";
+    authorities Texts = reply.map(|it| &it.authorities), "records of authorities in the reply, as zone files have them: name, time to live, type, data";
+    additionals Texts = reply.map(|it| &it.additionals), "additional records in the reply, likewise, without that of EDNS";
+    request_flags Unsigned = request.map(|it| it.flags), "second word of the query's header: flags, opcode, code";
+    reply_flags Unsigned = reply.map(|it| it.flags), "the same of the reply";
+    request_place Unsigned = request.map(|it| it.place), "position of the query among the messages of its flow, from 1";
+    reply_place Unsigned = reply.map(|it| it.place), "the same of the reply";
+    questions Unsigned = first.counts[0], "questions announced by the query, or by the reply where there is none";
+    answer_count Unsigned = counts.map(|it| it[1]), "answers announced by the reply";
+    authority_count Unsigned = counts.map(|it| it[2]), "records of authorities announced by the reply";
+    additional_count Unsigned = counts.map(|it| it[3]), "additional records announced by the reply";
+    request_bytes Unsigned Bytes = request.map(|it| it.bytes), "bytes of the query";
+    reply_bytes Unsigned Bytes = reply.map(|it| it.bytes), "bytes of the reply, or of all messages of a zone transfer";
+    latency Duration Seconds "LATENCY" 1 = it.latency(), "from the query, where it came again from the first, to the reply";
+    state Text "STATE" 3 = Symbol(it.state()), "matched, no_reply or no_request";
+    repeats Unsigned = it.repeats, "how often the query came again before the reply";
+    limit Text = it.limit.or(both().find_map(|it| it.limit)), "requests: more waited for their replies than are kept (256); memory: there was none left for them: so that this one has no reply; answers: more than are written down (1,024, or 32 KiB of text); or null";
+    odd Text "ODD" 4 = both().find_map(|it| filled(it.odd)), "why a message could not be read to its end, or null";
 }
 
-impl KnownRecord for Exchange<'_, DnsMessage> {
-    fn schema(&self) -> Schema {
-        DNS_SCHEMA
+held! {
+    /// What a message says. Its buffers can be used again ([`crate::Held::clear`]).
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct DnsMessage {
+        /// `dns`, `mdns`, `llmnr` or `nbns`.
+        pub service: &'static str,
+        /// Number of the query.
+        pub id: u16,
+        /// What kind of request.
+        pub opcode: String,
+        /// First question's name.
+        pub query: String,
+        /// Its class.
+        pub qclass: String,
+        /// Its type.
+        pub qtype: String,
+        /// Response code; of a query nothing.
+        pub rcode: String,
+        /// AA.
+        pub is_authoritative: bool,
+        /// TC.
+        pub is_truncated: bool,
+        /// RD.
+        pub wants_recursion: bool,
+        /// RA.
+        pub has_recursion: bool,
+        /// AD.
+        pub is_authentic: bool,
+        /// CD.
+        pub checks_disabled: bool,
+        /// Z.
+        pub has_reserved: bool,
+        /// DO and the largest datagram, where there is EDNS.
+        pub edns: Option<(bool, u16)>,
+        /// Client subnet of EDNS.
+        pub client_subnet: String,
+        /// What the answers say.
+        pub answers: TextList,
+        /// Their types.
+        pub answer_types: TextList,
+        /// Their times to live, s.
+        pub ttls: Vec<u32>,
+        /// The names that they are of.
+        pub answer_names: TextList,
+        /// Records of authorities: name, time to live, type and data with blanks between.
+        pub authorities: TextList,
+        /// Additional records, likewise.
+        pub additionals: TextList,
+        /// Second word of the header.
+        pub flags: u16,
+        /// Position among the messages of the flow, from 1.
+        pub place: u64,
+        /// Questions, answers, authorities, additional records, as the message says.
+        pub counts: [u16; 4],
+        /// Bytes of it.
+        pub bytes: u64,
+        /// Why it could not be read to its end.
+        pub odd: &'static str,
+        /// The first bound that left something out.
+        pub limit: Option<&'static str>,
     }
 }
 
@@ -236,6 +131,7 @@ mod tests {
     use flowgauge_wire::{Address, Nanos};
 
     use super::*;
+    use crate::Held as _;
     use crate::encoder::{Encoder, Format};
     use crate::parties::Parties;
 

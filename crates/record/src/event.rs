@@ -3,41 +3,54 @@
 use core::any::Any;
 
 use crate::any::KnownRecord;
-use crate::parties::{hex_or_null, text_or_null, yes_or_null};
-use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
+use crate::schema::{Field, FieldVisitor, Record, Schema, join, record};
+use crate::value::Symbol;
 
-fields! {
-    /// Fields in front of those of the record itself.
-    EventFields, EVENT, EVENT_SCHEMA:
-    event_type Text None "EVENT" 1 "what kind of record it is: http, dns, flow ...";
-    flow_id Hex None "" 0 "the same in every record about the flow";
-    vlan List None "" 0 "VLAN ids of the flow, outermost first, where it has any";
-    app_proto Text None "PROTOCOL" 3 "protocol that was spoken in the flow, or null";
-    app_proto_by Text None "BY" 4 "what told: content, learned (another flow said so), port";
-    app_proto_after Text None "" 0 "protocol that it went over to (STARTTLS, CONNECT, HTTP/2), or null";
-    until_end Text None "" 0 "yes: it was kept until the input ended";
-    app Text None "APPLICATION" 3 "application, by the name of the server, or null";
-    app_by Text None "BY" 5 "what told: name (of the server, as the client said it), dns (a name that led to its address)";
-    src_stream_bytes Unsigned Bytes "" 0 "bytes that the initiator sent, of TCP by sequence numbers: sent again they count once, not captured they count, too";
-    dst_stream_bytes Unsigned Bytes "" 0 "the same of the responder";
-    missing_bytes Unsigned Bytes "" 0 "bytes of both streams that were not captured, of those of which anything was";
+record! {
+    /// Fields in front of those of a record of what was said in a flow.
+    SAID, SAID_SCHEMA for Said as it, own_schema:
+    event_type Text "EVENT" 1 = Symbol(it.kind), "what kind of record it is: http, dns, flow ...";
+    flow_id Hex = it.flow_id, "the same in every record about the flow";
+    vlan List = it.vlans.ids(), "VLAN ids of the flow, outermost first, where it has any" if it.vlans.count > 0;
+}
+
+record! {
+    /// Fields in front of or behind those of a flow: what was spoken in it.
+    SPOKEN, SPOKEN_SCHEMA for Spoken<'_> as it:
+    app_proto Text "PROTOCOL" 3 = it.protocol, "protocol that was spoken in the flow, or null";
+    app_proto_by Text "BY" 4 = it.protocol_by, "what told: content, learned (another flow said so), port";
+    app Text "APPLICATION" 3 = it.application, "application, by the name of the server, or null";
+    app_by Text "BY" 5 = it.application_by, "what told: name (of the server, as the client said it), dns (a name that led to its address)";
+}
+
+record! {
+    /// Fields in front of those of a flow in events, behind [`SPOKEN_SCHEMA`].
+    CARRIED, CARRIED_SCHEMA for (Carried, Option<&'static str>) as it {
+        let (it, after) = it;
+    }:
+    src_stream_bytes Unsigned Bytes = it.stream_bytes[0], "bytes that the initiator sent, of TCP by sequence numbers: sent again they count once, not captured they count, too";
+    dst_stream_bytes Unsigned Bytes = it.stream_bytes[1], "the same of the responder";
+    missing_bytes Unsigned Bytes = it.missing_bytes, "bytes of both streams that were not captured, of those of which anything was";
+    until_end Text = it.until_end.then_some(true), "yes: it was kept until the input ended";
+    app_proto_after Text = *after, "protocol that it went over to (STARTTLS, CONNECT, HTTP/2), or null";
 }
 
 /// A record among others of other kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a, R> {
-    kind: &'static str,
-    about: About<'a>,
+    about: Said,
+    /// Of a flow: what was spoken in it, and how much.
+    spoken: Option<(Spoken<'a>, Carried)>,
     schema: Schema,
     record: &'a R,
 }
 
+/// What kind of record, of which flow.
 #[derive(Clone, Copy, Debug)]
-enum About<'a> {
-    /// A flow, by its number.
-    Flow(Option<u64>, Vlans),
-    /// What was spoken in it, and how much.
-    Spoken(Spoken<'a>, Carried),
+struct Said {
+    kind: &'static str,
+    flow_id: Option<u64>,
+    vlans: Vlans,
 }
 
 /// VLAN ids of a flow, outermost first.
@@ -74,15 +87,6 @@ pub struct Carried {
     pub until_end: bool,
 }
 
-impl Carried {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.unsigned(&EVENT.src_stream_bytes, self.stream_bytes[0]);
-        visitor.unsigned(&EVENT.dst_stream_bytes, self.stream_bytes[1]);
-        visitor.unsigned(&EVENT.missing_bytes, self.missing_bytes);
-        yes_or_null(visitor, &EVENT.until_end, self.until_end.then_some(true));
-    }
-}
-
 /// What was spoken in a flow, as far as that is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spoken<'a> {
@@ -98,19 +102,6 @@ pub struct Spoken<'a> {
     pub application_by: Option<&'static str>,
 }
 
-impl Spoken<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        for (field, value) in [
-            (&EVENT.app_proto, self.protocol),
-            (&EVENT.app_proto_by, self.protocol_by),
-            (&EVENT.app, self.application),
-            (&EVENT.app_by, self.application_by),
-        ] {
-            text_or_null(visitor, field, value);
-        }
-    }
-}
-
 /// The record of a flow, and behind its fields what was spoken in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Classified<'a, R> {
@@ -122,7 +113,7 @@ pub struct Classified<'a, R> {
 
 /// The fields of [`Classified`] records of records with these.
 pub fn schema_of_classified(schema: Schema) -> Schema {
-    joined(&[], schema, SPOKEN)
+    joined(&[], schema, SPOKEN_SCHEMA)
 }
 
 impl<R: Record> Record for Classified<'_, R> {
@@ -170,8 +161,12 @@ impl EventSchemas {
     ) -> Event<'a, R> {
         let schema = self.of(record.schema(), before(vlans));
         Event {
-            kind,
-            about: About::Flow(flow_id, vlans),
+            about: Said {
+                kind,
+                flow_id,
+                vlans,
+            },
+            spoken: None,
             schema,
             record,
         }
@@ -186,8 +181,12 @@ impl EventSchemas {
     ) -> Event<'a, R> {
         let schema = self.of(record.schema(), OF_FLOWS);
         Event {
-            kind: "flow",
-            about: About::Spoken(spoken, carried),
+            about: Said {
+                kind: "flow",
+                flow_id: None,
+                vlans: Vlans::default(),
+            },
+            spoken: Some((spoken, carried)),
             schema,
             record,
         }
@@ -212,40 +211,20 @@ impl EventSchemas {
     }
 }
 
-/// In front of records of what was said in a flow.
-static OF_EVENTS: &[&Field] = &[&EVENT.event_type, &EVENT.flow_id];
-/// The same where the flow is in VLANs.
-static OF_TAGGED: &[&Field] = &[&EVENT.event_type, &EVENT.flow_id, &EVENT.vlan];
+/// In front of records of what was said in a flow that is in no VLAN.
+static OF_EVENTS: Schema = SAID_SCHEMA.split_at(SAID_SCHEMA.len() - 1).0;
 
 #[inline]
 fn before(vlans: Vlans) -> Schema {
     if vlans.count == 0 {
         OF_EVENTS
     } else {
-        OF_TAGGED
+        SAID_SCHEMA
     }
 }
 
-/// What was spoken in a flow.
-static SPOKEN: &[&Field] = &[
-    &EVENT.app_proto,
-    &EVENT.app_proto_by,
-    &EVENT.app,
-    &EVENT.app_by,
-];
 /// In front of those of flows.
-static OF_FLOWS: &[&Field] = &[
-    &EVENT.event_type,
-    SPOKEN[0],
-    SPOKEN[1],
-    SPOKEN[2],
-    SPOKEN[3],
-    &EVENT.src_stream_bytes,
-    &EVENT.dst_stream_bytes,
-    &EVENT.missing_bytes,
-    &EVENT.until_end,
-    &EVENT.app_proto_after,
-];
+static OF_FLOWS: Schema = &join::<10>(&[SAID_SCHEMA.split_at(1).0, SPOKEN_SCHEMA, CARRIED_SCHEMA]);
 
 /// Fields of a record with others around them. There are as many as kinds of records: they stay for the life
 /// of the process.
@@ -294,7 +273,7 @@ pub fn schemas_of_events() -> Vec<Schema> {
     ];
     let flow = joined(OF_FLOWS, crate::flow::FLOW_SCHEMA, &[]);
     let plain = said.iter().map(|schema| schema_of_events(schema));
-    let tagged = said.iter().map(|schema| joined(OF_TAGGED, schema, &[]));
+    let tagged = said.iter().map(|schema| joined(SAID_SCHEMA, schema, &[]));
     plain.chain(tagged).chain([flow]).collect()
 }
 
@@ -306,18 +285,12 @@ pub fn schema_of_events(schema: Schema) -> Schema {
 impl<R: Record> Record for Event<'_, R> {
     #[inline]
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.symbol(&EVENT.event_type, self.kind.as_bytes());
-        match self.about {
-            About::Flow(id, vlans) => {
-                hex_or_null(visitor, &EVENT.flow_id, id);
-                if vlans.count > 0 {
-                    visitor.list(&EVENT.vlan, vlans.ids());
-                }
-            }
-            About::Spoken(spoken, carried) => {
+        match &self.spoken {
+            None => self.about.visit(visitor),
+            Some((spoken, carried)) => {
+                visitor.symbol(&SAID.event_type, self.about.kind);
                 spoken.visit(visitor);
-                carried.visit(visitor);
-                text_or_null(visitor, &EVENT.app_proto_after, spoken.after);
+                (*carried, spoken.after).visit(visitor);
             }
         }
         self.record.visit(visitor);

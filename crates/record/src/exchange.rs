@@ -2,10 +2,9 @@
 
 use flowgauge_wire::Nanos;
 
-use crate::parties::{Parties, text_or_null};
-use crate::schema::{Field, FieldVisitor};
-
+use crate::parties::Parties;
 use crate::text::protocol_name;
+use crate::value::Symbol;
 
 /// A request and its reply, or one of them alone, each with the time of its last byte. A record, for
 /// the messages that have one.
@@ -26,39 +25,6 @@ pub struct Exchange<'a, M> {
 }
 
 impl<'a, M> Exchange<'a, M> {
-    /// Hands on time, addresses, ports and protocol.
-    pub(crate) fn visit_parties<V: FieldVisitor>(
-        &self,
-        fields: [&'static Field; 6],
-        visitor: &mut V,
-    ) {
-        let [time, src_ip, src_port, dst_ip, dst_port, proto] = fields;
-        visitor.time(time, self.time());
-        self.parties
-            .visit(visitor, [src_ip, src_port, dst_ip, dst_port]);
-        visitor.symbol(proto, protocol_name(self.protocol).as_bytes());
-    }
-
-    /// Hands on latency, state, repeats and limit.
-    /// Of the bounds of its messages, each names its own.
-    pub(crate) fn visit_state<V: FieldVisitor>(
-        &self,
-        fields: [&'static Field; 4],
-        bound: Option<&'static str>,
-        visitor: &mut V,
-    ) {
-        let [latency, state, repeats, limit] = fields;
-        match (self.request, self.reply) {
-            (Some((asked, _)), Some((answered, _))) => {
-                visitor.duration(latency, Nanos(answered.0.saturating_sub(asked.0)));
-            }
-            _ => visitor.null(latency),
-        }
-        visitor.symbol(state, self.state().as_bytes());
-        visitor.unsigned(repeats, self.repeats);
-        text_or_null(visitor, limit, self.limit.or(bound));
-    }
-
     /// When it began.
     pub fn time(&self) -> Nanos {
         let first = self.request.or(self.reply);
@@ -67,15 +33,32 @@ impl<'a, M> Exchange<'a, M> {
 
     /// What it has: matched, no_reply or no_request.
     pub const fn state(&self) -> &'static str {
-        match (self.request, self.reply) {
-            (Some(_), Some(_)) => "matched",
-            (Some(_), None) => "no_reply",
-            _ => "no_request",
-        }
+        state(self.request.is_some(), self.reply.is_some())
     }
 
-    /// The request, or where there is none the reply.
-    pub(crate) fn first(&self) -> Option<&'a M> {
-        self.request.or(self.reply).map(|it| it.1)
+    /// The request, the reply, and the first of them that there is.
+    pub(crate) fn messages(&self) -> Option<(Option<&'a M>, Option<&'a M>, &'a M)> {
+        let (request, reply) = (self.request.map(|it| it.1), self.reply.map(|it| it.1));
+        Some((request, reply, request.or(reply)?))
+    }
+
+    /// From the request to the reply.
+    pub(crate) fn latency(&self) -> Option<Nanos> {
+        let (asked, answered) = (self.request?.0, self.reply?.0);
+        Some(Nanos(answered.0.saturating_sub(asked.0)))
+    }
+
+    /// The protocol below.
+    pub(crate) fn carrier(&self) -> Symbol<'static> {
+        Symbol(protocol_name(self.protocol))
+    }
+}
+
+/// What there is of a request and its reply: matched, no_reply or no_request.
+pub(crate) const fn state(has_request: bool, has_reply: bool) -> &'static str {
+    match (has_request, has_reply) {
+        (true, true) => "matched",
+        (true, false) => "no_reply",
+        _ => "no_request",
     }
 }

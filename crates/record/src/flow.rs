@@ -3,54 +3,59 @@
 use flowgauge_flow::{FlowRecord, FlowSide};
 use flowgauge_wire::{CommunityId, FlowKey, Tunnel, community_id_hash};
 
-use crate::any::KnownRecord;
-use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
+use crate::schema::record;
 use crate::text::{protocol_name, tcp_flag_bytes};
+use crate::value::{Object, Symbol};
 
-fields! {
+record! {
     /// Fields of [`FlowRow`]. `src` is the initiator, `dst` the responder.
-    FlowFields, FLOW, FLOW_SCHEMA:
-    src_ip Address None "SOURCE" 1 "address of the initiator";
-    src_port Unsigned None "PORT" 2 "port of the initiator; for ICMP the message's type, for ESP the upper half of the SPI";
-    dst_ip Address None "DESTINATION" 1 "address of the responder";
-    dst_port Unsigned None "PORT" 2 "port of the responder; for ICMP the type of the answer, or the code where there is none, for ESP the lower half of the SPI";
-    proto Text None "PROTO" 2 "tcp, udp, icmp (both versions) or the protocol's number, always as text";
-    start Time None "START" 4 "time of the first packet";
-    end Time None "END" 0 "time of the last packet";
-    duration Duration Seconds "DURATION" 3 "from the first to the last packet";
-    src_packets Unsigned Packets "PKTS>" 4 "frames from the initiator";
-    dst_packets Unsigned Packets "<PKTS" 4 "frames from the responder";
-    src_bytes Unsigned Bytes "BYTES>" 1 "bytes of those frames on the wire";
-    dst_bytes Unsigned Bytes "<BYTES" 1 "bytes of those frames on the wire";
-    src_ip_bytes Unsigned Bytes "" 0 "IP bytes by the IP headers";
-    dst_ip_bytes Unsigned Bytes "" 0 "IP bytes by the IP headers";
-    src_payload_bytes Unsigned Bytes "" 0 "transport payload by the headers, retransmissions included";
-    dst_payload_bytes Unsigned Bytes "" 0 "transport payload by the headers, retransmissions included";
-    src_tcp_flags Text None "" 0 "all TCP flags seen, in the order SAPFRUEC; null unless TCP";
-    dst_tcp_flags Text None "" 0 "all TCP flags seen, in the order SAPFRUEC; null unless TCP";
-    src_retransmitted Unsigned Packets "RETR>" 6 "segments whose payload had been seen before";
-    dst_retransmitted Unsigned Packets "<RETR" 6 "segments whose payload had been seen before";
-    src_out_of_order Unsigned Packets "" 0 "segments that came after a later one and were no retransmission";
-    dst_out_of_order Unsigned Packets "" 0 "segments that came after a later one and were no retransmission";
-    handshake_rtt Duration Seconds "RTT" 5 "from the SYN to the ACK that completes the handshake; null when not seen";
-    fragments Unsigned Packets "" 0 "IP fragments among the packets";
-    state Text None "STATE" 3 "connection state as Zeek's conn_state";
-    history Text None "HISTORY" 7 "events in order as Zeek's history";
-    vlan List None "VLAN" 8 "VLAN ids, outermost first";
-    tunnel Object None "" 0 "the innermost tunnel around the flow: kind, src_ip, dst_ip, id, depth";
-    community_id Text None "" 0 "Community ID version 1; null for packets without IP";
-    flow_id Hex None "" 0 "16 hexadecimal digits, the same in every record about the flow";
-    end_reason Text None "END" 5 "why the record was written: fin, rst, idle, active, end_of_input or evicted";
+    FLOW, FLOW_SCHEMA for FlowRow<'_> as it, #[inline(always)] {
+        let flow = it.record;
+        let (source, destination) = (&flow.source, &flow.destination);
+    }:
+    src_ip Address "SOURCE" 1 = (source.address, flow.version), "address of the initiator";
+    src_port Unsigned "PORT" 2 = source.port, "port of the initiator; for ICMP the message's type, for ESP the upper half of the SPI";
+    dst_ip Address "DESTINATION" 1 = (destination.address, flow.version), "address of the responder";
+    dst_port Unsigned "PORT" 2 = destination.port, "port of the responder; for ICMP the type of the answer, or the code where there is none, for ESP the lower half of the SPI";
+    proto Text "PROTO" 2 = Symbol(protocol_name(flow.protocol)), "tcp, udp, icmp (both versions) or the protocol's number, always as text";
+    start Time "START" 4 = flow.start, "time of the first packet";
+    end Time "END" 0 = flow.end, "time of the last packet";
+    duration Duration Seconds "DURATION" 3 = flow.end - flow.start, "from the first to the last packet";
+    src_packets Unsigned Packets "PKTS>" 4 = source.packets, "frames from the initiator";
+    dst_packets Unsigned Packets "<PKTS" 4 = destination.packets, "frames from the responder";
+    src_bytes Unsigned Bytes "BYTES>" 1 = source.bytes, "bytes of those frames on the wire";
+    dst_bytes Unsigned Bytes "<BYTES" 1 = destination.bytes, "bytes of those frames on the wire";
+    src_ip_bytes Unsigned Bytes = source.ip_bytes, "IP bytes by the IP headers";
+    dst_ip_bytes Unsigned Bytes = destination.ip_bytes, "IP bytes by the IP headers";
+    src_payload_bytes Unsigned Bytes = source.payload_bytes, "transport payload by the headers, retransmissions included";
+    dst_payload_bytes Unsigned Bytes = destination.payload_bytes, "transport payload by the headers, retransmissions included";
+    src_tcp_flags Text = tcp_flags(flow, source), "all TCP flags seen, in the order SAPFRUEC; null unless TCP";
+    dst_tcp_flags Text = tcp_flags(flow, destination), "all TCP flags seen, in the order SAPFRUEC; null unless TCP";
+    src_retransmitted Unsigned Packets "RETR>" 6 = source.retransmitted, "segments whose payload had been seen before";
+    dst_retransmitted Unsigned Packets "<RETR" 6 = destination.retransmitted, "segments whose payload had been seen before";
+    src_out_of_order Unsigned Packets = source.out_of_order, "segments that came after a later one and were no retransmission";
+    dst_out_of_order Unsigned Packets = destination.out_of_order, "segments that came after a later one and were no retransmission";
+    handshake_rtt Duration Seconds "RTT" 5 = flow.handshake_rtt, "from the SYN to the ACK that completes the handshake; null when not seen";
+    fragments Unsigned Packets = flow.fragments, "IP fragments among the packets";
+    state Text "STATE" 3 = Symbol(flow.state.name()), "connection state as Zeek's conn_state";
+    history Text "HISTORY" 7 = Symbol(flow.history), "events in order as Zeek's history";
+    vlan List "VLAN" 8 = flow.vlans, "VLAN ids, outermost first";
+    tunnel Object = Object(flow.tunnel.map(|tunnel| TunnelRow(*tunnel))), "the innermost tunnel around the flow: kind, src_ip, dst_ip, id, depth";
+    community_id Text = it.community_hash.as_ref().map(CommunityId::of_hash), "Community ID version 1; null for packets without IP";
+    flow_id Hex = flow.flow_id, "16 hexadecimal digits, the same in every record about the flow";
+    end_reason Text "END" 5 = Symbol(flow.end_reason.name()), "why the record was written: fin, rst, idle, active, end_of_input or evicted";
 }
 
-fields! {
+record! {
     /// Fields of the object `tunnel`.
-    TunnelFields, TUNNEL, TUNNEL_SCHEMA:
-    kind Text None "" 0 "ipip, 6in4, gre, vxlan, geneve, gtpu, teredo or erspan";
-    src_ip Address None "" 0 "outer source address";
-    dst_ip Address None "" 0 "outer destination address";
-    id Unsigned None "" 0 "VNI, TEID, GRE key or ERSPAN session; null where there is none";
-    depth Unsigned None "" 0 "how many tunnels were taken off";
+    TUNNEL, TUNNEL_SCHEMA for TunnelRow as it {
+        let tunnel = &it.0;
+    }:
+    kind Text = Symbol(tunnel.kind.name()), "ipip, 6in4, gre, vxlan, geneve, gtpu, teredo or erspan";
+    src_ip Address = (tunnel.source, tunnel.version), "outer source address";
+    dst_ip Address = (tunnel.destination, tunnel.version), "outer destination address";
+    id Unsigned = tunnel.id, "VNI, TEID, GRE key or ERSPAN session; null where there is none";
+    depth Unsigned = tunnel.depth, "how many tunnels were taken off";
 }
 
 /// A flow's record, as it is written.
@@ -79,95 +84,15 @@ impl<'a> FlowRow<'a> {
     }
 }
 
-impl Record for FlowRow<'_> {
-    #[inline(always)]
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        let flow = self.record;
-        let (source, destination) = (&flow.source, &flow.destination);
-        visitor.address(&FLOW.src_ip, source.address, flow.version);
-        visitor.unsigned(&FLOW.src_port, u64::from(source.port));
-        visitor.address(&FLOW.dst_ip, destination.address, flow.version);
-        visitor.unsigned(&FLOW.dst_port, u64::from(destination.port));
-        visitor.symbol(&FLOW.proto, protocol_name(flow.protocol).as_bytes());
-        visitor.time(&FLOW.start, flow.start);
-        visitor.time(&FLOW.end, flow.end);
-        visitor.duration(&FLOW.duration, flow.end - flow.start);
-        visitor.unsigned(&FLOW.src_packets, source.packets);
-        visitor.unsigned(&FLOW.dst_packets, destination.packets);
-        visitor.unsigned(&FLOW.src_bytes, source.bytes);
-        visitor.unsigned(&FLOW.dst_bytes, destination.bytes);
-        visitor.unsigned(&FLOW.src_ip_bytes, source.ip_bytes);
-        visitor.unsigned(&FLOW.dst_ip_bytes, destination.ip_bytes);
-        visitor.unsigned(&FLOW.src_payload_bytes, source.payload_bytes);
-        visitor.unsigned(&FLOW.dst_payload_bytes, destination.payload_bytes);
-        tcp_flags(visitor, &FLOW.src_tcp_flags, flow, source);
-        tcp_flags(visitor, &FLOW.dst_tcp_flags, flow, destination);
-        visitor.unsigned(&FLOW.src_retransmitted, source.retransmitted);
-        visitor.unsigned(&FLOW.dst_retransmitted, destination.retransmitted);
-        visitor.unsigned(&FLOW.src_out_of_order, source.out_of_order);
-        visitor.unsigned(&FLOW.dst_out_of_order, destination.out_of_order);
-        match flow.handshake_rtt {
-            Some(rtt) => visitor.duration(&FLOW.handshake_rtt, rtt),
-            None => visitor.null(&FLOW.handshake_rtt),
-        }
-        visitor.unsigned(&FLOW.fragments, flow.fragments);
-        visitor.symbol(&FLOW.state, flow.state.name().as_bytes());
-        visitor.symbol(&FLOW.history, flow.history.as_bytes());
-        visitor.list(&FLOW.vlan, flow.vlans);
-        visitor.object(
-            &FLOW.tunnel,
-            flow.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
-        );
-        match &self.community_hash {
-            Some(hash) => {
-                let id = CommunityId::of_hash(hash);
-                visitor.wide_symbol(&FLOW.community_id, id.as_bytes(), id.as_bytes().len());
-            }
-            None => visitor.null(&FLOW.community_id),
-        }
-        visitor.hex(&FLOW.flow_id, flow.flow_id);
-        visitor.symbol(&FLOW.end_reason, flow.end_reason.name().as_bytes());
-    }
-}
-
-impl KnownRecord for FlowRow<'_> {
-    fn schema(&self) -> Schema {
-        FLOW_SCHEMA
-    }
-}
-
+/// Letters of all flags of a side, and how many of them count.
 #[inline(always)]
-fn tcp_flags<V: FieldVisitor>(
-    visitor: &mut V,
-    field: &'static Field,
-    flow: &FlowRecord<'_>,
-    side: &FlowSide,
-) {
-    if flow.protocol == 6 {
-        let (letters, len) = tcp_flag_bytes(side.tcp_flags);
-        visitor.wide_symbol(field, letters, len);
-    } else {
-        visitor.null(field);
-    }
+fn tcp_flags(flow: &FlowRecord<'_>, side: &FlowSide) -> Option<(&'static [u8; 8], usize)> {
+    (flow.protocol == 6).then(|| tcp_flag_bytes(side.tcp_flags))
 }
 
 /// The object `tunnel`.
 #[derive(Clone, Copy, Debug)]
 pub struct TunnelRow(pub Tunnel);
-
-impl Record for TunnelRow {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        let tunnel = &self.0;
-        visitor.symbol(&TUNNEL.kind, tunnel.kind.name().as_bytes());
-        visitor.address(&TUNNEL.src_ip, tunnel.source, tunnel.version);
-        visitor.address(&TUNNEL.dst_ip, tunnel.destination, tunnel.version);
-        match tunnel.id {
-            Some(id) => visitor.unsigned(&TUNNEL.id, u64::from(id)),
-            None => visitor.null(&TUNNEL.id),
-        }
-        visitor.unsigned(&TUNNEL.depth, u64::from(tunnel.depth));
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +100,10 @@ mod tests {
     use flowgauge_wire::{Address, Nanos, TcpFlags, TunnelKind};
 
     use super::*;
+    use crate::Record as _;
     use crate::encoder::{Encoder, Format};
+    use crate::schema::{Field, FieldVisitor};
+    use crate::value::ValueRef;
 
     fn encoded(format: Format, record: &FlowRecord<'_>) -> String {
         let row = FlowRow::new(record, 0);
@@ -299,24 +227,32 @@ mod tests {
     }
 
     impl FieldVisitor for Slow {
-        fn null(&mut self, field: &'static Field) {
-            self.put(field, "null");
+        fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+            match value {
+                ValueRef::Unsigned(value) => self.put(field, &value.to_string()),
+                ValueRef::Text(text) | ValueRef::Symbol(text) => {
+                    self.put(field, &format!("{text:?}"));
+                }
+                ValueRef::Hex(value) => self.put(field, &format!("\"{value:016x}\"")),
+                ValueRef::Address(address, version) => self.address(field, address, version),
+                ValueRef::Time(time) => self.time(field, time),
+                ValueRef::Duration(span) => {
+                    let (seconds, nanos) = (span.0 / 1_000_000_000, span.0 % 1_000_000_000);
+                    self.put(field, &format!("{seconds}.{nanos:09}"));
+                }
+                ValueRef::List(list) => {
+                    let values: Vec<String> = list.iter().map(|it| it.to_string()).collect();
+                    self.put(field, &format!("[{}]", values.join(",")));
+                }
+                ValueRef::Object(Some(object)) => {
+                    self.put(field, "{");
+                    object.values(self);
+                    self.0.push('}');
+                }
+                _ => self.put(field, "null"),
+            }
         }
-        fn unsigned(&mut self, field: &'static Field, value: u64) {
-            self.put(field, &value.to_string());
-        }
-        fn float(&mut self, field: &'static Field, value: f64) {
-            self.put(field, &value.to_string());
-        }
-        fn text(&mut self, field: &'static Field, value: &str) {
-            self.put(field, &format!("{value:?}"));
-        }
-        fn symbol(&mut self, field: &'static Field, value: &[u8]) {
-            self.text(field, core::str::from_utf8(value).unwrap());
-        }
-        fn hex(&mut self, field: &'static Field, value: u64) {
-            self.text(field, &format!("{value:016x}"));
-        }
+
         fn address(&mut self, field: &'static Field, value: Address, version: u8) {
             let address = core::net::Ipv6Addr::from(value.0);
             let text = match address.to_ipv4_mapped() {
@@ -348,29 +284,6 @@ mod tests {
                 day + 1
             );
             self.text(field, &text);
-        }
-        fn duration(&mut self, field: &'static Field, value: Nanos) {
-            let (seconds, nanos) = (value.0 / 1_000_000_000, value.0 % 1_000_000_000);
-            self.put(field, &format!("{seconds}.{nanos:09}"));
-        }
-        fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
-            let values: Vec<String> = values
-                .iter()
-                .map(|&value| value.into().to_string())
-                .collect();
-            self.put(field, &format!("[{}]", values.join(",")));
-        }
-        fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
-            let texts: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
-            self.put(field, &format!("{texts:?}"));
-        }
-        fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
-            let Some(value) = value else {
-                return self.null(field);
-            };
-            self.put(field, "{");
-            value.visit(self);
-            self.0.push('}');
         }
     }
 

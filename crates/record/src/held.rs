@@ -1,23 +1,23 @@
-//! How much memory records and messages take while they wait.
+//! Memory of records and messages while they wait, and its second use.
 
-use crate::dhcp::DhcpMessage;
-use crate::dhcpv6::Dhcpv6Message;
-use crate::dns::DnsMessage;
-use crate::file::FileRow;
-use crate::ftp::{FtpDataRow, FtpRow};
-use crate::icp::IcpMessage;
-use crate::ntp::{NtpClock, NtpMessage};
-use crate::quic::QuicRow;
-use crate::rpc::RpcMessage;
-use crate::smtp::SmtpRow;
-use crate::snmp::SnmpMessage;
-use crate::ssh::SshRow;
-use crate::tls::{TlsRow, X509Row};
+use core::mem::needs_drop;
+use core::net::IpAddr;
 
-/// What keeps memory beside itself.
+use flowgauge_wire::{Address, Nanos};
+
+use crate::http::Piece;
+use crate::origin::Origin;
+
+/// What may keep memory beside itself.
 pub trait Held {
     /// Bytes of its buffers, with what is free in them.
-    fn held(&self) -> usize;
+    #[inline]
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// Becomes what it was at first; its buffers can be used again.
+    fn clear(&mut self);
 }
 
 impl Held for String {
@@ -25,18 +25,35 @@ impl Held for String {
     fn held(&self) -> usize {
         self.capacity()
     }
-}
 
-impl Held for Vec<String> {
-    fn held(&self) -> usize {
-        let own = self.capacity() * size_of::<String>();
-        own + self.iter().map(String::capacity).sum::<usize>()
+    fn clear(&mut self) {
+        self.clear();
     }
 }
 
-impl<T: Held> Held for [T; 2] {
+impl<T: Held> Held for Vec<T> {
+    #[inline]
+    fn held(&self) -> usize {
+        let own = self.capacity() * size_of::<T>();
+        // What need not be dropped has no buffers.
+        match needs_drop::<T>() {
+            true => own + self.iter().map(T::held).sum::<usize>(),
+            false => own,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.clear();
+    }
+}
+
+impl<T: Held, const N: usize> Held for [T; N] {
     fn held(&self) -> usize {
         self.iter().map(T::held).sum()
+    }
+
+    fn clear(&mut self) {
+        self.iter_mut().for_each(T::clear);
     }
 }
 
@@ -45,6 +62,10 @@ impl<T: Held> Held for Option<T> {
     fn held(&self) -> usize {
         self.as_ref().map_or(0, T::held)
     }
+
+    fn clear(&mut self) {
+        *self = None;
+    }
 }
 
 impl<T: Held> Held for Box<T> {
@@ -52,50 +73,50 @@ impl<T: Held> Held for Box<T> {
     fn held(&self) -> usize {
         size_of::<T>() + (**self).held()
     }
+
+    fn clear(&mut self) {
+        (**self).clear();
+    }
 }
 
-macro_rules! of_numbers {
-    ($($number:ty),*) => {
-        $(impl Held for Vec<$number> {
-            #[inline]
-            fn held(&self) -> usize {
-                self.capacity() * size_of::<$number>()
-            }
-        })*
-    };
-}
-
-macro_rules! of_fields {
-    ($($type:ty: $($field:ident),*;)*) => {
+/// Types without buffers.
+macro_rules! plain {
+    ($($type:ty,)*) => {
         $(impl Held for $type {
-            fn held(&self) -> usize {
-                0 $(+ self.$field.held())*
+            fn clear(&mut self) {
+                *self = Default::default();
             }
         })*
     };
 }
 
-of_numbers!(u8, u16, u32, u64, usize);
-
-of_fields! {
-    DnsMessage: opcode, query, qclass, qtype, rcode, client_subnet, answers, answer_types, ttls, answer_names,
-        authorities, additionals;
-    RpcMessage: program, procedure, argument, machine, status;
-    IcpMessage: url;
-    SnmpMessage: community, user, engine, context, oid;
-    DhcpMessage: mac, host_name, fqdn, domain, vendor, text, parameters, routers, dns_servers, client_id;
-    Dhcpv6Message: client_id, server_id, mac, leases, text, fqdn, domains, dns_servers, parameters;
-    NtpMessage: clock;
-    NtpClock: reference;
-    FtpRow: user, password, command, directory, argument, reply, lines;
-    FtpDataRow: command, file_name;
-    SmtpRow: helo, sender, receivers, date, from, to, cc, reply_to, id, in_reply_to, subject, user_agent,
-        received, originating_ip, files, attachments, last_reply, auth;
-    SshRow: client, server, cipher, code, compression, exchange, host_key, fingerprint, hassh, hassh_server;
-    TlsRow: version, cipher, curve, server_name, next_protocol, client_protocols, client_version, history, last_alert,
-        certificate, chain, client_subject, client_chain, ja3, ja3s, ja4, ja3_text, ja3s_text, extensions;
-    X509Row: sha256, sha1, serial, subject, issuer, key_algorithm, signature_algorithm, curve, alternatives, dns_names,
-        ip_addresses, emails, uris;
-    FileRow: method, host, uri, file_name, content_type, content_encoding, md5, sha1, sha256, extracted;
-    QuicRow: tls, version, client_initial_dcid, client_scid, server_scid;
+plain! {
+    bool, u8, u16, u32, u64, usize, i64, f64, &'static str, (bool, u16), (u32, u32), (Address, u8), (Address, u16),
+    Option<(IpAddr, u16)>, Nanos, Origin, Piece,
 }
+
+/// Declares a struct whose buffers are [`Held`]: those of all its fields.
+macro_rules! held {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident {
+            $( $(#[$field_about:meta])* $visible:vis $field:ident: $type:ty, )*
+        }
+    ) => {
+        $(#[$about])*
+        pub struct $name {
+            $( $(#[$field_about])* $visible $field: $type, )*
+        }
+
+        impl $crate::Held for $name {
+            fn held(&self) -> usize {
+                0 $(+ $crate::Held::held(&self.$field))*
+            }
+
+            fn clear(&mut self) {
+                $( $crate::Held::clear(&mut self.$field); )*
+            }
+        }
+    };
+}
+pub(crate) use held;

@@ -2,11 +2,13 @@
 
 use flowgauge_wire::{Address, Nanos};
 
+use crate::any::AnyObject;
 use crate::cursor::{Cursor, Scratch};
 use crate::schema::{Field, FieldVisitor, Record};
 use crate::text::{
     TimeWriter, hex64, short_duration, short_ipv4, write_duration, write_ipv6, write_json_escaped,
 };
+use crate::value::{Numbers, Texts, ValueRef};
 
 /// Appends records as JSON objects, one per line. What is unknown is `null`; names and order are
 /// those of the schema, the same in every line.
@@ -50,6 +52,10 @@ impl JsonVisitor<'_> {
 }
 
 impl FieldVisitor for JsonVisitor<'_> {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        value.give(field, self);
+    }
+
     #[inline(always)]
     fn null(&mut self, field: &'static Field) {
         self.key(field);
@@ -76,9 +82,9 @@ impl FieldVisitor for JsonVisitor<'_> {
     }
 
     #[inline(always)]
-    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
+    fn symbol(&mut self, field: &'static Field, value: &str) {
         self.quoted_key(field);
-        self.text.put_slice(value);
+        self.text.put_slice(value.as_bytes());
         self.text.put_all(b"\"");
     }
 
@@ -124,19 +130,19 @@ impl FieldVisitor for JsonVisitor<'_> {
     }
 
     #[inline(always)]
-    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
+    fn list(&mut self, field: &'static Field, values: Numbers<'_>) {
         self.key(field);
         self.text.put_all(b"[");
-        for (n, &value) in values.iter().enumerate() {
+        for (n, value) in values.iter().enumerate() {
             if n > 0 {
                 self.text.put_all(b",");
             }
-            self.text.put_unsigned(value.into());
+            self.text.put_unsigned(value);
         }
         self.text.put_all(b"]");
     }
 
-    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
+    fn texts(&mut self, field: &'static Field, values: Texts<'_>) {
         self.key(field);
         self.text.put_all(b"[");
         for (n, value) in values.iter().enumerate() {
@@ -144,15 +150,14 @@ impl FieldVisitor for JsonVisitor<'_> {
                 self.text.put_all(b",");
             }
             self.text.put_all(b"\"");
-            self.text
-                .put_grown(|out| write_json_escaped(out, value.as_ref()));
+            self.text.put_grown(|out| write_json_escaped(out, value));
             self.text.put_all(b"\"");
         }
         self.text.put_all(b"]");
     }
 
     #[inline(always)]
-    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
+    fn object(&mut self, field: &'static Field, value: Option<&dyn AnyObject>) {
         let Some(value) = value else {
             return self.null(field);
         };
@@ -160,7 +165,7 @@ impl FieldVisitor for JsonVisitor<'_> {
         let time = &mut *self.time;
         // Rare: memory of its own does not matter.
         self.text
-            .put_grown(|out| write_object(value, &mut Scratch::default(), time, out));
+            .put_grown(|out| write_object(&value, &mut Scratch::default(), time, out));
     }
 }
 
@@ -211,29 +216,19 @@ fn write_float(out: &mut Vec<u8>, value: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::fields;
-
-    fields! {
-        /// A record for tests.
-        SampleFields, SAMPLE, SAMPLE_SCHEMA:
-        text Text None "TEXT" 1 "any text";
-        number Unsigned None "NUMBER" 1 "a number";
-        list List None "LIST" 1 "a list";
-        inner Object None "INNER" 0 "an object";
-        ratio Float None "RATIO" 1 "a fraction";
-    }
+    use crate::schema::record;
+    use crate::value::Object;
 
     struct Sample<'a>(&'a str, bool);
 
-    impl Record for Sample<'_> {
-        fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-            visitor.text(&SAMPLE.text, self.0);
-            visitor.unsigned(&SAMPLE.number, 42);
-            visitor.list(&SAMPLE.list, &[1u16, 4095]);
-            let inner = Sample("inner", false);
-            visitor.object(&SAMPLE.inner, self.1.then_some(&inner));
-            visitor.float(&SAMPLE.ratio, f64::NAN);
-        }
+    record! {
+        /// A record for tests.
+        SAMPLE, SAMPLE_SCHEMA for Sample<'_> as it:
+        text Text "TEXT" 1 = it.0, "any text";
+        number Unsigned "NUMBER" 1 = 42_u64, "a number";
+        list List "LIST" 1 = [1_u16, 4095].as_slice(), "a list";
+        inner Object "INNER" 0 = Object(it.1.then_some(Sample("inner", false))), "an object";
+        ratio Float "RATIO" 1 = f64::NAN, "a fraction";
     }
 
     #[test]

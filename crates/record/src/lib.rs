@@ -1,10 +1,9 @@
 //! Records: one schema per kind, many encodings.
 //!
-//! A kind of record is defined once, as a list of [`Field`]s and a [`Record::visit`] that hands
-//! each value to a [`FieldVisitor`]. An encoding is a visitor: JSON lines, CSV and the terminal
-//! table are here; whatever comes later (EVE and Zeek names, Parquet, IPFIX) is one more visitor
-//! and knows nothing about flows. Calls are monomorphised, so that the JSON of a flow record is
-//! straight-line code that appends to one reused buffer.
+//! A kind of record is declared once (`record!`): its fields, and where in the record the value of each is. An encoding
+//! is a [`FieldVisitor`] that gets the values: JSON lines, CSV and the terminal table are here; whatever comes later (EVE
+//! and Zeek names, Parquet, IPFIX) is one more visitor and knows nothing about flows. Calls are monomorphised, so that the
+//! JSON of a flow record is straight-line code that appends to one reused buffer.
 //!
 //! ```
 //! use flowgauge_record::{Encoder, Format, StreamRow};
@@ -77,6 +76,7 @@ pub mod text_list;
 pub mod tls;
 pub mod totals;
 pub mod transaction;
+mod value;
 mod whole;
 pub mod words;
 
@@ -92,4 +92,5 @@ pub use packet::PacketRow;
 pub use schema::{Column, Field, FieldKind, FieldVisitor, JsonKey, Record, Schema, Unit};
 pub use store::{RecordStore, StoredRecord};
 pub use stream::StreamRow;
+pub use value::{Numbers, Texts, ValueRef};
 pub use whole::WholeWrites;

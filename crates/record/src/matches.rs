@@ -3,36 +3,38 @@
 use flowgauge_stream::StreamIdentity;
 use flowgauge_wire::Nanos;
 
-use crate::any::KnownRecord;
-use crate::schema::{FieldVisitor, Record, Schema, fields};
+use crate::schema::record;
 use crate::text::protocol_name;
+use crate::value::Symbol;
 
-fields! {
+record! {
     /// Fields of a [`MatchRow`].
-    MatchFields, MATCH, MATCH_SCHEMA:
-    time Time None "TIME" 3 "capture time of the packet that completed the match";
-    src_ip Address None "SOURCE" 1 "address of the sender";
-    src_port Unsigned None "PORT" 2 "port of the sender";
-    dst_ip Address None "DESTINATION" 1 "address of the receiver";
-    dst_port Unsigned None "PORT" 2 "port of the receiver";
-    proto Text None "PROTO" 4 "tcp or udp";
-    direction Text None "FROM" 5 "who sent it: initiator or responder";
-    offset Unsigned Bytes "OFFSET" 1 exact "where in the stream the match begins, holes counted; empty where the expression cannot say";
-    end Unsigned Bytes "END" 4 exact "position behind its last byte";
-    pattern_id Unsigned None "ID" 3 "number of the pattern: its sid, or its place among the patterns";
-    name Text None "NAME" 6 "the pattern's msg";
-    pattern Text None "PATTERN" 1 "the pattern as it was given";
-    flow_id Hex None "" 0 "the same in every record about the flow";
+    MATCH, MATCH_SCHEMA for MatchRow<'_> as it {
+        let identity = &it.identity;
+    }:
+    time Time "TIME" 3 = it.time, "capture time of the packet that completed the match";
+    src_ip Address "SOURCE" 1 = (identity.source.0, identity.version), "address of the sender";
+    src_port Unsigned "PORT" 2 = identity.source.1, "port of the sender";
+    dst_ip Address "DESTINATION" 1 = (identity.destination.0, identity.version), "address of the receiver";
+    dst_port Unsigned "PORT" 2 = identity.destination.1, "port of the receiver";
+    proto Text "PROTO" 4 = Symbol(protocol_name(identity.protocol)), "tcp or udp";
+    direction Text "FROM" 5 = Symbol(if it.from_initiator { "initiator" } else { "responder" }), "who sent it: initiator or responder";
+    offset Unsigned Bytes "OFFSET" 1 exact = it.offset, "where in the stream the match begins, holes counted; empty where the expression cannot say";
+    end Unsigned Bytes "END" 4 exact = it.end, "position behind its last byte";
+    pattern_id Unsigned "ID" 3 = it.pattern.id, "number of the pattern: its sid, or its place among the patterns";
+    name Text "NAME" 6 = it.pattern.name, "the pattern's msg";
+    pattern Text "PATTERN" 1 = it.pattern.text, "the pattern as it was given";
+    flow_id Hex = identity.flow_id, "the same in every record about the flow";
 }
 
-fields! {
+record! {
     /// Fields of a [`MatchCountRow`].
-    MatchCountFields, COUNT, MATCH_COUNT_SCHEMA:
-    pattern_id Unsigned None "ID" 2 "number of the pattern: its sid, or its place among the patterns";
-    matches Unsigned None "MATCHES" 1 "how often it was found";
-    streams Unsigned None "STREAMS" 1 "in how many streams";
-    name Text None "NAME" 3 "the pattern's msg";
-    pattern Text None "PATTERN" 1 "the pattern as it was given";
+    COUNT, MATCH_COUNT_SCHEMA for MatchCountRow<'_> as it:
+    pattern_id Unsigned "ID" 2 = it.pattern.id, "number of the pattern: its sid, or its place among the patterns";
+    matches Unsigned "MATCHES" 1 = it.matches, "how often it was found";
+    streams Unsigned "STREAMS" 1 = it.streams, "in how many streams";
+    name Text "NAME" 3 = it.pattern.name, "the pattern's msg";
+    pattern Text "PATTERN" 1 = it.pattern.text, "the pattern as it was given";
 }
 
 /// What every record about a pattern says of it.
@@ -72,63 +74,6 @@ pub struct MatchCountRow<'a> {
     pub matches: u64,
     /// In how many streams.
     pub streams: u64,
-}
-
-impl Record for MatchRow<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        let identity = &self.identity;
-        let (source, destination) = (identity.source, identity.destination);
-        visitor.time(&MATCH.time, self.time);
-        visitor.address(&MATCH.src_ip, source.0, identity.version);
-        visitor.unsigned(&MATCH.src_port, u64::from(source.1));
-        visitor.address(&MATCH.dst_ip, destination.0, identity.version);
-        visitor.unsigned(&MATCH.dst_port, u64::from(destination.1));
-        let protocol = protocol_name(identity.protocol);
-        visitor.symbol(&MATCH.proto, protocol.as_bytes());
-        let direction: &[u8] = if self.from_initiator {
-            b"initiator"
-        } else {
-            b"responder"
-        };
-        visitor.symbol(&MATCH.direction, direction);
-        match self.offset {
-            Some(offset) => visitor.unsigned(&MATCH.offset, offset),
-            None => visitor.null(&MATCH.offset),
-        }
-        visitor.unsigned(&MATCH.end, self.end);
-        visitor.unsigned(&MATCH.pattern_id, self.pattern.id);
-        match self.pattern.name {
-            Some(name) => visitor.text(&MATCH.name, name),
-            None => visitor.null(&MATCH.name),
-        }
-        visitor.text(&MATCH.pattern, self.pattern.text);
-        visitor.hex(&MATCH.flow_id, identity.flow_id);
-    }
-}
-
-impl KnownRecord for MatchRow<'_> {
-    fn schema(&self) -> Schema {
-        MATCH_SCHEMA
-    }
-}
-
-impl Record for MatchCountRow<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.unsigned(&COUNT.pattern_id, self.pattern.id);
-        visitor.unsigned(&COUNT.matches, self.matches);
-        visitor.unsigned(&COUNT.streams, self.streams);
-        match self.pattern.name {
-            Some(name) => visitor.text(&COUNT.name, name),
-            None => visitor.null(&COUNT.name),
-        }
-        visitor.text(&COUNT.pattern, self.pattern.text);
-    }
-}
-
-impl KnownRecord for MatchCountRow<'_> {
-    fn schema(&self) -> Schema {
-        MATCH_COUNT_SCHEMA
-    }
 }
 
 #[cfg(test)]

@@ -11,48 +11,58 @@ use flowgauge_wire::{
 use crate::any::KnownRecord;
 use crate::flow::TunnelRow;
 use crate::link::{LinkHeader, MplsLabel};
-use crate::schema::{Field, FieldVisitor, Record, Schema, fields};
+use crate::schema::{Schema, record};
 use crate::text::{protocol_name, tcp_flag_letters};
+use crate::value::{Object, Symbol};
 
-fields! {
+record! {
     /// Fields of a [`PacketRow`] with its bytes. What a packet does not have is null.
-    PacketFields, PACKET, PACKET_BYTES_SCHEMA:
-    number Unsigned None "NO" 3 "position in the input, from 1";
-    time Time None "TIME" 1 "capture time";
-    interface Text None "" 0 "interface it was captured on";
-    length Unsigned Bytes "LENGTH" 2 "bytes on the wire";
-    captured Unsigned Bytes "" 0 "bytes captured";
-    src_mac Text None "" 0 "Ethernet address of the sender";
-    dst_mac Text None "" 0 "Ethernet address of the receiver";
-    way Text None "" 0 "of cooked packets: in, broadcast, multicast, other (between others) or out";
-    interface_index Unsigned None "" 0 "of cooked packets, version 2: number of the interface where it was captured";
-    ether_type Text None "" 0 "what the frame carries: ipv4, ipv6, arp, ... or its number";
-    arp Text None "" 0 "ARP request or reply, as tcpdump words it";
-    vlan List None "VLAN" 8 "VLAN ids, outermost first";
-    mpls List None "" 0 "MPLS labels, outermost first";
-    src_ip Address None "SOURCE" 1 "source address";
-    src_port Unsigned None "PORT" 2 "source port; for ICMP the type";
-    dst_ip Address None "DESTINATION" 1 "destination address";
-    dst_port Unsigned None "PORT" 2 "destination port; for ICMP the code or the answer's type";
-    proto Text None "PROTO" 1 "tcp, udp, icmp or the IP protocol's number; null without IP";
-    tcp_flags Text None "FLAGS" 3 "TCP flags in the order SAPFRUEC";
-    seq Unsigned None "SEQ" 5 "TCP sequence number";
-    ack Unsigned None "ACK" 5 "TCP acknowledgement number";
-    window Unsigned None "WIN" 6 "TCP window, unscaled";
-    tcp_options Text None "" 0 "TCP options, as tcpdump words them";
-    checksum Text None "" 0 "transport checksum: good, bad, or null where that cannot be said";
-    payload_bytes Unsigned None "PAYLOAD" 3 "transport payload by the headers";
-    ttl Unsigned None "" 0 "time to live or hop limit";
-    tos Unsigned None "" 0 "type of service or traffic class: DSCP and ECN";
-    ip_id Unsigned None "" 0 "identification of an IPv4 datagram";
-    ip_flags Text None "" 0 "DF (not to be fragmented), MF (more fragments) or both, with a plus sign";
-    ip_length Unsigned Bytes "" 0 "length of the IP datagram by its header";
-    fragment Text None "" 0 "fragment, or null";
-    fragment_id Unsigned None "" 0 "identification of the fragmented datagram";
-    fragment_offset Unsigned Bytes "" 0 "where the fragment belongs in the datagram";
-    tunnel Object None "" 0 "the innermost tunnel: kind, src_ip, dst_ip, id, depth";
-    note Text None "NOTE" 4 "what is wrong or special with the packet, or null";
-    bytes Text None "" 0 "the captured bytes in hexadecimal (with -X)";
+    PACKET, PACKET_BYTES_SCHEMA for PacketRow<'_> as it, own_schema {
+        let (packet, decoded) = (it.packet, it.decoded);
+        let link = it.link();
+        let vlans = usize::from(decoded.vlan_count).min(decoded.vlan.len());
+        let (has_ip, version) = (decoded.has_ip(), decoded.key.version);
+        let has_ports = has_ip && it.has_ports();
+        let (source, destination) = (decoded.source(), decoded.destination());
+        let is_tcp = has_ip && decoded.key.protocol == 6 && decoded.flags.contains(DecodeFlags::TRANSPORT);
+        let (ip, fragment) = (it.ip(), it.fragment());
+    }:
+    number Unsigned "NO" 3 = it.number, "position in the input, from 1";
+    time Time "TIME" 1 = packet.time, "capture time";
+    interface Text = it.interface, "interface it was captured on";
+    length Unsigned Bytes "LENGTH" 2 = packet.wire_len, "bytes on the wire";
+    captured Unsigned Bytes = packet.captured_len, "bytes captured";
+    src_mac Text = link.and_then(|it| it.source).map(|mac| mac.to_string()), "Ethernet address of the sender";
+    dst_mac Text = link.and_then(|it| it.destination).map(|mac| mac.to_string()), "Ethernet address of the receiver";
+    way Text = link.and_then(|it| it.way).map(|way| Symbol(way.name())), "of cooked packets: in, broadcast, multicast, other (between others) or out";
+    interface_index Unsigned = link.and_then(|it| it.interface_index), "of cooked packets, version 2: number of the interface where it was captured";
+    ether_type Text = link.map(|it| it.ether_type_name()), "what the frame carries: ipv4, ipv6, arp, ... or its number";
+    arp Text = link.and_then(|it| it.arp()), "ARP request or reply, as tcpdump words it";
+    vlan List "VLAN" 8 = &decoded.vlan[..vlans], "VLAN ids, outermost first";
+    mpls List = &it.mpls().map(|entry| entry.label).collect::<Vec<u32>>(), "MPLS labels, outermost first";
+    src_ip Address "SOURCE" 1 = has_ip.then_some((source.0, version)), "source address";
+    src_port Unsigned "PORT" 2 = has_ports.then_some(source.1), "source port; for ICMP the type";
+    dst_ip Address "DESTINATION" 1 = has_ip.then_some((destination.0, version)), "destination address";
+    dst_port Unsigned "PORT" 2 = has_ports.then_some(destination.1), "destination port; for ICMP the code or the answer's type";
+    proto Text "PROTO" 1 = has_ip.then(|| Symbol(protocol_name(decoded.key.protocol))), "tcp, udp, icmp or the IP protocol's number; null without IP";
+    tcp_flags Text "FLAGS" 3 = is_tcp.then(|| Symbol(tcp_flag_letters(decoded.tcp_flags))), "TCP flags in the order SAPFRUEC";
+    seq Unsigned "SEQ" 5 = is_tcp.then_some(decoded.seq), "TCP sequence number";
+    ack Unsigned "ACK" 5 = is_tcp.then_some(decoded.ack), "TCP acknowledgement number";
+    window Unsigned "WIN" 6 = is_tcp.then_some(decoded.window), "TCP window, unscaled";
+    tcp_options Text = is_tcp.then(|| it.tcp_options()), "TCP options, as tcpdump words them";
+    checksum Text = verdict(it.checksum).map(Symbol), "transport checksum: good, bad, or null where that cannot be said";
+    payload_bytes Unsigned "PAYLOAD" 3 = has_ip.then_some(decoded.payload_len), "transport payload by the headers";
+    ttl Unsigned = has_ip.then_some(decoded.ttl), "time to live or hop limit";
+    tos Unsigned = ip.map(|ip| ip.tos), "type of service or traffic class: DSCP and ECN";
+    ip_id Unsigned = ip.and_then(|ip| ip.id), "identification of an IPv4 datagram";
+    ip_flags Text = ip.and_then(|ip| ip.flags()).map(Symbol), "DF (not to be fragmented), MF (more fragments) or both, with a plus sign";
+    ip_length Unsigned Bytes = has_ip.then_some(decoded.ip_len), "length of the IP datagram by its header";
+    fragment Text = decoded.flags.contains(DecodeFlags::FRAGMENT).then_some(Symbol("fragment")), "fragment, or null";
+    fragment_id Unsigned = fragment.map(|it| it.id), "identification of the fragmented datagram";
+    fragment_offset Unsigned Bytes = fragment.map(|it| it.offset), "where the fragment belongs in the datagram";
+    tunnel Object = Object(it.tunnel.map(|tunnel| TunnelRow(*tunnel))), "the innermost tunnel: kind, src_ip, dst_ip, id, depth";
+    note Text "NOTE" 4 = it.note().map(Symbol), "what is wrong or special with the packet, or null";
+    bytes Text = it.bytes.map(Symbol), "the captured bytes in hexadecimal (with -X)" if it.bytes.is_some();
 }
 
 /// Fields of a [`PacketRow`] without its bytes.
@@ -255,144 +265,11 @@ impl KnownRecord for PacketRow<'_> {
     }
 }
 
-impl Record for PacketRow<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        let (packet, decoded) = (self.packet, self.decoded);
-        visitor.unsigned(&PACKET.number, self.number);
-        visitor.time(&PACKET.time, packet.time);
-        match self.interface {
-            Some(name) => visitor.text(&PACKET.interface, name),
-            None => visitor.null(&PACKET.interface),
-        }
-        visitor.unsigned(&PACKET.length, u64::from(packet.wire_len));
-        visitor.unsigned(&PACKET.captured, u64::from(packet.captured_len));
-        self.visit_link(visitor);
-        let vlans = usize::from(decoded.vlan_count).min(decoded.vlan.len());
-        visitor.list(&PACKET.vlan, &decoded.vlan[..vlans]);
-        let labels: Vec<u32> = self.mpls().map(|entry| entry.label).collect();
-        visitor.list(&PACKET.mpls, &labels);
-        self.visit_network(visitor);
-        self.visit_transport(visitor);
-        let verdict = match self.checksum {
-            ChecksumVerdict::Good => Some("good"),
-            ChecksumVerdict::Bad => Some("bad"),
-            ChecksumVerdict::Unknown => None,
-        };
-        symbol_or_null(visitor, &PACKET.checksum, verdict);
-        let of_ip = |value: u32| decoded.has_ip().then_some(u64::from(value));
-        unsigned_or_null(visitor, &PACKET.payload_bytes, of_ip(decoded.payload_len));
-        unsigned_or_null(visitor, &PACKET.ttl, of_ip(decoded.ttl.into()));
-        let ip = self.ip();
-        unsigned_or_null(visitor, &PACKET.tos, ip.map(|ip| ip.tos.into()));
-        let id = ip.and_then(|ip| ip.id);
-        unsigned_or_null(visitor, &PACKET.ip_id, id.map(u64::from));
-        symbol_or_null(visitor, &PACKET.ip_flags, ip.and_then(|ip| ip.flags()));
-        unsigned_or_null(visitor, &PACKET.ip_length, of_ip(decoded.ip_len));
-        let is_fragment = decoded.flags.contains(DecodeFlags::FRAGMENT);
-        symbol_or_null(visitor, &PACKET.fragment, is_fragment.then_some("fragment"));
-        let info = self.fragment();
-        let id = info.map(|info| info.id.into());
-        unsigned_or_null(visitor, &PACKET.fragment_id, id);
-        let offset = info.map(|info| info.offset.into());
-        unsigned_or_null(visitor, &PACKET.fragment_offset, offset);
-        visitor.object(
-            &PACKET.tunnel,
-            self.tunnel.map(|tunnel| TunnelRow(*tunnel)).as_ref(),
-        );
-        symbol_or_null(visitor, &PACKET.note, self.note());
-        if let Some(bytes) = self.bytes {
-            visitor.symbol(&PACKET.bytes, bytes.as_bytes());
-        }
-    }
-}
-
-impl PacketRow<'_> {
-    fn visit_link<V: FieldVisitor>(&self, visitor: &mut V) {
-        let header = self.link();
-        let source = header.and_then(|header| header.source);
-        text_or_null(visitor, &PACKET.src_mac, source.map(|mac| mac.to_string()));
-        let destination = header.and_then(|header| header.destination);
-        let text = destination.map(|mac| mac.to_string());
-        text_or_null(visitor, &PACKET.dst_mac, text);
-        let way = header.and_then(|header| header.way);
-        symbol_or_null(visitor, &PACKET.way, way.map(|way| way.name()));
-        let index = header.and_then(|header| header.interface_index);
-        unsigned_or_null(visitor, &PACKET.interface_index, index.map(u64::from));
-        let name = header.map(|header| header.ether_type_name());
-        text_or_null(visitor, &PACKET.ether_type, name);
-        text_or_null(visitor, &PACKET.arp, header.and_then(|header| header.arp()));
-    }
-
-    fn visit_network<V: FieldVisitor>(&self, visitor: &mut V) {
-        let decoded = self.decoded;
-        if !decoded.has_ip() {
-            visitor.null(&PACKET.src_ip);
-            visitor.null(&PACKET.src_port);
-            visitor.null(&PACKET.dst_ip);
-            visitor.null(&PACKET.dst_port);
-            return visitor.null(&PACKET.proto);
-        }
-        let version = decoded.key.version;
-        let has_ports = self.has_ports();
-        let (source, destination) = (decoded.source(), decoded.destination());
-        visitor.address(&PACKET.src_ip, source.0, version);
-        if has_ports {
-            visitor.unsigned(&PACKET.src_port, u64::from(source.1));
-        } else {
-            visitor.null(&PACKET.src_port);
-        }
-        visitor.address(&PACKET.dst_ip, destination.0, version);
-        if has_ports {
-            visitor.unsigned(&PACKET.dst_port, u64::from(destination.1));
-        } else {
-            visitor.null(&PACKET.dst_port);
-        }
-        visitor.symbol(
-            &PACKET.proto,
-            protocol_name(decoded.key.protocol).as_bytes(),
-        );
-    }
-
-    fn visit_transport<V: FieldVisitor>(&self, visitor: &mut V) {
-        let decoded = self.decoded;
-        let is_tcp = decoded.has_ip()
-            && decoded.key.protocol == 6
-            && decoded.flags.contains(DecodeFlags::TRANSPORT);
-        if !is_tcp {
-            visitor.null(&PACKET.tcp_flags);
-            visitor.null(&PACKET.seq);
-            visitor.null(&PACKET.ack);
-            visitor.null(&PACKET.window);
-            return visitor.null(&PACKET.tcp_options);
-        }
-        visitor.symbol(
-            &PACKET.tcp_flags,
-            tcp_flag_letters(decoded.tcp_flags).as_bytes(),
-        );
-        visitor.unsigned(&PACKET.seq, u64::from(decoded.seq));
-        visitor.unsigned(&PACKET.ack, u64::from(decoded.ack));
-        visitor.unsigned(&PACKET.window, u64::from(decoded.window));
-        visitor.text(&PACKET.tcp_options, &self.tcp_options());
-    }
-}
-
-fn unsigned_or_null<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: Option<u64>) {
-    match value {
-        Some(value) => visitor.unsigned(field, value),
-        None => visitor.null(field),
-    }
-}
-
-fn symbol_or_null<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: Option<&str>) {
-    match value {
-        Some(value) => visitor.symbol(field, value.as_bytes()),
-        None => visitor.null(field),
-    }
-}
-
-fn text_or_null<V: FieldVisitor>(visitor: &mut V, field: &'static Field, value: Option<String>) {
-    match value {
-        Some(value) => visitor.text(field, &value),
-        None => visitor.null(field),
+/// What a checksum says, where it says something.
+const fn verdict(verdict: ChecksumVerdict) -> Option<&'static str> {
+    match verdict {
+        ChecksumVerdict::Good => Some("good"),
+        ChecksumVerdict::Bad => Some("bad"),
+        ChecksumVerdict::Unknown => None,
     }
 }

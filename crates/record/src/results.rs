@@ -4,19 +4,20 @@ use core::cmp::Ordering;
 use core::fmt;
 use core::net::IpAddr;
 
-use flowgauge_wire::{Address, Nanos};
+use flowgauge_wire::Nanos;
 
-use crate::schema::{Field, FieldKind, FieldVisitor, JsonKey, Record, Unit, fields};
+use crate::schema::{Field, FieldKind, FieldVisitor, JsonKey, Record, Unit, record};
+use crate::value::{FieldValue, Object, ValueRef, address_of, kind};
 
-fields! {
+record! {
     /// Fields of a [`ResultRow`].
-    ResultFields, RESULT, RESULT_SCHEMA:
-    stack Text None "STACK" 3 "name of the stack, if it has one";
-    component Text None "COMPONENT" 1 "label of the component in its stack";
-    result Text None "RESULT" 2 "what it is";
-    value Unsigned None "VALUE" 1 "the value; null where the result is a table";
-    unit Text None "UNIT" 1 "its unit";
-    row Object None "ROW" 1 "a row of a table; null where the result is a number";
+    RESULT, RESULT_SCHEMA for ResultRow<'_> as it:
+    stack Text "STACK" 3 = it.stack, "name of the stack, if it has one";
+    component Text "COMPONENT" 1 = it.component, "label of the component in its stack";
+    result Text "RESULT" 2 = it.result, "what it is";
+    value Unsigned "VALUE" 1 = it.value, "the value; null where the result is a table";
+    unit Text "UNIT" 1 = it.unit, "its unit";
+    row Object "ROW" 1 = Object(it.row), "a row of a table; null where the result is a number";
 }
 
 /// What a component of a stack has found: a number, or a row of a table.
@@ -36,20 +37,6 @@ pub struct ResultRow<'a> {
     pub row: Option<TableRow<'a>>,
 }
 
-impl Record for ResultRow<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        match self.stack {
-            Some(stack) => visitor.text(&RESULT.stack, stack),
-            None => visitor.null(&RESULT.stack),
-        }
-        visitor.text(&RESULT.component, self.component);
-        visitor.text(&RESULT.result, self.result);
-        self.value.visit(&RESULT.value, visitor);
-        visitor.text(&RESULT.unit, self.unit);
-        visitor.object(&RESULT.row, self.row.as_ref());
-    }
-}
-
 impl fmt::Display for ResultRow<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.row {
@@ -66,13 +53,13 @@ impl fmt::Display for ResultRow<'_> {
     }
 }
 
-fields! {
+record! {
     /// Fields of a [`ReadingRow`].
-    ReadingFields, READING, READING_SCHEMA:
-    time Time None "TIME" 1 "when it was read";
-    component Text None "COMPONENT" 1 "label of the component in its stack";
-    value Unsigned None "VALUE" 1 "the value; null where the result is a table";
-    row Object None "ROW" 1 "a row of a table; null where the result is a number";
+    READING, READING_SCHEMA for ReadingRow<'_> as it:
+    time Time "TIME" 1 = it.time, "when it was read";
+    component Text "COMPONENT" 1 = it.component, "label of the component in its stack";
+    value Unsigned "VALUE" 1 = it.value, "the value; null where the result is a table";
+    row Object "ROW" 1 = Object(it.row), "a row of a table; null where the result is a number";
 }
 
 /// A component's result at a time: a number, or a row of a table.
@@ -86,15 +73,6 @@ pub struct ReadingRow<'a> {
     pub value: Value<'a>,
     /// A row of a table.
     pub row: Option<TableRow<'a>>,
-}
-
-impl Record for ReadingRow<'_> {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.time(&READING.time, self.time);
-        visitor.text(&READING.component, self.component);
-        self.value.visit(&READING.value, visitor);
-        visitor.object(&READING.row, self.row.as_ref());
-    }
 }
 
 /// A value in a table of results.
@@ -121,23 +99,9 @@ pub enum Cell {
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a>(pub &'a Cell);
 
-impl Value<'_> {
-    fn visit<V: FieldVisitor>(self, field: &'static Field, visitor: &mut V) {
-        match self.0 {
-            Cell::None => visitor.null(field),
-            Cell::Unsigned(value) => visitor.unsigned(field, *value),
-            Cell::Signed(value) => match u64::try_from(*value) {
-                Ok(value) => visitor.unsigned(field, value),
-                Err(_) => visitor.float(field, *value as f64),
-            },
-            Cell::Float(value) => visitor.float(field, *value),
-            Cell::Text(value) => visitor.text(field, value),
-            Cell::Address(IpAddr::V4(value)) => {
-                visitor.address(field, Address::v4(value.octets()), 4);
-            }
-            Cell::Address(IpAddr::V6(value)) => visitor.address(field, Address(value.octets()), 6),
-            Cell::Time(value) => visitor.time(field, *value),
-        }
+impl FieldValue<kind::Unsigned> for Value<'_> {
+    fn give<V: FieldVisitor>(self, field: &'static Field, visitor: &mut V) {
+        visitor.value(field, self.0.as_ref());
     }
 }
 
@@ -159,6 +123,21 @@ impl fmt::Display for Cell {
 }
 
 impl Cell {
+    fn as_ref(&self) -> ValueRef<'_> {
+        match self {
+            Cell::None => ValueRef::Null,
+            Cell::Unsigned(value) => ValueRef::Unsigned(*value),
+            Cell::Signed(value) => match u64::try_from(*value) {
+                Ok(value) => ValueRef::Unsigned(value),
+                Err(_) => ValueRef::Float(*value as f64),
+            },
+            Cell::Float(value) => ValueRef::Float(*value),
+            Cell::Text(value) => ValueRef::Text(value),
+            Cell::Address(address) => address_of(*address),
+            Cell::Time(value) => ValueRef::Time(*value),
+        }
+    }
+
     /// As a number with a fraction, where it is a number.
     pub fn number(&self) -> Option<f64> {
         match self {
@@ -400,7 +379,7 @@ impl fmt::Display for TableRow<'_> {
 impl Record for TableRow<'_> {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         for (column, cell) in self.columns.iter().zip(self.cells) {
-            Value(cell).visit(&column.field, visitor);
+            visitor.value(&column.field, cell.as_ref());
         }
     }
 }

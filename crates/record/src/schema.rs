@@ -2,6 +2,9 @@
 
 use flowgauge_wire::{Address, Nanos};
 
+use crate::any::AnyObject;
+use crate::value::{Numbers, Texts, ValueRef};
+
 /// What kind of value a field holds, and so how encodings write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -156,73 +159,180 @@ impl Field {
 /// The fields of one kind of record, in order.
 pub type Schema = &'static [&'static Field];
 
+/// The fields of several schemas, one behind the other, all of `N`.
+pub(crate) const fn join<const N: usize>(parts: &[Schema]) -> [&'static Field; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut part, mut at, mut n) = (0, 0, 0);
+    while n < N {
+        if at == parts[part].len() {
+            (part, at) = (part + 1, 0);
+        }
+        all[n] = parts[part][at];
+        (at, n) = (at + 1, n + 1);
+    }
+    assert!(part + 1 == parts.len() && at == parts[part].len());
+    all
+}
+
 /// One record: names and types are in a [`Schema`], values are handed to a visitor.
 pub trait Record {
     /// Hands every value to `visitor`, each field exactly once, in the order of the schema.
     fn visit<V: FieldVisitor>(&self, visitor: &mut V);
 }
 
-/// Receives the values of a record.
-pub trait FieldVisitor {
-    /// The value is not known or does not apply.
-    fn null(&mut self, field: &'static Field);
-    /// A whole number.
-    fn unsigned(&mut self, field: &'static Field, value: u64);
-    /// A number with a fraction.
-    fn float(&mut self, field: &'static Field, value: f64);
-    /// Any text.
-    fn text(&mut self, field: &'static Field, value: &str);
-    /// Text that needs escaping in no encoding: printable ASCII without quotation mark, backslash
-    /// and comma.
-    fn symbol(&mut self, field: &'static Field, value: &[u8]);
-    /// The same, the first `len` of a constant number of bytes, up to 64: they can be copied as they
-    /// are.
-    #[inline(always)]
-    fn wide_symbol<const N: usize>(&mut self, field: &'static Field, value: &[u8; N], len: usize) {
-        self.symbol(field, value.get(..len).unwrap_or(value));
+impl<R: Record> Record for &R {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        (**self).visit(visitor);
     }
-    /// A 64-bit identifier.
-    fn hex(&mut self, field: &'static Field, value: u64);
-    /// An address; `version` 4 means that it is a mapped IPv4 address.
-    fn address(&mut self, field: &'static Field, value: Address, version: u8);
-    /// A point in time.
-    fn time(&mut self, field: &'static Field, value: Nanos);
-    /// A span of time.
-    fn duration(&mut self, field: &'static Field, value: Nanos);
-    /// A list of whole numbers.
-    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]);
-    /// A list of texts.
-    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]);
-    /// A record inside the record.
-    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>);
 }
 
-/// Defines the fields of a kind of record: a struct with one [`Field`] per name, one `static` of
-/// it, and the [`Schema`].
-macro_rules! fields {
+/// Methods of visitors for each kind of value, all of which come to `value` unless the visitor has its own.
+macro_rules! by_kind {
+    ($($(#[$about:meta])* $method:ident $kind:ident($($name:ident: $type:ty),*);)*) => {
+        $(
+            $(#[$about])*
+            #[inline]
+            fn $method(&mut self, field: &'static Field, $($name: $type),*) {
+                self.value(field, ValueRef::$kind($($name),*));
+            }
+        )*
+    };
+}
+
+/// Receives the values of a record.
+///
+/// One that only looks at values has [`FieldVisitor::value`]. An encoding has all methods, and so becomes code without
+/// a branch for each kind of record; its `value` is [`ValueRef::give`].
+pub trait FieldVisitor {
+    /// The value of a field.
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>);
+
+    /// The value is not known or does not apply.
+    #[inline]
+    fn null(&mut self, field: &'static Field) {
+        self.value(field, ValueRef::Null);
+    }
+
+    /// Text that needs escaping in no encoding, the first `len` of a constant number of bytes, up to 64: they can be
+    /// copied as they are.
+    #[inline]
+    fn wide_symbol<const N: usize>(&mut self, field: &'static Field, value: &[u8; N], len: usize)
+    where
+        Self: Sized,
+    {
+        let text = value.get(..len).unwrap_or(value);
+        self.symbol(field, str::from_utf8(text).unwrap_or_default());
+    }
+
+    by_kind! {
+        /// A whole number.
+        unsigned Unsigned(value: u64);
+        /// A number with a fraction.
+        float Float(value: f64);
+        /// Any text.
+        text Text(value: &str);
+        /// Text that needs escaping in no encoding.
+        symbol Symbol(value: &str);
+        /// A 64-bit identifier.
+        hex Hex(value: u64);
+        /// An address; `version` 4 means that it is a mapped IPv4 address.
+        address Address(value: Address, version: u8);
+        /// A point in time.
+        time Time(value: Nanos);
+        /// A span of time.
+        duration Duration(value: Nanos);
+        /// A list of whole numbers.
+        list List(values: Numbers<'_>);
+        /// A list of texts.
+        texts Texts(values: Texts<'_>);
+        /// A record inside the record.
+        object Object(value: Option<&dyn AnyObject>);
+    }
+}
+
+impl FieldVisitor for &mut dyn FieldVisitor {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        (**self).value(field, value);
+    }
+}
+
+/// Declares a kind of record: its fields, and where in a record each one's value is.
+///
+/// The value of a field stands behind `=`, of a type that fits its kind ([`crate::value::FieldValue`]). A field without
+/// a heading is in no table. One with `if` is left out of records for which that does not hold; those tell their schema
+/// themselves (`own_schema`). `..origin` stands for the fields that tell of a client and a server.
+macro_rules! record {
     (
-        $(#[$doc:meta])* $struct_name:ident, $static_name:ident, $schema:ident:
-        $( $name:ident $kind:ident $unit:ident $heading:literal $rank:literal $($exact:ident)? $help:literal; )*
+        $(#[$about:meta])*
+        $fields:ident, $schema:ident for $type:ty as $it:ident $({ $($before:tt)* })?:
+        ..$origin:expr, $time:literal, $proto:expr, $proto_help:literal;
+        $($rest:tt)*
     ) => {
-        #[derive(Debug)]
-        struct $struct_name { $( $name: $crate::schema::Field, )* }
-        static $static_name: $struct_name = $struct_name { $(
+        $crate::schema::record! {
+            $(#[$about])*
+            $fields, $schema for $type as $it $({ $($before)* })?:
+            time Time "TIME" 1 = $origin.time, $time;
+            src_ip Address "CLIENT" 1 = $origin.parties.client_ip(), "address of the client";
+            src_port Unsigned "PORT" 3 = $origin.parties.client.1, "port of the client";
+            dst_ip Address "SERVER" 1 = $origin.parties.server_ip(), "address of the server";
+            dst_port Unsigned "PORT" 2 = $origin.parties.server.1, "port of the server";
+            proto Text = $proto, $proto_help;
+            $($rest)*
+        }
+    };
+    (
+        $(#[$about:meta])*
+        $fields:ident, $schema:ident for $type:ty as $it:ident
+        $(, #[$inline:meta])? $(, $own_schema:ident)? $({ $($before:tt)* })?:
+        $(
+            $name:ident $kind:ident $($unit:ident)? $($heading:literal $rank:literal $($exact:ident)?)? =
+                $value:expr, $help:literal $(if $condition:expr)?;
+        )*
+    ) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)] // called as the static
+        struct $fields { $( $name: $crate::schema::Field, )* }
+
+        static $fields: $fields = $fields { $(
             $name: $crate::schema::Field {
                 name: stringify!($name),
                 json_key: $crate::schema::JsonKey::new(stringify!($name)),
                 kind: $crate::schema::FieldKind::$kind,
-                unit: $crate::schema::Unit::$unit,
+                unit: [$($crate::schema::Unit::$unit,)? $crate::schema::Unit::None][0],
                 column: $crate::schema::Column {
-                    heading: $heading,
-                    rank: $rank,
-                    exact: !stringify!($($exact)?).is_empty(),
+                    heading: concat!($($heading)?),
+                    rank: 0 $(+ $rank)?,
+                    exact: !stringify!($($($exact)?)?).is_empty(),
                 },
                 help: $help,
             },
         )* };
-        $(#[$doc])*
+
+        $(#[$about])*
         #[allow(unreachable_pub)] // used in test modules, too
-        pub static $schema: $crate::schema::Schema = &[ $( &$static_name.$name, )* ];
+        pub static $schema: $crate::schema::Schema = &[ $( &$fields.$name, )* ];
+
+        impl $crate::schema::Record for $type {
+            $(#[$inline])?
+            fn visit<V: $crate::schema::FieldVisitor>(&self, visitor: &mut V) {
+                let $it = self;
+                $($($before)*)?
+                $(
+                    if true $(&& $condition)? {
+                        $crate::value::FieldValue::<$crate::value::kind::$kind>::give($value, &$fields.$name, visitor);
+                    }
+                )*
+            }
+        }
+
+        $crate::schema::record!(@known $type, $schema $(, $own_schema)?);
     };
+    (@known $type:ty, $schema:ident) => {
+        impl $crate::any::KnownRecord for $type {
+            fn schema(&self) -> $crate::schema::Schema {
+                $schema
+            }
+        }
+    };
+    (@known $type:ty, $schema:ident, own_schema) => {};
 }
-pub(crate) use fields;
+pub(crate) use record;

@@ -7,8 +7,9 @@ use core::ops::Range;
 
 use flowgauge_wire::{Address, Nanos};
 
-use crate::any::{AnyObject, AnyRecord, KnownRecord, ValueRef, ValueVisitor};
+use crate::any::{AnyObject, AnyRecord, KnownRecord};
 use crate::schema::{Field, FieldVisitor, Record, Schema};
+use crate::value::{Numbers, Texts, ValueRef};
 
 /// Copies of records.
 #[derive(Clone, Debug, Default)]
@@ -16,13 +17,15 @@ pub struct RecordStore {
     records: Vec<Entry>,
     values: Vec<StoredValue>,
     /// Of objects within records: a field and its value each.
-    members: Vec<(Option<&'static Field>, StoredValue)>,
+    members: Vec<Member>,
     text: String,
-    bytes: Vec<u8>,
     lists: Vec<u64>,
-    /// Of lists of texts: where each text is.
-    pieces: Vec<Part>,
+    /// Of lists of texts: where in the text the first one begins, and where each ends.
+    ends: Vec<usize>,
 }
+
+/// A field of an object, and its value.
+type Member = (&'static Field, StoredValue);
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -75,11 +78,10 @@ impl RecordStore {
     pub fn bytes(&self) -> usize {
         self.records.len() * size_of::<Entry>()
             + self.values.len() * size_of::<StoredValue>()
-            + self.members.len() * size_of::<(Option<&'static Field>, StoredValue)>()
+            + self.members.len() * size_of::<Member>()
             + self.text.len()
-            + self.bytes.len()
             + self.lists.len() * size_of::<u64>()
-            + self.pieces.len() * size_of::<Part>()
+            + self.ends.len() * size_of::<usize>()
     }
 
     /// Keeps a copy of a record.
@@ -104,9 +106,8 @@ impl RecordStore {
         self.values.clear();
         self.members.clear();
         self.text.clear();
-        self.bytes.clear();
         self.lists.clear();
-        self.pieces.clear();
+        self.ends.clear();
     }
 
     fn keep(&mut self, value: ValueRef<'_>) -> StoredValue {
@@ -115,39 +116,31 @@ impl RecordStore {
             ValueRef::Unsigned(value) => StoredValue::Unsigned(value),
             ValueRef::Float(value) => StoredValue::Float(value),
             ValueRef::Text(text) => StoredValue::Text(self.text(text)),
-            ValueRef::Symbol(bytes) => {
-                let start = self.bytes.len();
-                self.bytes.extend_from_slice(bytes);
-                let end = self.bytes.len();
-                StoredValue::Symbol(Part { start, end })
-            }
+            ValueRef::Symbol(text) => StoredValue::Symbol(self.text(text)),
             ValueRef::Hex(value) => StoredValue::Hex(value),
             ValueRef::Address(address, version) => StoredValue::Address(address, version),
             ValueRef::Time(time) => StoredValue::Time(time),
             ValueRef::Duration(span) => StoredValue::Duration(span),
             ValueRef::List(list) => {
                 let start = self.lists.len();
-                self.lists.extend_from_slice(list);
+                self.lists.extend(list.iter());
                 let end = self.lists.len();
                 StoredValue::List(Part { start, end })
             }
             ValueRef::Texts(list) => {
-                let start = self.pieces.len();
-                for text in list {
-                    let piece = self.text(text);
-                    self.pieces.push(piece);
+                let start = self.ends.len();
+                self.ends.push(self.text.len());
+                for text in list.iter() {
+                    let end = self.text(text).end;
+                    self.ends.push(end);
                 }
-                let end = self.pieces.len();
+                let end = self.ends.len();
                 StoredValue::Texts(Part { start, end })
             }
             ValueRef::Object(object) => {
                 StoredValue::Object(object.map(|object| self.object(object)))
             }
         }
-    }
-
-    fn text_at(&self, at: Part) -> &str {
-        self.text.get(at.range()).unwrap_or_default()
     }
 
     fn text(&mut self, text: &str) -> Part {
@@ -158,43 +151,50 @@ impl RecordStore {
     }
 
     fn object(&mut self, object: &dyn AnyObject) -> Part {
-        // Objects within it stand behind it.
-        let mut members = Counting(0);
-        object.values(&mut members);
+        let mut all = Members(self, Vec::new());
+        object.values(&mut all);
+        // Objects within it stand in front of it.
+        let Members(_, all) = all;
         let start = self.members.len();
-        let end = start + members.0;
-        self.members.resize(end, (None, StoredValue::Null));
-        object.values(&mut FillingObject { store: self, start });
+        self.members.extend(all);
+        let end = self.members.len();
         Part { start, end }
     }
 
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V, field: &'static Field, value: StoredValue) {
+    /// Hands a value to `take`, which may not keep it: objects are made for it.
+    fn with(&self, value: StoredValue, take: impl FnOnce(ValueRef<'_>)) {
         match value {
-            StoredValue::Null => visitor.null(field),
-            StoredValue::Unsigned(value) => visitor.unsigned(field, value),
-            StoredValue::Float(value) => visitor.float(field, value),
-            StoredValue::Text(at) => {
-                visitor.text(field, self.text_at(at));
+            StoredValue::Object(Some(at)) => {
+                take(ValueRef::Object(Some(&StoredObject { store: self, at })));
             }
-            StoredValue::Symbol(at) => {
-                visitor.symbol(field, self.bytes.get(at.range()).unwrap_or_default());
-            }
-            StoredValue::Hex(value) => visitor.hex(field, value),
-            StoredValue::Address(address, version) => visitor.address(field, address, version),
-            StoredValue::Time(time) => visitor.time(field, time),
-            StoredValue::Duration(span) => visitor.duration(field, span),
+            value => take(self.value(value)),
+        }
+    }
+
+    #[inline]
+    fn value(&self, value: StoredValue) -> ValueRef<'_> {
+        let text = |at: Part| self.text.get(at.range()).unwrap_or_default();
+        match value {
+            StoredValue::Null => ValueRef::Null,
+            StoredValue::Unsigned(value) => ValueRef::Unsigned(value),
+            StoredValue::Float(value) => ValueRef::Float(value),
+            StoredValue::Text(at) => ValueRef::Text(text(at)),
+            StoredValue::Symbol(at) => ValueRef::Symbol(text(at)),
+            StoredValue::Hex(value) => ValueRef::Hex(value),
+            StoredValue::Address(address, version) => ValueRef::Address(address, version),
+            StoredValue::Time(time) => ValueRef::Time(time),
+            StoredValue::Duration(span) => ValueRef::Duration(span),
             StoredValue::List(at) => {
-                visitor.list(field, self.lists.get(at.range()).unwrap_or_default());
+                ValueRef::List(Numbers::U64(self.lists.get(at.range()).unwrap_or_default()))
             }
             StoredValue::Texts(at) => {
-                let pieces = self.pieces.get(at.range()).unwrap_or_default();
-                let texts: Vec<&str> = pieces.iter().map(|at| self.text_at(*at)).collect();
-                visitor.texts(field, &texts);
+                let (&start, ends) = (self.ends.get(at.range()))
+                    .and_then(<[usize]>::split_first)
+                    .unwrap_or((&0, &[]));
+                let text = &self.text;
+                ValueRef::Texts(Texts::Joined { text, start, ends })
             }
-            StoredValue::Object(at) => {
-                let object = at.map(|at| StoredObject { store: self, at });
-                visitor.object(field, object.as_ref());
-            }
+            StoredValue::Object(_) => ValueRef::Object(None),
         }
     }
 }
@@ -202,36 +202,20 @@ impl RecordStore {
 /// Keeps the values of a record.
 struct Filling<'a>(&'a mut RecordStore);
 
-impl ValueVisitor for Filling<'_> {
+impl FieldVisitor for Filling<'_> {
     fn value(&mut self, _: &'static Field, value: ValueRef<'_>) {
         let kept = self.0.keep(value);
         self.0.values.push(kept);
     }
 }
 
-/// Counts the values of an object.
-struct Counting(usize);
-
-impl ValueVisitor for Counting {
-    fn value(&mut self, _: &'static Field, _: ValueRef<'_>) {
-        self.0 += 1;
-    }
-}
-
 /// Keeps the values of an object.
-struct FillingObject<'a> {
-    store: &'a mut RecordStore,
-    /// Where the next one goes.
-    start: usize,
-}
+struct Members<'a>(&'a mut RecordStore, Vec<Member>);
 
-impl ValueVisitor for FillingObject<'_> {
+impl FieldVisitor for Members<'_> {
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
-        let kept = self.store.keep(value);
-        if let Some(member) = self.store.members.get_mut(self.start) {
-            *member = (Some(field), kept);
-        }
-        self.start += 1;
+        let kept = self.0.keep(value);
+        self.1.push((field, kept));
     }
 }
 
@@ -248,7 +232,7 @@ impl Record for StoredRecord<'_> {
         let values = values.unwrap_or_default().iter().copied();
         let missing = core::iter::repeat(StoredValue::Null);
         for (field, value) in self.kept.schema.iter().copied().zip(values.chain(missing)) {
-            self.store.visit(visitor, field, value);
+            (self.store).with(value, |value| visitor.value(field, value));
         }
     }
 }
@@ -260,21 +244,20 @@ impl KnownRecord for StoredRecord<'_> {
 }
 
 impl<'a> StoredRecord<'a> {
-    /// The value of a field, by its place in the schema.
+    /// The value of a field, by its place in the schema; an object is none.
     #[inline]
-    pub fn value(&self, place: usize) -> Kept<'a> {
-        self.store.kept(self.stored(place))
+    pub fn value(&self, place: usize) -> ValueRef<'a> {
+        self.store.value(self.stored(place))
     }
 
     /// The value of a field of the record that is at this place within it.
-    pub fn value_within(&self, place: usize, name: &str) -> Kept<'a> {
+    pub fn value_within(&self, place: usize, name: &str) -> ValueRef<'a> {
         let StoredValue::Object(Some(at)) = self.stored(place) else {
-            return Kept::Null;
+            return ValueRef::Null;
         };
         let mut members = self.store.members.get(at.range()).into_iter().flatten();
-        let is_it = |field: Option<&'static Field>| field.is_some_and(|it| it.name == name);
-        let found = members.find(|(field, _)| is_it(*field));
-        self.store.kept(found.map(|it| it.1).unwrap_or_default())
+        let found = members.find(|(field, _)| field.name == name);
+        self.store.value(found.map(|it| it.1).unwrap_or_default())
     }
 
     #[inline]
@@ -287,76 +270,6 @@ impl<'a> StoredRecord<'a> {
     }
 }
 
-impl RecordStore {
-    #[inline]
-    fn kept(&self, value: StoredValue) -> Kept<'_> {
-        let store = self;
-        match value {
-            StoredValue::Null | StoredValue::Object(None) => Kept::Null,
-            StoredValue::Unsigned(value) => Kept::Unsigned(value),
-            StoredValue::Float(value) => Kept::Float(value),
-            StoredValue::Text(at) => Kept::Text(store.text_at(at)),
-            StoredValue::Symbol(at) => {
-                let bytes = store.bytes.get(at.range()).unwrap_or_default();
-                str::from_utf8(bytes).map_or(Kept::Null, Kept::Text)
-            }
-            StoredValue::Hex(value) => Kept::Hex(value),
-            StoredValue::Address(address, version) => Kept::Address(address, version),
-            StoredValue::Time(time) => Kept::Time(time),
-            StoredValue::Duration(span) => Kept::Duration(span),
-            StoredValue::List(at) => Kept::List(store.lists.get(at.range()).unwrap_or_default()),
-            StoredValue::Texts(at) => Kept::Texts(KeptTexts {
-                store,
-                pieces: store.pieces.get(at.range()).unwrap_or_default(),
-            }),
-            StoredValue::Object(Some(_)) => Kept::Object,
-        }
-    }
-}
-
-/// A value of a [`StoredRecord`], where it is kept.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Kept<'a> {
-    /// Not known, or it does not apply.
-    Null,
-    /// A whole number.
-    Unsigned(u64),
-    /// A number with a fraction.
-    Float(f64),
-    /// Text, symbols among them.
-    Text(&'a str),
-    /// A 64-bit identifier.
-    Hex(u64),
-    /// An address and its version, 4 or 6.
-    Address(Address, u8),
-    /// A point in time.
-    Time(Nanos),
-    /// A span of time.
-    Duration(Nanos),
-    /// A list of whole numbers.
-    List(&'a [u64]),
-    /// A list of texts.
-    Texts(KeptTexts<'a>),
-    /// A record inside the record.
-    Object,
-}
-
-/// A list of texts that is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct KeptTexts<'a> {
-    store: &'a RecordStore,
-    pieces: &'a [Part],
-}
-
-impl<'a> KeptTexts<'a> {
-    /// The texts, in order.
-    pub fn iter(self) -> impl ExactSizeIterator<Item = &'a str> {
-        let store = self.store;
-        self.pieces.iter().map(move |at| store.text_at(*at))
-    }
-}
-
 struct StoredObject<'a> {
     store: &'a RecordStore,
     at: Part,
@@ -366,9 +279,7 @@ impl Record for StoredObject<'_> {
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
         let members = self.store.members.get(self.at.range()).unwrap_or_default();
         for (field, value) in members {
-            if let Some(field) = field {
-                self.store.visit(visitor, field, *value);
-            }
+            (self.store).with(*value, |value| visitor.value(field, value));
         }
     }
 }

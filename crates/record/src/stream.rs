@@ -5,104 +5,72 @@ use flowgauge_stream::{Stream, StreamIdentity};
 use flowgauge_wire::Address;
 
 use crate::any::KnownRecord;
-use crate::schema::{FieldVisitor, Record, Schema, fields};
+use crate::schema::{FieldVisitor, Record, Schema, join, record};
 use crate::text::protocol_name;
+use crate::value::Symbol;
 
-fields! {
-    /// Fields of a [`StreamRow`] with all that can be asked for: [`GapRow`]s in between, a hash.
-    StreamFields, STREAM, STREAM_GAPS_HASH_SCHEMA:
-    src_ip Address None "SOURCE" 1 "address of the sender";
-    src_port Unsigned None "PORT" 2 "port of the sender";
-    dst_ip Address None "DESTINATION" 1 "address of the receiver";
-    dst_port Unsigned None "PORT" 2 "port of the receiver";
-    proto Text None "PROTO" 3 "tcp or udp";
-    bytes Unsigned Bytes "BYTES" 1 "bytes delivered in order";
-    missing_bytes Unsigned Bytes "MISSING" 2 "bytes known to be missing from the capture";
-    gaps Unsigned None "GAPS" 4 "number of holes those bytes are in";
-    state Text None "STATE" 5 "how the stream ended: fin, rst, timeout, end_of_input, evicted, cutoff where it was cut before, or strict where mode strict stopped";
-    flow_id Hex None "" 0 "the same in every record about the flow";
-    offset Unsigned Bytes "OFFSET" 1 exact "where in the stream a hole begins, earlier holes counted (with --gaps)";
-    size Unsigned Bytes "SIZE" 1 exact "bytes missing there (with --gaps)";
-    sha256 Text None "SHA256" 6 "SHA-256 of the delivered bytes (with --hash)";
+record! {
+    /// Fields of [`StreamRow`]s and [`GapRow`]s with all that can be asked for.
+    STREAM, ALL for Line<'_> as it, own_schema {
+        let (stream, gap) = (it.stream, it.gap);
+        let identity = &it.identity;
+        let ip = |end: (Address, u16)| (end.0, identity.version);
+        let has_counters = stream.is_some_and(|it| it.counters.is_some());
+        let counters = stream.and_then(|it| it.counters).unwrap_or_default();
+        let (counts, captured) = (counters.statistics, counters.statistics.captured());
+    }:
+    src_ip Address "SOURCE" 1 = ip(identity.source), "address of the sender";
+    src_port Unsigned "PORT" 2 = identity.source.1, "port of the sender";
+    dst_ip Address "DESTINATION" 1 = ip(identity.destination), "address of the receiver";
+    dst_port Unsigned "PORT" 2 = identity.destination.1, "port of the receiver";
+    proto Text "PROTO" 3 = Symbol(protocol_name(identity.protocol)), "tcp or udp";
+    bytes Unsigned Bytes "BYTES" 1 = stream.map(|it| it.bytes), "bytes delivered in order" if it.has_streams;
+    missing_bytes Unsigned Bytes "MISSING" 2 = stream.map(|it| it.missing_bytes), "bytes known to be missing from the capture" if it.has_streams;
+    gaps Unsigned "GAPS" 4 = stream.map(|it| it.gaps), "number of holes those bytes are in" if it.has_streams;
+    state Text "STATE" 5 = stream.map(|it| Symbol(it.state)), "how the stream ended: fin, rst, timeout, end_of_input, evicted, cutoff where it was cut before, or strict where mode strict stopped" if it.has_streams;
+    flow_id Hex = identity.flow_id, "the same in every record about the flow";
+    offset Unsigned Bytes "OFFSET" 1 exact = gap.map(|it| it.offset), "where in the stream a hole begins, earlier holes counted (with --gaps)" if it.has_gaps;
+    size Unsigned Bytes "SIZE" 1 exact = gap.map(|it| it.size), "bytes missing there (with --gaps)" if it.has_gaps;
+    all_packets Unsigned "ALL" 3 = counts.all.packets, "packets of the stream (with --counters)" if has_counters;
+    all_bytes Unsigned Bytes "ALL_BYTES" 3 = counts.all.bytes, "their payload, that which came again included (with --counters)" if has_counters;
+    dropped_packets Unsigned "DROPPED" 3 = counts.dropped.packets, "packets lost to overload (with --counters)" if has_counters;
+    dropped_bytes Unsigned Bytes "DROPPED_BYTES" 3 = counts.dropped.bytes, "their payload (with --counters)" if has_counters;
+    discarded_packets Unsigned "DISCARDED" 3 = counts.discarded.packets, "packets not wanted: beyond the cutoff, duplicates, outside of the stream (with --counters)" if has_counters;
+    discarded_bytes Unsigned Bytes "DISCARDED_BYTES" 3 = counts.discarded.bytes, "their payload (with --counters)" if has_counters;
+    captured_packets Unsigned "CAPTURED" 3 = captured.packets, "packets taken: all without dropped and discarded (with --counters)" if has_counters;
+    captured_bytes Unsigned Bytes "CAPTURED_BYTES" 3 = captured.bytes, "their payload (with --counters)" if has_counters;
+    chunks Unsigned "CHUNKS" 4 = counters.chunks, "chunks delivered (with --counters)" if has_counters;
+    sha256 Text "SHA256" 6 = stream.and_then(|it| it.sha256).map(Symbol), "SHA-256 of the delivered bytes (with --hash)" if it.has_hashes;
 }
 
-/// Fields of a [`StreamRow`] with [`GapRow`]s in between.
-pub static STREAM_GAPS_SCHEMA: Schema = STREAM_GAPS_HASH_SCHEMA
-    .split_at(STREAM_GAPS_HASH_SCHEMA.len() - 1)
-    .0;
+static GAPS: Schema = ALL.split_at(10).1.split_at(2).0;
+static COUNTERS: Schema = ALL.split_at(12).1.split_at(9).0;
+static HASH: Schema = ALL.split_at(21).1;
 
 /// Fields of a [`StreamRow`] alone.
-pub static STREAM_SCHEMA: Schema = STREAM_GAPS_SCHEMA.split_at(STREAM_GAPS_SCHEMA.len() - 2).0;
+pub static STREAM_SCHEMA: Schema = ALL.split_at(10).0;
 
 /// Fields of a [`StreamRow`] with a hash.
-pub static STREAM_HASH_SCHEMA: Schema = &[
-    &STREAM.src_ip,
-    &STREAM.src_port,
-    &STREAM.dst_ip,
-    &STREAM.dst_port,
-    &STREAM.proto,
-    &STREAM.bytes,
-    &STREAM.missing_bytes,
-    &STREAM.gaps,
-    &STREAM.state,
-    &STREAM.flow_id,
-    &STREAM.sha256,
-];
+pub static STREAM_HASH_SCHEMA: Schema = &join::<11>(&[STREAM_SCHEMA, HASH]);
 
-fields! {
-    /// Fields that [`StreamCounters`] add to a record.
-    CounterFields, COUNTER, COUNTERS_SCHEMA:
-    all_packets Unsigned None "ALL" 3 "packets of the stream (with --counters)";
-    all_bytes Unsigned Bytes "ALL_BYTES" 3 "their payload, that which came again included (with --counters)";
-    dropped_packets Unsigned None "DROPPED" 3 "packets lost to overload (with --counters)";
-    dropped_bytes Unsigned Bytes "DROPPED_BYTES" 3 "their payload (with --counters)";
-    discarded_packets Unsigned None "DISCARDED" 3 "packets not wanted: beyond the cutoff, duplicates, outside of the stream (with --counters)";
-    discarded_bytes Unsigned Bytes "DISCARDED_BYTES" 3 "their payload (with --counters)";
-    captured_packets Unsigned None "CAPTURED" 3 "packets taken: all without dropped and discarded (with --counters)";
-    captured_bytes Unsigned Bytes "CAPTURED_BYTES" 3 "their payload (with --counters)";
-    chunks Unsigned None "CHUNKS" 4 "chunks delivered (with --counters)";
-}
+/// Fields of a [`StreamRow`] with [`GapRow`]s in between.
+pub static STREAM_GAPS_SCHEMA: Schema = &join::<12>(&[STREAM_SCHEMA, GAPS]);
+
+/// Fields of a [`StreamRow`] with [`GapRow`]s in between and a hash.
+pub static STREAM_GAPS_HASH_SCHEMA: Schema = &join::<13>(&[STREAM_SCHEMA, GAPS, HASH]);
 
 /// Fields of a [`StreamRow`] with [`StreamCounters`].
-pub static STREAM_COUNTERS_SCHEMA: Schema = STREAM_COUNTERS_HASH_SCHEMA
-    .split_at(STREAM_COUNTERS_HASH_SCHEMA.len() - 1)
-    .0;
+pub static STREAM_COUNTERS_SCHEMA: Schema = &join::<19>(&[STREAM_SCHEMA, COUNTERS]);
 
 /// Fields of a [`StreamRow`] with [`StreamCounters`] and a hash.
-pub static STREAM_COUNTERS_HASH_SCHEMA: Schema = &[
-    &STREAM.src_ip,
-    &STREAM.src_port,
-    &STREAM.dst_ip,
-    &STREAM.dst_port,
-    &STREAM.proto,
-    &STREAM.bytes,
-    &STREAM.missing_bytes,
-    &STREAM.gaps,
-    &STREAM.state,
-    &STREAM.flow_id,
-    &COUNTER.all_packets,
-    &COUNTER.all_bytes,
-    &COUNTER.dropped_packets,
-    &COUNTER.dropped_bytes,
-    &COUNTER.discarded_packets,
-    &COUNTER.discarded_bytes,
-    &COUNTER.captured_packets,
-    &COUNTER.captured_bytes,
-    &COUNTER.chunks,
-    &STREAM.sha256,
-];
+pub static STREAM_COUNTERS_HASH_SCHEMA: Schema = &join::<20>(&[STREAM_SCHEMA, COUNTERS, HASH]);
 
 /// Fields of a [`GapRow`] alone.
-pub static GAP_SCHEMA: Schema = &[
-    &STREAM.src_ip,
-    &STREAM.src_port,
-    &STREAM.dst_ip,
-    &STREAM.dst_port,
-    &STREAM.proto,
-    &STREAM.flow_id,
-    &STREAM.offset,
-    &STREAM.size,
-];
+pub static GAP_SCHEMA: Schema = &join::<8>(&[
+    STREAM_SCHEMA.split_at(5).0,
+    STREAM_SCHEMA.split_at(9).1,
+    GAPS,
+]);
 
 /// One direction of a connection: what travelled from `source` to `destination`.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +103,7 @@ pub struct StreamRow<'a> {
 
 /// What became of a stream's packets, in the words of Scap: *dropped* ones were wanted and lost,
 /// *discarded* ones were not wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounters {
     /// Counts in the engine's words.
     pub statistics: StreamStatistics,
@@ -184,44 +152,52 @@ impl<'a> StreamRow<'a> {
     }
 }
 
+/// What a record says of a stream, or of a gap in one.
+struct Line<'a> {
+    identity: StreamIdentity,
+    stream: Option<&'a StreamRow<'a>>,
+    gap: Option<&'a GapRow>,
+    /// Whether there are records of streams.
+    has_streams: bool,
+    /// Whether there are those of gaps.
+    has_gaps: bool,
+    has_hashes: bool,
+}
+
 impl Record for StreamRow<'_> {
     #[inline]
     fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.address(&STREAM.src_ip, self.source.0, self.version);
-        visitor.unsigned(&STREAM.src_port, u64::from(self.source.1));
-        visitor.address(&STREAM.dst_ip, self.destination.0, self.version);
-        visitor.unsigned(&STREAM.dst_port, u64::from(self.destination.1));
-        visitor.symbol(&STREAM.proto, protocol_name(self.protocol).as_bytes());
-        visitor.unsigned(&STREAM.bytes, self.bytes);
-        visitor.unsigned(&STREAM.missing_bytes, self.missing_bytes);
-        visitor.unsigned(&STREAM.gaps, self.gaps);
-        visitor.symbol(&STREAM.state, self.state.as_bytes());
-        visitor.hex(&STREAM.flow_id, self.flow_id);
-        if self.with_gaps {
-            visitor.null(&STREAM.offset);
-            visitor.null(&STREAM.size);
-        }
-        if let Some(counters) = &self.counters {
-            let StreamStatistics {
-                all,
-                dropped,
-                discarded,
-                ..
-            } = counters.statistics;
-            let captured = counters.statistics.captured();
-            visitor.unsigned(&COUNTER.all_packets, all.packets);
-            visitor.unsigned(&COUNTER.all_bytes, all.bytes);
-            visitor.unsigned(&COUNTER.dropped_packets, dropped.packets);
-            visitor.unsigned(&COUNTER.dropped_bytes, dropped.bytes);
-            visitor.unsigned(&COUNTER.discarded_packets, discarded.packets);
-            visitor.unsigned(&COUNTER.discarded_bytes, discarded.bytes);
-            visitor.unsigned(&COUNTER.captured_packets, captured.packets);
-            visitor.unsigned(&COUNTER.captured_bytes, captured.bytes);
-            visitor.unsigned(&COUNTER.chunks, counters.chunks);
-        }
-        if let Some(digest) = self.sha256 {
-            visitor.symbol(&STREAM.sha256, digest.as_bytes());
-        }
+        let identity = StreamIdentity {
+            flow_id: self.flow_id,
+            source: self.source,
+            destination: self.destination,
+            version: self.version,
+            protocol: self.protocol,
+            ..StreamIdentity::default()
+        };
+        let line = Line {
+            identity,
+            stream: Some(self),
+            gap: None,
+            has_streams: true,
+            has_gaps: self.with_gaps,
+            has_hashes: self.sha256.is_some(),
+        };
+        line.visit(visitor);
+    }
+}
+
+impl Record for GapRow {
+    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
+        let line = Line {
+            identity: self.identity,
+            stream: None,
+            gap: Some(self),
+            has_streams: self.with_streams,
+            has_gaps: true,
+            has_hashes: self.with_streams && self.with_hashes,
+        };
+        line.visit(visitor);
     }
 }
 
@@ -249,31 +225,6 @@ impl KnownRecord for GapRow {
             (false, _) => GAP_SCHEMA,
             (true, false) => STREAM_GAPS_SCHEMA,
             (true, true) => STREAM_GAPS_HASH_SCHEMA,
-        }
-    }
-}
-
-impl Record for GapRow {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        let identity = &self.identity;
-        let (source, destination) = (identity.source, identity.destination);
-        visitor.address(&STREAM.src_ip, source.0, identity.version);
-        visitor.unsigned(&STREAM.src_port, u64::from(source.1));
-        visitor.address(&STREAM.dst_ip, destination.0, identity.version);
-        visitor.unsigned(&STREAM.dst_port, u64::from(destination.1));
-        let protocol = protocol_name(identity.protocol);
-        visitor.symbol(&STREAM.proto, protocol.as_bytes());
-        if self.with_streams {
-            visitor.null(&STREAM.bytes);
-            visitor.null(&STREAM.missing_bytes);
-            visitor.null(&STREAM.gaps);
-            visitor.null(&STREAM.state);
-        }
-        visitor.hex(&STREAM.flow_id, identity.flow_id);
-        visitor.unsigned(&STREAM.offset, self.offset);
-        visitor.unsigned(&STREAM.size, self.size);
-        if self.with_streams && self.with_hashes {
-            visitor.null(&STREAM.sha256);
         }
     }
 }

@@ -6,10 +6,11 @@
 //! and a later cell that is wider widens its column from there on. Where the terminal is too
 //! narrow, the columns of least importance go.
 
-use flowgauge_wire::{Address, Nanos};
+use flowgauge_wire::Nanos;
 
 use crate::schema::{Field, FieldKind, FieldVisitor, Record, Schema, Unit};
 use crate::text::{TimeWriter, harmless, write_address, write_hex64, write_scaled, write_unsigned};
+use crate::value::ValueRef;
 
 /// ASCII "unit separator" between the cells of an encoded row.
 pub const SEPARATOR: u8 = 0x1f;
@@ -41,191 +42,85 @@ struct CellVisitor<'a> {
     time: &'a mut TimeWriter,
 }
 
-impl CellVisitor<'_> {
-    fn cell(&mut self, field: &'static Field, write: impl FnOnce(&mut Self)) {
+impl FieldVisitor for CellVisitor<'_> {
+    /// What is in no table costs nothing where its field is known to the compiler.
+    #[inline(always)]
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
         if field.column.rank > 0 {
-            write(self);
-            self.out.push(SEPARATOR);
-        }
-    }
-
-    fn number(&mut self, field: &'static Field, value: u64) {
-        if field.unit == Unit::Bytes && !field.column.exact {
-            write_scaled(self.out, value);
-        } else {
-            write_unsigned(self.out, value);
+            self.cell(field, value);
         }
     }
 }
 
-impl FieldVisitor for CellVisitor<'_> {
-    fn null(&mut self, field: &'static Field) {
-        self.cell(field, |visitor| visitor.out.push(b'-'));
-    }
-
-    fn unsigned(&mut self, field: &'static Field, value: u64) {
-        self.cell(field, |visitor| visitor.number(field, value));
-    }
-
-    fn float(&mut self, field: &'static Field, value: f64) {
-        self.cell(field, |visitor| {
-            visitor
-                .out
-                .extend_from_slice(format!("{value:.3}").as_bytes());
-        });
-    }
-
-    fn text(&mut self, field: &'static Field, value: &str) {
-        self.cell(field, |visitor| {
-            // Control characters could move the cursor or split the row.
-            for character in value.chars() {
-                let mut buffer = [0; 4];
-                let encoded = harmless(character).encode_utf8(&mut buffer);
-                visitor.out.extend_from_slice(encoded.as_bytes());
+impl CellVisitor<'_> {
+    fn cell(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        let out = &mut *self.out;
+        match value {
+            ValueRef::Null => out.push(b'-'),
+            ValueRef::Unsigned(value) if field.unit == Unit::Bytes && !field.column.exact => {
+                write_scaled(out, value);
             }
-        });
-    }
-
-    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
-        self.cell(field, |visitor| visitor.out.extend_from_slice(value));
-    }
-
-    fn hex(&mut self, field: &'static Field, value: u64) {
-        self.cell(field, |visitor| write_hex64(visitor.out, value));
-    }
-
-    fn address(&mut self, field: &'static Field, value: Address, version: u8) {
-        self.cell(field, |visitor| write_address(visitor.out, value, version));
-    }
-
-    fn time(&mut self, field: &'static Field, value: Nanos) {
-        self.cell(field, |visitor| {
-            let text = visitor.time.format(value);
-            visitor.out.extend_from_slice(&text[..10]);
-            visitor.out.push(b' ');
-            // Milliseconds are what the eye can use.
-            visitor.out.extend_from_slice(&text[11..23]);
-        });
-    }
-
-    fn duration(&mut self, field: &'static Field, value: Nanos) {
-        self.cell(field, |visitor| {
-            visitor
-                .out
-                .extend_from_slice(human_duration(value).as_bytes());
-        });
-    }
-
-    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
-        self.cell(field, |visitor| {
-            for (n, &value) in values.iter().enumerate() {
-                if n > 0 {
-                    visitor.out.push(b'.');
-                }
-                write_unsigned(visitor.out, value.into());
+            ValueRef::Unsigned(value) => write_unsigned(out, value),
+            ValueRef::Float(value) => out.extend_from_slice(format!("{value:.3}").as_bytes()),
+            ValueRef::Text(text) => write_harmless(out, text),
+            ValueRef::Symbol(text) => out.extend_from_slice(text.as_bytes()),
+            ValueRef::Hex(value) => write_hex64(out, value),
+            ValueRef::Address(address, version) => write_address(out, address, version),
+            ValueRef::Time(time) => {
+                let text = self.time.format(time);
+                out.extend_from_slice(&text[..10]);
+                out.push(b' ');
+                // Milliseconds are what the eye can use.
+                out.extend_from_slice(&text[11..23]);
             }
-        });
-    }
-
-    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
-        let joined: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
-        self.text(field, &joined.join(" "));
-    }
-
-    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
-        self.cell(field, |visitor| {
-            let Some(value) = value else {
-                return;
-            };
-            // Its cells end with separators, of which none may be inside a cell.
-            let start = visitor.out.len();
-            value.visit(&mut PairVisitor(CellVisitor {
-                out: visitor.out,
-                time: visitor.time,
-            }));
-            if visitor.out.len() > start {
-                visitor.out.pop();
-            }
-            for byte in visitor.out.iter_mut().skip(start) {
-                if *byte == SEPARATOR {
-                    *byte = b' ';
+            ValueRef::Duration(span) => out.extend_from_slice(human_duration(span).as_bytes()),
+            ValueRef::List(list) => {
+                for (n, value) in list.iter().enumerate() {
+                    if n > 0 {
+                        out.push(b'.');
+                    }
+                    write_unsigned(out, value);
                 }
             }
-        });
+            ValueRef::Texts(texts) => write_harmless(out, &texts.join(" ")),
+            ValueRef::Object(Some(object)) => {
+                // Its cells end with separators, of which none may be inside a cell.
+                let start = out.len();
+                let time = &mut *self.time;
+                object.values(&mut PairVisitor(CellVisitor { out, time }));
+                if self.out.len() > start {
+                    self.out.pop();
+                }
+                for byte in self.out.iter_mut().skip(start) {
+                    if *byte == SEPARATOR {
+                        *byte = b' ';
+                    }
+                }
+            }
+            ValueRef::Object(None) => {}
+        }
+        self.out.push(SEPARATOR);
+    }
+}
+
+/// Control characters could move the cursor or split the row.
+fn write_harmless(out: &mut Vec<u8>, text: &str) {
+    for character in text.chars() {
+        let mut buffer = [0; 4];
+        out.extend_from_slice(harmless(character).encode_utf8(&mut buffer).as_bytes());
     }
 }
 
 /// Cells of an object as `name=value`.
 struct PairVisitor<'a>(CellVisitor<'a>);
 
-impl PairVisitor<'_> {
-    fn name(&mut self, field: &'static Field) {
+impl FieldVisitor for PairVisitor<'_> {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
         if field.column.rank > 0 {
             self.0.out.extend_from_slice(field.name.as_bytes());
             self.0.out.push(b'=');
         }
-    }
-}
-
-impl FieldVisitor for PairVisitor<'_> {
-    fn null(&mut self, field: &'static Field) {
-        self.name(field);
-        self.0.null(field);
-    }
-
-    fn unsigned(&mut self, field: &'static Field, value: u64) {
-        self.name(field);
-        self.0.unsigned(field, value);
-    }
-
-    fn float(&mut self, field: &'static Field, value: f64) {
-        self.name(field);
-        self.0.float(field, value);
-    }
-
-    fn text(&mut self, field: &'static Field, value: &str) {
-        self.name(field);
-        self.0.text(field, value);
-    }
-
-    fn symbol(&mut self, field: &'static Field, value: &[u8]) {
-        self.name(field);
-        self.0.symbol(field, value);
-    }
-
-    fn hex(&mut self, field: &'static Field, value: u64) {
-        self.name(field);
-        self.0.hex(field, value);
-    }
-
-    fn address(&mut self, field: &'static Field, value: Address, version: u8) {
-        self.name(field);
-        self.0.address(field, value, version);
-    }
-
-    fn time(&mut self, field: &'static Field, value: Nanos) {
-        self.name(field);
-        self.0.time(field, value);
-    }
-
-    fn duration(&mut self, field: &'static Field, value: Nanos) {
-        self.name(field);
-        self.0.duration(field, value);
-    }
-
-    fn list<N: Copy + Into<u64>>(&mut self, field: &'static Field, values: &[N]) {
-        self.name(field);
-        self.0.list(field, values);
-    }
-
-    fn texts<S: AsRef<str>>(&mut self, field: &'static Field, values: &[S]) {
-        self.name(field);
-        self.0.texts(field, values);
-    }
-
-    fn object<R: Record>(&mut self, field: &'static Field, value: Option<&R>) {
-        self.name(field);
-        self.0.object(field, value);
+        self.0.value(field, value);
     }
 }
 
@@ -425,6 +320,8 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_wire::Address;
+
     use super::*;
     use crate::stream::{STREAM_SCHEMA, StreamRow};
 

@@ -1,19 +1,15 @@
 //! Texts one behind the other in one buffer, which can be used again.
 
-use crate::held::Held;
-use crate::schema::{Field, FieldVisitor};
+use crate::held::held;
+use crate::value::Texts;
 
-/// A list of texts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TextList {
-    text: String,
-    /// Where each ends.
-    ends: Vec<usize>,
-}
-
-impl Held for TextList {
-    fn held(&self) -> usize {
-        self.text.held() + self.ends.held()
+held! {
+    /// A list of texts.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct TextList {
+        text: String,
+        /// Where each ends.
+        ends: Vec<usize>,
     }
 }
 
@@ -26,12 +22,7 @@ impl TextList {
 
     /// Its texts.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
-            let text = self.text.get(start..end).unwrap_or_default();
-            start = end;
-            text
-        })
+        self.as_texts().iter()
     }
 
     /// How many there are.
@@ -49,31 +40,30 @@ impl TextList {
         self.text.len()
     }
 
-    /// Forgets all but the buffer.
-    pub fn clear(&mut self) {
-        self.text.clear();
-        self.ends.clear();
-    }
-
-    /// Hands them to a visitor; none is null.
-    pub(crate) fn visit<V: FieldVisitor>(&self, field: &'static Field, visitor: &mut V) {
-        let mut few = [""; 16];
-        match few.get_mut(..self.len()) {
-            Some([]) => visitor.null(field),
-            Some(list) => {
-                for (place, text) in list.iter_mut().zip(self.iter()) {
-                    *place = text;
-                }
-                visitor.texts(field, list);
-            }
-            None => visitor.texts(field, &self.iter().collect::<Vec<_>>()),
+    /// They, borrowed.
+    pub fn as_texts(&self) -> Texts<'_> {
+        Texts::Joined {
+            text: &self.text,
+            start: 0,
+            ends: &self.ends,
         }
+    }
+}
+
+impl<S: AsRef<str>> FromIterator<S> for TextList {
+    fn from_iter<I: IntoIterator<Item = S>>(texts: I) -> TextList {
+        let mut list = TextList::default();
+        for one in texts {
+            list.push(|text| text.push_str(one.as_ref()));
+        }
+        list
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Held as _;
 
     #[test]
     fn texts_stand_one_behind_the_other() {

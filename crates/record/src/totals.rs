@@ -1,17 +1,16 @@
 //! Totals over all streams.
 
-use crate::any::KnownRecord;
-use crate::schema::{FieldVisitor, Record, Schema, fields};
+use crate::schema::record;
 
-fields! {
+record! {
     /// Fields of [`TotalsRow`].
-    TotalsFields, TOTALS, TOTALS_SCHEMA:
-    streams Unsigned None "STREAMS" 1 "directions of connections";
-    empty_streams Unsigned None "EMPTY" 3 "of these without a delivered byte";
-    bytes Unsigned Bytes "BYTES" 1 exact "bytes delivered in order";
-    missing_bytes Unsigned Bytes "MISSING" 2 exact "bytes known to be missing from the capture";
-    gaps Unsigned None "GAPS" 2 "number of holes those bytes are in";
-    checksum Unsigned None "CHECKSUM" 2 "sum of all delivered bytes modulo 2^64";
+    TOTALS, TOTALS_SCHEMA for TotalsRow as it:
+    streams Unsigned "STREAMS" 1 = it.streams, "directions of connections";
+    empty_streams Unsigned "EMPTY" 3 = it.empty_streams, "of these without a delivered byte";
+    bytes Unsigned Bytes "BYTES" 1 exact = it.bytes, "bytes delivered in order";
+    missing_bytes Unsigned Bytes "MISSING" 2 exact = it.missing_bytes, "bytes known to be missing from the capture";
+    gaps Unsigned "GAPS" 2 = it.gaps, "number of holes those bytes are in";
+    checksum Unsigned "CHECKSUM" 2 = it.checksum, "sum of all delivered bytes modulo 2^64";
 }
 
 /// Totals over all streams.
@@ -40,22 +39,5 @@ impl TotalsRow {
         self.missing_bytes += other.missing_bytes;
         self.gaps += other.gaps;
         self.checksum = self.checksum.wrapping_add(other.checksum);
-    }
-}
-
-impl Record for TotalsRow {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.unsigned(&TOTALS.streams, self.streams);
-        visitor.unsigned(&TOTALS.empty_streams, self.empty_streams);
-        visitor.unsigned(&TOTALS.bytes, self.bytes);
-        visitor.unsigned(&TOTALS.missing_bytes, self.missing_bytes);
-        visitor.unsigned(&TOTALS.gaps, self.gaps);
-        visitor.unsigned(&TOTALS.checksum, self.checksum);
-    }
-}
-
-impl KnownRecord for TotalsRow {
-    fn schema(&self) -> Schema {
-        TOTALS_SCHEMA
     }
 }

@@ -73,8 +73,7 @@ impl Literal {
             ValueRef::Duration(value) => value.0.cmp(&self.duration?),
             ValueRef::Time(value) => value.0.cmp(&self.time?),
             ValueRef::Hex(value) => value.cmp(&self.hex?),
-            ValueRef::Text(value) => value.cmp(&self.text),
-            ValueRef::Symbol(value) => value.cmp(self.text.as_bytes()),
+            ValueRef::Text(value) | ValueRef::Symbol(value) => value.cmp(&self.text),
             ValueRef::Address(address, version) => match self.network?.has(address, version) {
                 true => Ordering::Equal,
                 false => Ordering::Less,

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 
 use flowgauge_record::any::AnyRecord;
-use flowgauge_record::store::Kept;
 use flowgauge_record::text::{TimeWriter, write_json_escaped};
-use flowgauge_record::{Encoder, Format, JsonKey};
+use flowgauge_record::{Encoder, Field, FieldVisitor, Format, JsonKey, ValueRef};
 use flowgauge_wire::{Nanos, icmp_counterpart};
 
 use super::values::{Cell, Name, Values, list};
@@ -537,6 +536,27 @@ impl Default for Lines {
     }
 }
 
+/// Which fields of a record are not in all lines, and have a value.
+struct Wanted<'a>(&'a mut Vec<bool>);
+
+impl FieldVisitor for Wanted<'_> {
+    fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
+        const COMMON: [&str; 9] = [
+            "event_type",
+            "flow_id",
+            "time",
+            "src_ip",
+            "src_port",
+            "dst_ip",
+            "dst_port",
+            "proto",
+            "app_proto",
+        ];
+        let has_value = !matches!(value, ValueRef::Null | ValueRef::Object(None));
+        self.0.push(has_value && !COMMON.contains(&field.name));
+    }
+}
+
 impl Lines {
     /// Appends the line of a record; of a request and its reply one of each.
     pub(super) fn add(&mut self, record: &dyn AnyRecord, values: &Values<'_>, out: &mut Vec<u8>) {
@@ -640,7 +660,7 @@ impl Lines {
         self.members(COMMON, values, out);
         self.members(members, values, out);
         if members.is_empty() {
-            self.others(kind, record, values, out);
+            self.others(kind, record, out);
         }
         out.extend_from_slice(b"}\n");
     }
@@ -707,29 +727,9 @@ impl Lines {
     }
 
     /// Of protocols without names of their own here: the record's fields that have a value.
-    fn others(
-        &mut self,
-        kind: &str,
-        record: &dyn AnyRecord,
-        values: &Values<'_>,
-        out: &mut Vec<u8>,
-    ) {
-        const COMMON: [&str; 9] = [
-            "event_type",
-            "flow_id",
-            "time",
-            "src_ip",
-            "src_port",
-            "dst_ip",
-            "dst_port",
-            "proto",
-            "app_proto",
-        ];
-        let is_wanted = |(name, value): (&str, Kept<'_>)| {
-            !COMMON.contains(&name) && !matches!(value, Kept::Null)
-        };
+    fn others(&mut self, kind: &str, record: &dyn AnyRecord, out: &mut Vec<u8>) {
         self.wanted.clear();
-        self.wanted.extend(values.all().map(is_wanted));
+        record.values(&mut Wanted(&mut self.wanted));
         out.extend_from_slice(b",\"");
         write_json_escaped(out, kind);
         out.extend_from_slice(b"\":");

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::borrow::Cow;
 
 use flowgauge_proto::dns::type_number;
-use flowgauge_record::store::KeptTexts;
+use flowgauge_record::Texts;
 
 use crate::protocols::ftp;
 
@@ -72,8 +72,8 @@ pub(super) fn short_answer(text: &str, kind: &str) -> Option<String> {
 
 /// Times to live of the answers that are told.
 pub(super) fn told_ttls<'a>(
-    texts: KeptTexts<'a>,
-    types: KeptTexts<'a>,
+    texts: Texts<'a>,
+    types: Texts<'a>,
     spans: &'a [u64],
 ) -> impl Iterator<Item = u64> {
     let all = texts.iter().zip(types.iter()).zip(spans);

@@ -4,10 +4,11 @@ use core::net::IpAddr;
 
 use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::Schema;
-use flowgauge_record::store::{Kept, KeptTexts, RecordStore, StoredRecord};
+use flowgauge_record::store::{RecordStore, StoredRecord};
 use flowgauge_record::text::{
     TimeWriter, harmless, write_address, write_hex_bytes, write_json_escaped, write_unsigned,
 };
+use flowgauge_record::{Numbers, Texts, ValueRef};
 use flowgauge_wire::{Address, CommunityId, FlowKey, Nanos};
 
 use super::texts::{addresses_in, distinguished, ftp_url, short_answer, told_ttls, unescaped};
@@ -157,9 +158,9 @@ impl<'a> Values<'a> {
     }
 
     #[inline]
-    fn get(&self, name: Name) -> Kept<'a> {
+    fn get(&self, name: Name) -> ValueRef<'a> {
         match self.layout.places.get(name as usize) {
-            None | Some(&NOWHERE) => Kept::Null,
+            None | Some(&NOWHERE) => ValueRef::Null,
             Some(&place) => self.record.value(place.into()),
         }
     }
@@ -167,64 +168,51 @@ impl<'a> Values<'a> {
     /// The kind of the tunnel around a flow.
     pub(super) fn tunnel(&self) -> Option<&'a str> {
         let place = self.layout.places.get(Name::tunnel as usize)?;
-        match self.record.value_within((*place).into(), "kind") {
-            Kept::Text(kind) => Some(kind),
-            _ => None,
-        }
-    }
-
-    /// The fields, and the value of each.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, Kept<'a>)> {
-        let (record, schema) = (self.record, self.layout.schema);
-        let fields = schema.iter().enumerate();
-        fields.map(move |(place, field)| (field.name, record.value(place)))
+        self.record.value_within((*place).into(), "kind").as_text()
     }
 
     pub(crate) fn text(&self, name: Name) -> Option<&'a str> {
-        match self.get(name) {
-            Kept::Text(text) => Some(text),
-            _ => None,
-        }
+        self.get(name).as_text()
     }
 
     pub(crate) fn number(&self, name: Name) -> Option<u64> {
         match self.get(name) {
-            Kept::Unsigned(value) | Kept::Hex(value) => Some(value),
+            ValueRef::Unsigned(value) | ValueRef::Hex(value) => Some(value),
             _ => None,
         }
     }
 
-    pub(super) fn texts(&self, name: Name) -> Option<KeptTexts<'a>> {
+    pub(super) fn texts(&self, name: Name) -> Option<Texts<'a>> {
         match self.get(name) {
-            Kept::Texts(texts) if texts.iter().len() > 0 => Some(texts),
+            ValueRef::Texts(texts) if !texts.is_empty() => Some(texts),
             _ => None,
         }
     }
 
     pub(super) fn numbers(&self, name: Name) -> &'a [u64] {
         match self.get(name) {
-            Kept::List(list) => list,
+            ValueRef::List(Numbers::U64(list)) => list,
             _ => &[],
         }
     }
 
     pub(super) fn time(&self, name: Name) -> Option<Nanos> {
         match self.get(name) {
-            Kept::Time(time) => Some(time),
+            ValueRef::Time(time) => Some(time),
             _ => None,
         }
     }
 
     pub(crate) fn span(&self, name: Name) -> Option<Nanos> {
         match self.get(name) {
-            Kept::Duration(span) => Some(span),
+            ValueRef::Duration(span) => Some(span),
             _ => None,
         }
     }
 
     pub(super) fn address(&self, name: Name) -> Option<(Address, u8)> {
         match self.get(name) {
-            Kept::Address(address, version) => Some((address, version)),
+            ValueRef::Address(address, version) => Some((address, version)),
             _ => None,
         }
     }
@@ -232,10 +220,10 @@ impl<'a> Values<'a> {
     /// A span, a point in time, or a number of seconds.
     pub(super) fn seconds(&self, name: Name) -> Cell<'a> {
         match self.get(name) {
-            Kept::Duration(span) => Cell::Seconds(span),
-            Kept::Time(time) => Cell::Seconds(time),
-            Kept::Float(value) => Cell::Float(value),
-            Kept::Unsigned(seconds) => Cell::Seconds(whole_seconds(seconds)),
+            ValueRef::Duration(span) => Cell::Seconds(span),
+            ValueRef::Time(time) => Cell::Seconds(time),
+            ValueRef::Float(value) => Cell::Float(value),
+            ValueRef::Unsigned(seconds) => Cell::Seconds(whole_seconds(seconds)),
             _ => Cell::Unset,
         }
     }
@@ -294,14 +282,14 @@ pub(super) enum Cell<'a> {
     /// Between these.
     Brackets(&'a str),
     /// Each of them between these.
-    InBrackets(KeptTexts<'a>),
+    InBrackets(Texts<'a>),
     /// Numbers.
     Numbers(&'a [u64]),
     /// Seconds with six decimals.
     Seconds(Nanos),
     /// A date and time: so many characters, and this behind them.
     Date(Nanos, usize, &'static str),
-    Texts(KeptTexts<'a>),
+    Texts(Texts<'a>),
     /// A list of one text.
     One(&'a str),
     /// Names of a list that are there.
@@ -315,15 +303,15 @@ pub(super) enum Cell<'a> {
     /// `a%20b` as `a b`.
     Unescaped(&'a str),
     /// Types of bodies, as Zeek calls them, the first so many.
-    Types(KeptTexts<'a>, usize),
+    Types(Texts<'a>, usize),
     /// A list of identifiers.
     Ids(u8, &'a [u64]),
     /// A list of words, each with a time that is not told.
     Words(&'a [(Nanos, String)]),
     /// Answers of DNS in short, with their types.
-    Answers(KeptTexts<'a>, KeptTexts<'a>),
+    Answers(Texts<'a>, Texts<'a>),
     /// Their times to live, where they are told.
-    Ttls(KeptTexts<'a>, KeptTexts<'a>, &'a [u64]),
+    Ttls(Texts<'a>, Texts<'a>, &'a [u64]),
     /// In small letters.
     Lower(&'a str),
     /// `C=US, CN=a` as `CN=a,C=US`.
@@ -333,7 +321,7 @@ pub(super) enum Cell<'a> {
     /// An address.
     Ip(IpAddr),
     /// Receiver and sender of a mail, and the header fields that say which way it came.
-    MailPath(((Address, u8), (Address, u8)), Option<KeptTexts<'a>>),
+    MailPath(((Address, u8), (Address, u8)), Option<Texts<'a>>),
 }
 
 impl<'a> Cell<'a> {
@@ -451,7 +439,7 @@ impl<'a> Cell<'a> {
             Cell::MailPath((receiver, sender), received) => {
                 let ip = |(address, version): (Address, u8)| address.to_ip(version);
                 let mut path = vec![ip(receiver), ip(sender)];
-                for field in received.into_iter().flat_map(KeptTexts::iter) {
+                for field in received.into_iter().flat_map(Texts::iter) {
                     let found: Vec<IpAddr> = addresses_in(field).take(2).collect();
                     // The name that was said stands first, who said it behind.
                     if let Some(hop) = found.last().filter(|hop| path.last() != Some(*hop)) {

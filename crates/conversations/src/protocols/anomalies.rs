@@ -5,12 +5,11 @@ use std::collections::HashSet;
 
 use flowgauge_flow::{EndReason, FlowRecord};
 use flowgauge_reassembly::DefragmentStatistics;
-use flowgauge_record::AnyRecord;
 use flowgauge_record::anomaly::{AnomalyRow, Layer};
-use flowgauge_record::any::{ValueRef, ValueVisitor};
 use flowgauge_record::event::EventSchemas;
 use flowgauge_record::schema::Field;
 use flowgauge_record::words::count;
+use flowgauge_record::{AnyRecord, FieldVisitor, ValueRef};
 use flowgauge_stack::{Items, Outlet, RecordItem};
 use flowgauge_stream::{Chunk, Handler, Remark, Stream};
 use flowgauge_wire::{Address, Batch, DecodeFlags, Decoded, DecodedBatch, Nanos, Problem};
@@ -256,8 +255,11 @@ impl Anomalies {
         record: &dyn AnyRecord,
         way: &mut Way<'_>,
     ) {
-        let mut spot = core::mem::take(&mut self.spot);
-        spot.clear();
+        let mut spot = Spot {
+            odd: core::mem::take(&mut self.spot.odd),
+            ..Spot::default()
+        };
+        spot.odd.clear();
         record.values(&mut spot);
         let [source, destination] = spot.ends;
         // Where its request may have been here, the reply says nothing of who sent it.
@@ -403,18 +405,7 @@ struct Spot {
     odd: String,
 }
 
-impl Spot {
-    fn clear(&mut self) {
-        let odd = core::mem::take(&mut self.odd);
-        *self = Spot {
-            odd,
-            ..Spot::default()
-        };
-        self.odd.clear();
-    }
-}
-
-impl ValueVisitor for Spot {
+impl FieldVisitor for Spot {
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
         match (field.name, value) {
             ("src_ip", ValueRef::Address(address, version)) => {
@@ -424,13 +415,10 @@ impl ValueVisitor for Spot {
             ("dst_ip", ValueRef::Address(address, _)) => self.ends[1].0 = address,
             ("src_port", ValueRef::Unsigned(port)) => self.ends[0].1 = port as u16,
             ("dst_port", ValueRef::Unsigned(port)) => self.ends[1].1 = port as u16,
-            ("proto", ValueRef::Symbol(name)) => self.is_tcp = name == b"tcp",
-            ("state", ValueRef::Symbol(state)) => self.is_unasked = state == b"no_request",
+            ("proto", ValueRef::Symbol(name)) => self.is_tcp = name == "tcp",
+            ("state", ValueRef::Symbol(state)) => self.is_unasked = state == "no_request",
             ("limit", ValueRef::Symbol(_) | ValueRef::Text(_)) => self.is_limited = true,
-            ("odd", ValueRef::Text(odd)) => self.odd.push_str(odd),
-            ("odd", ValueRef::Symbol(odd)) => {
-                self.odd.push_str(str::from_utf8(odd).unwrap_or_default());
-            }
+            ("odd", ValueRef::Text(odd) | ValueRef::Symbol(odd)) => self.odd.push_str(odd),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use flowgauge_record::dhcp::{DHCP_SCHEMA, DhcpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::ComponentInfo;
 
-use super::matching::{Reusable, Shared, give};
+use super::matching::{Shared, give};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
@@ -26,12 +26,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make: alone::make::<Talk>,
     ..alone::INFO
 };
-
-impl Reusable for DhcpMessage {
-    fn clear(&mut self) {
-        DhcpMessage::clear(self);
-    }
-}
 
 /// A conversation.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use flowgauge_record::dhcpv6::{DHCPV6_SCHEMA, Dhcpv6Message};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::ComponentInfo;
 
-use super::matching::{Reusable, Shared, give, give_request};
+use super::matching::{Shared, give, give_request};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
@@ -35,12 +35,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make: alone::make::<Talk>,
     ..alone::INFO
 };
-
-impl Reusable for Dhcpv6Message {
-    fn clear(&mut self) {
-        Dhcpv6Message::clear(self);
-    }
-}
 
 /// A conversation.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use flowgauge_record::parties::Parties;
 use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
 use flowgauge_wire::{Address, Nanos};
 
-use super::matching::{Pool, Request, Requests, Reusable, give, is_group};
+use super::matching::{Pool, Request, Requests, give, is_group};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
 
@@ -54,12 +54,6 @@ fn recognise(seen: &Seen<'_>) -> Look {
         return seen.either(look_stream);
     }
     seen.on_or_malformed(PROTOCOL.ports, seen.either(look), 12)
-}
-
-impl Reusable for DnsMessage {
-    fn clear(&mut self) {
-        DnsMessage::clear(self);
-    }
 }
 
 /// Which name service it is, by its ports.

@@ -7,7 +7,7 @@ use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo};
 use flowgauge_wire::Nanos;
 
-use super::matching::{Pool, Requests, Reusable, give, is_group};
+use super::matching::{Pool, Requests, give, is_group};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
 
@@ -39,12 +39,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 fn recognise(seen: &Seen<'_>) -> Look {
     seen.on_or_malformed(PROTOCOL.ports, seen.either(look), 20)
-}
-
-impl Reusable for IcpMessage {
-    fn clear(&mut self) {
-        IcpMessage::clear(self);
-    }
 }
 
 #[derive(Default)]

@@ -20,12 +20,6 @@ const POOL: usize = 256;
 /// Bytes of one that is kept.
 const POOL_BYTES: usize = 4 << 10;
 
-/// A message with buffers that can be used again.
-pub(super) trait Reusable: Default + Held {
-    /// Forgets all but the buffers.
-    fn clear(&mut self);
-}
-
 /// Messages that were used, for the next ones.
 #[derive(Debug)]
 // They move from place to place, and are large.
@@ -38,7 +32,7 @@ impl<M> Default for Pool<M> {
     }
 }
 
-impl<M: Reusable> Pool<M> {
+impl<M: Default + Held> Pool<M> {
     pub(super) fn take(&mut self) -> Box<M> {
         self.0.pop().unwrap_or_default()
     }
@@ -166,7 +160,7 @@ impl<M> Default for Requests<M> {
     }
 }
 
-impl<M: Reusable> Requests<M>
+impl<M: Default + Held> Requests<M>
 where
     for<'a> Exchange<'a, M>: KnownRecord,
 {
@@ -293,7 +287,7 @@ where
 }
 
 /// Gives on a reply, sent at `at`, with its request if there is one.
-pub(super) fn give<M: Reusable>(
+pub(super) fn give<M: Default + Held>(
     at: &At<'_>,
     request: Option<Request<M>>,
     reply: Box<M>,
@@ -326,7 +320,7 @@ pub(super) fn give<M: Reusable>(
 }
 
 /// Gives on alone a message that nobody answers.
-pub(super) fn give_request<M: Reusable>(
+pub(super) fn give_request<M: Default + Held>(
     at: &At<'_>,
     message: Box<M>,
     pool: &mut Pool<M>,

@@ -5,7 +5,7 @@ use flowgauge_record::ntp::{NTP_SCHEMA, NtpClock, NtpMessage};
 use flowgauge_stack::ComponentInfo;
 use flowgauge_wire::Nanos;
 
-use super::matching::{Pool, Requests, Reusable, give, give_request};
+use super::matching::{Pool, Requests, give, give_request};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
@@ -26,12 +26,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make: alone::make::<Talk>,
     ..alone::INFO
 };
-
-impl Reusable for NtpMessage {
-    fn clear(&mut self) {
-        *self = NtpMessage::default();
-    }
-}
 
 /// A conversation.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use flowgauge_record::text::protocol_name;
 use flowgauge_stack::{ComponentInfo, Input, ItemType, ResultInfo, StreamEnd};
 use flowgauge_wire::Nanos;
 
-use super::matching::{Pool, Requests, Reusable, give};
+use super::matching::{Pool, Requests, give};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Seen, Transport, alone};
 
@@ -48,12 +48,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 fn recognise(seen: &Seen<'_>) -> Look {
     seen.either(if seen.is_udp { look } else { look_stream })
-}
-
-impl Reusable for RpcMessage {
-    fn clear(&mut self) {
-        RpcMessage::clear(self);
-    }
 }
 
 /// A conversation.

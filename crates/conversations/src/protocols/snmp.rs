@@ -8,7 +8,7 @@ use flowgauge_record::text::lossy;
 use flowgauge_stack::{ComponentInfo, ResultInfo};
 use flowgauge_wire::Nanos;
 
-use super::matching::{Pool, Requests, Reusable, give, give_request};
+use super::matching::{Pool, Requests, give, give_request};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
 
@@ -36,12 +36,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make: alone::make::<Talk>,
     ..alone::INFO
 };
-
-impl Reusable for SnmpMessage {
-    fn clear(&mut self) {
-        SnmpMessage::clear(self);
-    }
-}
 
 /// A conversation.
 #[derive(Default)]

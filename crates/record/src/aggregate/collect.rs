@@ -1,9 +1,10 @@
 //! What a record adds to its group.
 
-use flowgauge_wire::{Address, Nanos};
+use flowgauge_wire::Address;
 
 use super::{Action, tag};
-use crate::schema::{Field, FieldVisitor, Record};
+use crate::schema::{Field, FieldVisitor};
+use crate::value::ValueRef;
 
 /// Gathers a record's key and amounts. A key is a sequence of `slot, tag, length (u16), bytes`.
 pub(super) struct Collector<'a> {
@@ -12,15 +13,7 @@ pub(super) struct Collector<'a> {
     pub(super) amounts: &'a mut Vec<Option<u64>>,
 }
 
-impl<'a> Collector<'a> {
-    #[inline]
-    fn value(&mut self, tag: u8, bytes: &[u8], amount: u64) {
-        let Some(action) = self.actions.next() else {
-            return;
-        };
-        self.apply(action, tag, bytes, amount);
-    }
-
+impl Collector<'_> {
     #[inline]
     fn apply(&mut self, action: &Action, tag: u8, bytes: &[u8], amount: u64) {
         for &(slot, _) in &action.keys {
@@ -33,37 +26,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn push(&mut self, slot: u8, tag: u8, bytes: &[u8]) {
-        let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
-        let [low, high] = (bytes.len() as u16).to_le_bytes();
-        self.key.extend_from_slice(&[slot, tag, low, high]);
-        self.key.extend_from_slice(bytes);
-    }
-}
-
-impl FieldVisitor for Collector<'_> {
-    fn null(&mut self, _field: &'static Field) {
-        self.value(tag::NULL, &[], 0);
-    }
-    fn unsigned(&mut self, _field: &'static Field, value: u64) {
-        self.value(tag::UNSIGNED, &value.to_be_bytes(), value);
-    }
-    fn float(&mut self, _field: &'static Field, value: f64) {
-        self.value(tag::FLOAT, &value.to_be_bytes(), 0);
-    }
-    fn text(&mut self, _field: &'static Field, value: &str) {
-        self.value(tag::TEXT, value.as_bytes(), 0);
-    }
-    fn symbol(&mut self, _field: &'static Field, value: &[u8]) {
-        self.value(tag::TEXT, value, 0);
-    }
-    fn hex(&mut self, _field: &'static Field, value: u64) {
-        self.value(tag::HEX, &value.to_be_bytes(), 0);
-    }
-    fn address(&mut self, _field: &'static Field, value: Address, version: u8) {
-        let Some(action) = self.actions.next() else {
-            return;
-        };
+    fn address(&mut self, action: &Action, value: Address, version: u8) {
         for &(slot, prefix) in &action.keys {
             let mut bytes = [0; 18];
             bytes[0] = version;
@@ -82,54 +45,58 @@ impl FieldVisitor for Collector<'_> {
             }
         }
     }
-    fn time(&mut self, _field: &'static Field, value: Nanos) {
-        self.value(tag::TIME, &value.0.to_be_bytes(), 0);
+
+    fn push(&mut self, slot: u8, tag: u8, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(usize::from(u16::MAX))];
+        let [low, high] = (bytes.len() as u16).to_le_bytes();
+        self.key.extend_from_slice(&[slot, tag, low, high]);
+        self.key.extend_from_slice(bytes);
     }
-    fn duration(&mut self, _field: &'static Field, value: Nanos) {
-        self.value(tag::DURATION, &value.0.to_be_bytes(), value.0);
-    }
-    fn list<N: Copy + Into<u64>>(&mut self, _field: &'static Field, values: &[N]) {
+}
+
+impl FieldVisitor for Collector<'_> {
+    fn value(&mut self, _: &'static Field, value: ValueRef<'_>) {
         let Some(action) = self.actions.next() else {
             return;
         };
-        for &(slot, _) in &action.keys {
-            let mut bytes = [0; 16];
-            let mut len = 0;
-            for (place, &value) in bytes.chunks_exact_mut(4).zip(values) {
-                let value: u64 = value.into();
-                place.copy_from_slice(&(value as u32).to_be_bytes());
-                len += 4;
+        match value {
+            ValueRef::Null => self.apply(action, tag::NULL, &[], 0),
+            ValueRef::Unsigned(value) => {
+                self.apply(action, tag::UNSIGNED, &value.to_be_bytes(), value);
             }
-            self.push(slot, tag::LIST, &bytes[..len]);
+            ValueRef::Float(value) => self.apply(action, tag::FLOAT, &value.to_be_bytes(), 0),
+            ValueRef::Text(text) | ValueRef::Symbol(text) => {
+                self.apply(action, tag::TEXT, text.as_bytes(), 0);
+            }
+            ValueRef::Hex(value) => self.apply(action, tag::HEX, &value.to_be_bytes(), 0),
+            ValueRef::Address(address, version) => self.address(action, address, version),
+            ValueRef::Time(time) => self.apply(action, tag::TIME, &time.0.to_be_bytes(), 0),
+            ValueRef::Duration(span) => {
+                self.apply(action, tag::DURATION, &span.0.to_be_bytes(), span.0);
+            }
+            // What is made for a key only.
+            _ if action.keys.is_empty() => {}
+            ValueRef::List(list) => {
+                let numbers = list.iter().take(4);
+                let bytes: Vec<u8> = numbers.flat_map(|it| (it as u32).to_be_bytes()).collect();
+                self.apply(action, tag::LIST, &bytes, 0);
+            }
+            ValueRef::Texts(texts) => {
+                let mut bytes = Vec::new();
+                for text in texts.iter().map(str::as_bytes) {
+                    let text = &text[..text.len().min(usize::from(u16::MAX))];
+                    bytes.extend_from_slice(&(text.len() as u16).to_be_bytes());
+                    bytes.extend_from_slice(text);
+                }
+                self.apply(action, tag::TEXTS, &bytes, 0);
+            }
+            ValueRef::Object(Some(object)) => {
+                let mut text = Vec::new();
+                crate::json::JsonEncoder::default().object(&object, &mut text);
+                self.apply(action, tag::TEXT, &text, 0);
+            }
+            ValueRef::Object(None) => self.apply(action, tag::NULL, &[], 0),
         }
-    }
-    fn texts<S: AsRef<str>>(&mut self, _field: &'static Field, values: &[S]) {
-        let mut bytes = Vec::new();
-        for value in values {
-            let text = value.as_ref().as_bytes();
-            let text = &text[..text.len().min(usize::from(u16::MAX))];
-            bytes.extend_from_slice(&(text.len() as u16).to_be_bytes());
-            bytes.extend_from_slice(text);
-        }
-        self.value(tag::TEXTS, &bytes, 0);
-    }
-    fn object<R: Record>(&mut self, _field: &'static Field, value: Option<&R>) {
-        let Some(action) = self.actions.next() else {
-            return;
-        };
-        if action.keys.is_empty() {
-            return;
-        }
-        let mut text = Vec::new();
-        if let Some(value) = value {
-            crate::json::JsonEncoder::default().object(value, &mut text);
-        }
-        let tag = if value.is_some() {
-            tag::TEXT
-        } else {
-            tag::NULL
-        };
-        self.apply(action, tag, &text, 0);
     }
 }
 

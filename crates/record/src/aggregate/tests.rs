@@ -1,9 +1,8 @@
 //! Tests of groups.
 
 use super::*;
-use crate::any::KnownRecord;
 use crate::json::JsonEncoder;
-use crate::schema::fields;
+use crate::schema::record;
 use crate::stream::{STREAM_SCHEMA, StreamRow};
 
 fn row(source: [u8; 4], port: u16, bytes: u64) -> StreamRow<'static> {
@@ -118,26 +117,13 @@ fn merging_adds_up() {
     );
 }
 
-fields! {
-    /// A list of texts.
-    NamesFields, NAMES, NAMES_SCHEMA:
-    names Texts None "" 1 "";
-    bytes Unsigned Bytes "" 1 "";
-}
-
 struct Names(&'static [&'static str]);
 
-impl Record for Names {
-    fn visit<V: FieldVisitor>(&self, visitor: &mut V) {
-        visitor.texts(&NAMES.names, self.0);
-        visitor.unsigned(&NAMES.bytes, 1);
-    }
-}
-
-impl KnownRecord for Names {
-    fn schema(&self) -> Schema {
-        NAMES_SCHEMA
-    }
+record! {
+    /// A list of texts.
+    NAMES, NAMES_SCHEMA for Names as it:
+    names Texts "" 1 = it.0, "";
+    bytes Unsigned Bytes "" 1 = 1_u64, "";
 }
 
 #[test]

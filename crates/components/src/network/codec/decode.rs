@@ -2,6 +2,7 @@
 
 use flowgauge_record::OwnedRecord;
 use flowgauge_record::any::{OwnedObject, Value};
+use flowgauge_record::text_list::TextList;
 use flowgauge_stack::{StreamChunk, StreamEnd, StreamInfo};
 use flowgauge_wire::{Address, LinkType, Nanos, PacketDescriptor, PacketFlags};
 
@@ -262,9 +263,8 @@ fn value(bytes: &mut Bytes<'_>, announced: &Announced, depth: usize) -> Option<V
         }
         13 => {
             let count = bytes.count(1)?;
-            let values: Option<Vec<Box<str>>> =
-                (0..count).map(|_| Some(bytes.text()?.into())).collect();
-            Value::Texts(values?.into())
+            let values: Option<TextList> = (0..count).map(|_| bytes.text()).collect();
+            Value::Texts(values?)
         }
         _ => return None,
     })
@@ -274,7 +274,7 @@ fn value(bytes: &mut Bytes<'_>, announced: &Announced, depth: usize) -> Option<V
 pub(super) fn symbol(text: &str) -> Value {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');
     if text.bytes().all(is_plain) {
-        Value::Symbol(text.as_bytes().into())
+        Value::Symbol(text.into())
     } else {
         Value::Text(text.into())
     }

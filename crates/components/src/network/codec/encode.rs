@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use flowgauge_record::Field;
-use flowgauge_record::any::{AnyRecord, ValueRef, ValueVisitor};
+use flowgauge_record::any::AnyRecord;
+use flowgauge_record::{Field, FieldVisitor, ValueRef};
 use flowgauge_stack::{StreamChunk, StreamEnd, StreamInfo};
 use flowgauge_wire::{Address, LinkType, Nanos, PacketDescriptor, PacketFlags};
 
@@ -233,7 +233,7 @@ struct Values<'a> {
     count: usize,
 }
 
-impl ValueVisitor for Values<'_> {
+impl FieldVisitor for Values<'_> {
     fn value(&mut self, field: &'static Field, value: ValueRef<'_>) {
         self.count += 1;
         if self.in_object {
@@ -257,7 +257,7 @@ impl ValueVisitor for Values<'_> {
             }
             ValueRef::Symbol(value) => {
                 payload.push(4);
-                text(payload, value);
+                text(payload, value.as_bytes());
             }
             ValueRef::Hex(value) => {
                 payload.push(5);
@@ -278,14 +278,14 @@ impl ValueVisitor for Values<'_> {
             ValueRef::List(values) => {
                 payload.push(10);
                 number(payload, values.len() as u64);
-                for value in values {
-                    number(payload, *value);
+                for value in values.iter() {
+                    number(payload, value);
                 }
             }
             ValueRef::Texts(values) => {
                 payload.push(13);
                 number(payload, values.len() as u64);
-                for value in values {
+                for value in values.iter() {
                     text(payload, value.as_bytes());
                 }
             }

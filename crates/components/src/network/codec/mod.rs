@@ -207,7 +207,7 @@ mod tests {
             text(&mut field, part);
         }
         assert!(!announced.add(&field));
-        assert_eq!(symbol("SF"), Value::Symbol(b"SF"[..].into()));
+        assert_eq!(symbol("SF"), Value::Symbol("SF".into()));
         assert_eq!(symbol("a\"b"), Value::Text("a\"b".into()));
     }
 

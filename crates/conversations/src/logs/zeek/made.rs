@@ -1,7 +1,7 @@
 //! Values of columns that are no field as it is.
 
 use flowgauge_proto::dns;
-use flowgauge_record::store::KeptTexts;
+use flowgauge_record::Texts;
 use flowgauge_wire::Nanos;
 
 use super::super::values::{Cell, Name, Values, zeek_type};
@@ -355,7 +355,7 @@ pub(super) fn reserved<'a>(values: &Values<'a>) -> Cell<'a> {
 }
 
 /// Answers and their types, where Zeek tells any.
-fn told<'a>(values: &Values<'a>) -> Option<(KeptTexts<'a>, KeptTexts<'a>)> {
+fn told<'a>(values: &Values<'a>) -> Option<(Texts<'a>, Texts<'a>)> {
     let types = values.texts(Name::answer_types)?;
     let is_told = |kind| !matches!(kind, "TKEY" | "TSIG" | "WKS");
     let texts = values.texts(Name::answers)?;
