@@ -1,9 +1,5 @@
 //! The C examples, built as a user builds them, find what `flowgauge` finds in the same captures.
 
-#[path = "../crates/capi/tests/support/mod.rs"]
-mod c;
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +9,8 @@ use std::sync::OnceLock;
 use flowgauge_capture::generate::{Config, Preset, generate};
 use serde_json::Value;
 
-use c::{assert_success, limited, run, scratch, text};
-use support::flowgauge;
+use crate::c::{self, assert_success, limited, run, scratch, text};
+use crate::support::flowgauge;
 
 /// The folder with the built examples; `None` where there is no C compiler.
 fn examples(test: &str) -> Option<&'static Path> {

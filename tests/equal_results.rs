@@ -1,8 +1,7 @@
 //! Where no bound is hit, what comes out depends neither on the number of threads, nor on the key of the hashes, nor on
 //! which of several ways the work is done in: flows, streams, matches, logs and reports of generated and of real captures.
 
-mod support;
-
+use crate::support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

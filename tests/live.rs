@@ -14,6 +14,8 @@ mod frames;
 #[path = "live_support/mod.rs"]
 mod live_support;
 
+mod reassembly_cases_live;
+
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 

@@ -1,14 +1,12 @@
 //! Prioritized packet loss at a watermark, through the command line and through libscap: who is important loses nothing,
 //! and others do for it; where priorities are not told, or not heeded, it does.
 
-#[path = "../crates/capi/tests/support/mod.rs"]
-mod c;
-mod support;
-
 use std::path::{Path, PathBuf};
 
-use support::cases::{Frame, checksum, pcap};
-use support::flowgauge;
+use crate::c;
+use crate::support;
+use crate::support::cases::{Frame, checksum, pcap};
+use crate::support::flowgauge;
 
 /// What streams have of `--memory 1M`: from the half of it on priorities decide, beyond three quarters only important ones
 /// may have more.

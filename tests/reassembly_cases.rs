@@ -2,19 +2,18 @@
 //! sequence numbers that wrap, in every mode, with every overlap policy, chunk size, number of threads
 //! and kind of source.
 
-mod support;
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::support;
+use crate::support::cases::{Frame, Variant};
+use crate::support::corpus::{Corpus, MODES, POLICIES, Wanted, all_wanted, corpus, fail_if_any};
+use crate::support::delivered::{Collector, Delivered, Results};
+use crate::support::flowgauge::{self, Outcome};
+use crate::support::records::{options, policy_option, record_differences};
 use flowgauge_capture::{FileFormat, FileSink, PacketSink, SinkOptions};
 use flowgauge_runtime::Capture;
 use flowgauge_stream::engine::{ApplicationConfig, EngineConfig, HostPolicies};
-use support::cases::{Frame, Variant};
-use support::corpus::{Corpus, MODES, POLICIES, Wanted, all_wanted, corpus, fail_if_any};
-use support::delivered::{Collector, Delivered, Results};
-use support::flowgauge::{self, Outcome};
-use support::records::{options, policy_option, record_differences};
 
 // --- as the library delivers them ----------------------------------------------------------------
 

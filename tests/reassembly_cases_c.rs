@@ -1,15 +1,15 @@
 //! The corpus of reassembly cases through libscap: every mode, policy and chunk size, on one worker and
 //! on three.
 
-#[path = "../crates/capi/tests/support/mod.rs"]
-mod c;
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use support::corpus::{CHUNKS, Corpus, MODES, POLICIES, Wanted, all_wanted, corpus, fail_if_any};
-use support::delivered::{Delivered, whose};
+use crate::c;
+use crate::support;
+use crate::support::corpus::{
+    CHUNKS, Corpus, MODES, POLICIES, Wanted, all_wanted, corpus, fail_if_any,
+};
+use crate::support::delivered::{Delivered, whose};
 
 const OPTIONS: [&str; 5] = [
     "-D_POSIX_C_SOURCE=200112L",

@@ -1,19 +1,11 @@
 //! The corpus of reassembly cases from an interface: over a virtual cable in network namespaces. Needs
 //! root; otherwise it says that it is skipped.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
-#[path = "../crates/capture/tests/support/mod.rs"]
-mod frames;
-#[path = "live_support/mod.rs"]
-mod live_support;
-
-use frames::lab::Lab;
-use live_support::{Program, Signal, Trace, ledger};
-use support::corpus::{MODES, corpus_of, fail_if_any};
-use support::records::{options, policy_option, record_differences};
+use crate::frames::lab::Lab;
+use crate::live_support::{Program, Signal, Trace, ledger};
+use crate::support;
+use crate::support::corpus::{MODES, corpus_of, fail_if_any};
+use crate::support::records::{options, policy_option, record_differences};
 
 #[test]
 fn every_case_from_an_interface() {

@@ -8,15 +8,14 @@
 //! * nfstream: packets and frame bytes of both directions together. Its tables name no addresses,
 //!   so the flows of a capture are compared as a whole, best pairs first.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use crate::support;
+use crate::support::compare::{Exceptions, Tally, pair};
+use crate::support::flows::{Conversation, Flow, Side, conversation};
 use serde_json::Value;
-use support::compare::{Exceptions, Tally, pair};
-use support::flows::{Conversation, Flow, Side, conversation};
 
 /// The smallest shares of equal records: what differs is an exception, and counts as different.
 const ARKIME_SHARE: f64 = 0.89;

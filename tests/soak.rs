@@ -2,8 +2,7 @@
 //! fragments that never complete, damaged headers): memory stays where it was after ten minutes, and every
 //! packet is in the ledger.
 
-mod support;
-
+use crate::support;
 use std::io::Write;
 use std::process::{Command, Stdio};
 

@@ -1,13 +1,12 @@
 //! The stacks of the folder `stacks` over real captures: what they print and write does not depend on the
 //! number of threads.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support;
 use serde_json::Value;
 
 /// Each stack takes one of so many captures of the corpora, each capture is another's.

@@ -1,11 +1,10 @@
 //! Stacks over generated and real captures: results, and what is written, depend neither on the number of
 //! threads nor on how packets come in batches.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support;
 use flowgauge_capture::{Error, Interface, PacketSource};
 use flowgauge_registry::registry;
 use flowgauge_runtime::stacks::{Runner, RunnerOptions};

@@ -1,14 +1,13 @@
 //! Stream bytes, exactly: against the texts of PcapPlusPlus, the MD5 sums of tcpflow and the
 //! SHA-256 sums of our own generator; and the same packets in several file formats.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::support;
+use crate::support::flows::Flow;
 use md5::{Digest, Md5};
 use serde_json::Value;
-use support::flows::Flow;
 
 /// Presets and the scale at which they take a second or less.
 const PRESETS: [(&str, &str); 8] = [

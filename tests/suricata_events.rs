@@ -5,8 +5,6 @@
 //! Checks that do not hold are listed one by one in `tests/data/suricata_exceptions.tsv`, with the reason; one that
 //! is listed and holds fails the test too.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +12,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use support::compare::Exceptions;
+use crate::support;
+use crate::support::compare::Exceptions;
 
 /// Types of events that are written, and how many of the applicable checks must hold, %.
 const TYPES: &[(&str, f64)] = &[

@@ -2,15 +2,12 @@
 //! policies, holes, reassembled packets, anomalies of fragments. Its tests are data in the corpora:
 //! a capture, and records that must appear.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::support;
+use crate::support::flowgauge::{Outcome, run};
 use serde_json::Value;
-use support::flowgauge::{Outcome, run};
 
 /// Tests whose statement is not about reassembly as a passive observer does it, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[

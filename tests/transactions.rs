@@ -1,14 +1,13 @@
 //! Transactions against what others say of the same captures: DNS and RPC against tshark, where it
 //! is installed, ICP against Squid's access log.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support;
+use crate::support::compare::{Exceptions, Tally};
 use serde_json::Value;
-use support::compare::{Exceptions, Tally};
 
 /// What of the corpora is looked at: captures with one of these words in their paths.
 const DNS_CAPTURES: [&str; 6] = ["dns", "llmnr", "nbns", "netbios", "packetq", "compactor"];

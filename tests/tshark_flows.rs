@@ -1,13 +1,12 @@
 //! Packets and bytes of conversations against tshark's, where tshark is installed.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::flows::{Conversation, Flow, conversation};
+use crate::support;
+use crate::support::flows::{Conversation, Flow, conversation};
 
 /// Plain captures of several kinds, so that what tshark calls a conversation is what we call a
 /// flow: no tunnels, no fragments.

@@ -1,10 +1,9 @@
 //! What `packets` says of each packet against tshark's fields, where tshark is installed.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::support;
 use serde_json::Value;
 
 /// Captures of several link layers without tunnels.

@@ -10,17 +10,16 @@
 //! in `tests/data/zeek_log_exceptions.tsv`, each with the columns and the reason; they count as different all the same.
 //! Baselines that cannot be compared at all are in `tests/data/zeek_log_excluded.tsv`.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::support;
+use crate::support::compare::pair;
+use crate::support::shell::{Run, Script};
+use crate::support::zeek_log::{Log, Row};
 use serde_json::Value;
-use support::compare::pair;
-use support::shell::{Run, Script};
-use support::zeek_log::{Log, Row};
 
 /// Logs, how many of their fields have to be equal, in percent (0: they are counted without a promise), and the columns
 /// that they have in Zeek by default. Others come from policy scripts and from what tests add.

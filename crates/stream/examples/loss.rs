@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
-#[path = "../tests/loss_model/model.rs"]
+#[path = "../tests/stream/loss_model/model.rs"]
 mod model;
 
 use model::{closed_form, simulate, solve};

@@ -7,7 +7,7 @@
 #![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 #[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../tests/overload/consumer.rs"]
+#[path = "../tests/stream/overload/consumer.rs"]
 mod consumer;
 
 use consumer::{HEAD, Outcome, Setup, random_loss, run};

@@ -1,0 +1,20 @@
+//! The integration tests of this crate, one program.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "helpers of tests, too"
+)]
+
+mod common;
+#[path = "../../../../tests/shared/corpora.rs"]
+mod corpora;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod filter_corpora;
+mod generated_traces;
+mod live;
+mod mapped;
+mod mutations;
+mod round_trip;

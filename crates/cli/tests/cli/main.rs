@@ -1,0 +1,41 @@
+//! The integration tests of this crate, one program.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+mod command_support;
+#[path = "../../../../tests/shared/corpora.rs"]
+mod corpora;
+#[path = "../../../../tests/shared/loopback.rs"]
+mod loopback;
+#[path = "../../../../tests/shared/skipped.rs"]
+mod skipped;
+mod stack_support;
+#[path = "../../../../tests/shared/wait.rs"]
+mod wait;
+
+mod anomalies;
+mod anonymize;
+mod bounds;
+mod capture_cutoff;
+mod cases;
+mod commands;
+mod confinement;
+mod deduplicate;
+mod dependencies;
+mod eve;
+mod full_disk;
+mod links;
+mod log;
+mod log_limits;
+mod match_cutoff;
+mod matches;
+mod packets;
+mod protocol_stacks;
+mod share_service;
+mod stack;
+mod stack_runs;
+mod stack_show;
+mod stacks;
+mod stream_chunks;
+mod surroundings;
+mod written_files;

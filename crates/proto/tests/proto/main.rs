@@ -1,0 +1,13 @@
+//! The integration tests of this crate, one program.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+mod dns;
+mod dtls;
+mod http;
+mod http2;
+mod mail_and_files;
+mod mime;
+mod rpc;
+mod ssh;
+mod tls;

@@ -1,0 +1,737 @@
+//! Stacks on several threads: what comes out does not depend on how many.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+
+use crate::stacks_support::Generated;
+use flowgauge_runtime::stacks::{Runner, RunnerOptions, Snapshot};
+use flowgauge_stack::{
+    Component, ComponentInfo, ComponentKind, Failure, Input, ItemType, Items, KeyTable, OptionInfo,
+    OptionKind, Outlet, Output, Packets, Parallel, PerKey, Program, Received, Registry, ResultInfo,
+    ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo, check, parse,
+};
+use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
+
+/// What `write` components wrote, by name.
+static WRITTEN: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+fn write(name: &str, what: String) {
+    let mut written = WRITTEN.lock().expect("nobody panics with it");
+    written.push((name.to_owned(), what));
+}
+
+/// What was written under a name, and forgets it.
+fn written(name: &str) -> Vec<String> {
+    let mut written = WRITTEN.lock().expect("nobody panics with it");
+    let all = core::mem::take(&mut *written);
+    let (mine, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(of, _)| of == name);
+    *written = others;
+    mine.into_iter().map(|(_, what)| what).collect()
+}
+
+fn port(packets: &Packets<'_>, place: usize) -> u16 {
+    packets.decoded.packets[place].source().1
+}
+
+fn name(settings: &Settings) -> String {
+    settings.text("name").unwrap_or("").to_owned()
+}
+
+/// Writes down each item; of one thread only.
+struct Write(String);
+
+impl Component for Write {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        match items {
+            Items::Packets(packets) => {
+                for (place, packet) in packets.iter() {
+                    let bytes = packets.bytes(packet);
+                    let what = format!("{} {}", port(packets, place), bytes.len());
+                    write(&self.0, what);
+                }
+            }
+            Items::Chunks(chunks) => {
+                for chunk in *chunks {
+                    write(&self.0, String::from_utf8_lossy(chunk.bytes).into_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, _: &mut dyn Outlet) {
+        write(&self.0, "end".to_owned());
+    }
+}
+
+#[derive(Default)]
+struct Count(u64);
+
+impl Component for Count {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        self.0 += items.len() as u64;
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.0))
+    }
+
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// A key per connection.
+struct Connections(KeyTable<flowgauge_wire::FlowKey>);
+
+impl Component for Connections {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+
+    fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
+        for (place, packet) in packets.iter() {
+            keys[place] = self.0.number(packets.key(place), packet.key, packet.time);
+        }
+        packets.selected
+    }
+
+    fn ended(&mut self, now: Nanos, ended: &mut Vec<u32>) {
+        self.0.take_ended(now, ended);
+    }
+
+    fn outer(&self, key: u32) -> u32 {
+        self.0.outer(key)
+    }
+
+    fn end_all(&mut self) {
+        self.0.end_all();
+    }
+}
+
+/// Counts the packets of each key, and gives the count as a chunk when the key ends.
+#[derive(Default)]
+struct PerConnection(PerKey<(u64, u16)>);
+
+impl Component for PerConnection {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            for (place, packet) in packets.iter() {
+                let state = self.0.of(packets.key(place));
+                *state = (state.0 + 1, packet.key.low_port.max(packet.key.high_port));
+            }
+            packets.selected = Selection::NONE;
+        }
+    }
+
+    fn close(&mut self, key: u32, out: &mut dyn Outlet) {
+        if let Some((count, port)) = self.0.take(key) {
+            out.emit(Items::Chunks(&[StreamChunk {
+                key,
+                bytes: format!("{port}: {count}").as_bytes(),
+                offset: 0,
+                gap_before: 0,
+                stream: &StreamInfo::default(),
+                end: None,
+                time: Nanos(u64::from(port)),
+                captured: Nanos(u64::from(port)),
+            }]));
+        }
+    }
+}
+
+/// Makes a packet of its own of each of a port that 7 divides, and lets the others through.
+#[derive(Default)]
+struct Remake(DecodedBatch);
+
+impl Component for Remake {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
+        let all = *packets;
+        let (mut memory, mut made, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, packet) in all.iter() {
+            if !port(&all, place).is_multiple_of(7) {
+                continue;
+            }
+            packets.selected.remove(place);
+            let bytes = all.bytes(packet);
+            made.push(PacketDescriptor {
+                offset: memory.len() as u32,
+                ..all.batch.packets[place]
+            });
+            memory.extend_from_slice(bytes);
+            origins.push(place as u16);
+        }
+        let batch = Batch::new(&memory, &made);
+        flowgauge_wire::Decoder::default().decode_batch(&batch, &mut self.0);
+        out.emit(Items::Packets(Packets {
+            origins: &origins,
+            ..Packets::new(&batch, &self.0)
+        }));
+    }
+}
+
+/// Fails, or panics, at a port.
+struct Fail(u16, bool);
+
+impl Component for Fail {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            let all = *packets;
+            if all.iter().any(|(place, _)| port(&all, place) == self.0) {
+                assert!(!self.1, "at port {}", self.0);
+                out.fail(Failure::new(format!("port {}", self.0)));
+            }
+        }
+    }
+}
+
+/// Needs no more once it has had so many items.
+struct Enough(u64);
+
+impl Component for Enough {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        self.0 = self.0.saturating_sub(items.len() as u64);
+        if self.0 == 0 {
+            out.enough();
+        }
+    }
+}
+
+/// Lets everything through.
+struct Idle;
+
+impl Component for Idle {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+}
+
+/// Counts how often it works, in all instances.
+struct Work;
+
+static WORKED: AtomicU64 = AtomicU64::new(0);
+
+impl Component for Work {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {
+        WORKED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Waits until it is let go.
+struct Gate;
+
+static OPEN: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+
+impl Component for Gate {
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {
+        let open = OPEN.0.lock().expect("nobody panics with it");
+        let is_open = OPEN.1.wait_while(open, |open| !*open);
+        drop(is_open.expect("nobody panics with it"));
+    }
+}
+
+/// Gives numbers as chunks.
+struct Numbers(u64, u64);
+
+impl Component for Numbers {
+    fn receive(&mut self, out: &mut dyn Outlet, _: Duration) -> Received {
+        if self.0 == self.1 {
+            return Received::End;
+        }
+        self.0 += 1;
+        out.emit(Items::Chunks(&[StreamChunk {
+            key: 0,
+            bytes: self.0.to_string().as_bytes(),
+            offset: 0,
+            gap_before: 0,
+            stream: &StreamInfo::default(),
+            end: None,
+            time: Nanos(self.0),
+            captured: Nanos(self.0),
+        }]));
+        Received::Until(Nanos(self.0))
+    }
+
+    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
+}
+
+/// Wants frames only, and finds no headers.
+struct Frames(u64);
+
+impl Component for Frames {
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            assert!(packets.decoded.packets.is_empty());
+            self.0 += packets.selected.len() as u64;
+        }
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.0))
+    }
+}
+
+const ANY: ComponentInfo = ComponentInfo {
+    name: "",
+    aliases: &[],
+    summary: "",
+    help: "",
+    kind: ComponentKind::Simple,
+    input: Input::Any,
+    output: Output::Same,
+    fields: |_| None,
+    kinds: None,
+    is_end: true,
+    outside: None,
+    options: &[
+        OptionInfo::new("name", OptionKind::Text, "a name").or(""),
+        OptionInfo::new(
+            "n",
+            OptionKind::Integer {
+                min: 0,
+                max: 99_999,
+            },
+            "a number",
+        )
+        .or("0"),
+    ],
+    result: None,
+    parallel: Parallel::Anyhow,
+    sequential: |_| None,
+    decodes: false,
+    effects: false,
+    make: |_| Ok(Box::new(Idle)),
+};
+
+fn number(settings: &Settings) -> u64 {
+    settings.integer("n").unwrap_or(0) as u64
+}
+
+static COMPONENTS: [ComponentInfo; 13] = [
+    ComponentInfo {
+        name: "enough",
+        make: |settings| Ok(Box::new(Enough(number(settings)))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "write",
+        parallel: Parallel::Never("it writes"),
+        effects: true,
+        make: |settings| Ok(Box::new(Write(name(settings)))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "count",
+        result: Some(ResultInfo::number("items", "items")),
+        make: |_| Ok(Box::<Count>::default()),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "demux",
+        kind: ComponentKind::Demux,
+        parallel: Parallel::ByFlow,
+        make: |_| Ok(Box::new(Connections(KeyTable::new(Nanos(1000), 1000)))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "percnx",
+        output: Output::Of(ItemType::Chunk),
+        make: |_| Ok(Box::<PerConnection>::default()),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "remake",
+        output: Output::Of(ItemType::Packet),
+        make: |_| Ok(Box::<Remake>::default()),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "fail",
+        make: |settings| Ok(Box::new(Fail(number(settings) as u16, false))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "panic",
+        make: |settings| Ok(Box::new(Fail(number(settings) as u16, true))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "work",
+        make: |_| Ok(Box::new(Work)),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "gate",
+        make: |_| Ok(Box::new(Gate)),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "numbers",
+        input: Input::Nothing,
+        output: Output::Of(ItemType::Chunk),
+        effects: true,
+        make: |settings| Ok(Box::new(Numbers(0, number(settings)))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "frames",
+        decodes: true,
+        make: |_| Ok(Box::new(Frames(0))),
+        ..ANY
+    },
+    ComponentInfo {
+        name: "thread",
+        kind: ComponentKind::Thread,
+        parallel: Parallel::Never("it is a thread"),
+        options: &[
+            OptionInfo::new("queue", OptionKind::Integer { min: 1, max: 100 }, "batches").or("4"),
+            OptionInfo::new("when_full", OptionKind::Choice(&["wait", "drop"]), "what").or("wait"),
+        ],
+        ..ANY
+    },
+];
+
+fn program(text: &str) -> Program {
+    let mut sources = Sources::default();
+    let file = sources.add("test", text.to_owned()).expect("room");
+    let document = parse(&sources, file).unwrap_or_else(|error| panic!("{}", error.show(&sources)));
+    let checked = check(&document, &Registry::new(&COMPONENTS));
+    let errors: Vec<String> = checked
+        .diagnostics
+        .iter()
+        .map(|found| found.show(&sources).to_string())
+        .collect();
+    let program = checked.program;
+    program.unwrap_or_else(|| panic!("{}", errors.join("\n")))
+}
+
+fn options(workers: usize) -> RunnerOptions {
+    RunnerOptions {
+        workers,
+        ..RunnerOptions::default()
+    }
+}
+
+/// Runs stacks to the end; the failures are returned, too.
+fn run(text: &str, workers: usize, packets: u32, lends: bool) -> (Runner, Vec<String>) {
+    let mut runner = Runner::new(program(text), &options(workers)).expect("it can be made");
+    let mut source = Generated::new(packets, lends);
+    while runner.wants_packets() {
+        if runner
+            .step(&mut source)
+            .expect("nothing is damaged")
+            .is_none()
+        {
+            break;
+        }
+    }
+    while runner.has_sources() {
+        runner.wait(Duration::from_millis(50));
+    }
+    runner.finish();
+    let failures = runner.failures();
+    let failures = failures
+        .iter()
+        .map(|failure| format!("{}: {}", failure.stack, failure.failure))
+        .collect();
+    (runner, failures)
+}
+
+/// The result of a component of a stack.
+fn result(runner: &Runner, snapshot: &Snapshot, stack: usize, label: &str) -> u64 {
+    let stacks = runner.stacks();
+    let found = stacks[stack].find(label);
+    let found = found.or_else(|| stacks[stack].find(&format!("{label}(0)")));
+    let id = found.expect("it is there");
+    match snapshot.stacks[stack].components[id.index()].result {
+        Some(ResultValue::Sum(value)) => value,
+        ref other => panic!("{label}: {other:?}"),
+    }
+}
+
+#[test]
+fn packets_come_out_in_the_same_order_whatever_the_number_of_workers() {
+    let mut expected = Vec::new();
+    for (workers, lends) in [(1, false), (2, false), (2, true), (4, false), (4, true)] {
+        let (runner, failures) = run(
+            "[stack] demux < count > remake count { as = all } write { name = order } count { as = end }",
+            workers,
+            20_000,
+            lends,
+        );
+        assert_eq!(failures, [""; 0]);
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 0, "count"), 20_000);
+        assert_eq!(result(&runner, &snapshot, 0, "all"), 20_000);
+        assert_eq!(result(&runner, &snapshot, 0, "end"), 20_000);
+        let lines = written("order");
+        assert_eq!(lines.len(), 20_001);
+        if workers == 1 {
+            expected = lines;
+        } else {
+            assert!(lines == expected, "{workers} workers, lends: {lends}");
+        }
+    }
+}
+
+/// Runs a stack on threads that read the same source each, until so many batches were taken.
+fn run_apart(text: &str, workers: usize, packets: u32, batches: usize) -> (Runner, u64) {
+    let mut runner = Runner::new(program(text), &options(workers)).expect("it can be made");
+    let sources = (0..runner.apart()).map(|_| Box::new(Generated::new(packets, false)) as _);
+    let sources: Vec<_> = sources.collect();
+    assert_eq!(sources.len(), workers - 1);
+    runner.read_apart(sources);
+    let mut source = Generated::new(packets, false);
+    let mut taken = 0;
+    for _ in 0..batches {
+        match runner.step(&mut source).expect("nothing is damaged") {
+            Some(step) => taken += step.packets,
+            None => break,
+        }
+    }
+    while let Some(step) = runner.settle(&mut source).expect("nothing is damaged") {
+        taken += step.packets;
+    }
+    runner.finish();
+    assert!(runner.failures().is_empty());
+    (runner, taken)
+}
+
+#[test]
+fn what_each_thread_reads_for_itself_comes_out_in_the_same_order() {
+    let text = |name: &str| {
+        format!(
+            "[stack] demux < count > remake count {{ as = all }} write {{ name = {name} }} count {{ as = end }}"
+        )
+    };
+    let (_, failures) = run(&text("shared"), 1, 100_000, false);
+    assert_eq!(failures, [""; 0]);
+    let expected = written("shared");
+    for (workers, batches) in [(2, usize::MAX), (4, usize::MAX), (3, 40), (2, 1)] {
+        let name = format!("apart-{workers}-{batches}");
+        let (runner, taken) = run_apart(&text(&name), workers, 100_000, batches);
+        // Where a run is ended all have taken the same.
+        assert!(
+            taken > 0 && (batches == usize::MAX) == (taken == 100_000),
+            "{taken}"
+        );
+        let snapshot = runner.snapshot();
+        for label in ["count", "all", "end"] {
+            assert_eq!(result(&runner, &snapshot, 0, label), taken, "{label}");
+        }
+        let lines = written(&name);
+        assert_eq!(lines.len() as u64, taken + 1);
+        assert!(
+            lines[..taken as usize] == expected[..taken as usize],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn keys_end_at_the_same_time_whatever_the_number_of_workers() {
+    let mut expected = Vec::new();
+    for workers in [1, 2, 3] {
+        let text = "[stack] demux < percnx > write { name = keys }";
+        let (_, failures) = run(text, workers, 5_000, false);
+        assert_eq!(failures, [""; 0]);
+        let mut lines = written("keys");
+        assert_eq!(lines.pop().as_deref(), Some("end"));
+        lines.sort();
+        assert!(lines.len() > 4000, "{}", lines.len());
+        if workers == 1 {
+            expected = lines;
+        } else {
+            assert_eq!(lines, expected, "{workers} workers");
+        }
+    }
+}
+
+#[test]
+fn a_thread_gets_everything_in_order_and_waits() {
+    for workers in [1, 2] {
+        let (runner, failures) = run(
+            "[stack] remake thread { queue = 1 } count thread { queue = 2 } write { name = waits }",
+            workers,
+            20_000,
+            workers == 2,
+        );
+        assert_eq!(failures, [""; 0]);
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 0, "count"), 20_000);
+        assert_eq!(result(&runner, &snapshot, 0, "thread(0)"), 0);
+        assert_eq!(written("waits").len(), 20_001);
+    }
+}
+
+#[test]
+fn what_a_full_queue_refuses_is_counted() {
+    for workers in [1, 2] {
+        *OPEN.0.lock().expect("nobody panics with it") = false;
+        let text = "[stack] count { as = all } thread { queue = 2, when_full = drop } gate count { as = behind }";
+        let mut runner = Runner::new(program(text), &options(workers)).expect("it can be made");
+        let mut source = Generated::new(20_000, true);
+        while runner.step(&mut source).expect("it is whole").is_some() {}
+        *OPEN.0.lock().expect("nobody panics with it") = true;
+        OPEN.1.notify_all();
+        runner.finish();
+        let snapshot = runner.snapshot();
+        let of = |label| result(&runner, &snapshot, 0, label);
+        assert_eq!(of("all"), 20_000);
+        assert!(of("thread") > 0 && of("behind") > 0);
+        assert_eq!(of("thread") + of("behind"), 20_000);
+    }
+}
+
+#[test]
+fn a_stack_that_fails_is_over_in_all_its_parts_and_the_others_go_on() {
+    let text = "[stack] demux < panic { n = 5000 } > thread write { name = bad }\n\
+                [stack] count write { name = good }\n\
+                [stack] count thread fail { n = 7000 } write { name = worse }";
+    for workers in [1, 2, 4] {
+        let (runner, mut failures) = run(text, workers, 20_000, false);
+        failures.sort();
+        assert_eq!(
+            failures,
+            [
+                "0: the component panic failed: at port 5000",
+                "2: the component fail failed: port 7000",
+            ]
+        );
+        assert_eq!(result(&runner, &runner.snapshot(), 1, "count"), 20_000);
+        assert_eq!(written("good").len(), 20_001);
+        // Neither was told that the input came to its end.
+        assert!(!written("bad").contains(&"end".to_owned()));
+        assert!(!written("worse").contains(&"end".to_owned()));
+    }
+}
+
+#[test]
+fn who_has_enough_gets_no_more_and_ends_properly() {
+    for workers in [1, 3] {
+        let text = "[stack] enough { n = 100 } - demux < percnx > write { name = enough }";
+        let (runner, _) = run(text, workers, 20_000, true);
+        assert!(!runner.wants_packets());
+        let snapshot = runner.snapshot();
+        let came = snapshot.stacks[0].components[0].passed.items;
+        assert!((100..20_000).contains(&came), "{came}");
+        // What components kept has come out, on all cores.
+        let written = written("enough");
+        assert_eq!(written.last().map(String::as_str), Some("end"));
+        let counts = written.iter().filter_map(|line| line.split_once(": "));
+        let all: u64 = counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
+        assert_eq!(all, came, "{workers}");
+        // Others go on.
+        let text = "[stack] enough { n = 1 } - count [stack] count";
+        let (runner, _) = run(text, workers, 20_000, true);
+        assert!(runner.wants_packets());
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 1, "count"), 20_000);
+        assert!(result(&runner, &snapshot, 0, "count") < 20_000);
+    }
+}
+
+#[test]
+fn what_several_stacks_begin_with_is_done_once() {
+    // Nobody else uses `work`.
+    for workers in [1, 2] {
+        WORKED.store(0, Ordering::Relaxed);
+        let text = "[stack] work count { name = a } write { name = one }\n\
+                    [stack] work count { name = a } count { as = more }\n\
+                    [stack] work { n = 7 } count\n\
+                    [stack] work count { name = a }\n\
+                    [stack] work panic { n = 3000 } count";
+        let (runner, failures) = run(text, workers, 3_000, false);
+        assert_eq!(failures, ["4: the component panic failed: at port 3000"]);
+        let worked = WORKED.load(Ordering::Relaxed);
+        let snapshot = runner.snapshot();
+        // Once for the first, second, fourth and fifth, once for the third.
+        let batches = |stack: usize| snapshot.stacks[stack].components[0].passed.batches;
+        assert_eq!(worked, batches(0) + batches(2));
+        for stack in [0, 1, 3] {
+            assert_eq!(batches(stack), batches(0));
+        }
+        for (stack, label) in [
+            (0, "count"),
+            (1, "count"),
+            (1, "more"),
+            (2, "count"),
+            (3, "count"),
+        ] {
+            assert_eq!(
+                result(&runner, &snapshot, stack, label),
+                3_000,
+                "{stack} {label}"
+            );
+        }
+        assert_eq!(written("one").len(), 3_001);
+    }
+}
+
+#[test]
+fn a_stack_with_a_source_of_its_own_runs_beside_the_others() {
+    for workers in [1, 2] {
+        let text = "[stack] numbers { n = 1000 } count thread write { name = numbers }\n\
+                    [stack] count";
+        let (runner, failures) = run(text, workers, 1_000, false);
+        assert_eq!(failures, [""; 0]);
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 0, "count"), 1_000);
+        assert_eq!(result(&runner, &snapshot, 1, "count"), 1_000);
+        let lines = written("numbers");
+        let expected: Vec<String> = (1..=1000).map(|number| number.to_string()).collect();
+        assert_eq!(lines[..1000], expected);
+        assert_eq!(lines[1000..], ["end"]);
+    }
+    let mut alone = Runner::new(program("[stack] numbers { n = 9 } count"), &options(1)).unwrap();
+    assert!(!alone.wants_packets());
+    while alone.has_sources() {
+        alone.wait(Duration::from_secs(5));
+    }
+    alone.finish();
+    assert_eq!(result(&alone, &alone.snapshot(), 0, "count"), 9);
+}
+
+#[test]
+fn nothing_is_decoded_that_nobody_wants_decoded() {
+    for workers in [1, 2] {
+        let (runner, failures) = run("[stack] frames [stack] frames frames", workers, 999, true);
+        assert_eq!(failures, [""; 0]);
+        let snapshot = runner.snapshot();
+        assert_eq!(result(&runner, &snapshot, 0, "frames"), 999);
+        assert_eq!(result(&runner, &snapshot, 1, "frames(1)"), 999);
+    }
+    let (_, failures) = run("[stack] frames [stack] count", 1, 999, true);
+    assert_eq!(failures.len(), 1, "now there are headers: {failures:?}");
+}
+
+#[test]
+fn results_are_read_and_reset_while_it_runs() {
+    for workers in [1, 2, 4] {
+        let text = "[stack] demux < count > thread count { as = behind }";
+        let mut runner = Runner::new(program(text), &options(workers)).expect("it can be made");
+        let mut source = Generated::new(10_000, false);
+        for _ in 0..30 {
+            runner.step(&mut source).expect("it is whole");
+        }
+        let seen = runner.reset();
+        let before = result(&runner, &seen, 0, "count");
+        assert!(before <= source.next as u64);
+        while runner.step(&mut source).expect("it is whole").is_some() {}
+        runner.finish();
+        let after = result(&runner, &runner.snapshot(), 0, "count");
+        assert!(after <= 10_000 && before + after <= 10_000);
+        assert!(after >= 10_000 - 30 * 256);
+    }
+}
+
+#[test]
+fn a_run_that_is_given_up_ends_its_threads() {
+    let text = "[stack] numbers { n = 99999 } count\n[stack] demux < count > thread count";
+    let mut runner = Runner::new(program(text), &options(3)).expect("it can be made");
+    let mut source = Generated::new(10_000, false);
+    for _ in 0..5 {
+        runner.step(&mut source).expect("it is whole");
+    }
+    drop(runner);
+}

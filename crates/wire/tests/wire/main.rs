@@ -1,0 +1,9 @@
+//! The integration tests of this crate, one program.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+mod common;
+
+mod community_id;
+mod corpora;
+mod properties;
