@@ -4,8 +4,12 @@ use core::time::Duration;
 use std::time::Instant;
 
 use flowgauge_record::results::{ResultRow, Value};
-use flowgauge_runtime::stacks::{Runner, RunnerOptions, SetupError, Snapshot, StackFailure};
-use flowgauge_stack::{Account, Cell, Node, Program, ResultValue, RunEnd, Stack, Table};
+use flowgauge_runtime::stacks::{
+    Runner, RunnerOptions, SetupError, Snapshot, StackFailure, StackState,
+};
+use flowgauge_stack::{
+    Account, Cell, LastWord, Node, NodeId, Program, ResultValue, RunEnd, Stack, Table,
+};
 use flowgauge_sys::own;
 use flowgauge_wire::{Ledger, Place};
 
@@ -146,54 +150,57 @@ impl Running {
         self.outcome.notes.extend(report.notes);
         self.outcome.elapsed = self.started.elapsed();
         let snapshot = self.runner.snapshot();
-        let (mut notes, mut summary) = (Vec::new(), Vec::new());
-        let ledger = core::mem::take(&mut self.outcome.ledger);
-        self.outcome.ledger = self.accounted(ledger, &snapshot, &mut notes);
+        let source = core::mem::take(&mut self.outcome.ledger);
+        self.outcome.ledger = self.accounted(&source, &snapshot);
         if self.failures.is_empty() && !self.outcome.ledger.is_balanced() {
             let line = summary::ledger_line(&self.outcome.ledger);
             let what = format!("packets got lost within flowgauge, which is a fault of it: {line}");
             self.failures.push(what);
         }
-        // What a policy takes out of the output is not said beside it.
-        let mut stacks = self.runner.stacks().iter();
-        let names_addresses =
-            !stacks.any(|stack| stack.iter().any(|(_, node)| node.info.name == "anonymize"));
+        self.write_last(&source, &snapshot);
+        let is_only = self.runner.stacks().len() == 1;
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for note in self.notes(stack, state, is_only) {
+                if !self.outcome.notes.contains(&note) {
+                    self.outcome.notes.push(note);
+                }
+            }
+        }
+        let mut summary = Vec::new();
         for account in self.accounts(&snapshot) {
-            notes.extend(engine::notes(&account.findings, names_addresses));
-            let said = |text: &String| with_options_of(self.names_components)(text);
-            notes.extend(account.notes.iter().map(said));
-            notes.extend(
-                account
-                    .counted
-                    .iter()
-                    .map(|counted| said(&counted.to_string())),
-            );
-            summary.extend(account.summary.iter().map(said));
+            let said = with_options_of(self.names_components);
+            summary.extend(account.summary.iter().map(|line| said(line)));
             if let Some(streams) = &account.streams {
                 self.outcome.streams.get_or_insert_default().add(streams);
             }
         }
-        self.outcome.notes.extend(notes);
         self.outcome.summary = summary;
         self.outcome.statistics = self.statistics(&snapshot);
-        self.write_last(&snapshot);
     }
 
-    /// Lets components write what they write when all is known.
-    fn write_last(&mut self, snapshot: &Snapshot) {
-        let run = RunEnd {
-            ledger: &self.outcome.ledger,
-            notes: &self.outcome.notes,
-        };
-        let accounts = self.accounts(snapshot).into_iter();
-        for last in accounts.filter_map(|account| account.last.as_ref()) {
-            if let Err(failure) = last.0.write(&run) {
-                if self.runner.stacks().len() > 1 {
-                    say!("flowgauge: error: {}", failure.message);
+    /// Lets components write what they write when all is known, as if their stack were the only one.
+    fn write_last(&mut self, source: &Ledger, snapshot: &Snapshot) {
+        let mut written: Vec<&LastWord> = Vec::new();
+        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
+            for last in accounts(state).filter_map(|(_, account)| account.last.as_ref()) {
+                if written.contains(&last) {
+                    continue;
                 }
-                self.failures.push(failure.message);
-                let hint = failure.hint.as_deref();
-                self.hint = hint.map(with_options_of(self.names_components));
+                written.push(last);
+                let mut notes = self.outcome.notes.clone();
+                notes.extend(self.notes(stack, state, true));
+                let run = RunEnd {
+                    ledger: &self.accounted_by(stack, state, source),
+                    notes: &notes,
+                };
+                if let Err(failure) = last.0.write(&run) {
+                    if self.runner.stacks().len() > 1 {
+                        say!("flowgauge: error: {}", failure.message);
+                    }
+                    self.failures.push(failure.message);
+                    let hint = failure.hint.as_deref();
+                    self.hint = hint.map(with_options_of(self.names_components));
+                }
             }
         }
     }
@@ -305,50 +312,62 @@ impl Running {
 
     /// What components tell beside their results; what several stacks have in common once.
     fn accounts<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a Account> {
-        let mut accounts: Vec<&Account> = Vec::new();
-        for state in &snapshot.stacks {
-            let told = state.components.iter();
-            for account in told.filter_map(|state| state.account.as_deref()) {
-                if !accounts.contains(&account) {
-                    accounts.push(account);
-                }
+        let mut all: Vec<&Account> = Vec::new();
+        for (_, account) in snapshot.stacks.iter().flat_map(accounts) {
+            if !all.contains(&account) {
+                all.push(account);
             }
         }
-        accounts
+        all
     }
 
-    /// A source's ledger with what came of its packets in the component that gets all of them. What others refused
-    /// becomes notes.
-    fn accounted(&self, source: Ledger, snapshot: &Snapshot, notes: &mut Vec<String>) -> Ledger {
-        let mut ledger = source.clone();
-        let is_only = self.runner.stacks().len() == 1;
-        for (stack, state) in self.runner.stacks().iter().zip(&snapshot.stacks) {
-            for (id, node) in stack.iter() {
-                let account = state.component(id).and_then(|state| state.account.as_ref());
-                let Some(refused) = account.map(|account| &account.ledger) else {
-                    continue;
-                };
-                if is_only && id == stack.entry {
-                    let mut taken = refused.clone();
-                    if !self.runner.wants_packets() {
-                        // It had enough: what was read beyond that is of no concern.
-                        let rest = source.delivered().saturating_sub(taken.received());
-                        let bytes = source.delivered_bytes();
-                        taken.take(rest, bytes.saturating_sub(taken.delivered_bytes()));
-                    }
-                    ledger = source.clone().through(&taken);
-                    continue;
-                }
-                for place in Place::ALL {
-                    if refused.at(place) > 0 {
-                        let packets = count(refused.at(place), "packet").were();
-                        let (name, label) = (place.name(), &node.label);
-                        notes.push(format!("{packets} not taken by {label} ({name})"));
-                    }
+    /// A source's ledger, with what came of its packets in the only stack.
+    fn accounted(&self, source: &Ledger, snapshot: &Snapshot) -> Ledger {
+        match (self.runner.stacks(), snapshot.stacks.as_slice()) {
+            ([stack], [state]) => self.accounted_by(stack, state, source),
+            _ => source.clone(),
+        }
+    }
+
+    /// A source's ledger with what came of its packets in the component of a stack that gets all of them.
+    fn accounted_by(&self, stack: &Stack, state: &StackState, source: &Ledger) -> Ledger {
+        let mut accounts = accounts(state);
+        let Some((_, account)) = accounts.find(|(id, _)| *id == stack.entry) else {
+            return source.clone();
+        };
+        let mut taken = account.ledger.clone();
+        if !self.runner.wants_packets() {
+            // It had enough: what was read beyond that is of no concern.
+            let rest = source.delivered().saturating_sub(taken.received());
+            let bytes = source.delivered_bytes();
+            taken.take(rest, bytes.saturating_sub(taken.delivered_bytes()));
+        }
+        source.clone().through(&taken)
+    }
+
+    /// What a user should know of a stack, with the packets that its components refused; those of the first one are in
+    /// its ledger, if it `has_ledger`.
+    fn notes(&self, stack: &Stack, state: &StackState, has_ledger: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (id, account) in accounts(state).filter(|(id, _)| !has_ledger || *id != stack.entry) {
+            for place in Place::ALL {
+                if account.ledger.at(place) > 0 {
+                    let packets = count(account.ledger.at(place), "packet").were();
+                    let (name, label) = (place.name(), &stack.node(id).label);
+                    notes.push(format!("{packets} not taken by {label} ({name})"));
                 }
             }
         }
-        ledger
+        // What a policy takes out of the output is not said beside it.
+        let names_addresses = !stack.iter().any(|(_, node)| node.info.name == "anonymize");
+        let said = with_options_of(self.names_components);
+        for (_, account) in accounts(state) {
+            notes.extend(engine::notes(&account.findings, names_addresses));
+            notes.extend(account.notes.iter().map(|note| said(note)));
+            let counted = account.counted.iter();
+            notes.extend(counted.map(|counted| said(&counted.to_string())));
+        }
+        notes
     }
 
     /// What SIGUSR1 asks for.
@@ -356,7 +375,7 @@ impl Running {
         let snapshot = self.runner.snapshot();
         let mut ledger = self.outcome.ledger.clone();
         ledger.merge(&self.runner.sources().ledger);
-        let ledger = self.accounted(ledger, &snapshot, &mut Vec::new());
+        let ledger = self.accounted(&ledger, &snapshot);
         say!("{}", summary::ledger_line(&ledger));
         summary::print_statistics(&ledger, &self.statistics(&snapshot), self.started.elapsed());
         self.results(|row| say!("{row}"));
@@ -441,6 +460,12 @@ impl Running {
             )),
         }
     }
+}
+
+/// What the components of a stack tell beside their results.
+fn accounts(state: &StackState) -> impl Iterator<Item = (NodeId, &Account)> {
+    let components = (0..).map(NodeId).zip(&state.components);
+    components.filter_map(|(id, state)| Some((id, state.account.as_deref()?)))
 }
 
 /// Opens what packets come from, if a stack wants any.
