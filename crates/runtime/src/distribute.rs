@@ -180,7 +180,7 @@ impl<S: PacketSource> Distributor<S> {
         let goes_on = known == Some(true) && len >= WORTH_SHARING && self.out.lie_in_part(&batch);
         self.sorted.clear();
         for (index, packet) in batch.packets.iter().enumerate() {
-            let shard = self.spread.shard_of(packet, batch.bytes(index));
+            let shard = self.spread.shards_of(packet, batch.bytes(index)).by_address;
             if goes_on {
                 let next = batch.packets.get(index + 1).map(|next| next.time);
                 self.out.tell(packet.time, next);

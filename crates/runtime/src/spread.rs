@@ -6,9 +6,9 @@
 //! flow table; only they are the same where the outer ones differ between the directions (Teredo,
 //! 6to4, asymmetric routes).
 //!
-//! Requests to groups and to all, and their replies from whoever knows, are between different addresses:
-//! where it is [asked for](Spread::with_groups) what is of such [ports](OF_GROUPS) is together on one shard.
-//! What two hosts say to each other is then on two.
+//! Requests to groups and to all, and their replies from whoever knows, are between different addresses: what is of
+//! such [ports](OF_GROUPS) is together on one shard for those who are [given](Spread::with_groups) packets that way. What
+//! two hosts say to each other is then on two.
 //!
 //! A tunnel's datagram in fragments goes where its first fragment says: its later ones follow it. Those
 //! that come before it are sent by their outer addresses, and then the first follows them. One that never becomes
@@ -44,10 +44,27 @@ pub(crate) struct Spread {
     decoder: Decoder,
     /// A bit for each port of UDP that is to be looked at: tunnels, and those of groups.
     special_ports: Box<[u64; 1024]>,
-    /// Whether those of groups are together.
+    /// Whether those of groups are together for some.
     groups: bool,
     decoded: DecodedBatch,
     fragments: Fragments,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shards {
+    pub(crate) by_address: usize,
+    /// Another one than by addresses only for what is of ports of groups.
+    pub(crate) by_group: usize,
+}
+
+impl Shards {
+    fn same(shard: usize) -> Shards {
+        Shards {
+            by_address: shard,
+            by_group: shard,
+        }
+    }
 }
 
 impl Spread {
@@ -101,7 +118,7 @@ impl Spread {
         }
     }
 
-    /// Sends all that is of ports of groups to one shard.
+    /// Has all that is of ports of groups together on [one shard](Shards::by_group).
     pub(crate) fn with_groups(mut self) -> Spread {
         for port in OF_GROUPS {
             self.special_ports[usize::from(port >> 6)] |= 1 << (port & 63);
@@ -110,11 +127,11 @@ impl Spread {
         self
     }
 
-    /// The shard of a packet of a batch.
+    /// The shards of a packet of a batch.
     #[inline]
-    pub(crate) fn shard_of(&mut self, packet: &PacketDescriptor, bytes: &[u8]) -> usize {
+    pub(crate) fn shards_of(&mut self, packet: &PacketDescriptor, bytes: &[u8]) -> Shards {
         match self.plain(packet, bytes) {
-            Some(hash) => self.shard(hash),
+            Some(hash) => Shards::same(self.shard(hash)),
             None => self.other(packet, bytes),
         }
     }
@@ -178,7 +195,7 @@ impl Spread {
     /// Everything else: decoded as the shard will.
     #[cold]
     #[inline(never)]
-    fn other(&mut self, packet: &PacketDescriptor, bytes: &[u8]) -> usize {
+    fn other(&mut self, packet: &PacketDescriptor, bytes: &[u8]) -> Shards {
         let alone = PacketDescriptor {
             offset: 0,
             ..*packet
@@ -187,7 +204,7 @@ impl Spread {
         self.decoder
             .decode_batch(&Batch::new(bytes, &packets), &mut self.decoded);
         let Some(&decoded) = self.decoded.packets.first() else {
-            return 0;
+            return Shards::same(0);
         };
         if !decoded.has_ip() {
             // Nobody's flow: wherever there is time.
@@ -195,25 +212,28 @@ impl Spread {
             for (to, from) in address.iter_mut().zip(bytes) {
                 *to = *from;
             }
-            return self.shard(self.hash(0, Address(address), Address::default()));
+            return Shards::same(self.shard(self.hash(0, Address(address), Address::default())));
         }
         let ports = [decoded.key.low_port, decoded.key.high_port];
         let protocol = decoded.key.protocol;
         let is_fragment = decoded.flags.contains(DecodeFlags::FRAGMENT);
+        let default = Shards::same(self.shard(self.hash_of(&decoded)));
+        if is_fragment && CARRIERS.contains(&protocol) {
+            return self.fragment(&decoded, bytes, packet.time, default);
+        }
         let is_of_groups = || ports.iter().any(|port| OF_GROUPS.contains(port));
-        if self.groups && protocol == UDP && !is_fragment && is_of_groups() {
-            return self.shard_of_groups();
+        match self.groups && protocol == UDP && !is_fragment && is_of_groups() {
+            true => self.with_group(default),
+            false => default,
         }
-        let default = self.shard(self.hash_of(&decoded));
-        if !is_fragment || !CARRIERS.contains(&protocol) {
-            return default;
-        }
-        self.fragment(&decoded, bytes, packet.time, default)
     }
 
-    /// That of all ports of groups.
-    fn shard_of_groups(&self) -> usize {
-        self.shard(self.hash(0, Address::default(), Address::default()))
+    /// Those of what is of a port of groups.
+    fn with_group(&self, shards: Shards) -> Shards {
+        Shards {
+            by_group: self.shard(self.hash(0, Address::default(), Address::default())),
+            ..shards
+        }
     }
 
     fn hash_of(&self, decoded: &Decoded) -> u64 {
@@ -222,7 +242,13 @@ impl Spread {
     }
 
     /// A fragment of a datagram that may be a tunnel's.
-    fn fragment(&mut self, decoded: &Decoded, bytes: &[u8], time: Nanos, default: usize) -> usize {
+    fn fragment(
+        &mut self,
+        decoded: &Decoded,
+        bytes: &[u8],
+        time: Nanos,
+        default: Shards,
+    ) -> Shards {
         let start = usize::from(decoded.ip_offset);
         let Some(info) = fragment_info(bytes, start) else {
             return default;
@@ -231,18 +257,18 @@ impl Spread {
         let datagram = (source, destination, info.id, info.protocol);
         let known = self.fragments.get(&datagram, info.version, time);
         let mut known = known.unwrap_or_else(|| {
-            let shard = if info.offset != 0 {
+            let shards = if info.offset != 0 {
                 default
             } else if self.groups && is_of_group(bytes, info.protocol, info.data_offset as usize) {
-                self.shard_of_groups()
+                self.with_group(default)
             } else {
-                self.carried(decoded, bytes).unwrap_or(default)
+                self.carried(decoded, bytes).map_or(default, Shards::same)
             };
-            Known::new(shard, time)
+            Known::new(shards, time)
         });
         known.add(&info);
         self.fragments.put(datagram, known);
-        known.shard
+        known.shards
     }
 
     /// The shard of what a first fragment carries.
@@ -269,7 +295,7 @@ type Datagram = (Address, Address, u32, u8);
 /// Where a datagram in fragments goes, by the first of them that came.
 #[derive(Clone, Copy)]
 struct Known {
-    shard: usize,
+    shards: Shards,
     since: Nanos,
     /// Bytes of its payload that came, those sent twice twice.
     seen: u32,
@@ -278,9 +304,9 @@ struct Known {
 }
 
 impl Known {
-    fn new(shard: usize, since: Nanos) -> Known {
+    fn new(shards: Shards, since: Nanos) -> Known {
         Known {
-            shard,
+            shards,
             since,
             seen: 0,
             total: u32::MAX,
@@ -384,14 +410,14 @@ mod tests {
         frame
     }
 
-    fn place(spread: &mut Spread, bytes: &[u8]) -> usize {
+    fn place(spread: &mut Spread, bytes: &[u8]) -> Shards {
         let packet = PacketDescriptor {
             captured_len: bytes.len() as u32,
             wire_len: bytes.len() as u32,
             link: LinkType::ETHERNET,
             ..PacketDescriptor::default()
         };
-        spread.shard_of(&packet, bytes)
+        spread.shards_of(&packet, bytes)
     }
 
     #[test]
@@ -435,22 +461,34 @@ mod tests {
         for shards in 2..9 {
             let mut spread = Spread::new(shards, DecodeOptions::default()).with_groups();
             let places = packets.iter().map(|bytes| place(&mut spread, bytes));
-            let places: Vec<usize> = places.collect();
+            let places: Vec<usize> = places.map(|shards| shards.by_group).collect();
             assert!(places.iter().all(|&place| place == places[0]), "{places:?}");
         }
-        // Others are where their addresses say, as these are where nobody asks.
+        // By addresses they are where others are, as all are where nobody asks.
         static SEED: HashSeed = HashSeed::new(1);
         let mut spread = Spread::new(8, DecodeOptions::default());
         spread.seed = &SEED;
-        let places: Vec<usize> = packets[..4]
-            .iter()
-            .map(|bytes| place(&mut spread, bytes))
-            .collect();
-        assert!(places.iter().any(|&place| place != places[0]), "{places:?}");
+        let places = |spread: &mut Spread| packets.each_ref().map(|bytes| place(spread, bytes));
+        let unasked = places(&mut spread);
+        assert!(
+            unasked
+                .iter()
+                .all(|place| place.by_group == place.by_address)
+        );
+        assert!(
+            unasked[..4].iter().any(|place| *place != unasked[0]),
+            "{unasked:?}"
+        );
         let mut spread = spread.with_groups();
+        let asked = places(&mut spread);
+        let same = asked.iter().zip(&unasked);
+        assert!(
+            same.into_iter()
+                .all(|(asked, unasked)| asked.by_address == unasked.by_address)
+        );
         let places: std::collections::HashSet<usize> = (0..64)
             .map(|host| udp([[10, 0, 0, host], server], [4000, 53], false, 0))
-            .map(|bytes| place(&mut spread, &bytes))
+            .map(|bytes| place(&mut spread, &bytes).by_group)
             .collect();
         assert_eq!(places.len(), 8);
     }

@@ -161,9 +161,6 @@ pub enum Parallel {
     Anyhow,
     /// As long as what belongs to one connection, both directions, is on one core.
     ByFlow,
-    /// The same; better where a request to a group, or to all, is on the core of those who answer it from other
-    /// addresses (DHCP, multicast DNS).
-    ByFlowAndGroup,
     /// On one core, because of this.
     Never(&'static str),
 }

@@ -207,21 +207,10 @@ impl Stack {
 
     /// Whether what of it can run on several cores needs the packets of a connection on one of them.
     pub fn is_by_flow(&self) -> bool {
-        self.has_parallel(|parallel| parallel != Parallel::Anyhow)
-    }
-
-    /// Whether what of it can run on several cores is better with requests to groups beside their replies.
-    pub fn is_by_group(&self) -> bool {
-        self.has_parallel(|parallel| parallel == Parallel::ByFlowAndGroup)
-    }
-
-    /// Whether something before what runs on one core only is such.
-    fn has_parallel(&self, is_such: impl Fn(Parallel) -> bool) -> bool {
         let until = self.sequential().map_or(u32::MAX, |found| found.from.0);
         let before = self.iter().take_while(|(id, _)| id.0 < until);
-        before
-            .into_iter()
-            .any(|(_, node)| is_such(node.info.parallel))
+        let mut parallel = before.into_iter().map(|(_, node)| node.info.parallel);
+        parallel.any(|parallel| parallel != Parallel::Anyhow)
     }
 
     /// The parts that it runs in, on one core or on `several`. Each gives what comes out of it to

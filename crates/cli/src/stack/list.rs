@@ -137,7 +137,7 @@ fn page(text: &mut String, info: &ComponentInfo) {
 fn parallel(info: &ComponentInfo) -> String {
     match info.parallel {
         Parallel::Anyhow => "yes".to_owned(),
-        Parallel::ByFlow | Parallel::ByFlowAndGroup => "yes, connections kept together".to_owned(),
+        Parallel::ByFlow => "yes, connections kept together".to_owned(),
         Parallel::Never(because) => format!("no: {because}"),
     }
 }

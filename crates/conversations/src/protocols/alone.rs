@@ -22,7 +22,7 @@ pub(super) const INFO: ComponentInfo = ComponentInfo {
         "transactions",
     )),
     options: &[MEMORY],
-    parallel: Parallel::ByFlowAndGroup,
+    parallel: Parallel::ByFlow,
     ..flowgauge_kit::OF_PACKETS
 };
 

@@ -74,7 +74,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         engine::CLOSED_TIMEOUT,
     ],
     result: Some(ResultInfo::number("records given on", "records")),
-    parallel: Parallel::ByFlowAndGroup,
+    parallel: Parallel::ByFlow,
     decodes: true,
     make,
     ..flowgauge_kit::OF_PACKETS

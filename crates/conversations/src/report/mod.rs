@@ -83,7 +83,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
             "a flow that goes on counts as another one every so often",
         ),
     ],
-    parallel: Parallel::ByFlowAndGroup,
+    parallel: Parallel::ByFlow,
     decodes: true,
     effects: true,
     make,

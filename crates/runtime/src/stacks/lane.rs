@@ -41,11 +41,11 @@ impl Lane {
     pub(super) fn shared(&mut self, shared: &Arc<SharedBatch>) -> bool {
         let batch = shared.batch();
         let mut packets = shared.packets(&batch);
-        if let Some(worker) = self.worker {
-            packets.selected = shared.selection(worker);
-        }
         for part in &mut self.parts {
             if !part.is_over() {
+                if let Some(worker) = self.worker {
+                    packets.selected = shared.selection(worker, part.is_by_group());
+                }
                 part.begin(shared);
                 part.pieces(packets, shared.pieces());
                 part.send(shared.ends);

@@ -122,6 +122,8 @@ pub(super) struct Part {
     stacks: Vec<usize>,
     graph: Graph<Next>,
     common: Arc<Common>,
+    /// Whether its packets are those that a worker gets with groups.
+    is_by_group: bool,
     /// The input is over: what components before it keep comes.
     is_ending: bool,
     is_over: bool,
@@ -198,9 +200,23 @@ impl Part {
             stacks,
             graph,
             common: Arc::clone(common),
+            is_by_group: false,
             is_ending: false,
             is_over: false,
         }
+    }
+
+    /// Which packets are its own where there are several workers.
+    pub(super) fn with_groups(self, is_by_group: bool) -> Part {
+        Part {
+            is_by_group,
+            ..self
+        }
+    }
+
+    /// Whether its packets are those that a worker gets with groups.
+    pub(super) fn is_by_group(&self) -> bool {
+        self.is_by_group
     }
 
     /// Opens what components need.

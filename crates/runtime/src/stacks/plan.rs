@@ -15,6 +15,8 @@ pub(super) struct First<'a> {
     /// The components of its outermost row.
     row: Vec<NodeId>,
     until: Option<NodeId>,
+    /// Whether what is of ports of groups is to be on one worker.
+    is_by_group: bool,
 }
 
 impl<'a> First<'a> {
@@ -24,11 +26,16 @@ impl<'a> First<'a> {
                 .take_while(|&id| Some(id) != stage.until)
                 .collect()
         });
+        // Two hosts that are a key would then be on two.
+        let has_keys = of
+            .iter()
+            .any(|(_, node)| matches!(node.inner, Inner::PerKey(_)));
         First {
             stack,
             of,
             row,
             until: stage.until,
+            is_by_group: stage.is_parallel && !has_keys,
         }
     }
 
@@ -40,6 +47,9 @@ impl<'a> First<'a> {
     /// Whether the component of the outermost row at `place` is the other's, too.
     fn shares(&self, other: &First<'_>, place: usize) -> bool {
         let theirs_of = other.of;
+        if self.is_by_group != other.is_by_group {
+            return false;
+        }
         let (Some(&mine), Some(&theirs)) = (self.row.get(place), other.row.get(place)) else {
             return false;
         };
@@ -112,15 +122,6 @@ pub(super) fn part(
         )
     };
     let graph = Graph::part(leader.of, from, until, next)?;
-    Ok(Some(Part::new(stacks, graph, common)))
-}
-
-/// Whether what is of ports of groups is to be on one worker. (Keys of demultiplexers can be two hosts, which would
-/// then be on two workers.)
-pub(super) fn wants_groups(stacks: &[Stack]) -> bool {
-    let is_keyed = |stack: &Stack| {
-        let mut nodes = stack.iter();
-        nodes.any(|(_, node)| matches!(node.inner, Inner::PerKey(_)))
-    };
-    stacks.iter().any(Stack::is_by_group) && !stacks.iter().any(is_keyed)
+    let part = Part::new(stacks, graph, common);
+    Ok(Some(part.with_groups(leader.is_by_group)))
 }

@@ -44,8 +44,22 @@ struct Columns {
     packets: Vec<PacketDescriptor>,
     decoded: DecodedBatch,
     /// By worker.
-    selections: Vec<Selection>,
+    selections: Vec<Selections>,
     pieces: Vec<Cut>,
+}
+
+/// What a worker gets of a batch.
+#[derive(Clone, Copy, Debug)]
+struct Selections {
+    by_address: Selection,
+    by_group: Selection,
+}
+
+impl Selections {
+    const NONE: Selections = Selections {
+        by_address: Selection::NONE,
+        by_group: Selection::NONE,
+    };
 }
 
 #[derive(Debug, Default)]
@@ -71,16 +85,20 @@ impl SharedBatch {
         &self.columns.pieces
     }
 
-    /// Those of a worker.
-    pub(super) fn selection(&self, worker: usize) -> Selection {
-        let selection = self.columns.selections.get(worker);
-        selection.copied().unwrap_or(Selection::NONE)
+    /// Those of a worker, [with groups](Spread::with_groups) or without.
+    pub(super) fn selection(&self, worker: usize, by_group: bool) -> Selection {
+        let selections = self.columns.selections.get(worker);
+        let selections = selections.unwrap_or(&Selections::NONE);
+        match by_group {
+            true => selections.by_group,
+            false => selections.by_address,
+        }
     }
 
     /// Asks for the beginnings of a worker's packets: another core has read them.
     pub(super) fn fetch(&self, worker: Option<usize>) {
         let selected = worker.map_or(Selection::first(self.columns.packets.len()), |worker| {
-            self.selection(worker)
+            self.selection(worker, true)
         });
         let memory: &[u8] = &self.memory;
         for packet in selected
@@ -177,8 +195,10 @@ impl Reader {
             clock: CaptureClock::default(),
             decodes,
             decoded: DecodedBatch::new(),
-            spread: (workers > 1)
-                .then(|| Spread::new(workers, options).with_first(first_share(workers))),
+            spread: (workers > 1).then(|| {
+                let spread = Spread::new(workers, options).with_groups();
+                spread.with_first(first_share(workers))
+            }),
             workers,
             shares: None,
             pool: MemoryPool::new(waiting),
@@ -207,11 +227,6 @@ impl Reader {
             pool: self.pool.twin(),
             home: Arc::default(),
         }
-    }
-
-    /// What is of ports of groups goes to one worker.
-    pub(super) fn keep_groups(&mut self) {
-        self.spread = self.spread.take().map(Spread::with_groups);
     }
 
     /// Lets `work` have the next batch, where it is; `None` at the end of the input.
@@ -264,16 +279,20 @@ impl Reader {
         let before = self.packets;
         let step = self.take(&batch, &mut columns.pieces);
         columns.selections.clear();
-        columns.selections.resize(self.workers, Selection::NONE);
+        columns.selections.resize(self.workers, Selections::NONE);
         if let Some(spread) = &mut self.spread {
             for (index, packet) in batch.packets.iter().enumerate() {
-                let worker = spread.shard_of(packet, batch.bytes_of(packet));
-                if let Some(selection) = columns.selections.get_mut(worker) {
-                    selection.insert(index);
+                let shards = spread.shards_of(packet, batch.bytes_of(packet));
+                if let Some(selections) = columns.selections.get_mut(shards.by_address) {
+                    selections.by_address.insert(index);
+                }
+                if let Some(selections) = columns.selections.get_mut(shards.by_group) {
+                    selections.by_group.insert(index);
                 }
             }
         } else if let Some(all) = columns.selections.first_mut() {
-            *all = Selection::first(batch.len());
+            all.by_address = Selection::first(batch.len());
+            all.by_group = all.by_address;
         }
         columns.packets.clear();
         columns.packets.extend_from_slice(batch.packets);

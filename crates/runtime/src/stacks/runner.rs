@@ -22,7 +22,7 @@ use super::lane::{
 };
 use super::pace::Pace;
 use super::part::{Common, Count, Next, Part, StackFailure};
-use super::plan::{First, groups, part, wants_groups};
+use super::plan::{First, groups, part};
 use super::reader::{Reader, SharedBatch};
 use super::snapshot::{Snapshot, StackState};
 use crate::queue::{Bell, Receiver, Sender, queue};
@@ -260,9 +260,6 @@ impl Runner {
             is_timed,
             intervals,
         );
-        if wants_groups(&stacks) {
-            runner.reader.keep_groups();
-        }
         runner.stacks = stacks;
         Ok(runner)
     }
