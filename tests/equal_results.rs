@@ -102,14 +102,7 @@ fn real_captures_give_the_same_in_any_way() {
     let Some(corpora) = support::corpora() else {
         return;
     };
-    let is_capture = |path: &Path| {
-        path.extension()
-            .is_some_and(|e| e == "pcap" || e == "pcapng" || e == "cap" || e == "trace")
-    };
-    let stride = std::env::var("FLOWGAUGE_STRIDE").ok();
-    let stride = stride.map_or(STRIDE, |text| text.parse().expect("a number"));
-    let all = support::files_below(&corpora, &is_capture);
-    let captures: Vec<PathBuf> = all.into_iter().step_by(stride).collect();
+    let captures = support::captures_below(&corpora, STRIDE);
     assert!(captures.len() > 50, "{}", captures.len());
     let lines = compare(&support::scratch("equal-results-real"), &captures);
     let lines: usize = lines.concat().into_iter().sum();

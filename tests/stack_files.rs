@@ -12,22 +12,6 @@ use serde_json::Value;
 /// Each stack takes one of so many captures of the corpora, each capture is another's.
 const STRIDE: usize = 19;
 
-/// What a stack needs beside what is in its file.
-fn more(name: &str) -> &'static str {
-    match name {
-        "match" => "[match]\npattern = HTTP\n",
-        // In the folder of the run, and some at all.
-        "connections" => "[output]\nfile = \"%{key}.pcap\"\n",
-        "large-flows" => "[where]\ncondition = \"bytes > 1k\"\n",
-        "around-match" => "[around]\npattern = \"HTTP||220 \"\n",
-        // Without it each run makes a key of its own.
-        "web-anonymized" => "[anonymize]\nkey = ../test.key\n",
-        // A page says how fast a run was.
-        "report" => "[report]\nformat = json\n",
-        _ => "",
-    }
-}
-
 #[test]
 fn stacks_give_the_same_on_one_and_two_threads() {
     let Some(corpora) = support::corpora() else {
@@ -41,17 +25,10 @@ fn stacks_give_the_same_on_one_and_two_threads() {
     };
     let captures = support::files_below(&corpora, &is_capture);
     let scratch = support::scratch("stack-files");
-    let stacks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stacks");
-    let stacks = support::files_below(&stacks, &|path| {
-        path.extension().is_some_and(|e| e == "stack")
-    });
-    assert!(stacks.len() >= 16, "{}", stacks.len());
     let mut runs: Vec<(PathBuf, &PathBuf, usize)> = Vec::new();
-    for (number, stack) in stacks.iter().enumerate() {
-        let name = stack.file_stem().expect("a name").to_string_lossy();
-        let text = fs::read_to_string(stack).expect("it is there");
-        let copy = scratch.join(format!("{name}.stack"));
-        fs::write(&copy, format!("{text}\n{}", replaced(&text, more(&name)))).expect("room");
+    for (number, stack) in support::stacks::presets().iter().enumerate() {
+        let copy = scratch.join(format!("{}.stack", stack.name));
+        fs::write(&copy, &stack.text).expect("room");
         let mine = captures.iter().skip(number % stride).step_by(stride);
         let first = runs.len();
         runs.extend(
@@ -103,15 +80,6 @@ fn stacks_give_the_same_on_one_and_two_threads() {
     // One that never says anything is not compared.
     let silent: Vec<_> = lines.iter().filter(|(_, count)| **count == 0).collect();
     assert!(silent.is_empty(), "{silent:?}");
-}
-
-/// Options of sections that the text has already stand in braces of theirs: there they win.
-fn replaced(text: &str, more: &str) -> String {
-    let section = more.lines().next().unwrap_or_default();
-    match text.contains(section) && !section.is_empty() {
-        true => more.replacen(']', "(0)]", 1),
-        false => more.to_owned(),
-    }
 }
 
 /// What came of a run, by where it was written, in an order of its own.

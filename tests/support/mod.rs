@@ -12,6 +12,7 @@ pub(crate) mod flowgauge;
 pub(crate) mod flows;
 pub(crate) mod records;
 pub(crate) mod shell;
+pub(crate) mod stacks;
 pub(crate) mod zeek_log;
 
 #[path = "../shared/corpora.rs"]
@@ -66,6 +67,18 @@ pub(crate) fn files_below(folder: &Path, wanted: &dyn Fn(&Path) -> bool) -> Vec<
     }
     found.sort();
     found
+}
+
+/// One of so many captures below `folder`, or of the number that `FLOWGAUGE_STRIDE` says.
+pub(crate) fn captures_below(folder: &Path, stride: usize) -> Vec<PathBuf> {
+    let given = std::env::var("FLOWGAUGE_STRIDE").ok();
+    let stride = given.map_or(stride, |text| text.parse().expect("a number"));
+    let is_capture = |path: &Path| {
+        path.extension()
+            .is_some_and(|e| e == "pcap" || e == "pcapng" || e == "cap" || e == "trace")
+    };
+    let captures = files_below(folder, &is_capture);
+    captures.into_iter().step_by(stride).collect()
 }
 
 /// Calls `work` for every item on as many threads as there are cores, at most `limit`; results in
