@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::command_support::policy;
-use crate::skipped::skipped;
+use crate::corpora::skipped;
 
 fn flowgauge(folder: &Path, line: &str, forced: Option<&Path>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));

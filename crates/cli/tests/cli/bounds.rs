@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::skipped::skipped;
+use crate::corpora::skipped;
 use crate::stack_support::flowgauge;
 use crate::wait::wait_until;
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::skipped;
+use crate::corpora::skipped;
 use crate::wait;
 use flowgauge_registry::registry;
 use flowgauge_stack::{ComponentInfo, OptionInfo, OptionKind};
@@ -400,7 +400,7 @@ fn within_the_folder_a_stack_does_what_it_says() {
 #[test]
 fn a_stack_that_gave_up_root_can_gain_nothing() {
     if !rustix::process::geteuid().is_root() {
-        skipped::skipped("only root can become another user");
+        skipped("only root can become another user");
         return;
     }
     let place = Place::new();

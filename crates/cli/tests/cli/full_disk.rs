@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::skipped::skipped;
+use crate::corpora::skipped;
 use crate::stack_support::flowgauge;
 
 /// Where the file system is, for the one that runs there.

@@ -7,8 +7,6 @@ mod command_support;
 mod corpora;
 #[path = "../../../../tests/shared/loopback.rs"]
 mod loopback;
-#[path = "../../../../tests/shared/skipped.rs"]
-mod skipped;
 mod stack_support;
 #[path = "../../../../tests/shared/wait.rs"]
 mod wait;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::skipped::skipped;
+use crate::corpora::skipped;
 use serde_json::Value;
 
 /// A folder that goes with the test.

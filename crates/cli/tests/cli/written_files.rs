@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::command_support::{
     Folder, command, fails, handles, json_lines, run, signal, sorted, stderr, text,
 };
-use crate::skipped::skipped;
+use crate::corpora::skipped;
 
 #[test]
 fn files_hold_the_bytes_that_the_list_counts() {
