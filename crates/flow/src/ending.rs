@@ -7,7 +7,7 @@ use crate::extra::{Extra, NO_EXTRA};
 use crate::flow::{Flow, FlowFlags};
 use crate::index::Index;
 use crate::packet_flow::FlowId;
-use crate::record::{EndReason, FlowRecord};
+use crate::record::{EndReason, FlowIdentity, FlowRecord};
 use crate::tracker::{CLASSES, Class, FlowTracker};
 use crate::wheel::{NONE, TICK_SHIFT, Wheel};
 
@@ -74,6 +74,11 @@ impl EndedFlow<'_> {
     /// Whether the whole three-way handshake of a TCP flow was seen.
     pub fn is_handshake_complete(&self) -> bool {
         self.flow.hot.flags.has(FlowFlags::RTT)
+    }
+
+    /// Which flow it is: without making the record.
+    pub fn identity(&self) -> FlowIdentity {
+        self.flow.identity()
     }
 
     /// Its record, which is made for the call.

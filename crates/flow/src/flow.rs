@@ -19,7 +19,7 @@ use crate::extra::{Extra, NO_EXTRA};
 use crate::history::{CAPACITY, History, Letter};
 use crate::index::tag_of;
 use crate::packet_flow::PacketFlowFlags;
-use crate::record::{EndReason, FlowRecord, FlowSide, FlowState};
+use crate::record::{EndReason, FlowIdentity, FlowRecord, FlowSide, FlowState};
 use crate::tcp;
 use crate::tcp_state::{Endpoint, TcpState};
 
@@ -444,6 +444,16 @@ impl Flow {
         let spare = self.sides[1].spare;
         let ids = [(spare & 0xfff) as u16, (spare >> 12 & 0xfff) as u16];
         (ids, (spare >> 24) as usize)
+    }
+
+    pub(crate) fn identity(&self) -> FlowIdentity {
+        let (vlans, count) = self.vlans();
+        FlowIdentity {
+            key: self.hot.key,
+            flow_id: self.flow_id(),
+            start: self.cold.start,
+            vlan: vlans.first().copied().filter(|_| count != 0),
+        }
     }
 
     /// Gives the record to `take`.

@@ -30,5 +30,5 @@ pub use clock::{CaptureClock, FAR_JUMP};
 pub use config::FlowConfig;
 pub use ending::{EndedFlow, Taker};
 pub use packet_flow::{FlowId, PacketFlow, PacketFlowFlags, is_counted};
-pub use record::{EndReason, FlowRecord, FlowSide, FlowState};
+pub use record::{EndReason, FlowIdentity, FlowRecord, FlowSide, FlowState};
 pub use tracker::{FlowStatistics, FlowTracker, Follower};

@@ -115,6 +115,19 @@ pub struct FlowSide {
     pub last: Nanos,
 }
 
+/// Which flow it is: what of its record never changes.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowIdentity {
+    /// [`FlowRecord::key`].
+    pub key: FlowKey,
+    /// [`FlowRecord::flow_id`].
+    pub flow_id: u64,
+    /// [`FlowRecord::flow_start`].
+    pub start: Nanos,
+    /// The first of [`FlowRecord::vlans`].
+    pub vlan: Option<u16>,
+}
+
 /// A finished (or cut) flow.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRecord<'a> {
@@ -151,4 +164,16 @@ pub struct FlowRecord<'a> {
     pub tunnel: Option<&'a Tunnel>,
     /// Why the record was written.
     pub end_reason: EndReason,
+}
+
+impl FlowRecord<'_> {
+    /// Which flow it is.
+    pub fn identity(&self) -> FlowIdentity {
+        FlowIdentity {
+            key: *self.key,
+            flow_id: self.flow_id,
+            start: self.flow_start,
+            vlan: self.vlans.first().copied(),
+        }
+    }
 }

@@ -48,7 +48,7 @@ use crate::idle::timeouts_of;
 use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags, is_counted};
 use crate::ports;
-use crate::record::{EndReason, FlowRecord};
+use crate::record::{EndReason, FlowIdentity, FlowRecord};
 use crate::strays::{Stray, Strays};
 use crate::tcp::{self, Reuse};
 use crate::usual::{Quiet, is_plain_syn};
@@ -369,6 +369,11 @@ impl FlowTracker {
         let flow = self.flows.get(id.0)?;
         let reason = closed_reason(flow).unwrap_or(EndReason::Active);
         Some(flow.with_record(self.extras.get(flow.cold.extra), reason, read))
+    }
+
+    /// Which flow it is, without making its record: of one in the table, or ended and not drained yet.
+    pub fn identity(&self, id: FlowId) -> Option<FlowIdentity> {
+        self.flows.get(id.0).map(Flow::identity)
     }
 
     /// The records of all flows in the table so far, and of those that ended and whose places nobody has taken yet.

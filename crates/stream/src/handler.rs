@@ -1,6 +1,8 @@
 //! What a user of the engine implements.
 
-use flowgauge_flow::{EndedFlow, FlowId, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags};
+use flowgauge_flow::{
+    EndedFlow, FlowId, FlowIdentity, FlowRecord, FlowTracker, PacketFlow, PacketFlowFlags,
+};
 use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{
     DefragmentStatistics, Forgotten, Half, OverlapPolicy, Reassembler, Unplaced,
@@ -119,13 +121,14 @@ impl<'a> Stream<'a> {
     /// Who talks with whom. To be asked when a stream is created or ends, or for its first bytes,
     /// rather than for every chunk: the flow table is read for it.
     pub fn identity(&self) -> StreamIdentity {
-        let of_record = |record: &FlowRecord<'_>| StreamIdentity::of(record, self.id & 1 != 0);
+        let from_high = self.id & 1 != 0;
+        let of_flow = |flow: FlowIdentity| StreamIdentity::of(&flow, from_high);
         match self.flow {
             StreamFlow::Tracked(tracker, id) => {
-                tracker.with_record(id, of_record).unwrap_or_default()
+                tracker.identity(id).map(of_flow).unwrap_or_default()
             }
-            StreamFlow::Ended(flow) => flow.with_record(of_record),
-            StreamFlow::Record(record) => of_record(record),
+            StreamFlow::Ended(flow) => of_flow(flow.identity()),
+            StreamFlow::Record(record) => of_flow(record.identity()),
             StreamFlow::Known(identity) => *identity,
         }
     }
@@ -154,21 +157,21 @@ impl<'a> Stream<'a> {
 }
 
 impl StreamIdentity {
-    pub(crate) fn of(record: &FlowRecord<'_>, from_high: bool) -> StreamIdentity {
+    pub(crate) fn of(flow: &FlowIdentity, from_high: bool) -> StreamIdentity {
         let direction = if from_high {
             Direction::HighToLow
         } else {
             Direction::LowToHigh
         };
-        let (source, destination) = record.key.endpoints(direction);
+        let (source, destination) = flow.key.endpoints(direction);
         StreamIdentity {
-            flow_id: record.flow_id,
-            start: record.flow_start,
+            flow_id: flow.flow_id,
+            start: flow.start,
             source,
             destination,
-            version: record.version,
-            protocol: record.protocol,
-            vlan: record.vlans.first().copied(),
+            version: flow.key.version,
+            protocol: flow.key.protocol,
+            vlan: flow.vlan,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! left is no evidence.
 
 use core::ops::Deref;
+use std::sync::LazyLock;
 
 use super::{Seen, Transport};
 
@@ -14,14 +15,26 @@ struct Signature {
     name: &'static str,
     transport: Transport,
     carries: Carries,
+    /// What one of the two sides must begin with; empty: with anything.
+    begins: &'static [u8],
     is: fn(&Said<'_>) -> bool,
 }
 
-/// What was said, and the first line of each side.
+/// What was said.
 struct Said<'a> {
     seen: &'a Seen<'a>,
-    asked: Option<Line<'a>>,
-    answered: Option<Line<'a>>,
+}
+
+impl<'a> Said<'a> {
+    /// The initiator's first line.
+    fn asked(&self) -> Option<Line<'a>> {
+        line(self.seen.initiator)
+    }
+
+    /// The responder's.
+    fn answered(&self) -> Option<Line<'a>> {
+        line(self.seen.responder)
+    }
 }
 
 /// A line, and what follows it.
@@ -51,6 +64,7 @@ const fn tcp(name: &'static str, is: fn(&Said<'_>) -> bool) -> Signature {
         name,
         transport: Transport::Tcp,
         carries: Carries::Itself,
+        begins: &[],
         is,
     }
 }
@@ -73,18 +87,43 @@ impl Signature {
     const fn carries(self, carries: Carries) -> Signature {
         Signature { carries, ..self }
     }
+
+    /// It is there only where one of the two sides begins with one of these bytes.
+    const fn begins(self, begins: &'static [u8]) -> Signature {
+        Signature { begins, ..self }
+    }
 }
+
+/// By transport (UDP second) and first byte: the signatures that can be there, as bits by place in [`ALL`].
+static BY_FIRST_BYTE: LazyLock<[[u64; 256]; 2]> = LazyLock::new(|| {
+    let mut places = [[0; 256]; 2];
+    for (is_udp, places) in [false, true].into_iter().zip(&mut places) {
+        for (place, signature) in ALL.iter().enumerate() {
+            let is_any = signature.begins.is_empty();
+            for (byte, places) in (0..=u8::MAX).zip(&mut *places) {
+                let can_be = is_any || signature.begins.contains(&byte);
+                *places |= u64::from(can_be && signature.transport.has(is_udp)) << place;
+            }
+        }
+    }
+    places
+});
+const _: () = assert!(ALL.len() <= 64);
 
 /// The protocol that what was sent first has the signature of, and what can follow.
 pub(super) fn by_content(seen: &Seen<'_>) -> Option<(&'static str, Carries)> {
-    let said = Said {
-        seen,
-        asked: line(seen.initiator),
-        answered: line(seen.responder),
-    };
-    let mut of = ALL.iter().filter(|it| it.transport.has(seen.is_udp));
-    let found = of.find(|it| (it.is)(&said))?;
-    Some((found.name, found.carries))
+    let places = &BY_FIRST_BYTE[usize::from(seen.is_udp)];
+    let of = |bytes: &[u8]| bytes.first().map_or(0, |&first| places[usize::from(first)]);
+    let mut left = of(seen.initiator) | of(seen.responder);
+    let said = Said { seen };
+    while left != 0 {
+        let signature = ALL.get(left.trailing_zeros() as usize)?;
+        if (signature.is)(&said) {
+            return Some((signature.name, signature.carries));
+        }
+        left &= left - 1;
+    }
+    None
 }
 
 /// Whether one of the two begins like this.
@@ -94,7 +133,7 @@ fn either(seen: &Said<'_>, start: &[u8]) -> bool {
 
 /// Whether the first line of one of the two is such.
 fn any_line(said: &Said<'_>, is: impl Fn(&[u8]) -> bool) -> bool {
-    [said.asked, said.answered]
+    [said.asked(), said.answered()]
         .into_iter()
         .flatten()
         .any(|(line, _)| is(line))
@@ -194,12 +233,12 @@ fn is_pop3(seen: &Said<'_>) -> bool {
         "USER", "PASS", "APOP", "AUTH", "CAPA", "STLS", "UTF8", "LANG", "STAT", "LIST", "UIDL",
         "RETR", "TOP", "DELE", "NOOP", "RSET", "QUIT", "XTND",
     ];
-    let answer = seen.answered.map(|(line, _)| line);
+    let answer = seen.answered().map(|(line, _)| line);
     // Without words only what a client of nothing else says tells.
     const OWN: &[&str] = &["USER", "APOP", "CAPA", "STLS", "UIDL", "RETR", "STAT"];
     let greets = answer.is_some_and(|line| word(line).0 == b"+OK" && !word(line).1.is_empty());
     let answers = answer.is_some_and(|line| matches!(word(line).0, b"+OK" | b"-ERR"));
-    match seen.asked {
+    match seen.asked() {
         Some((line, _)) => greets && is_command(line, COMMANDS) || answers && is_command(line, OWN),
         None => greets && seen.initiator.is_empty(),
     }
@@ -229,7 +268,7 @@ fn is_imap(seen: &Said<'_>) -> bool {
         "FETCH",
         "SEARCH",
     ];
-    let Some((greeting, _)) = seen.answered else {
+    let Some((greeting, _)) = seen.answered() else {
         return false;
     };
     let is_greeting = greeting.strip_prefix(b"* ").is_some_and(|rest| {
@@ -237,7 +276,7 @@ fn is_imap(seen: &Said<'_>) -> bool {
         matches!(word, b"OK" | b"PREAUTH" | b"BYE") && !text.is_empty()
     });
     let is_tag = |tag: &[u8]| !tag.is_empty() && tag.iter().all(u8::is_ascii_graphic);
-    let asks = seen.asked.map(|(line, _)| {
+    let asks = seen.asked().map(|(line, _)| {
         let (tag, command) = word(line);
         is_tag(tag) && is_command(command, COMMANDS)
     });
@@ -289,12 +328,12 @@ fn is_irc(seen: &Said<'_>) -> bool {
     };
     // What stands first can be a password.
     let first = seen
-        .asked
+        .asked()
         .and_then(|(first, rest)| match is_command(first, &["PASS"]) {
             true => line(rest).map(|(line, _)| line),
             false => Some(first),
         });
-    first.is_some_and(client) || seen.answered.is_some_and(|(line, _)| server(line))
+    first.is_some_and(client) || seen.answered().is_some_and(|(line, _)| server(line))
 }
 
 /// RFC 6120, section 4.2: a stream's head, as far as its end.
@@ -393,7 +432,7 @@ fn is_mongodb(bytes: &[u8]) -> bool {
 /// A command as an array of strings (RESP), its first one whole; the server, if it spoke, with a type.
 fn is_redis(seen: &Said<'_>) -> bool {
     let first = || {
-        let (count, rest) = seen.asked?;
+        let (count, rest) = seen.asked()?;
         let (length, rest) = line(rest)?;
         let count = number(count.strip_prefix(b"*")?)?;
         let length = number(length.strip_prefix(b"$")?)?;
@@ -630,24 +669,37 @@ fn is_text(line: &[u8], name: &[u8]) -> bool {
     })
 }
 
+/// What tags of IMAP can begin with, and its greeting.
+const GRAPHIC: &[u8] = &{
+    let (mut all, mut at) = ([0; 0x7f - 0x21], 0);
+    while at < all.len() {
+        all[at] = 0x21 + at as u8;
+        at += 1;
+    }
+    all
+};
+
 /// Sources: the RFCs and specifications of each protocol; for those without one what implementations send.
 static ALL: &[Signature] = &[
-    tcp("bittorrent", |it| either(it, b"\x13BitTorrent protocol")),
+    tcp("bittorrent", |it| either(it, b"\x13BitTorrent protocol")).begins(&[0x13]),
     udp("bittorrent", |it| {
         either(it, b"d1:ad2:id20:") || either(it, b"d1:rd2:id20:") || either(it, b"d1:eli20")
-    }),
-    tcp("tls", |it| any(it, are_records)),
+    })
+    .begins(b"d"),
+    tcp("tls", |it| any(it, are_records)).begins(&[20, 21, 22, 23]),
     tcp("gnutella", |it| {
         any_line(it, |line| {
             line.starts_with(b"GNUTELLA CONNECT/0.") || line.starts_with(b"GNUTELLA/0.")
         })
-    }),
+    })
+    .begins(b"G"),
     tcp("direct_connect", |it| {
         any(it, |bytes| {
             let begins = bytes.starts_with(b"$Lock ") || bytes.starts_with(b"$MyNick ");
             begins && memchr::memchr(b'|', bytes).is_some()
         })
-    }),
+    })
+    .begins(b"$"),
     // A login or hello, and what answers it.
     tcp("edonkey", |it| {
         any(it, |bytes| {
@@ -657,18 +709,27 @@ static ALL: &[Signature] = &[
                 (Some(0xe3), Some(1 | 0x38 | 0x40 | 0x4c)) | (Some(0xc5), Some(1 | 2))
             ) && le32(bytes, 1).is_some_and(|len| len as usize + 5 <= bytes.len())
         })
-    }),
-    both("sip", |it| any_line(it, |line| is_text(line, b"SIP/"))),
-    tcp("rtsp", |it| any_line(it, |line| is_text(line, b"RTSP/"))),
-    tcp("imap", is_imap).carries(Carries::Tls),
-    tcp("pop3", is_pop3).carries(Carries::Tls),
-    tcp("irc", is_irc).carries(Carries::Tls),
-    tcp("xmpp", |it| any(it, is_xmpp)).carries(Carries::Tls),
+    })
+    .begins(&[0xe3, 0xc5]),
+    both("sip", |it| any_line(it, |line| is_text(line, b"SIP/")))
+        .begins(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
+    tcp("rtsp", |it| any_line(it, |line| is_text(line, b"RTSP/")))
+        .begins(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
+    tcp("imap", is_imap).begins(GRAPHIC).carries(Carries::Tls),
+    tcp("pop3", is_pop3).begins(b"+-").carries(Carries::Tls),
+    tcp("irc", is_irc)
+        .begins(b"nNcCuUpP:")
+        .carries(Carries::Tls),
+    tcp("xmpp", |it| any(it, is_xmpp))
+        .begins(b"\t\n\x0c\r <")
+        .carries(Carries::Tls),
     tcp("mysql", is_mysql).carries(Carries::Tls),
-    tcp("postgresql", is_postgresql).carries(Carries::Tls),
+    tcp("postgresql", is_postgresql)
+        .begins(&[0])
+        .carries(Carries::Tls),
     tcp("mongodb", |it| any(it, is_mongodb)),
-    tcp("redis", is_redis),
-    tcp("mqtt", |it| is_mqtt(it.initiator)),
+    tcp("redis", is_redis).begins(b"*"),
+    tcp("mqtt", |it| is_mqtt(it.initiator)).begins(&[0x10]),
     // The protocol's number and version.
     tcp("amqp", |it| {
         any(it, |bytes| {
@@ -678,21 +739,24 @@ static ALL: &[Signature] = &[
                     Some([0, 0, 9, 1] | [1, 1, _, _] | [0 | 2 | 3, 1, 0, 0])
                 )
         })
-    }),
+    })
+    .begins(b"A"),
     tcp("smb", |it| {
         any(it, |bytes| {
             be32(bytes, 0).is_some_and(|length| (32..1 << 24).contains(&length))
                 && matches!(bytes.get(4..8), Some(b"\xffSMB" | b"\xfeSMB" | b"\xfdSMB"))
         })
-    }),
+    })
+    .begins(&[0]),
     // RFC 1002, section 4.3.2: a session request, with a name of 32 letters.
     tcp("netbios_ssn", |it| {
         it.initiator.starts_with(&[0x81, 0, 0, 68, 32])
             && (it.initiator.get(5..37))
                 .is_some_and(|name| name.iter().all(|byte| (b'A'..=b'P').contains(byte)))
-    }),
-    tcp("rdp", is_rdp).carries(Carries::Tls),
-    tcp("s7comm", is_s7comm),
+    })
+    .begins(&[0x81]),
+    tcp("rdp", is_rdp).begins(&[3]).carries(Carries::Tls),
+    tcp("s7comm", is_s7comm).begins(&[3]),
     // RFC 6143, section 7.1.1.
     tcp("vnc", |it| {
         any(it, |bytes| {
@@ -700,15 +764,17 @@ static ALL: &[Signature] = &[
                 && is_number(&major[..3]) && major[3] == b'.' && is_number(&major[4..]))
                 || bytes.len() > 12 && bytes.starts_with(b"RFB 00") && bytes[11] == b'\n'
         })
-    }),
+    })
+    .begins(b"R"),
     // RFC 854: commands of three bytes, of the options that there are.
     tcp("telnet", |it| {
         any(it, |bytes| {
             matches!(bytes, [0xff, 0xfb..=0xfe, 0..=49 | 138..=140 | 255, ..])
                 && matches!(bytes.get(3), None | Some(0xff | 0x07..=0x7e))
         })
-    }),
-    both("ldap", is_ldap).carries(Carries::Tls),
+    })
+    .begins(&[0xff]),
+    both("ldap", is_ldap).begins(&[0x30]).carries(Carries::Tls),
     // RFC 4271, section 4.1.
     tcp("bgp", |it| {
         any(it, |bytes| {
@@ -716,13 +782,15 @@ static ALL: &[Signature] = &[
                 && be16(bytes, 16).is_some_and(|length| (19..=4096).contains(&length))
                 && matches!(bytes.get(18), Some(1..=5))
         })
-    }),
+    })
+    .begins(&[0xff]),
     tcp("rsync", |it| {
         any_line(it, |line| {
             let version = line.strip_prefix(b"@RSYNCD: ");
             version.is_some_and(|it| it.first().is_some_and(u8::is_ascii_digit))
         })
-    }),
+    })
+    .begins(b"@"),
     // A line with its length in hexadecimal digits before it.
     tcp("git", |it| {
         let Some((digits, command)) = it.initiator.split_first_chunk::<4>() else {
@@ -734,9 +802,10 @@ static ALL: &[Signature] = &[
         length.is_some_and(|length| length <= it.initiator.len())
             && (command.starts_with(b"git-upload-pack ")
                 || command.starts_with(b"git-receive-pack "))
-    }),
-    tcp("svn", |it| it.responder.starts_with(b"( success ( ")),
-    tcp("socks", is_socks).carries(Carries::Any),
+    })
+    .begins(b"+0123456789abcdefABCDEF"),
+    tcp("svn", |it| it.responder.starts_with(b"( success ( ")).begins(b"("),
+    tcp("socks", is_socks).begins(&[4, 5]).carries(Carries::Any),
     // IEC 61158 MBAP: protocol 0 and the length that follows.
     tcp("modbus", |it| {
         let bytes = it.initiator;
@@ -744,14 +813,15 @@ static ALL: &[Signature] = &[
             && bytes.get(2..4) == Some(&[0, 0])
             && be16(bytes, 4).is_some_and(|len| len >= 2 && len + 6 <= bytes.len())
     }),
-    both("dnp3", |it| any(it, is_dnp3)),
+    both("dnp3", |it| any(it, is_dnp3)).begins(&[5]),
     both("stun", |it| any(it, |bytes| is_stun(bytes, it.is_udp))).carries(Carries::Any),
     udp("ssdp", |it| {
         any(it, |bytes| {
             bytes.starts_with(b"M-SEARCH * HTTP/1.1\r\n")
                 || bytes.starts_with(b"NOTIFY * HTTP/1.1\r\n")
         })
-    }),
+    })
+    .begins(b"MN"),
     // RFC 2865, section 3.
     udp("radius", |it| {
         any(it, |bytes| {
@@ -771,8 +841,9 @@ static ALL: &[Signature] = &[
             && name.is_some_and(|name| !name.is_empty())
             && mode.is_some_and(|mode| modes.iter().any(|it| mode.eq_ignore_ascii_case(it)))
             && parts.next().is_some()
-    }),
-    udp("syslog", is_syslog),
+    })
+    .begins(&[0]),
+    udp("syslog", is_syslog).begins(b"<"),
     // RFC 7296, section 3.1; with four zeros before it on port 4500 (RFC 3948).
     udp("ike", |it| {
         any(it, |bytes| {
@@ -795,7 +866,8 @@ static ALL: &[Signature] = &[
                 (Some([1, 0, 0, 0]), 148) | (Some([2, 0, 0, 0]), 92) | (Some([3, 0, 0, 0]), 64)
             )
         })
-    }),
+    })
+    .begins(&[1, 2, 3]),
     // RFC 3954; sFlow version 5.
     udp("netflow", |it| {
         let bytes = it.initiator;
@@ -812,7 +884,8 @@ static ALL: &[Signature] = &[
         it.initiator.starts_with(&[0, 0, 0, 5, 0, 0, 0])
             && matches!(it.initiator.get(7), Some(1 | 2))
             && it.initiator.len() >= 28
-    }),
+    })
+    .begins(&[0]),
     both("kerberos", |it| {
         any(it, |bytes| is_kerberos(bytes, it.is_udp))
     }),
@@ -856,6 +929,73 @@ mod tests {
         assert_eq!(of(b"<34>Oct 11", b"", 1, true), Some("syslog"));
         assert_eq!(of(b"\x05\x01\x00", b"\x05\x00", 1, false), Some("socks"));
         assert_eq!(of(b"", b"", 80, false), None);
+    }
+
+    /// No signature is there without one of the bytes that it is said to begin with.
+    #[test]
+    fn first_bytes_rule_nothing_out_that_is_there() {
+        let said: [&[u8]; 40] = [
+            b"\x13BitTorrent protocolex",
+            b"\x16\x03\x01\0\x01\x01",
+            b"GNUTELLA CONNECT/0.6\r\n",
+            b"$Lock x|",
+            b"OPTIONS sip:a SIP/2.0\r\n",
+            b"SIP/2.0 200 OK\r\n",
+            b"DESCRIBE a RTSP/1.0\r\n",
+            b"RTSP/1.0 200 OK\r\n",
+            b"* OK ready\r\n",
+            b"a1 CAPABILITY\r\n",
+            b"+OK ready\r\n",
+            b"-ERR no\r\n",
+            b"CAPA\r\n",
+            b"USER a 0 * :b\r\n",
+            b"nick me\r\n",
+            b"PASS x\r\nNICK me\r\n",
+            b":a NOTICE b\r\n",
+            b"NOTICE AUTH :x\r\n",
+            b"\n<stream:stream xmlns='jabber:client'>",
+            b"<?xml ?><stream:stream xmlns='jabber:a'>",
+            b"\0\0\0\x08\x04\xd2\x16\x2f",
+            b"*1\r\n$4\r\nPING\r\n",
+            b"\x10\x06\0\x04MQTT\x04",
+            b"AMQP\0\0\x09\x01",
+            b"\0\0\0\x40\xffSMB",
+            b"RFB 003.008\n",
+            b"\xff\xfb\x01",
+            b"@RSYNCD: 31.0\n",
+            b"0032git-upload-pack x",
+            b"( success ( 2",
+            b"\x05\x01\0",
+            b"\x05\0",
+            b"M-SEARCH * HTTP/1.1\r\n",
+            b"<34>Oct 11 x",
+            b"\0\x01file\0octet\0",
+            b"d1:ad2:id20:",
+            b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\0\x80\0",
+            b"\x03\0\0\x13\x0e\xe0\0\0\0\0\0\x01\0\x08\0\x03\0\0\0",
+            b"\xff\xff\xff",
+            b"",
+        ];
+        let mut found = 0;
+        for (initiator, responder) in said.iter().flat_map(|one| said.map(|other| (*one, other))) {
+            for is_udp in [false, true] {
+                let seen = Seen {
+                    initiator,
+                    responder,
+                    port: 1,
+                    is_udp,
+                };
+                let all = ALL.iter().filter(|it| it.transport.has(is_udp));
+                let first = { all }.find(|it| (it.is)(&Said { seen: &seen }));
+                found += usize::from(first.is_some());
+                assert_eq!(
+                    by_content(&seen).map(|(name, _)| name),
+                    first.map(|it| it.name),
+                    "{initiator:?} {responder:?}"
+                );
+            }
+        }
+        assert!(found > 1_000, "{found}");
     }
 
     #[test]

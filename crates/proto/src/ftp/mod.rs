@@ -79,7 +79,7 @@ pub fn look_client(bytes: &[u8]) -> Look {
         b"PASV\r",
         b"SYST\r",
     ];
-    let is_line = memchr::memchr(b'\n', bytes).is_some();
+    let is_line = || memchr::memchr(b'\n', bytes).is_some();
     let begins = FIRST.iter().position(|verb| {
         let length = verb.len().min(bytes.len());
         let known = verb.get(..length).unwrap_or_default();
@@ -90,7 +90,7 @@ pub fn look_client(bytes: &[u8]) -> Look {
     match begins {
         None => Look::No,
         Some(0) => Look::More,
-        Some(place) => match (is_line, FIRST.get(place)) {
+        Some(place) => match (is_line(), FIRST.get(place)) {
             (false, _) => Look::More,
             (true, Some(verb)) if bytes.len() > verb.len() => Look::Yes,
             (true, _) => Look::No,

@@ -452,11 +452,10 @@ fn read_bad_request(line: &[u8]) -> Option<Start<'_>> {
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty());
     let (method, last) = (words.next()?, words.next_back()?);
-    let upper = last.to_ascii_uppercase();
-    let version = upper
-        .starts_with(b"HTTP/")
-        .then(|| Version::read(&upper))
-        .flatten();
+    let name = last.first_chunk::<5>();
+    let version = name
+        .filter(|name| name.eq_ignore_ascii_case(b"HTTP/"))
+        .and_then(|_| Version::read(&last.to_ascii_uppercase()));
     // Others have such methods, and versions of their own.
     let is_other = || {
         last.contains(&b'/') && matches!(last, [b'A'..=b'Z', .., b'0'..=b'9', b'.', b'0'..=b'9'])

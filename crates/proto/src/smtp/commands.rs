@@ -66,7 +66,7 @@ const VERBS: [&[u8]; 15] = [
 /// Whether bytes begin with what a client says first: a line with its name.
 pub fn look_client(bytes: &[u8]) -> Look {
     let first = [b"HELO ".as_slice(), b"EHLO ", b"LHLO "];
-    let is_line = memchr::memchr(b'\n', bytes).is_some();
+    let is_line = || memchr::memchr(b'\n', bytes).is_some();
     let mut result = Look::No;
     for verb in first {
         let length = verb.len().min(bytes.len());
@@ -74,7 +74,7 @@ pub fn look_client(bytes: &[u8]) -> Look {
             continue;
         };
         if theirs.eq_ignore_ascii_case(verb) {
-            result = match is_line {
+            result = match is_line() {
                 true if length == 5 => Look::Yes,
                 true => Look::No,
                 false => Look::More,

@@ -86,7 +86,7 @@ impl<'a> Context<'a> {
         match self.flow {
             StreamFlow::Known(identity) => *identity,
             _ => self
-                .with_record(|record| StreamIdentity::of(record, id & 1 != 0))
+                .with_record(|record| StreamIdentity::of(&record.identity(), id & 1 != 0))
                 .unwrap_or_default(),
         }
     }
