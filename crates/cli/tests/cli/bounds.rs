@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use crate::corpora::skipped;
 use crate::stack_support::flowgauge;
 use crate::wait::wait_until;
+use flowgauge_record::words::count;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -268,8 +269,8 @@ fn what_is_said_of_files_on_a_full_disk_is_there() {
             .map(|file| file.unwrap().metadata().unwrap().len())
             .collect();
         let there = format!(
-            "{} files with {} bytes in /mnt/streams",
-            sizes.len(),
+            "{} with {} bytes in /mnt/streams",
+            count(sizes.len() as u64, "file"),
             sizes.iter().sum::<u64>()
         );
         assert!(said.contains(&there), "{workers} workers: {there}: {said}");
