@@ -1,7 +1,7 @@
 //! `binary_operation`: the sum or difference of two results.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, Items, OptionInfo, OptionKind, Outlet, ResultInfo, ResultValue,
+    Component, ComponentInfo, Input, OptionInfo, OptionKind, ResultInfo, ResultValue,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -35,8 +35,6 @@ struct Operation {
 }
 
 impl Component for Operation {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn derived(&self, of: &dyn Fn(&str) -> Option<ResultValue>) -> Option<ResultValue> {
         let one = of("of")?.number()?;
         let other = of("with")?.number()?;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use flowgauge_kit::engine::{self, Chosen, Step};
 use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_stack::engine::{self, Chosen, Step};
 use flowgauge_stack::{Account, OptionInfo, OptionKind, OptionValue, SettingError, Settings};
 use flowgauge_stream::engine::{
     ApplicationConfig, Budget, Cutoff, Cutoffs, DataChunk, Engine, EngineConfig, Events,

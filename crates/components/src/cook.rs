@@ -1,13 +1,14 @@
 //! `cook`: packets made of the bytes of streams, MAPI's COOKING.
 
-use flowgauge_kit::engine::{self, Chosen};
+use flowgauge_kit::engine;
 use flowgauge_kit::headers::{self, ACK, Headers, PUSH};
+use flowgauge_stack::engine::{Chosen, idle};
 use flowgauge_stack::{
     Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Packets, ResultInfo,
     ResultValue, SettingError, Settings,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream};
-use flowgauge_wire::{Batch, DecodeFlags, LinkType, Nanos, PacketDescriptor, checksum::Checksum};
+use flowgauge_wire::{DecodeFlags, LinkType, Nanos, PacketDescriptor, checksum::Checksum};
 
 use crate::buffers::Buffers;
 use crate::made::Made;
@@ -345,9 +346,7 @@ impl Component for Cook {
         let is_behind = self.shard.tracker().clock() < now;
         self.with(0, out, |shard, _, take| {
             if is_behind {
-                let mut idle = Batch::new(&[], &[]);
-                idle.now = Some(now);
-                shard.process(&idle, take);
+                shard.process(&idle(now), take);
             }
             take.pieces.expire(now);
         });

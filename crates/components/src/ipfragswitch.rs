@@ -1,8 +1,6 @@
 //! `ipfragswitch`: a branch for fragments.
 
-use flowgauge_stack::{
-    Branches, Component, ComponentInfo, ComponentKind, Items, Outlet, Packets, Selection,
-};
+use flowgauge_stack::{Branches, Component, ComponentInfo, ComponentKind, Packets, Selection};
 use flowgauge_wire::DecodeFlags;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -17,8 +15,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 struct Fragments;
 
 impl Component for Fragments {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn route(&mut self, packets: &Packets<'_>, branches: &mut [Selection]) {
         let Some(branch) = branches.first_mut() else {
             return;

@@ -1,8 +1,8 @@
 //! `ipprotoswitch`: a branch per IP protocol.
 
 use flowgauge_stack::{
-    Branches, Component, ComponentInfo, ComponentKind, Items, OptionInfo, OptionKind, Outlet,
-    Packets, Selection, Settings,
+    Branches, Component, ComponentInfo, ComponentKind, OptionInfo, OptionKind, Packets, Selection,
+    Settings,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -53,8 +53,6 @@ impl ByProtocol {
 }
 
 impl Component for ByProtocol {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn route(&mut self, packets: &Packets<'_>, branches: &mut [Selection]) {
         for (index, packet) in packets.iter() {
             if !packet.has_ip() {

@@ -237,8 +237,6 @@ impl Component for Pcap {
         }
     }
 
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn finish(&mut self, out: &mut dyn Outlet) {
         // What an interface has received already is in its ring.
         if let From::Interface(_) = self.from {

@@ -9,8 +9,8 @@ use flowgauge_record as record;
 use flowgauge_record::results::{ReadingRow, Value};
 use flowgauge_record::{Encoder, WholeWrites};
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue,
+    Cell, Component, ComponentInfo, Failure, Input, OptionInfo, OptionKind, Outlet, Parallel,
+    ResultInfo, ResultValue,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
@@ -206,8 +206,6 @@ impl Component for ToFile {
             None => self.name.check_folder(),
         }
     }
-
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
 
     fn has_timer(&self) -> bool {
         true

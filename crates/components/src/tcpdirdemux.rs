@@ -2,8 +2,7 @@
 
 use flowgauge_kit::keyed::{DEMULTIPLEXER, RESULTS};
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, Outlet, Packets, Selection, SettingError,
-    Settings,
+    Component, ComponentInfo, Input, ItemType, Outlet, Packets, Selection, SettingError, Settings,
 };
 use flowgauge_wire::Nanos;
 
@@ -54,8 +53,6 @@ impl Directions {
 }
 
 impl Component for Directions {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
         for (index, packet) in packets.iter() {
             let number = packets.key(index) * 2 + packet.direction.index() as u32;

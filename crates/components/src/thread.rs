@@ -1,8 +1,8 @@
 //! `thread`: cuts a stack in two that run on a thread each.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Input, Items, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue,
+    Component, ComponentInfo, ComponentKind, Input, OptionInfo, OptionKind, Parallel, ResultInfo,
+    ResultValue,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -45,8 +45,6 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 struct Cut;
 
 impl Component for Cut {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn result(&self) -> Option<ResultValue> {
         Some(ResultValue::Sum(0))
     }

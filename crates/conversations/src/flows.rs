@@ -1,16 +1,16 @@
 //! `flows`: a record of each flow, when it ends.
 
 use flowgauge_flow::FlowRecord;
-use flowgauge_kit::engine::{self, Step, Tracked};
+use flowgauge_kit::engine;
 use flowgauge_record::FlowRow;
 use flowgauge_record::event::{Classified, schema_of_classified};
 use flowgauge_record::flow::FLOW_SCHEMA;
+use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
     Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Stream};
-use flowgauge_wire::Nanos;
 
 use crate::protocols::{self, Leading};
 
@@ -50,30 +50,32 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("flow records given on", "records")),
     parallel: Parallel::ByFlow,
     decodes: true,
+    engine: Some(required),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
 struct Flows {
-    tracked: Tracked,
     seed: u16,
     records: u64,
     /// What finds out what is spoken, if that is wanted.
     state: Option<protocols::State>,
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let (needs, state) = match protocols::classifies(settings, "classify")? {
-        true => {
-            let state = protocols::State::classifying(settings, false)?;
-            (protocols::NEEDS, Some(state))
-        }
-        false => (Needs::default(), None),
+fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {
+    let needs = match protocols::classifies(settings, "classify")? {
+        true => protocols::NEEDS,
+        false => Needs::default(),
     };
-    let mut config = engine::configuration(settings, needs)?;
-    config.flow.active = settings.duration("active_timeout").map(Nanos);
+    engine::required(settings, needs)
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let state = match protocols::classifies(settings, "classify")? {
+        true => Some(protocols::State::classifying(settings, false)?),
+        false => None,
+    };
     Ok(Box::new(Flows {
-        tracked: Tracked::new(config),
         seed: settings.integer("community_id_seed").unwrap_or(0) as u16,
         records: 0,
         state,
@@ -141,42 +143,17 @@ impl Handler for GiveClassified<'_> {
     }
 }
 
-impl Flows {
-    fn step(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
+impl Component for Flows {
+    fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
         let (seed, records) = (self.seed, &mut self.records);
         match &mut self.state {
-            None => step.take(&mut self.tracked, &mut Give { out, seed, records }),
-            Some(state) => {
-                let leading = Leading { state, out };
-                let mut give = GiveClassified {
-                    leading,
-                    seed,
-                    records,
-                };
-                step.take(&mut self.tracked, &mut give);
-            }
+            None => feed.to(&mut Give { out, seed, records }),
+            Some(state) => feed.to(&mut GiveClassified {
+                leading: Leading { state, out },
+                seed,
+                records,
+            }),
         }
-    }
-}
-
-impl Component for Flows {
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            self.step(&Step::Packets(packets), out);
-        }
-        items.clear();
-    }
-
-    fn has_timer(&self) -> bool {
-        true
-    }
-
-    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        self.step(&Step::Tick(now), out);
-    }
-
-    fn finish(&mut self, out: &mut dyn Outlet) {
-        self.step(&Step::Finish, out);
     }
 
     fn result(&self) -> Option<ResultValue> {
@@ -184,10 +161,9 @@ impl Component for Flows {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let mut account = self.tracked.account();
-        if let Some(state) = &self.state {
-            state.tell(&mut account);
-        }
-        Some(Box::new(account))
+        let state = self.state.as_ref()?;
+        let mut account = Box::default();
+        state.tell(&mut account);
+        Some(account)
     }
 }

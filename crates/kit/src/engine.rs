@@ -1,11 +1,10 @@
-//! What components around the engine of `flowgauge-stream` have in common.
+//! Options of components that subscribe to an engine, and the engine that they ask for.
 
 use flowgauge_reassembly::{OverlapPolicy, UnknownPolicy};
-use flowgauge_stack::{Account, OptionInfo, OptionKind, Packets, SettingError, Settings};
-use flowgauge_stream::{
-    ChecksumPolicy, Findings, Handler, Needs, Shard, ShardConfig, Shares, VlanAware,
-};
-use flowgauge_wire::{Batch, Nanos, PacketDescriptor};
+use flowgauge_stack::engine::Required;
+use flowgauge_stack::{OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stream::{ChecksumPolicy, Needs, ShardConfig, Shares, VlanAware};
+use flowgauge_wire::Nanos;
 
 /// Option `checksums`: see [`checksums`].
 pub const CHECKSUMS: OptionInfo = OptionInfo::new(
@@ -121,6 +120,19 @@ fn policy(settings: &Settings) -> Result<OverlapPolicy, SettingError> {
         .map_err(|error: UnknownPolicy| SettingError::of("overlap_policy", error.to_string()))
 }
 
+/// The engine that these options ask for, where memory is wanted for `needs`, too.
+///
+/// # Errors
+/// As those of [`configuration`].
+pub fn required(settings: &Settings, needs: Needs) -> Result<Option<Required>, SettingError> {
+    let mut config = configuration(settings, needs)?;
+    config.flow.active = settings.duration(ACTIVE_TIMEOUT.name).map(Nanos);
+    Ok(Some(Required {
+        config,
+        streams: needs.streams,
+    }))
+}
+
 /// The engine's configuration by these options, where memory is wanted for `needs`, too.
 ///
 /// # Errors
@@ -177,123 +189,4 @@ pub fn configuration_in(
         }
     }
     Ok(config)
-}
-
-/// The engine of a component that takes packets in a stack.
-#[derive(Debug)]
-pub struct Tracked {
-    shard: Box<Shard>,
-    chosen: Chosen,
-}
-
-impl Tracked {
-    /// The clock of the stack leads it: that sees all packets, also those that other cores have.
-    pub fn new(mut config: ShardConfig) -> Tracked {
-        config.flow.led_clock = true;
-        Tracked {
-            shard: Box::new(Shard::new(config)),
-            chosen: Chosen::default(),
-        }
-    }
-
-    /// Takes the selected packets through the engine.
-    pub fn process<H: Handler>(&mut self, packets: &Packets<'_>, handler: &mut H) {
-        self.shard.process(&self.chosen.of(packets), handler);
-    }
-
-    /// The clock has gone on. Where packets have brought the engine's there already, or to within a tick of
-    /// the flow table, there is nothing to do.
-    pub fn tick<H: Handler>(&mut self, now: Nanos, handler: &mut H) {
-        let tracker = self.shard.tracker();
-        if tracker.clock() < now && !tracker.is_in_tick(now) {
-            self.shard.process(&idle(now), handler);
-        }
-    }
-
-    /// The input is over.
-    pub fn finish<H: Handler>(&mut self, handler: &mut H) {
-        self.shard.finish(handler);
-    }
-
-    /// The clock of the capture.
-    pub fn clock(&self) -> Nanos {
-        self.shard.tracker().clock()
-    }
-
-    /// The engine itself, to look at.
-    pub fn shard(&self) -> &Shard {
-        &self.shard
-    }
-
-    /// What is to be told of it.
-    pub fn account(&self) -> Account {
-        account(&self.shard)
-    }
-}
-
-/// What is next for an engine, whoever its handler is.
-pub enum Step<'a, 'b> {
-    /// Packets have come.
-    Packets(&'a Packets<'b>),
-    /// The clock has gone on.
-    Tick(Nanos),
-    /// The input is over.
-    Finish,
-}
-
-impl Step<'_, '_> {
-    /// Takes it.
-    pub fn take<H: Handler>(&self, tracked: &mut Tracked, handler: &mut H) {
-        match self {
-            Step::Packets(packets) => tracked.process(packets, handler),
-            Step::Tick(now) => tracked.tick(*now, handler),
-            Step::Finish => tracked.finish(handler),
-        }
-    }
-}
-
-/// A batch that only moves the clock.
-pub fn idle(now: Nanos) -> Batch<'static> {
-    let mut idle = Batch::new(&[], &[]);
-    idle.now = Some(now);
-    idle
-}
-
-/// How far a batch has brought the clock.
-pub fn time_of(packets: &Packets<'_>) -> Nanos {
-    let last = packets.batch.packets.last();
-    last.map(|last| last.time)
-        .or(packets.batch.now)
-        .unwrap_or_default()
-}
-
-/// What is to be told of a shard.
-pub fn account(shard: &Shard) -> Account {
-    Account {
-        ledger: shard.ledger().clone(),
-        findings: Findings::of(shard),
-        shards: vec![shard.statistics()],
-        ..Account::default()
-    }
-}
-
-/// The selected packets as a batch of their own.
-#[derive(Debug, Default)]
-pub struct Chosen {
-    packets: Vec<PacketDescriptor>,
-}
-
-impl Chosen {
-    /// All packets of the batch if all are selected, else a list of those that are. Their headers are
-    /// not looked at: the engine decodes them itself.
-    pub fn of<'a>(&'a mut self, packets: &Packets<'a>) -> Batch<'a> {
-        let all = packets.batch.packets;
-        if packets.selected.len() == all.len() {
-            return Batch::new(packets.batch.memory, all);
-        }
-        self.packets.clear();
-        let selected = packets.selected.iter().filter_map(|index| all.get(index));
-        self.packets.extend(selected);
-        Batch::new(packets.batch.memory, &self.packets)
-    }
 }

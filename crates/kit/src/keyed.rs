@@ -4,8 +4,8 @@ use core::hash::Hash;
 use core::net::SocketAddr;
 
 use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Items, KeyTable, OptionInfo, OptionKind, Outlet,
-    Packets, Parallel, RESULTS_OPTION, ResultInfo, ResultValue, Selection, Settings, StreamChunk,
+    Component, ComponentInfo, ComponentKind, KeyTable, OptionInfo, OptionKind, Outlet, Packets,
+    Parallel, RESULTS_OPTION, ResultInfo, ResultValue, Selection, Settings, StreamChunk,
 };
 use flowgauge_wire::{Address, BATCH_SIZE, Decoded, FlowKey, Nanos};
 
@@ -251,8 +251,6 @@ where
 }
 
 impl<B: Keying> Component for Demultiplexer<B> {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
         self.keying.demultiplex(&mut self.keys, packets, keys)
     }

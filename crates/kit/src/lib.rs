@@ -35,6 +35,7 @@ pub const OF_PACKETS: ComponentInfo = ComponentInfo {
     parallel: Parallel::Anyhow,
     sequential: |_| None,
     decodes: false,
+    engine: None,
     effects: false,
     make: |_| {
         Err(SettingError {

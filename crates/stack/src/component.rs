@@ -13,9 +13,11 @@ use core::time::Duration;
 use flowgauge_record::AnyRecord;
 use flowgauge_record::results::{Cell, Table, TableColumn};
 use flowgauge_record::schema::Schema;
+use flowgauge_stream::Shard;
 use flowgauge_wire::{Address, Batch, Decoded, DecodedBatch, Nanos};
 
 use crate::account::Account;
+use crate::engine::{Feed, Required, Step};
 use crate::items::ItemType;
 use crate::selection::Selection;
 use crate::settings::{OptionInfo, Settings};
@@ -58,12 +60,18 @@ pub struct ComponentInfo {
     /// and [`Packets::decoded`] may be empty. Where all that packets come to is so, they are not
     /// decoded.
     pub decodes: bool,
+    /// Of one that subscribes to flows and streams: the engine that it wants. Those of several stacks that stand in the
+    /// same place and want equal ones share it. With `None` for these settings it has one of another kind itself.
+    pub engine: Option<RequireEngine>,
     /// It reads or writes something outside of the stack: a file, a socket. Two equal ones are then
     /// two; of others that begin several stacks in the same way there is one.
     pub effects: bool,
     /// Makes one. Opens nothing: what is outside is opened when the stack starts.
     pub make: fn(&Settings) -> Result<Box<dyn Component>, SettingError>,
 }
+
+/// Which engine a component with these settings asks for.
+pub type RequireEngine = fn(&Settings) -> Result<Option<Required>, SettingError>;
 
 /// What may stand in a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -517,8 +525,19 @@ pub trait Component: Send {
         Received::End
     }
 
-    /// Takes items. Not called of a source.
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet);
+    /// Takes items; without it they go on. Not called of a source, and of what subscribes to an engine.
+    fn process(&mut self, _items: &mut Items<'_>, _out: &mut dyn Outlet) {}
+
+    /// Of what subscribes to an engine ([`ComponentInfo::engine`]): a step begins, with the engine's clock at `clock`.
+    fn begin_step(&mut self, _step: &Step<'_, '_>, _clock: Nanos) {}
+
+    /// Of what subscribes to an engine: takes what comes of it ([`Feed::to`]). This, not [`Component::process`] and
+    /// [`Component::tick`], has packets and the clock go through it.
+    fn take(&mut self, _feed: Feed<'_, '_>, _out: &mut dyn Outlet) {}
+
+    /// Of what subscribes to an engine: the step is over, and what waits is given on. `None`: it has an engine of
+    /// another kind itself.
+    fn end_step(&mut self, _step: &Step<'_, '_>, _engine: Option<&Shard>, _out: &mut dyn Outlet) {}
 
     /// Of a switch: says for each selected packet to which branch it goes. What is put into none of
     /// `branches` goes on to what follows.

@@ -19,7 +19,9 @@
 mod by_key;
 mod exit;
 mod results;
+mod subscription;
 
+use core::any::Any;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
@@ -34,6 +36,7 @@ use crate::component::{
     StreamChunk,
 };
 use crate::deadline::first_after;
+use crate::engine::{Engine, Step};
 use crate::program::{Inner, NodeId, Stack};
 use crate::selection::Selection;
 
@@ -113,6 +116,18 @@ struct Running {
     spent: u64,
     /// Its result key by key, where that is wanted.
     by_key: Option<Box<ByKey>>,
+    /// Of one that subscribes to an engine.
+    subscription: Option<Subscription>,
+}
+
+/// Whose engine a component subscribes to.
+enum Subscription {
+    /// The graph's; not here while it is at work.
+    Own(Option<Box<Engine>>),
+    /// One that it shares with other graphs, whose owner drives it.
+    Shared,
+    /// One of another kind, which the component has itself.
+    Inside,
 }
 
 /// Where time is measured.
@@ -180,11 +195,21 @@ impl<T: Tail> Graph<T> {
         let first = from.map_or(u32::MAX, |id| id.0);
         let range = first..until.map_or(u32::MAX, |id| id.0);
         for (id, node) in stack.iter() {
-            let mut component = None;
+            let (mut component, mut subscription) = (None, None);
             // Containers come before what is in them, and that before what follows.
             if range.contains(&id.0) {
                 let made = (node.info.make)(&node.settings)?;
-                if made.has_timer() || matches!(node.inner, Inner::PerKey(_)) {
+                subscription = match node.info.engine {
+                    None => None,
+                    Some(engine) => Some(match engine(&node.settings)? {
+                        Some(required) => {
+                            Subscription::Own(Some(Box::new(Engine::new(required.config))))
+                        }
+                        None => Subscription::Inside,
+                    }),
+                };
+                let is_driven = subscription.is_some() || matches!(node.inner, Inner::PerKey(_));
+                if made.has_timer() || is_driven {
                     timed.push(id);
                 }
                 intervals.extend(made.interval());
@@ -204,6 +229,7 @@ impl<T: Tail> Graph<T> {
                 by_key: stack
                     .shown_keys(id)
                     .map(|most| Box::new(ByKey::new(node, most))),
+                subscription,
             });
         }
         intervals.sort_unstable();
@@ -452,9 +478,16 @@ impl<T: Tail> Graph<T> {
         }
     }
 
-    /// What a component tells beside its result.
+    /// What a component tells beside its result, with what is told of its engine.
     pub fn account(&self, id: NodeId) -> Option<Box<Account>> {
-        self.nodes.get(id.index())?.component.as_ref()?.account()
+        let node = self.nodes.get(id.index())?;
+        let own = node.component.as_ref()?.account();
+        let Some(Subscription::Own(Some(engine))) = &node.subscription else {
+            return own;
+        };
+        let mut account = engine.account();
+        account.merge(&own.unwrap_or_default());
+        Some(Box::new(account))
     }
 
     /// Does something with the components; one that fails or panics ends it all.
@@ -475,12 +508,13 @@ impl<T: Tail> Graph<T> {
             self.export();
         }));
         if let Err(panic) = worked {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            self.fail(Failure::new(
-                text.unwrap_or_else(|| "it panicked".to_owned()),
-            ));
+            self.panicked(&*panic);
         }
+        self.settle()
+    }
+
+    /// Whether a component has failed.
+    fn settle(&mut self) -> Result<(), ComponentFailure> {
         self.is_over |= self.is_ending;
         match self.failure.take() {
             None => Ok(()),
@@ -489,6 +523,16 @@ impl<T: Tail> Graph<T> {
                 Err(failure)
             }
         }
+    }
+
+    /// The component at work has panicked.
+    #[cold]
+    fn panicked(&mut self, panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        self.fail(Failure::new(
+            text.unwrap_or_else(|| "it panicked".to_owned()),
+        ));
     }
 
     /// The component at work has failed; the first failure counts.
@@ -543,6 +587,10 @@ impl<T: Tail> Graph<T> {
                 }
                 // The checker lets nothing else come here.
                 (Inner::Branches(_) | Inner::PerKey(_), _) => {}
+                (Inner::Nothing, Items::Packets(packets)) if node.subscription.is_some() => {
+                    self.drive(id, &Step::Packets(packets));
+                    items.clear();
+                }
                 (Inner::Nothing, items) if node.by_key.is_some() => self.one_by_one(id, items),
                 (Inner::Nothing, items) => {
                     self.with(id, |component, exit| component.process(items, exit));
@@ -678,12 +726,24 @@ impl<T: Tail> Graph<T> {
 
     /// Components that wait for a time look at the clock.
     fn tick(&mut self) {
-        let now = self.now;
+        self.begin_tick();
+        self.end_tick();
+    }
+
+    fn begin_tick(&mut self) {
         self.export();
-        self.tail.begin_tick(now);
+        self.tail.begin_tick(self.now);
+    }
+
+    fn end_tick(&mut self) {
+        let now = self.now;
         for index in 0..self.timed.len() {
             let id = self.timed[index];
-            self.with(id, |component, exit| component.tick(now, exit));
+            if self.nodes[id.index()].subscription.is_some() {
+                self.drive(id, &Step::Tick(now));
+            } else {
+                self.with(id, |component, exit| component.tick(now, exit));
+            }
             self.tick_by_key(id);
             self.collect(id);
         }
@@ -704,6 +764,7 @@ impl<T: Tail> Graph<T> {
                 self.finish_row(first);
                 branch += 1;
             }
+            self.drive(id, &Step::Finish);
             self.with(id, |component, exit| component.finish(exit));
             at = self.nodes[id.index()].next;
         }

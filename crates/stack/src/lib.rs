@@ -48,6 +48,7 @@ mod component;
 mod cursor;
 mod deadline;
 mod diagnostic;
+pub mod engine;
 mod format;
 mod graph;
 mod include;
@@ -68,8 +69,8 @@ pub use account::{Account, Counted, LastWord, RunEnd, WriteLast};
 pub use check::{Checked, check};
 pub use component::{
     Branches, Component, ComponentInfo, ComponentKind, Failure, Input, Items, Outlet, Output,
-    Packets, Parallel, PerKey, Received, RecordItem, ResultInfo, ResultValue, SettingError,
-    StreamChunk, StreamEnd, StreamInfo,
+    Packets, Parallel, PerKey, Received, RecordItem, RequireEngine, ResultInfo, ResultValue,
+    SettingError, StreamChunk, StreamEnd, StreamInfo,
 };
 pub use diagnostic::{Diagnostic, Severity};
 pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};

@@ -10,7 +10,7 @@ use flowgauge_wire::DecodeOptions;
 use crate::vlans::VlanAware;
 
 /// Configuration of a [`crate::Shard`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
     /// What is decoded and what tells flows apart.
     pub decode: DecodeOptions,

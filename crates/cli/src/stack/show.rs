@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::fmt::Write as _;
 
 use flowgauge_record::text::harmless_lines;
+use flowgauge_runtime::stacks::shared_engines;
 use flowgauge_stack::{Inner, NodeId, Program, Stack};
 
 use super::execute::Running;
@@ -41,6 +42,9 @@ pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
             tree(&mut text, stack, &|_| None);
         }
     }
+    if !options.dot {
+        engines(&mut text, &program.stacks);
+    }
     super::print(harmless_lines(&text).as_bytes())
 }
 
@@ -69,6 +73,19 @@ pub(super) fn tree(text: &mut String, stack: &Stack, counts: &dyn Fn(NodeId) -> 
     let cores = cores(stack);
     let _ = writeln!(text, "{name}: {cores}");
     row(text, stack, stack.entry, 1, counts);
+}
+
+/// A line per engine that components of several stacks share.
+fn engines(text: &mut String, stacks: &[Stack]) {
+    for shared in shared_engines(stacks) {
+        let of = shared.iter().filter_map(|&(stack, id)| {
+            let stack = stacks.get(stack)?;
+            let name = stack.name.as_deref().unwrap_or("stack");
+            Some(format!("{} of {name}", stack.node(id).label))
+        });
+        let of: Vec<String> = of.collect();
+        let _ = writeln!(text, "one engine: {}", of.join(", "));
+    }
 }
 
 /// On how many cores a stack runs, and why not on more.

@@ -89,3 +89,28 @@ fn the_graph_has_what_went_through_each_component() {
         assert!(messages.contains(said), "{arguments:?}: {messages}");
     }
 }
+
+#[test]
+fn engines_that_several_stacks_share_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "[stack a] flows - output { file = a }\n\
+                [stack b] filter { expression = tcp } - streams - output { file = b }\n\
+                [stack c] filter { expression = tcp } - transactions - output { file = c }\n\
+                [stack d] transactions - output { file = d }\n\
+                [stack e] flows { overlap_policy = last } - output { file = e }\n\
+                [stack f] streams - output { file = f }\n\
+                [stack g] flows { classify = yes } - output { file = g }\n";
+    std::fs::write(folder.path().join("x.stack"), text).expect("room");
+    let shown = shown(folder.path(), &["x.stack"]);
+    let engines: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.starts_with("one engine"))
+        .collect();
+    assert_eq!(
+        engines,
+        [
+            "one engine: streams of b, transactions of c",
+            "one engine: transactions of d, streams of f, flows of g"
+        ]
+    );
+}

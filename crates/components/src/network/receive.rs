@@ -656,8 +656,6 @@ impl Component for FromNetwork {
         }
     }
 
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn finish(&mut self, _: &mut dyn Outlet) {
         if let Some(listener) = self.listener.take() {
             self.counts = listener.counts();

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use flowgauge_flow::FlowRecord;
-use flowgauge_kit::engine::{self, Step, Tracked};
+use flowgauge_kit::engine;
 use flowgauge_matcher::{Engine, Pattern, PatternSet, StreamState};
 use flowgauge_record::matches::{MATCH_COUNT_SCHEMA, MATCH_SCHEMA};
 use flowgauge_record::words::count;
 use flowgauge_record::{KnownRecord, MatchCountRow, MatchRow, PatternName};
+use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
@@ -20,7 +21,7 @@ use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Budget, ChunkFlags, DataChunk, EngineConfig, Events, Mode,
     StreamRef,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Stream, StreamIdentity};
+use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
 
 use crate::chunked::{self, Chunked, Usual};
@@ -118,6 +119,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("matches", "matches")),
     parallel: Parallel::ByFlow,
     decodes: true,
+    engine: Some(required),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
@@ -147,20 +149,16 @@ struct Count {
     streams: u64,
 }
 
-/// How streams are put in order.
-enum Way {
-    /// As their segments come.
-    Segments(Tracked),
-    /// Cut off, in another mode, or by policies of hosts.
-    Chunks(Box<Chunked>),
-}
-
 struct Patterns {
-    way: Way,
+    /// Where streams are cut off, in another mode, or by policies of hosts; otherwise they are searched as their
+    /// segments come.
+    chunked: Option<Box<Chunked>>,
     /// Once it has started.
     search: Option<Box<Search>>,
     found: Found,
     is_last: bool,
+    /// The engine's clock when the step at hand began.
+    clock: Nanos,
 }
 
 /// In mode fast a chunk is searched so long after its first byte, if it is not full before.
@@ -195,6 +193,23 @@ struct Found {
     matches: u64,
 }
 
+fn needs(settings: &Settings) -> Needs {
+    let in_chunks = u64::from(chunked::are_wanted(settings));
+    Needs {
+        streams: true,
+        per_flow: 2 * size_of::<StreamState>() as u64
+            + EngineConfig::BYTES_PER_CONNECTION * in_chunks,
+        results: false,
+    }
+}
+
+fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {
+    match chunked::are_wanted(settings) {
+        true => Ok(None),
+        false => engine::required(settings, needs(settings)),
+    }
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let (first, tally) = (settings.flag("first"), settings.flag("count"));
     if first && tally {
@@ -203,16 +218,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             "is of matches, and count is of all of them",
         ));
     }
-    let in_chunks = chunked::are_wanted(settings);
-    let mut needs = Needs {
-        streams: true,
-        per_flow: 2 * size_of::<StreamState>() as u64,
-        results: false,
-    };
-    if in_chunks {
-        needs.per_flow += EngineConfig::BYTES_PER_CONNECTION;
-    }
-    let config = engine::configuration(settings, needs)?;
+    let needs = needs(settings);
     let shared = settings.shared(|| {
         Ok(Shared {
             wanted: Wanted::new(settings)?,
@@ -228,7 +234,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             budget: chunked::budget(settings, needs),
         })
     })?;
-    let way = if in_chunks {
+    let chunked = if chunked::are_wanted(settings) {
+        let config = engine::configuration(settings, needs)?;
         // Segments are searched where they lie. In mode fast those that come late find their places
         // in a chunk only, and only for a while: who waits for matches would wait for what fills it.
         let usual = match settings.text("mode") == Some(Mode::Fast.name()) {
@@ -242,13 +249,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             },
         };
         let chunked = Chunked::new(settings, config, &shared.budget, usual)?;
-        Way::Chunks(Box::new(chunked))
+        Some(Box::new(chunked))
     } else {
-        Way::Segments(Tracked::new(config))
+        None
     };
     shared.copies.fetch_add(1, Ordering::Relaxed);
     Ok(Box::new(Patterns {
-        way,
+        chunked,
         search: None,
         found: Found {
             shared,
@@ -260,6 +267,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             matches: 0,
         },
         is_last: false,
+        clock: Nanos(0),
     }))
 }
 
@@ -536,27 +544,6 @@ fn last_packet(stream: &Stream<'_>) -> Nanos {
     stream.record(of_record).unwrap_or_default()
 }
 
-impl Patterns {
-    fn take(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
-        let Some(search) = &mut self.search else {
-            return;
-        };
-        let mut searching = Searching {
-            search,
-            found: &mut self.found,
-            out: &mut *out,
-        };
-        match &mut self.way {
-            Way::Segments(tracked) => step.take(tracked, &mut searching),
-            Way::Chunks(chunked) => chunked.take(step, &mut searching),
-        }
-        self.found.give(out);
-        if self.found.shared.is_enough() {
-            out.enough();
-        }
-    }
-}
-
 impl Component for Patterns {
     fn start(&mut self) -> Result<(), Failure> {
         let set = self.found.shared.compiled()?;
@@ -570,23 +557,34 @@ impl Component for Patterns {
         Ok(())
     }
 
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            self.take(&Step::Packets(packets), out);
+    fn begin_step(&mut self, _step: &Step<'_, '_>, clock: Nanos) {
+        self.clock = self.chunked.as_ref().map_or(clock, |it| it.clock());
+    }
+
+    fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        let mut searching = Searching {
+            search,
+            found: &mut self.found,
+            out,
+        };
+        match (&mut self.chunked, feed) {
+            (None, feed) => feed.to(&mut searching),
+            (Some(chunked), Feed::Step(_, step)) => chunked.take(&step, &mut searching),
+            (Some(_), _) => {}
         }
-        items.clear();
     }
 
-    fn has_timer(&self) -> bool {
-        true
-    }
-
-    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        self.take(&Step::Tick(now), out);
+    fn end_step(&mut self, _step: &Step<'_, '_>, _engine: Option<&Shard>, out: &mut dyn Outlet) {
+        self.found.give(out);
+        if self.found.shared.is_enough() {
+            out.enough();
+        }
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        self.take(&Step::Finish, out);
         let shared = &self.found.shared;
         let unsearched = self.search.as_ref().map_or(0, |it| it.unsearched());
         shared.unsearched.fetch_add(unsearched, Ordering::Relaxed);
@@ -605,10 +603,7 @@ impl Component for Patterns {
         }
         counts.retain(|(count, _)| count.matches > 0 || self.found.zeros);
         counts.sort_by_key(|(count, _)| core::cmp::Reverse(count.matches));
-        let now = match &self.way {
-            Way::Segments(tracked) => tracked.clock(),
-            Way::Chunks(chunked) => chunked.clock(),
-        };
+        let now = self.clock;
         let rows: Vec<MatchCountRow<'_>> = counts
             .into_iter()
             .map(|(count, pattern)| MatchCountRow {
@@ -625,10 +620,8 @@ impl Component for Patterns {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let mut account = match &self.way {
-            Way::Segments(tracked) => tracked.account(),
-            Way::Chunks(chunked) => chunked.account(),
-        };
+        let chunked = self.chunked.as_ref();
+        let mut account = chunked.map_or_else(Account::default, |it| it.account());
         // Of several copies the last one knows what all have found.
         let shared = &self.found.shared;
         let is_alone = shared.copies.load(Ordering::Relaxed) == 1;

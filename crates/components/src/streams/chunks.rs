@@ -1,11 +1,11 @@
 //! Streams in chunks: with cutoffs, priorities, modes and one memory budget.
 
-use flowgauge_kit::engine::{self, Step};
 use flowgauge_record::StreamRow;
 use flowgauge_record::stream::{GapRow, StreamCounters};
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::TotalsRow;
-use flowgauge_stack::{Account, OptionInfo, OptionKind, Packets, SettingError, Settings};
+use flowgauge_stack::engine::Step;
+use flowgauge_stack::{Account, OptionInfo, OptionKind, SettingError, Settings};
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Budget, DataChunk, EngineConfig, Events, StreamRef,
 };
@@ -73,19 +73,7 @@ impl Chunks {
         self.chunked.account()
     }
 
-    pub(super) fn process(&mut self, packets: &Packets<'_>, ways: Ways<'_>) {
-        self.take(&Step::Packets(packets), engine::time_of(packets), ways);
-    }
-
-    pub(super) fn tick(&mut self, now: Nanos, ways: Ways<'_>) {
-        self.take(&Step::Tick(now), now, ways);
-    }
-
-    pub(super) fn finish(&mut self, ways: Ways<'_>) {
-        self.take(&Step::Finish, self.clock(), ways);
-    }
-
-    fn take(&mut self, step: &Step<'_, '_>, now: Nanos, ways: Ways<'_>) {
+    pub(super) fn take(&mut self, step: &Step<'_, '_>, now: Nanos, ways: Ways<'_>) {
         let Chunks { chunked, state } = self;
         chunked.take(step, &mut Give { state, ways, now });
     }

@@ -14,19 +14,20 @@ use flowgauge_record::stream::{
 };
 use flowgauge_record::totals::{TOTALS_SCHEMA, TotalsRow};
 use flowgauge_record::{AnyRecord, Schema};
+use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
 };
 use flowgauge_stream::engine::Budget;
-use flowgauge_stream::{Chunk, Needs, Shares, Stream};
+use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream};
 use flowgauge_wire::Nanos;
 use sha2::Sha256;
 
 use crate::chunked;
 use chunks::Chunks;
 use files::StreamFiles;
-use segments::{Segments, Totals};
+use segments::{Segments, Sums};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "streams",
@@ -91,6 +92,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("streams that ended", "streams")),
     parallel: Parallel::ByFlow,
     decodes: true,
+    engine: Some(required),
     effects: true,
     make,
     ..flowgauge_kit::OF_PACKETS
@@ -158,33 +160,46 @@ struct Streams {
     is_last: bool,
     wants_totals: bool,
     flush_timeout: Option<Nanos>,
+    /// Where the step at hand brings the clock.
+    now: Nanos,
 }
 
 /// How streams are put in order.
 enum Kind {
     /// Segments as they come.
-    Segments(Box<Segments>),
+    Segments(Segments),
     /// The same, where nothing but totals is wanted.
-    Totals(Box<Totals>),
+    Totals(Sums),
     /// In chunks.
     Chunks(Box<Chunks>),
+}
+
+fn needs(settings: &Settings) -> Needs {
+    let has_files = settings.text("out").is_some();
+    let in_chunks = chunks::are_wanted(settings);
+    Needs {
+        streams: true,
+        per_flow: 2 * size_of::<Option<Sha256>>() as u64 * u64::from(settings.flag("hash"))
+            + files::BYTES_PER_CONNECTION * u64::from(has_files)
+            + chunks::BYTES_PER_CONNECTION * u64::from(in_chunks),
+        results: has_files,
+    }
+}
+
+fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {
+    match chunks::are_wanted(settings) {
+        true => Ok(None),
+        false => engine::required(settings, needs(settings)),
+    }
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let wanted = Wanted::of(settings);
     refuse_contradictions(settings, wanted)?;
-    let folder = settings.text("out").map(str::to_owned);
-    let in_chunks = chunks::are_wanted(settings);
-    let needs = Needs {
-        streams: true,
-        per_flow: 2 * size_of::<Option<Sha256>>() as u64 * u64::from(wanted.hashes)
-            + files::BYTES_PER_CONNECTION * u64::from(folder.is_some())
-            + chunks::BYTES_PER_CONNECTION * u64::from(in_chunks),
-        results: folder.is_some(),
-    };
+    let needs = needs(settings);
     let memory = settings.size("memory");
-    let folder = folder.map(|path| Folder {
-        path,
+    let folder = settings.text("out").map(|path| Folder {
+        path: path.to_owned(),
         fill_gaps: settings.flag("fill_gaps"),
         memory: memory.map(|bytes| Shares::of_results(bytes, needs)),
     });
@@ -195,14 +210,14 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             budget: chunked::budget(settings, needs),
         })
     })?;
-    let config = engine::configuration(settings, needs)?;
-    let kind = if in_chunks {
+    let kind = if chunks::are_wanted(settings) {
+        let config = engine::configuration(settings, needs)?;
         let chunks = Chunks::new(settings, config, wanted, &shared.budget)?;
         Kind::Chunks(Box::new(chunks))
     } else if wanted.totals && folder.is_none() {
-        Kind::Totals(Box::new(Totals::new(config)))
+        Kind::Totals(Sums::default())
     } else {
-        Kind::Segments(Box::new(Segments::new(config, wanted)))
+        Kind::Segments(Segments::new(wanted))
     };
     Ok(Box::new(Streams {
         kind,
@@ -212,6 +227,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         is_last: false,
         wants_totals: wanted.totals,
         flush_timeout: settings.duration("flush_timeout").map(Nanos),
+        now: Nanos(0),
     }))
 }
 
@@ -251,18 +267,10 @@ fn give(out: &mut dyn Outlet, time: Nanos, record: &dyn AnyRecord) {
 }
 
 impl Streams {
-    fn clock(&self) -> Nanos {
-        match &self.kind {
-            Kind::Segments(segments) => segments.tracked().clock(),
-            Kind::Totals(totals) => totals.tracked().clock(),
-            Kind::Chunks(chunks) => chunks.clock(),
-        }
-    }
-
     fn totals(&self) -> TotalsRow {
         match &self.kind {
             Kind::Segments(segments) => segments.totals(),
-            Kind::Totals(totals) => totals.row(),
+            Kind::Totals(totals) => totals.0,
             Kind::Chunks(chunks) => chunks.totals(),
         }
     }
@@ -293,47 +301,39 @@ impl Component for Streams {
         Ok(())
     }
 
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            let files = &mut self.files;
-            let ways = Ways { files, out };
-            match &mut self.kind {
-                Kind::Segments(segments) => segments.process(packets, ways),
-                Kind::Totals(totals) => totals.process(packets),
-                Kind::Chunks(chunks) => chunks.process(packets, ways),
-            }
-            self.check_files(out);
-        }
-        items.clear();
-    }
-
-    fn has_timer(&self) -> bool {
-        true
-    }
-
     fn interval(&self) -> Option<Nanos> {
         self.flush_timeout
     }
 
-    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
+    fn begin_step(&mut self, step: &Step<'_, '_>, clock: Nanos) {
+        self.now = step.time(match &self.kind {
+            Kind::Chunks(chunks) => chunks.clock(),
+            _ => clock,
+        });
+    }
+
+    fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
         let files = &mut self.files;
         let ways = Ways { files, out };
-        match &mut self.kind {
-            Kind::Segments(segments) => segments.tick(now, ways),
-            Kind::Totals(totals) => totals.tick(now),
-            Kind::Chunks(chunks) => chunks.tick(now, ways),
+        match (&mut self.kind, feed) {
+            (Kind::Segments(segments), feed) => segments.take(feed, self.now, ways),
+            (Kind::Totals(totals), feed) => feed.to(totals),
+            (Kind::Chunks(chunks), Feed::Step(_, step)) => chunks.take(&step, self.now, ways),
+            (Kind::Chunks(_), _) => {}
+        }
+    }
+
+    fn end_step(&mut self, step: &Step<'_, '_>, _: Option<&Shard>, out: &mut dyn Outlet) {
+        if let Kind::Segments(segments) = &mut self.kind {
+            let files = &mut self.files;
+            segments.done(self.now, Ways { files, out });
+        }
+        if !matches!(step, Step::Tick(_)) {
+            self.check_files(out);
         }
     }
 
     fn finish(&mut self, out: &mut dyn Outlet) {
-        let files = &mut self.files;
-        let ways = Ways { files, out };
-        match &mut self.kind {
-            Kind::Segments(segments) => segments.finish(ways),
-            Kind::Totals(totals) => totals.finish(),
-            Kind::Chunks(chunks) => chunks.finish(ways),
-        }
-        self.check_files(out);
         let mine = self.totals();
         let total = {
             let totals = self.shared.totals.lock();
@@ -344,7 +344,7 @@ impl Component for Streams {
             (totals.1 == 0).then_some(totals.0)
         };
         if let Some(total) = total.filter(|_| self.wants_totals) {
-            give(out, self.clock(), &total);
+            give(out, self.now, &total);
         }
     }
 
@@ -354,9 +354,8 @@ impl Component for Streams {
 
     fn account(&self) -> Option<Box<Account>> {
         let mut account = match &self.kind {
-            Kind::Segments(segments) => segments.tracked().account(),
-            Kind::Totals(totals) => totals.tracked().account(),
             Kind::Chunks(chunks) => chunks.account(),
+            _ => Account::default(),
         };
         // Of several copies the last one knows what all have written.
         if let Some(files) = self.files.as_ref().filter(|_| self.is_last) {

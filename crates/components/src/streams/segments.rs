@@ -1,12 +1,12 @@
 //! Streams as their segments come.
 
-use flowgauge_kit::engine::{self, Tracked};
 use flowgauge_record::StreamRow;
 use flowgauge_record::stream::GapRow;
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::TotalsRow;
-use flowgauge_stack::{Items, Packets, RecordItem};
-use flowgauge_stream::{Chunk, Handler, ShardConfig, Stream};
+use flowgauge_stack::engine::Feed;
+use flowgauge_stack::{Items, RecordItem};
+use flowgauge_stream::{Chunk, Handler, Stream};
 use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
@@ -18,11 +18,6 @@ const TOGETHER: usize = 32;
 
 /// Gives a record for every direction or hole, and the bytes to files where asked for.
 pub(super) struct Segments {
-    tracked: Tracked,
-    state: State,
-}
-
-struct State {
     wanted: Wanted,
     /// By [`Stream::id`].
     hashes: Vec<Option<Sha256>>,
@@ -33,63 +28,37 @@ struct State {
 }
 
 impl Segments {
-    pub(super) fn new(config: ShardConfig, wanted: Wanted) -> Segments {
+    pub(super) fn new(wanted: Wanted) -> Segments {
         Segments {
-            tracked: Tracked::new(config),
-            state: State {
-                wanted,
-                hashes: Vec::new(),
-                ended: 0,
-                rows: Vec::new(),
-            },
+            wanted,
+            hashes: Vec::new(),
+            ended: 0,
+            rows: Vec::new(),
         }
-    }
-
-    pub(super) fn tracked(&self) -> &Tracked {
-        &self.tracked
     }
 
     pub(super) fn totals(&self) -> TotalsRow {
         TotalsRow {
-            streams: self.state.ended,
+            streams: self.ended,
             ..TotalsRow::default()
         }
     }
 
-    /// Does `work`, and gives on all that comes of it.
-    fn with(
-        &mut self,
-        ways: Ways<'_>,
-        now: Nanos,
-        work: impl FnOnce(&mut Tracked, &mut Give<'_, '_>),
-    ) {
-        let mut give = Give {
-            state: &mut self.state,
-            ways,
-            now,
-        };
-        work(&mut self.tracked, &mut give);
-        give.rows();
+    pub(super) fn take(&mut self, feed: Feed<'_, '_>, now: Nanos, ways: Ways<'_>) {
+        let state = self;
+        feed.to(&mut Give { state, ways, now });
     }
 
-    pub(super) fn process(&mut self, packets: &Packets<'_>, ways: Ways<'_>) {
-        let now = engine::time_of(packets);
-        self.with(ways, now, |tracked, give| tracked.process(packets, give));
-    }
-
-    pub(super) fn tick(&mut self, now: Nanos, ways: Ways<'_>) {
-        self.with(ways, now, |tracked, give| tracked.tick(now, give));
-    }
-
-    pub(super) fn finish(&mut self, ways: Ways<'_>) {
-        let now = self.tracked.clock();
-        self.with(ways, now, |tracked, give| tracked.finish(give));
+    /// Gives what waits.
+    pub(super) fn done(&mut self, now: Nanos, ways: Ways<'_>) {
+        let state = self;
+        Give { state, ways, now }.rows();
     }
 }
 
 /// The state, and the ways out of it.
 struct Give<'a, 'b> {
-    state: &'a mut State,
+    state: &'a mut Segments,
     ways: Ways<'b>,
     now: Nanos,
 }
@@ -190,42 +159,8 @@ impl Give<'_, '_> {
 }
 
 /// Counts streams and reads all bytes.
-pub(super) struct Totals {
-    tracked: Tracked,
-    row: Sums,
-}
-
 #[derive(Default)]
-struct Sums(TotalsRow);
-
-impl Totals {
-    pub(super) fn new(config: ShardConfig) -> Totals {
-        Totals {
-            tracked: Tracked::new(config),
-            row: Sums::default(),
-        }
-    }
-
-    pub(super) fn tracked(&self) -> &Tracked {
-        &self.tracked
-    }
-
-    pub(super) fn row(&self) -> TotalsRow {
-        self.row.0
-    }
-
-    pub(super) fn process(&mut self, packets: &Packets<'_>) {
-        self.tracked.process(packets, &mut self.row);
-    }
-
-    pub(super) fn tick(&mut self, now: Nanos) {
-        self.tracked.tick(now, &mut self.row);
-    }
-
-    pub(super) fn finish(&mut self) {
-        self.tracked.finish(&mut self.row);
-    }
-}
+pub(super) struct Sums(pub(super) TotalsRow);
 
 impl Handler for Sums {
     const STREAMS: bool = true;

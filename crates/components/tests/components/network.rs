@@ -47,6 +47,7 @@ static KEEP: ComponentInfo = ComponentInfo {
     parallel: Parallel::Anyhow,
     sequential: |_| None,
     decodes: true,
+    engine: None,
     effects: true,
     make: |_| Ok(Box::new(Keep)),
 };

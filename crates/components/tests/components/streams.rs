@@ -32,6 +32,7 @@ static INFO: ComponentInfo = ComponentInfo {
     parallel: Parallel::Never("the test reads it"),
     sequential: |_| None,
     decodes: false,
+    engine: None,
     effects: true,
     make: |_| Ok(Box::new(Collect)),
 };

@@ -4,14 +4,15 @@ use core::cmp::Reverse;
 use core::ops::Range;
 
 use flowgauge_flow::FlowRecord;
-use flowgauge_kit::engine::{self, Step, Tracked};
+use flowgauge_kit::engine;
 use flowgauge_record::FlowRow;
 use flowgauge_record::event::{Carried, EventSchemas, Spoken, Vlans, schemas_of_events};
+use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Remark, Stream, StreamStatus};
+use flowgauge_stream::{Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamStatus};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
 use super::anomalies::{Anomalies, Noticing, Way};
@@ -76,6 +77,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     result: Some(ResultInfo::number("records given on", "records")),
     parallel: Parallel::ByFlow,
     decodes: true,
+    engine: Some(|settings| {
+        let (config, _) = configuration(settings)?;
+        Ok(Some(Required {
+            config,
+            streams: true,
+        }))
+    }),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
@@ -100,7 +108,6 @@ const EACH_MESSAGE: OptionInfo = OptionInfo::new(
 const TRIES: u8 = 6;
 
 struct Transactions {
-    tracked: Tracked,
     state: State,
     counters: Option<Counters>,
 }
@@ -174,20 +181,28 @@ pub(crate) const NEEDS: Needs = Needs {
     results: true,
 };
 
-fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let memory = settings.size("memory");
-    let memory = memory.map(|bytes| bytes - files::share(settings));
-    let mut config = engine::configuration_in(settings, memory, NEEDS)?;
+fn configuration(settings: &Settings) -> Result<(ShardConfig, Option<Outer>), SettingError> {
+    let mut config = engine::configuration_in(settings, memory(settings), NEEDS)?;
     config.flow.active = settings.duration("active_timeout").map(Nanos);
     let outer = Outer::of(settings, &mut config)?;
+    Ok((config, outer))
+}
+
+/// What there is for the engine and for what conversations keep.
+fn memory(settings: &Settings) -> Option<u64> {
+    let memory = settings.size("memory");
+    memory.map(|bytes| bytes - files::share(settings))
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let (_, outer) = configuration(settings)?;
     Ok(Box::new(Transactions {
-        tracked: Tracked::new(config),
         state: State {
             files: Files::of(settings)?,
             outer,
             each_message: settings.flag("each_message"),
             anomalies: settings.flag("anomalies").then(Box::default),
-            room: Room::of(settings, memory, NEEDS),
+            room: Room::of(settings, memory(settings), NEEDS),
             ..State::new(
                 settings,
                 wanted(settings)?,
@@ -759,68 +774,49 @@ impl State {
     }
 }
 
-impl Transactions {
-    fn step(&mut self, step: &Step<'_, '_>, out: &mut dyn Outlet) {
-        let (tracked, state) = (&mut self.tracked, &mut self.state);
-        state.is_over = matches!(step, Step::Finish);
-        if state.anomalies.is_some() {
-            step.take(tracked, &mut Noticing(Leading { state, out }));
-        } else {
-            step.take(tracked, &mut Leading { state, out });
-        }
-        state.give_outer(step, out);
-        if let Step::Tick(_) | Step::Finish = step
-            && state.files.is_some()
-        {
-            let now = match step {
-                Step::Tick(now) => Some(*now),
-                _ => None,
-            };
-            state.give_joined(now, out);
-        }
-        let when = match step {
-            Step::Packets(_) => return,
-            Step::Tick(now) => When::Tick(*now),
-            Step::Finish => When::End,
-        };
-        if let Some(counters) = &mut self.counters {
-            let anomalies = state.anomalies.as_ref().map_or(0, |it| it.number);
-            let mut way = Way {
-                out,
-                schemas: &mut state.schemas,
-                records: &mut state.records,
-            };
-            counters.look(tracked.shard(), &state.room, anomalies, &when, &mut way);
-        }
-    }
-}
-
 impl Component for Transactions {
     fn start(&mut self) -> Result<(), Failure> {
         self.state.files.as_mut().map_or(Ok(()), Files::start)
-    }
-
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            self.step(&Step::Packets(packets), out);
-        }
-        items.clear();
-    }
-
-    fn has_timer(&self) -> bool {
-        true
     }
 
     fn interval(&self) -> Option<Nanos> {
         self.counters.as_ref().map(Counters::interval)
     }
 
-    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        self.step(&Step::Tick(now), out);
+    fn begin_step(&mut self, step: &Step<'_, '_>, _clock: Nanos) {
+        self.state.is_over = matches!(step, Step::Finish);
     }
 
-    fn finish(&mut self, out: &mut dyn Outlet) {
-        self.step(&Step::Finish, out);
+    fn take(&mut self, feed: Feed<'_, '_>, out: &mut dyn Outlet) {
+        let state = &mut self.state;
+        if state.anomalies.is_some() {
+            feed.to(&mut Noticing(Leading { state, out }));
+        } else {
+            feed.to(&mut Leading { state, out });
+        }
+    }
+
+    fn end_step(&mut self, step: &Step<'_, '_>, engine: Option<&Shard>, out: &mut dyn Outlet) {
+        let state = &mut self.state;
+        state.give_outer(step, out);
+        let now = match step {
+            Step::Packets(_) => return,
+            Step::Tick(now) => Some(*now),
+            Step::Finish => None,
+        };
+        if state.files.is_some() {
+            state.give_joined(now, out);
+        }
+        if let (Some(counters), Some(engine)) = (&mut self.counters, engine) {
+            let anomalies = state.anomalies.as_ref().map_or(0, |it| it.number);
+            let mut way = Way {
+                out,
+                schemas: &mut state.schemas,
+                records: &mut state.records,
+            };
+            let when = now.map_or(When::End, When::Tick);
+            counters.look(engine, &state.room, anomalies, &when, &mut way);
+        }
     }
 
     fn result(&self) -> Option<ResultValue> {
@@ -828,8 +824,8 @@ impl Component for Transactions {
     }
 
     fn account(&self) -> Option<Box<Account>> {
-        let mut account = self.tracked.account();
+        let mut account = Box::default();
         self.state.tell(&mut account);
-        Some(Box::new(account))
+        Some(account)
     }
 }

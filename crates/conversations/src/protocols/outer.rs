@@ -1,7 +1,7 @@
 //! Flows of tunnels themselves: those of UDP that carry the flows which are looked at within.
 
 use flowgauge_flow::FlowRecord;
-use flowgauge_kit::engine::{self, Step};
+use flowgauge_stack::engine::{Step, idle};
 use flowgauge_stack::{OptionInfo, OptionKind, SettingError, Settings};
 use flowgauge_stream::{Handler, Shard, ShardConfig};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
@@ -74,7 +74,7 @@ impl Outer {
                 self.chosen.clear();
             }
             Step::Packets(_) => {}
-            Step::Tick(now) => self.shard.process(&engine::idle(*now), &mut handler),
+            Step::Tick(now) => self.shard.process(&idle(*now), &mut handler),
             Step::Finish => self.shard.finish(&mut handler),
         }
     }

@@ -15,12 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowgauge_capture::Error;
 use flowgauge_flow::FlowRecord;
-use flowgauge_kit::engine::{self, Step, Tracked};
+use flowgauge_kit::engine;
 use flowgauge_kit::file_name::Name;
 use flowgauge_record::text::harmless_json;
+use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, Items, LastWord, OptionInfo, OptionKind, Outlet,
-    Output, Parallel, RunEnd, SettingError, Settings, WriteLast,
+    Account, Component, ComponentInfo, Failure, LastWord, OptionInfo, OptionKind, Outlet, Output,
+    Parallel, RunEnd, SettingError, Settings, WriteLast,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Shares, Stream};
 use flowgauge_sys::files::{self, How};
@@ -85,6 +86,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ],
     parallel: Parallel::ByFlow,
     decodes: true,
+    engine: Some(required),
     effects: true,
     make,
     ..flowgauge_kit::OF_PACKETS
@@ -108,7 +110,6 @@ struct Ended {
 }
 
 struct Report {
-    tracked: Tracked,
     /// What looks into payload.
     state: Option<protocols::State>,
     /// Of the copies on several cores.
@@ -119,17 +120,24 @@ struct Report {
     is_last: bool,
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let looks_into = protocols::classifies(settings, "payload")?;
-    let needs = Needs {
+fn needs(looks_into: bool) -> Needs {
+    Needs {
         results: true,
         ..match looks_into {
             true => protocols::NEEDS,
             false => Needs::default(),
         }
-    };
-    let mut config = engine::configuration(settings, needs)?;
-    config.flow.active = settings.duration("active_timeout").map(Nanos);
+    }
+}
+
+fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {
+    let looks_into = protocols::classifies(settings, "payload")?;
+    engine::required(settings, needs(looks_into))
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let looks_into = protocols::classifies(settings, "payload")?;
+    let needs = needs(looks_into);
     let shared = settings.shared(|| {
         let name = Name::read_of_one(settings, "file")?;
         Ok(Shared {
@@ -153,7 +161,6 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         false => (None, memory),
     };
     Ok(Box::new(Report {
-        tracked: Tracked::new(config),
         state,
         number,
         collector: Some(Box::new(Collector::new(shared.top, memory, looks_into))),
@@ -270,26 +277,6 @@ impl Handler for Both<'_> {
     }
 }
 
-impl Report {
-    fn step(&mut self, step: &Step<'_, '_>) {
-        let Some(collector) = &mut self.collector else {
-            return;
-        };
-        match (&mut self.state, collector.said.take()) {
-            (Some(state), Some(mut said)) => {
-                let mut both = Both {
-                    state,
-                    said: &mut said,
-                    collector,
-                };
-                step.take(&mut self.tracked, &mut both);
-                collector.said = Some(said);
-            }
-            _ => step.take(&mut self.tracked, &mut **collector),
-        }
-    }
-}
-
 impl Component for Report {
     fn start(&mut self) -> Result<(), Failure> {
         // What cannot be written to is found before the capture begins.
@@ -305,23 +292,24 @@ impl Component for Report {
         }
     }
 
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            self.step(&Step::Packets(packets));
+    fn take(&mut self, feed: Feed<'_, '_>, _: &mut dyn Outlet) {
+        let Some(collector) = &mut self.collector else {
+            return;
+        };
+        match (&mut self.state, collector.said.take()) {
+            (Some(state), Some(mut said)) => {
+                feed.to(&mut Both {
+                    state,
+                    said: &mut said,
+                    collector,
+                });
+                collector.said = Some(said);
+            }
+            _ => feed.to(&mut **collector),
         }
-        items.clear();
-    }
-
-    fn has_timer(&self) -> bool {
-        true
-    }
-
-    fn tick(&mut self, now: Nanos, _: &mut dyn Outlet) {
-        self.step(&Step::Tick(now));
     }
 
     fn finish(&mut self, _: &mut dyn Outlet) {
-        self.step(&Step::Finish);
         let Some(mine) = self.collector.take() else {
             return;
         };
@@ -332,7 +320,7 @@ impl Component for Report {
 
     fn account(&self) -> Option<Box<Account>> {
         let shared = Arc::clone(&self.shared);
-        let mut account = self.tracked.account();
+        let mut account = Account::default();
         if let Some(state) = &self.state {
             state.tell(&mut account);
         }

@@ -55,8 +55,10 @@ mod plan;
 mod reader;
 mod runner;
 mod snapshot;
+mod subscribers;
 
 pub use fan_out::SourceReport;
 pub use part::StackFailure;
+pub use plan::shared_engines;
 pub use runner::{Runner, RunnerOptions, SetupError, Step};
 pub use snapshot::{ComponentState, Snapshot, StackState};

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use flowgauge_stack::engine::{Engine, Feed, Step, Wants};
 use flowgauge_stack::{
     Account, ComponentFailure, Graph, Items, NodeId, Packets, Passed, Received, ResultValue,
     Selection, Table, Tail,
@@ -12,6 +13,7 @@ use flowgauge_wire::Nanos;
 
 use super::crossing::{Crossing, Ends};
 use super::reader::{Cut, SharedBatch};
+use super::subscribers::Subscribers;
 
 /// A stack that is over because a component failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +136,8 @@ pub(super) enum Next {
     Nothing,
     /// What each of several stacks goes on with.
     Parts(Vec<Part>),
+    /// The same, where that begins with subscribers to one engine.
+    Subscribers(Box<Subscribers>),
     /// Another thread.
     Crossing(Box<Crossing>),
 }
@@ -148,6 +152,11 @@ impl Tail for Next {
                 let wanting = wanting.filter(|part| part.is_ending || part.wants_input());
                 wanting.for_each(|part| part.feed(items));
             }
+            Next::Subscribers(subscribers) => {
+                if let Items::Packets(packets) = &items {
+                    subscribers.step(&Step::Packets(packets));
+                }
+            }
             Next::Crossing(crossing) => crossing.take(maker, items),
         }
     }
@@ -160,6 +169,7 @@ impl Tail for Next {
         match self {
             Next::Nothing => {}
             Next::Parts(parts) => parts.iter_mut().for_each(|part| part.advance(now)),
+            Next::Subscribers(subscribers) => subscribers.step(&Step::Tick(now)),
             Next::Crossing(crossing) => crossing.end_tick(),
         }
     }
@@ -172,11 +182,29 @@ impl Tail for Next {
 }
 
 impl Next {
+    fn parts(&self) -> &[Part] {
+        match self {
+            Next::Parts(parts) => parts,
+            Next::Subscribers(subscribers) => subscribers.parts(),
+            Next::Nothing | Next::Crossing(_) => &[],
+        }
+    }
+
+    fn parts_mut(&mut self) -> &mut [Part] {
+        match self {
+            Next::Parts(parts) => parts,
+            Next::Subscribers(subscribers) => subscribers.parts_mut(),
+            Next::Nothing | Next::Crossing(_) => &mut [],
+        }
+    }
+
     fn crossings(&mut self, act: &mut dyn FnMut(&mut Crossing)) {
         match self {
-            Next::Nothing => {}
-            Next::Parts(parts) => parts.iter_mut().for_each(|part| part.crossings(act)),
             Next::Crossing(crossing) => act(crossing),
+            next => {
+                let parts = next.parts_mut().iter_mut();
+                parts.for_each(|part| part.crossings(act));
+            }
         }
     }
 }
@@ -227,10 +255,7 @@ impl Part {
         let stack = self.stacks.first().copied().unwrap_or(0);
         let started = self.graph.start();
         started.map_err(|failure| StackFailure { stack, failure })?;
-        match self.graph.tail_mut() {
-            Next::Parts(parts) => parts.iter_mut().try_for_each(Part::start),
-            _ => Ok(()),
-        }
+        self.parts().iter_mut().try_for_each(Part::start)
     }
 
     /// Whose it is.
@@ -273,9 +298,44 @@ impl Part {
     }
 
     fn parts(&mut self) -> &mut [Part] {
-        match self.graph.tail_mut() {
-            Next::Parts(parts) => parts,
-            _ => &mut [],
+        self.graph.tail_mut().parts_mut()
+    }
+
+    /// Takes out the engine that its first component subscribes to: from now on the part gets what comes of it.
+    pub(super) fn share_engine(&mut self) -> Option<Box<Engine>> {
+        self.graph.share_engine()
+    }
+
+    /// Its first component, where that subscribes to an engine that it shares.
+    pub(super) fn subscriber(&self) -> Option<NodeId> {
+        self.graph.subscriber()
+    }
+
+    /// A step of the engine that it shares begins. Returns which events it wants; `None`: it does nothing with further input.
+    pub(super) fn begin_step(&mut self, step: &Step<'_, '_>, clock: Nanos) -> Option<Wants> {
+        if self.is_over() {
+            return None;
+        }
+        let wants = self.graph.begin_step(step, clock);
+        self.wants_input().then_some(wants)
+    }
+
+    /// Takes an event of the engine that it shares.
+    #[inline]
+    pub(super) fn event(&mut self, feed: Feed<'_, '_>) {
+        self.graph.event(feed);
+    }
+
+    /// The step is over.
+    pub(super) fn end_step(&mut self, step: &Step<'_, '_>, engine: &Engine) {
+        if !self.is_over() {
+            let result = self.graph.end_step(step, engine);
+            if result.is_err() || !matches!(step, Step::Finish) {
+                self.note(result);
+            }
+        }
+        if let Step::Finish = step {
+            self.parts().iter_mut().for_each(Part::finish_all);
         }
     }
 
@@ -354,10 +414,8 @@ impl Part {
     pub(super) fn times(&self, is_timed: &mut bool, intervals: &mut Vec<Nanos>) {
         *is_timed |= self.graph.is_timed();
         intervals.extend(self.graph.intervals());
-        if let Next::Parts(parts) = self.graph.tail() {
-            parts
-                .iter()
-                .for_each(|part| part.times(is_timed, intervals));
+        for part in self.graph.tail().parts() {
+            part.times(is_timed, intervals);
         }
     }
 
@@ -409,8 +467,9 @@ impl Part {
                 self.note(result);
             }
         }
-        for part in self.parts() {
-            part.finish_all();
+        match self.graph.tail_mut() {
+            Next::Subscribers(subscribers) => subscribers.step(&Step::Finish),
+            next => next.parts_mut().iter_mut().for_each(Part::finish_all),
         }
     }
 
@@ -429,8 +488,9 @@ impl Part {
                 });
             }
         });
-        if let Next::Parts(parts) = self.graph.tail() {
-            parts.iter().for_each(|part| part.counts(give));
+        match self.graph.tail() {
+            Next::Subscribers(subscribers) => subscribers.counts(give),
+            next => next.parts().iter().for_each(|part| part.counts(give)),
         }
     }
 

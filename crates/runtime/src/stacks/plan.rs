@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use flowgauge_stack::engine::Required;
 use flowgauge_stack::{ComponentKind, Graph, Inner, NodeId, SettingError, Stack, Stage};
 
 use super::part::{Common, Next, Part};
+use super::subscribers::Subscribers;
 
 /// The first stage of a stack.
 #[derive(Clone)]
@@ -42,6 +44,20 @@ impl<'a> First<'a> {
     /// Which of the stacks it is.
     pub(super) fn stack(&self) -> usize {
         self.stack
+    }
+
+    /// The engine that its component at `place` subscribes to, if it does.
+    fn engine(&self, place: usize) -> Option<Required> {
+        let node = self.of.node(*self.row.get(place)?);
+        // What is wrong with its settings is found when it is made.
+        (node.info.engine?)(&node.settings).ok().flatten()
+    }
+
+    /// Whether one engine does for its component at `place` and for the other's.
+    fn shares_engine(&self, other: &First<'_>, place: usize) -> bool {
+        let engines = self.engine(place).zip(other.engine(place));
+        self.is_by_group == other.is_by_group
+            && engines.is_some_and(|(one, other)| one.is_shared_with(&other))
     }
 
     /// Whether the component of the outermost row at `place` is the other's, too.
@@ -90,12 +106,98 @@ pub(super) fn groups<'a>(firsts: Vec<First<'a>>, place: usize) -> Vec<Vec<First<
     groups
 }
 
+/// Makes the parts of stacks that go on from `place` with what comes there. Those that do so with subscribers to equal
+/// engines share one.
+///
+/// # Errors
+/// A component that cannot be made of its settings.
+pub(super) fn parts(
+    firsts: Vec<First<'_>>,
+    place: usize,
+    common: &Arc<Common>,
+    tail: &mut dyn FnMut(usize) -> Next,
+) -> Result<Vec<Part>, SettingError> {
+    let Some(stack) = firsts.first().map(|first| first.of) else {
+        return Ok(Vec::new());
+    };
+    let mut made = Vec::new();
+    for together in by_engine(groups(firsts, place), place) {
+        let mut parts = Vec::with_capacity(together.len());
+        for group in together {
+            parts.extend(part(group, place, common, tail)?);
+        }
+        if parts.len() < 2 {
+            made.append(&mut parts);
+            continue;
+        }
+        let stacks = parts.iter().flat_map(|part| part.stacks().to_vec());
+        let (stacks, is_by_group) = (stacks.collect(), parts[0].is_by_group());
+        let engines: Vec<_> = parts.iter_mut().filter_map(Part::share_engine).collect();
+        let Some(engine) = engines.into_iter().next() else {
+            continue;
+        };
+        let next = Next::Subscribers(Box::new(Subscribers::new(engine, parts)));
+        let graph = Graph::part(stack, None, None, next)?;
+        made.push(Part::new(stacks, graph, common).with_groups(is_by_group));
+    }
+    Ok(made)
+}
+
+/// Puts together the groups whose component at `place` subscribes to an engine that another one's wants, too.
+fn by_engine<'a>(groups: Vec<Vec<First<'a>>>, place: usize) -> Vec<Vec<Vec<First<'a>>>> {
+    let mut together: Vec<Vec<Vec<First<'a>>>> = Vec::new();
+    for group in groups {
+        let shares = |other: &&mut Vec<Vec<First<'a>>>| group[0].shares_engine(&other[0][0], place);
+        match together.iter_mut().find(shares) {
+            Some(groups) => groups.push(group),
+            None => together.push(vec![group]),
+        }
+    }
+    together
+}
+
+/// Which components of which stacks, by number, subscribe to one engine: those of each engine that several share, where
+/// the stacks run on the same cores.
+pub fn shared_engines(stacks: &[Stack]) -> Vec<Vec<(usize, NodeId)>> {
+    let with_packets = stacks
+        .iter()
+        .enumerate()
+        .filter(|(_, stack)| !stack.has_source());
+    let firsts = with_packets.filter_map(|(index, stack)| {
+        let stages = stack.stages(false);
+        Some(First::new(index, stack, stages.first()?))
+    });
+    let mut found = Vec::new();
+    find_shared(firsts.collect(), 0, &mut found);
+    found
+}
+
+fn find_shared(firsts: Vec<First<'_>>, place: usize, found: &mut Vec<Vec<(usize, NodeId)>>) {
+    for together in by_engine(groups(firsts, place), place) {
+        if together.len() > 1 {
+            let all = together.iter().flatten();
+            let all = all.filter_map(|first| Some((first.stack, *first.row.get(place)?)));
+            found.push(all.collect());
+        }
+        for group in together.into_iter().filter(|group| group.len() > 1) {
+            let end = place + shared(&group, place);
+            find_shared(group, end, found);
+        }
+    }
+}
+
+/// How many components from `place` on all of a group begin with.
+fn shared(group: &[First<'_>], place: usize) -> usize {
+    let is_of_all = |&place: &usize| group.iter().all(|first| group[0].shares(first, place));
+    (place..).take_while(is_of_all).count()
+}
+
 /// Makes the parts of stacks that begin with the same component at `place`. `tail` says what follows
 /// the stage of a stack.
 ///
 /// # Errors
 /// A component that cannot be made of its settings.
-pub(super) fn part(
+fn part(
     group: Vec<First<'_>>,
     place: usize,
     common: &Arc<Common>,
@@ -109,17 +211,9 @@ pub(super) fn part(
     let (until, next) = if group.len() == 1 {
         (leader.until, tail(leader.stack))
     } else {
-        let is_of_all = |&place: &usize| group.iter().all(|first| leader.shares(first, place));
-        let shared = (place..).take_while(is_of_all).count();
-        let end = place + shared;
-        let mut parts = Vec::new();
-        for group in groups(group, end) {
-            parts.extend(part(group, end, common, tail)?);
-        }
-        (
-            leader.row.get(end).copied().or(leader.until),
-            Next::Parts(parts),
-        )
+        let end = place + shared(&group, place);
+        let until = leader.row.get(end).copied().or(leader.until);
+        (until, Next::Parts(parts(group, end, common, tail)?))
     };
     let graph = Graph::part(leader.of, from, until, next)?;
     let part = Part::new(stacks, graph, common);

@@ -22,7 +22,7 @@ use super::lane::{
 };
 use super::pace::Pace;
 use super::part::{Common, Count, Next, Part, StackFailure};
-use super::plan::{First, groups, part};
+use super::plan::{First, groups, parts};
 use super::reader::{Reader, SharedBatch};
 use super::snapshot::{Snapshot, StackState};
 use crate::queue::{Bell, Receiver, Sender, queue};
@@ -327,10 +327,7 @@ impl Runner {
         };
         if !shared.is_empty() {
             for worker in 0..workers {
-                let mut parts = Vec::new();
-                for group in groups(shared.clone(), 0) {
-                    parts.extend(part(group, 0, &common, &mut tail)?);
-                }
+                let parts = parts(shared.clone(), 0, &common, &mut tail)?;
                 if worker == 0 {
                     self.inline.parts = parts;
                     self.inline.worker = Some(0);
@@ -339,19 +336,19 @@ impl Runner {
                 }
             }
         }
-        for group in groups(alone, 0) {
-            let number = group.first().map_or(0, First::stack);
-            let parts: Vec<Part> = part(group, 0, &common, &mut tail)?.into_iter().collect();
-            if workers > 1 {
+        if workers > 1 {
+            for group in groups(alone, 0) {
+                let number = group.first().map_or(0, First::stack);
+                let parts = parts(group, 0, &common, &mut tail)?;
                 self.lane(format!("fg-stack-s{number}"), parts, None);
-            } else {
-                self.inline.parts.extend(parts);
             }
+        } else {
+            let parts = parts(alone, 0, &common, &mut tail)?;
+            self.inline.parts.extend(parts);
         }
         for first in sources {
             let number = first.stack();
-            let made = part(vec![first], 0, &common, &mut tail)?;
-            if let Some(part) = made {
+            for part in parts(vec![first], 0, &common, &mut tail)? {
                 self.common.sources.fetch_add(1, Ordering::Relaxed);
                 self.waiting.push(Waiting {
                     name: format!("fg-source-{number}"),

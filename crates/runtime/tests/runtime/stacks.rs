@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 
 use crate::stacks_support::Generated;
-use flowgauge_runtime::stacks::{Runner, RunnerOptions, Snapshot};
+use flowgauge_flow::FlowRecord;
+use flowgauge_runtime::stacks::{Runner, RunnerOptions, Snapshot, shared_engines};
+use flowgauge_stack::engine::{Feed, Required};
 use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Failure, Input, ItemType, Items, KeyTable, OptionInfo,
-    OptionKind, Outlet, Output, Packets, Parallel, PerKey, Program, Received, Registry, ResultInfo,
-    ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo, check, parse,
+    Account, Component, ComponentInfo, ComponentKind, Failure, Input, ItemType, Items, KeyTable,
+    OptionInfo, OptionKind, Outlet, Output, Packets, Parallel, PerKey, Program, Received, Registry,
+    ResultInfo, ResultValue, Selection, Settings, Sources, StreamChunk, StreamInfo, check, parse,
 };
+use flowgauge_stream::{Handler, ShardConfig};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos, PacketDescriptor};
 
 /// What `write` components wrote, by name.
@@ -86,8 +89,6 @@ impl Component for Count {
 struct Connections(KeyTable<flowgauge_wire::FlowKey>);
 
 impl Component for Connections {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], _: Nanos) -> Selection {
         for (place, packet) in packets.iter() {
             keys[place] = self.0.number(packets.key(place), packet.key, packet.time);
@@ -202,9 +203,7 @@ impl Component for Enough {
 /// Lets everything through.
 struct Idle;
 
-impl Component for Idle {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-}
+impl Component for Idle {}
 
 /// Counts how often it works, in all instances.
 struct Work;
@@ -251,8 +250,6 @@ impl Component for Numbers {
         }]));
         Received::Until(Nanos(self.0))
     }
-
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
 }
 
 /// Wants frames only, and finds no headers.
@@ -268,6 +265,33 @@ impl Component for Frames {
 
     fn result(&self) -> Option<ResultValue> {
         Some(ResultValue::Sum(self.0))
+    }
+}
+
+/// Counts the flows that end, and panics at one.
+struct Flows(u64, u64);
+
+impl Component for Flows {
+    fn take(&mut self, feed: Feed<'_, '_>, _: &mut dyn Outlet) {
+        feed.to(self);
+    }
+
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Sum(self.0))
+    }
+
+    fn account(&self) -> Option<Box<Account>> {
+        Some(Box::new(Account {
+            notes: vec![format!("{} flows", self.0)],
+            ..Account::default()
+        }))
+    }
+}
+
+impl Handler for Flows {
+    fn flow(&mut self, _: &FlowRecord<'_>) {
+        self.0 += 1;
+        assert!(self.0 != self.1, "at flow {}", self.1);
     }
 }
 
@@ -299,6 +323,7 @@ const ANY: ComponentInfo = ComponentInfo {
     parallel: Parallel::Anyhow,
     sequential: |_| None,
     decodes: false,
+    engine: None,
     effects: false,
     make: |_| Ok(Box::new(Idle)),
 };
@@ -307,7 +332,20 @@ fn number(settings: &Settings) -> u64 {
     settings.integer("n").unwrap_or(0) as u64
 }
 
-static COMPONENTS: [ComponentInfo; 13] = [
+static COMPONENTS: [ComponentInfo; 14] = [
+    ComponentInfo {
+        name: "flows",
+        result: Some(ResultInfo::number("flows", "flows")),
+        decodes: true,
+        engine: Some(|_| {
+            Ok(Some(Required {
+                config: ShardConfig::default(),
+                streams: false,
+            }))
+        }),
+        make: |settings| Ok(Box::new(Flows(0, number(settings)))),
+        ..ANY
+    },
     ComponentInfo {
         name: "enough",
         make: |settings| Ok(Box::new(Enough(number(settings)))),
@@ -665,6 +703,37 @@ fn what_several_stacks_begin_with_is_done_once() {
             );
         }
         assert_eq!(written("one").len(), 3_001);
+    }
+}
+
+#[test]
+fn who_subscribes_to_an_engine_fails_alone() {
+    for workers in [1, 2] {
+        let text = "[stack] flows { name = a } count\n\
+                    [stack] flows { name = b, n = 100 }\n\
+                    [stack] count flows { name = c }";
+        let stacks = program(text).stacks;
+        let engines: Vec<Vec<usize>> = shared_engines(&stacks)
+            .into_iter()
+            .map(|engine| engine.into_iter().map(|(stack, _)| stack).collect())
+            .collect();
+        assert_eq!(engines, [[0, 1]]);
+        let (runner, failures) = run(text, workers, 3_000, false);
+        assert_eq!(failures, ["1: the component flows failed: at flow 100"]);
+        let snapshot = runner.snapshot();
+        let flows = result(&runner, &snapshot, 2, "flows");
+        assert!(flows > 1_000, "{flows}");
+        assert_eq!(result(&runner, &snapshot, 0, "flows"), flows);
+        for stack in [0, 2] {
+            let components = &snapshot.stacks[stack].components;
+            let account = components.iter().find_map(|it| it.account.as_ref());
+            let account = account.expect("it has an engine");
+            assert_eq!(account.ledger.received(), 3_000, "of the engine");
+            assert!(
+                account.notes.iter().any(|it| it.ends_with(" flows")),
+                "of its own"
+            );
+        }
     }
 }
 

@@ -2,15 +2,13 @@
 
 use flowgauge_stack::{
     Branches, Component, ComponentInfo, ComponentKind, Diagnostic, FieldKind, Inner, Input,
-    ItemType, Items, Merge, NodeId, OptionInfo, OptionKind, Outlet, Output, Parallel, Program,
-    Registry, ResultInfo, SettingError, Settings, Sources, TableColumn, check, parse,
+    ItemType, Merge, NodeId, OptionInfo, OptionKind, Output, Parallel, Program, Registry,
+    ResultInfo, SettingError, Settings, Sources, TableColumn, check, parse,
 };
 
 struct Nothing;
 
-impl Component for Nothing {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-}
+impl Component for Nothing {}
 
 fn nothing(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     match settings.text("expression") {
@@ -38,6 +36,7 @@ const SIMPLE: ComponentInfo = ComponentInfo {
     parallel: Parallel::Anyhow,
     sequential: |_| None,
     decodes: false,
+    engine: None,
     effects: false,
     make: nothing,
 };

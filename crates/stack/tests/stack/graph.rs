@@ -86,8 +86,6 @@ impl Component for Multiple {
 struct Modulo;
 
 impl Component for Modulo {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn route(&mut self, packets: &Packets<'_>, branches: &mut [Selection]) {
         for (index, _) in packets.iter() {
             let rest = usize::from(port(packets, index)) % (branches.len() + 1);
@@ -105,8 +103,6 @@ struct Divide {
 }
 
 impl Component for Divide {
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
-
     fn demultiplex(&mut self, packets: &Packets<'_>, keys: &mut [u32], now: Nanos) -> Selection {
         let mut keyed = packets.selected;
         for (index, _) in packets.iter() {
@@ -229,8 +225,6 @@ impl Component for Source {
         }
         Received::Until(Nanos(self.0))
     }
-
-    fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {}
 }
 
 fn number(settings: &Settings) -> u16 {
@@ -264,6 +258,7 @@ const PROBE: ComponentInfo = ComponentInfo {
     parallel: Parallel::Anyhow,
     sequential: |_| None,
     decodes: false,
+    engine: None,
     effects: false,
     make: |settings| {
         Ok(Box::new(Probe(

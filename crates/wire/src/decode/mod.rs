@@ -47,7 +47,7 @@ use crate::time::Nanos;
 use walk::{Next, Walk};
 
 /// What the decoder looks for, and what distinguishes flows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecodeOptions {
     /// Whether tunnels are taken off.

@@ -1,0 +1,285 @@
+//! The engine of flows and streams, and what its subscribers get of it.
+//!
+//! A component around flows owns no engine. Its description says which one it wants
+//! ([`ComponentInfo::engine`](crate::ComponentInfo::engine)), and the graph takes packets through that: one packet is decoded, verified,
+//! looked up and put in order once, whoever subscribes. A lone subscriber hands its [`Handler`] to the engine, so that what it
+//! does is compiled into the engine's passes; several get the same events one by one.
+
+use flowgauge_flow::FlowRecord;
+use flowgauge_reassembly::DefragmentStatistics;
+use flowgauge_stream::{
+    ChecksumPolicy, Chunk, Findings, Handler, Remark, Shard, ShardConfig, Stream,
+};
+use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
+
+use crate::account::Account;
+use crate::component::Packets;
+
+/// The engine that a component asks for.
+#[derive(Clone, Debug)]
+pub struct Required {
+    /// Its configuration.
+    pub config: ShardConfig,
+    /// Whether streams are wanted, not flows alone.
+    pub streams: bool,
+}
+
+impl Required {
+    /// Whether one engine does for both, and neither sees that. With [`ChecksumPolicy::Auto`] a damaged packet that only
+    /// carries payload counts to its flow where nobody reads that, and does not where somebody does.
+    pub fn is_shared_with(&self, other: &Required) -> bool {
+        let sees_payload = self.config.checksums == ChecksumPolicy::Auto;
+        self.config == other.config && (self.streams == other.streams || !sees_payload)
+    }
+}
+
+/// An engine that takes packets in a stack.
+#[derive(Debug)]
+pub struct Engine {
+    shard: Box<Shard>,
+    chosen: Chosen,
+}
+
+impl Engine {
+    /// The clock of the stack leads it: that sees all packets, also those that other cores have.
+    pub fn new(mut config: ShardConfig) -> Engine {
+        config.flow.led_clock = true;
+        Engine {
+            shard: Box::new(Shard::new(config)),
+            chosen: Chosen::default(),
+        }
+    }
+
+    /// Takes a step. Where packets have brought its clock to the time of a tick already, or to within a tick of
+    /// the flow table, there is nothing to do.
+    pub fn take<H: Handler>(&mut self, step: &Step<'_, '_>, handler: &mut H) {
+        match *step {
+            Step::Packets(packets) => self.shard.process(&self.chosen.of(packets), handler),
+            Step::Tick(now) => {
+                let tracker = self.shard.tracker();
+                if tracker.clock() < now && !tracker.is_in_tick(now) {
+                    self.shard.process(&idle(now), handler);
+                }
+            }
+            Step::Finish => self.shard.finish(handler),
+        }
+    }
+
+    /// The engine of one core itself, to look at.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// What is to be told of it.
+    pub fn account(&self) -> Account {
+        account(&self.shard)
+    }
+}
+
+/// What is next for an engine, whoever its handler is.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a, 'b> {
+    /// Packets have come.
+    Packets(&'a Packets<'b>),
+    /// The clock has gone on.
+    Tick(Nanos),
+    /// The input is over.
+    Finish,
+}
+
+impl Step<'_, '_> {
+    /// How far it brings an engine's clock that stands at `clock`.
+    pub fn time(&self, clock: Nanos) -> Nanos {
+        match self {
+            Step::Packets(packets) => {
+                let last = packets.batch.packets.last();
+                let last = last.map(|last| last.time);
+                last.or(packets.batch.now).unwrap_or_default()
+            }
+            Step::Tick(now) => *now,
+            Step::Finish => clock,
+        }
+    }
+}
+
+/// What a subscriber takes next.
+#[derive(Debug)]
+pub enum Feed<'a, 'b> {
+    /// The whole step, of the engine that it has for itself; `None`: it wants none of the graph's.
+    Step(Option<&'a mut Engine>, Step<'a, 'b>),
+    /// One event of an engine that it shares.
+    Event(Event<'a>),
+    /// Nothing: it is asked which events it wants.
+    Wants(&'a mut Wants),
+}
+
+impl Feed<'_, '_> {
+    /// Hands it to a handler.
+    #[inline]
+    pub fn to<H: Handler>(self, handler: &mut H) {
+        match self {
+            Feed::Step(Some(engine), step) => engine.take(&step, handler),
+            Feed::Step(None, _) => {}
+            Feed::Event(event) => event.to(handler),
+            Feed::Wants(wants) => *wants = Wants::of::<H>(),
+        }
+    }
+}
+
+/// Which events a subscriber wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// [`Handler::STREAMS`].
+    pub streams: bool,
+    /// [`Handler::REMARKS`].
+    pub remarks: bool,
+    /// [`Handler::FLOWS`].
+    pub flows: bool,
+}
+
+impl Wants {
+    /// What the constants of a handler say.
+    const fn of<H: Handler>() -> Wants {
+        Wants {
+            streams: H::STREAMS,
+            remarks: H::REMARKS,
+            flows: H::FLOWS,
+        }
+    }
+
+    /// What both want.
+    #[must_use]
+    pub const fn or(self, other: Wants) -> Wants {
+        Wants {
+            streams: self.streams | other.streams,
+            remarks: self.remarks | other.remarks,
+            flows: self.flows | other.flows,
+        }
+    }
+}
+
+/// One call of a [`Handler`], as the method of the same name has it.
+#[derive(Clone, Copy, Debug)]
+#[expect(
+    missing_docs,
+    reason = "each is named as the method whose parameters it has"
+)]
+pub enum Event<'a> {
+    Batch(&'a Batch<'a>, &'a DecodedBatch),
+    Created(&'a Stream<'a>),
+    Data(&'a Stream<'a>, &'a Chunk<'a>),
+    Remark(&'a Stream<'a>, &'a Remark),
+    FragmentRemark(&'a Decoded, &'a DefragmentStatistics),
+    Closed(&'a Stream<'a>),
+    Terminated(&'a Stream<'a>, u64),
+    Flow(&'a FlowRecord<'a>),
+}
+
+impl Event<'_> {
+    #[inline]
+    fn to<H: Handler>(self, handler: &mut H) {
+        match self {
+            Event::Batch(batch, decoded) => handler.batch(batch, decoded),
+            Event::Created(stream) => handler.stream_created(stream),
+            Event::Data(stream, chunk) => handler.stream_data(stream, chunk),
+            Event::Remark(stream, remark) => handler.stream_remark(stream, remark),
+            Event::FragmentRemark(packet, odd) => handler.fragment_remark(packet, odd),
+            Event::Closed(stream) => handler.stream_closed(stream),
+            Event::Terminated(stream, gap) => handler.stream_terminated(stream, gap),
+            Event::Flow(record) => handler.flow(record),
+        }
+    }
+
+    /// Whether it is among the events that are wanted.
+    #[inline]
+    pub fn is_wanted(&self, wants: Wants) -> bool {
+        match self {
+            Event::Batch(..) => true,
+            Event::Remark(..) | Event::FragmentRemark(..) => wants.remarks,
+            Event::Flow(_) => wants.flows,
+            _ => wants.streams,
+        }
+    }
+}
+
+/// Hands the events of an engine to a function, one by one: to all subscribers of it.
+#[derive(Debug)]
+pub struct Events<F, const STREAMS: bool, const REMARKS: bool>(pub F);
+
+impl<F: FnMut(Event<'_>), const STREAMS: bool, const REMARKS: bool> Handler
+    for Events<F, STREAMS, REMARKS>
+{
+    const STREAMS: bool = STREAMS;
+    const REMARKS: bool = REMARKS;
+
+    fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
+        (self.0)(Event::Batch(batch, decoded));
+    }
+
+    fn stream_created(&mut self, stream: &Stream<'_>) {
+        (self.0)(Event::Created(stream));
+    }
+
+    #[inline]
+    fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
+        (self.0)(Event::Data(stream, chunk));
+    }
+
+    fn stream_remark(&mut self, stream: &Stream<'_>, remark: &Remark) {
+        (self.0)(Event::Remark(stream, remark));
+    }
+
+    fn fragment_remark(&mut self, packet: &Decoded, odd: &DefragmentStatistics) {
+        (self.0)(Event::FragmentRemark(packet, odd));
+    }
+
+    fn stream_closed(&mut self, stream: &Stream<'_>) {
+        (self.0)(Event::Closed(stream));
+    }
+
+    fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
+        (self.0)(Event::Terminated(stream, trailing_gap));
+    }
+
+    fn flow(&mut self, record: &FlowRecord<'_>) {
+        (self.0)(Event::Flow(record));
+    }
+}
+
+/// A batch that only moves the clock.
+pub fn idle(now: Nanos) -> Batch<'static> {
+    let mut idle = Batch::new(&[], &[]);
+    idle.now = Some(now);
+    idle
+}
+
+/// What is to be told of an engine.
+pub fn account(shard: &Shard) -> Account {
+    Account {
+        ledger: shard.ledger().clone(),
+        findings: Findings::of(shard),
+        shards: vec![shard.statistics()],
+        ..Account::default()
+    }
+}
+
+/// The selected packets as a batch of their own.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    packets: Vec<PacketDescriptor>,
+}
+
+impl Chosen {
+    /// All packets of the batch if all are selected, else a list of those that are. Their headers are
+    /// not looked at: the engine decodes them itself.
+    pub fn of<'a>(&'a mut self, packets: &Packets<'a>) -> Batch<'a> {
+        let all = packets.batch.packets;
+        if packets.selected.len() == all.len() {
+            return Batch::new(packets.batch.memory, all);
+        }
+        self.packets.clear();
+        let selected = packets.selected.iter().filter_map(|index| all.get(index));
+        self.packets.extend(selected);
+        Batch::new(packets.batch.memory, &self.packets)
+    }
+}

@@ -1,0 +1,117 @@
+//! Graphs whose first component subscribes to an engine: one of its own, or one that several graphs share.
+
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+
+use flowgauge_wire::Nanos;
+
+use super::{ComponentFailure, Graph, Subscription, Tail};
+use crate::engine::{Engine, Feed, Step, Wants};
+use crate::program::NodeId;
+
+impl<T: Tail> Graph<T> {
+    /// Takes a step through the engine that a component subscribes to. Where that is shared its owner does.
+    pub(super) fn drive(&mut self, id: NodeId, step: &Step<'_, '_>) {
+        let Some(subscription) = &mut self.nodes[id.index()].subscription else {
+            return;
+        };
+        let mut engine = match subscription {
+            Subscription::Own(engine) => engine.take(),
+            Subscription::Inside => None,
+            Subscription::Shared => return,
+        };
+        self.with(id, |component, exit| {
+            let clock = engine
+                .as_ref()
+                .map_or(Nanos(0), |it| it.shard().tracker().clock());
+            component.begin_step(step, clock);
+            component.take(Feed::Step(engine.as_deref_mut(), *step), exit);
+            component.end_step(step, engine.as_ref().map(|it| it.shard()), exit);
+        });
+        if let Some(Subscription::Own(place)) = &mut self.nodes[id.index()].subscription {
+            *place = engine;
+        }
+    }
+
+    /// Takes out the engine that its first component subscribes to: whoever has it drives it, and gives the graph what comes of it.
+    pub fn share_engine(&mut self) -> Option<Box<Engine>> {
+        let subscription = self.nodes[self.entry?.index()].subscription.as_mut()?;
+        match core::mem::replace(subscription, Subscription::Shared) {
+            Subscription::Own(engine) => engine,
+            _ => None,
+        }
+    }
+
+    /// Its first component, where that subscribes to an engine that it shares.
+    pub fn subscriber(&self) -> Option<NodeId> {
+        let entry = self.entry?;
+        let subscription = &self.nodes[entry.index()].subscription;
+        matches!(subscription, Some(Subscription::Shared)).then_some(entry)
+    }
+
+    /// A step of the engine that its first component shares begins. Returns which events that wants.
+    pub fn begin_step(&mut self, step: &Step<'_, '_>, clock: Nanos) -> Wants {
+        let mut wants = Wants::default();
+        let Some(entry) = self.entry.filter(|_| !self.is_over) else {
+            return wants;
+        };
+        match step {
+            Step::Packets(packets) => {
+                let passed = &mut self.nodes[entry.index()].passed;
+                passed.items += packets.selected.len() as u64;
+                passed.batches += 1;
+                self.batch += 1;
+            }
+            Step::Tick(now) => {
+                self.now = self.now.max(*now);
+                self.begin_tick();
+            }
+            Step::Finish => {}
+        }
+        self.with(entry, |component, exit| {
+            component.begin_step(step, clock);
+            component.take(Feed::Wants(&mut wants), exit);
+        });
+        wants
+    }
+
+    /// Gives its first component an event of the engine that it shares.
+    #[inline]
+    pub fn event(&mut self, feed: Feed<'_, '_>) {
+        let Some(entry) = self.entry.filter(|_| self.failure.is_none()) else {
+            return;
+        };
+        let work =
+            AssertUnwindSafe(|| self.with(entry, |component, exit| component.take(feed, exit)));
+        if let Err(panic) = catch_unwind(work) {
+            self.panicked(&*panic);
+        }
+    }
+
+    /// The step is over: its first component gives on what waits, and the others look at the clock.
+    ///
+    /// # Errors
+    /// A component failed or panicked. The graph does nothing any more.
+    pub fn end_step(
+        &mut self,
+        step: &Step<'_, '_>,
+        engine: &Engine,
+    ) -> Result<(), ComponentFailure> {
+        if self.failure.is_some() {
+            return self.settle();
+        }
+        self.guarded(|graph| {
+            let Some(entry) = graph.entry else {
+                return;
+            };
+            graph.with(entry, |component, exit| {
+                component.end_step(step, Some(engine.shard()), exit);
+            });
+            match step {
+                Step::Packets(_) => {}
+                Step::Tick(_) => graph.end_tick(),
+                Step::Finish => graph.finish_row(entry),
+            }
+        })
+    }
+}
