@@ -381,7 +381,10 @@ fn run(seed: u64) {
         if number("FLOWGAUGE_ACCOUNTS_SEED").is_some() {
             eprintln!("{} packets", packets.len());
         }
-        engine.process(&Batch::new(&wire.memory, packets), &mut seen);
+        engine.process(
+            &Batch::new(&wire.memory, packets),
+            &mut seen as &mut dyn Events,
+        );
         if acts && random.once_in(4) && !seen.uids.is_empty() {
             let uid = random.of(&seen.uids);
             let command = random.of(&[
@@ -395,7 +398,7 @@ fn run(seed: u64) {
             engine.command(uid, ApplicationId(random.below(count) as u8), command);
         }
     }
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     let (ledger, statistics) = (engine.ledger(), engine.statistics());
     assert!(ledger.is_balanced(), "{ledger:?}");
     assert!(ledger.delivered() <= ledger.received(), "{ledger:?}");

@@ -295,10 +295,13 @@ fn a_damaged_datagram_is_discarded_in_its_stream_and_in_the_totals() {
                 wire_len: frame.len() as u32,
                 ..PacketDescriptor::default()
             };
-            engine.process(&Batch::new(&frame, &[packet]), &mut counted);
+            engine.process(
+                &Batch::new(&frame, &[packet]),
+                &mut counted as &mut dyn Events,
+            );
             expected.extend((sum == right).then_some(byte));
         }
-        engine.finish(&mut counted);
+        engine.finish(&mut counted as &mut dyn Events);
         let damaged = 3 - expected.len() as u64;
         assert_eq!(counted.bytes, expected);
         let of = |packets| Counts {

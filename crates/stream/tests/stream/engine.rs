@@ -356,14 +356,17 @@ fn run_acting(
             // What has timed out by then is sent before the packet counts.
             let mut idle = Batch::new(&[], &[]);
             idle.now = Some(packets[0].time);
-            engine.process(&idle, &mut collect);
+            engine.process(&idle, &mut collect as &mut dyn Events);
             look(&collect, segments[index - 3]);
         }
-        engine.process(&Batch::new(&wire.memory, packets), &mut collect);
+        engine.process(
+            &Batch::new(&wire.memory, packets),
+            &mut collect as &mut dyn Events,
+        );
         assert!(engine.budget().used() <= engine.budget().limit());
         assert!(engine.ledger().is_balanced());
     }
-    engine.finish(&mut collect);
+    engine.finish(&mut collect as &mut dyn Events);
     assert_eq!(engine.budget().used(), 0, "everything comes back");
     let statistics = engine.statistics();
     let ledger = engine.ledger();
@@ -537,10 +540,13 @@ fn high_priority_survives_a_consumer_that_is_too_slow() {
             wire.push(time + Nanos::from_micros(u64::from(connection)), &segment);
         }
         slow.pass(time);
-        engine.process(&Batch::new(&wire.memory, &wire.packets), &mut slow);
+        engine.process(
+            &Batch::new(&wire.memory, &wire.packets),
+            &mut slow as &mut dyn Events,
+        );
         assert!(engine.budget().used() <= engine.budget().limit());
     }
-    engine.finish(&mut slow);
+    engine.finish(&mut slow as &mut dyn Events);
     slow.pass(Nanos::MAX);
     assert_eq!(engine.budget().used(), 0);
     assert!(engine.ledger().is_balanced());
@@ -600,11 +606,14 @@ fn memory_is_flushed_before_anything_is_dropped() {
                 wire.push(time, &segment);
                 sent += 700;
             }
-            engine.process(&Batch::new(&wire.memory, &wire.packets), &mut sum);
+            engine.process(
+                &Batch::new(&wire.memory, &wire.packets),
+                &mut sum as &mut dyn Events,
+            );
             assert!(engine.budget().used() <= engine.budget().limit());
         }
     }
-    engine.finish(&mut sum);
+    engine.finish(&mut sum as &mut dyn Events);
     let statistics = engine.statistics();
     assert_eq!(sum.0, sent);
     assert_eq!(engine.ledger().dropped(), 0);
@@ -654,8 +663,11 @@ fn packets_of_other_protocols_are_events_in_every_mode() {
             ..PacketDescriptor::default()
         };
         let mut lone = Lone::default();
-        engine.process(&Batch::new(&frame, &[packet, packet]), &mut lone);
-        engine.finish(&mut lone);
+        engine.process(
+            &Batch::new(&frame, &[packet, packet]),
+            &mut lone as &mut dyn Events,
+        );
+        engine.finish(&mut lone as &mut dyn Events);
         let expected = (b"lone".to_vec(), usize::from(need_packets));
         assert_eq!(lone.0, [expected.clone(), expected], "{mode:?}");
         assert_eq!(engine.budget().used(), 0);

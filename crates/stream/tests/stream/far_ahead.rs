@@ -67,9 +67,12 @@ fn run(mode: Mode, frames: &[Vec<u8>]) -> (Vec<u8>, u64, u64) {
             link: LinkType::RAW,
             ..PacketDescriptor::default()
         };
-        engine.process(&Batch::new(frame, &[packet]), &mut collected);
+        engine.process(
+            &Batch::new(frame, &[packet]),
+            &mut collected as &mut dyn Events,
+        );
     }
-    engine.finish(&mut collected);
+    engine.finish(&mut collected as &mut dyn Events);
     assert!(engine.ledger().is_balanced());
     let discarded = engine.statistics().discarded.bytes;
     let all: usize = frames.iter().map(|frame| frame.len() - 40).sum();

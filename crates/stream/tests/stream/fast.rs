@@ -68,7 +68,10 @@ fn deliver(policy: OverlapPolicy, packets: &[(u32, u8, &[u8])]) -> Chunks {
             link: LinkType::ETHERNET,
             ..PacketDescriptor::default()
         };
-        engine.process(&Batch::new(&frame, &[packet]), &mut chunks);
+        engine.process(
+            &Batch::new(&frame, &[packet]),
+            &mut chunks as &mut dyn Events,
+        );
     };
     send(true, START - 1, 0, SYN, b"");
     send(false, 499, START, SYN | ACK, b"");
@@ -76,7 +79,7 @@ fn deliver(policy: OverlapPolicy, packets: &[(u32, u8, &[u8])]) -> Chunks {
     for &(at, flags, payload) in packets {
         send(true, START.wrapping_add(at), 500, ACK | flags, payload);
     }
-    engine.finish(&mut chunks);
+    engine.finish(&mut chunks as &mut dyn Events);
     assert!(engine.ledger().is_balanced());
     chunks
 }

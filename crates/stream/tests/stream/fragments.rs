@@ -177,10 +177,13 @@ fn the_receiving_host_decides_which_copy_of_a_fragment_counts() {
                     link: LinkType::RAW,
                     ..PacketDescriptor::default()
                 };
-                engine.process(&Batch::new(&packet, &[descriptor]), &mut delivered);
+                engine.process(
+                    &Batch::new(&packet, &[descriptor]),
+                    &mut delivered as &mut dyn Events,
+                );
             }
         }
-        engine.finish(&mut delivered);
+        engine.finish(&mut delivered as &mut dyn Events);
         delivered.0.sort();
         delivered.0
     };

@@ -18,7 +18,7 @@ mod traffic;
 use applications::Applications;
 use flowgauge_flow::FlowConfig;
 use flowgauge_reassembly::OverlapPolicy;
-use flowgauge_stream::engine::{Engine, EngineConfig, HostPolicies, Mode};
+use flowgauge_stream::engine::{Engine, EngineConfig, Events, HostPolicies, Mode};
 use flowgauge_stream::{ChecksumPolicy, ShardConfig};
 use flowgauge_wire::{Batch, Nanos, Place};
 use traffic::Traffic;
@@ -104,7 +104,7 @@ fn run(seed: u64) {
         }
         let batch = Batch::new(&traffic.memory, &traffic.packets);
         applications.sent = core::mem::take(&mut traffic.sent);
-        engine.process(&batch, &mut applications);
+        engine.process(&batch, &mut applications as &mut dyn Events);
         traffic.sent = core::mem::take(&mut applications.sent);
         traffic.sent_packets += traffic.packets.len() as u64;
         traffic.packets.clear();
@@ -113,7 +113,7 @@ fn run(seed: u64) {
             let mut batch = Batch::new(&[], &[]);
             batch.now = Some(traffic.now);
             applications.sent = core::mem::take(&mut traffic.sent);
-            engine.process(&batch, &mut applications);
+            engine.process(&batch, &mut applications as &mut dyn Events);
             traffic.sent = core::mem::take(&mut applications.sent);
         }
         applications.sent = core::mem::take(&mut traffic.sent);
@@ -123,7 +123,7 @@ fn run(seed: u64) {
         balance(&engine, &applications, false);
     }
     applications.sent = core::mem::take(&mut traffic.sent);
-    engine.finish(&mut applications);
+    engine.finish(&mut applications as &mut dyn Events);
     assert!(engine.budget().high() <= memory);
     applications.held.clear();
     assert_eq!(engine.budget().used(), 0, "all memory comes back");

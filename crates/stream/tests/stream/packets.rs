@@ -29,9 +29,12 @@ struct Seen {
     handshake: bool,
 }
 
-/// Follows streams; `answer` decides about each packet, given how many the stream had before.
-struct Follower<A, const PACKETS: bool> {
-    answer: A,
+/// Decides about a packet, given how many its stream had before.
+type Answer<'a> = Box<dyn FnMut(u64, &StreamPacket<'_>) -> Admit + 'a>;
+
+/// Follows streams.
+struct Follower<'a, const PACKETS: bool> {
+    answer: Answer<'a>,
     live: BTreeMap<u32, Seen>,
     ended: Vec<(String, Seen)>,
     /// Bytes put where [`StreamPacket::offset`] says, as a handler in FAST mode would.
@@ -40,11 +43,11 @@ struct Follower<A, const PACKETS: bool> {
     policy: Option<OverlapPolicy>,
 }
 
-fn follower<A: FnMut(u64, &StreamPacket<'_>) -> Admit, const PACKETS: bool>(
-    answer: A,
-) -> Follower<A, PACKETS> {
+fn follower<'a, const PACKETS: bool>(
+    answer: impl FnMut(u64, &StreamPacket<'_>) -> Admit + 'a,
+) -> Follower<'a, PACKETS> {
     Follower {
-        answer,
+        answer: Box::new(answer),
         live: BTreeMap::new(),
         ended: Vec::new(),
         placed: BTreeMap::new(),
@@ -61,9 +64,7 @@ fn name(stream: &Stream<'_>) -> String {
     )
 }
 
-impl<A: FnMut(u64, &StreamPacket<'_>) -> Admit, const PACKETS: bool> Handler
-    for Follower<A, PACKETS>
-{
+impl<const PACKETS: bool> Handler for Follower<'_, PACKETS> {
     const STREAMS: bool = true;
     const PACKETS: bool = PACKETS;
 
@@ -152,10 +153,10 @@ fn contents(ended: &[(String, Seen)]) -> BTreeMap<String, Seen> {
 #[test]
 fn taking_everything_changes_nothing() {
     for preset in [Preset::Mix, Preset::Small, Preset::Late, Preset::Loss] {
-        let mut plain = follower::<_, false>(|_, _| Admit::Take);
+        let mut plain = follower::<false>(|_, _| Admit::Take);
         let without = trace(preset, &mut plain);
         let offered = std::cell::Cell::new(0);
-        let mut hooked = follower::<_, true>(|_, packet| {
+        let mut hooked = follower::<true>(|_, packet| {
             offered.set(offered.get() + u64::from(packet.decoded.frames));
             Admit::Take
         });
@@ -180,9 +181,9 @@ fn taking_everything_changes_nothing() {
 #[test]
 fn consumed_streams_are_placed_by_offset() {
     for preset in [Preset::Mix, Preset::Late, Preset::Loss] {
-        let mut plain = follower::<_, false>(|_, _| Admit::Take);
+        let mut plain = follower::<false>(|_, _| Admit::Take);
         trace(preset, &mut plain);
-        let mut fast = follower::<_, true>(|_, packet| match packet.decoded.key.protocol {
+        let mut fast = follower::<true>(|_, packet| match packet.decoded.key.protocol {
             6 => Admit::Consumed,
             _ => Admit::Take,
         });
@@ -222,10 +223,10 @@ fn what_is_refused_is_in_the_ledger_and_missing_in_the_stream() {
         (Preset::Mix, Place::Priority),
         (Preset::Late, Place::Memory),
     ] {
-        let mut plain = follower::<_, false>(|_, _| Admit::Take);
+        let mut plain = follower::<false>(|_, _| Admit::Take);
         trace(preset, &mut plain);
         let refused = std::cell::Cell::new(0);
-        let mut picky = follower::<_, true>(|before, packet| {
+        let mut picky = follower::<true>(|before, packet| {
             if before % 5 == 4 && !packet.payload.is_empty() {
                 refused.set(refused.get() + u64::from(packet.decoded.frames));
                 return Admit::Refuse(place);
@@ -337,7 +338,7 @@ fn conversation() -> Vec<Frame<'static>> {
 
 #[test]
 fn every_packet_is_offered_with_its_place() {
-    let mut handler = follower::<_, true>(|_, packet| {
+    let mut handler = follower::<true>(|_, packet| {
         assert_eq!(packet.frame.len(), 54 + packet.payload.len());
         Admit::Take
     });
@@ -356,7 +357,7 @@ fn every_packet_is_offered_with_its_place() {
 
 #[test]
 fn a_syn_and_a_rst_make_streams_and_so_do_other_protocols() {
-    let mut handler = follower::<_, true>(|_, _| Admit::Take);
+    let mut handler = follower::<true>(|_, _| Admit::Take);
     let mut shard = run(
         &mut handler,
         &[
@@ -379,7 +380,7 @@ fn a_syn_and_a_rst_make_streams_and_so_do_other_protocols() {
     assert_eq!((ping.packets, ping.bytes.len()), (1, 0));
     assert_eq!(shard.statistics().connections, 2);
 
-    let mut plain = follower::<_, false>(|_, _| Admit::Take);
+    let mut plain = follower::<false>(|_, _| Admit::Take);
     process(&mut shard, &mut plain, &bytes, 9);
     shard.finish(&mut plain);
     assert_eq!(plain.ended.len(), 0);
@@ -387,7 +388,7 @@ fn a_syn_and_a_rst_make_streams_and_so_do_other_protocols() {
 
 #[test]
 fn a_cutoff_forgets_what_waits_and_never_waits_again() {
-    let mut handler = follower::<_, true>(|_, packet| match packet.decoded.seq {
+    let mut handler = follower::<true>(|_, packet| match packet.decoded.seq {
         102 => Admit::Refuse(Place::Cutoff),
         _ => Admit::Take,
     });
@@ -406,7 +407,7 @@ fn a_cutoff_forgets_what_waits_and_never_waits_again() {
 
 #[test]
 fn control_from_outside() {
-    let mut handler = follower::<_, true>(|_, _| Admit::Take);
+    let mut handler = follower::<true>(|_, _| Admit::Take);
     let mut shard = shard();
     let frames = conversation();
     for frame in &frames[..5] {
@@ -472,7 +473,7 @@ fn the_handler_chooses_the_overlap_policy() {
         (OverlapPolicy::First, b"abcdef"),
         (OverlapPolicy::Last, b"abcdEF"),
     ] {
-        let mut handler = follower::<_, true>(|_, _| Admit::Take);
+        let mut handler = follower::<true>(|_, _| Admit::Take);
         handler.policy = Some(policy);
         let mut frames = conversation();
         frames.insert(5, frame(true, ACK, 104, 500, b"EF"));

@@ -90,8 +90,10 @@ impl Run {
             offset += len;
         }
         let memory = frames.concat();
-        self.engine
-            .process(&Batch::new(&memory, &packets), &mut self.log);
+        self.engine.process(
+            &Batch::new(&memory, &packets),
+            &mut self.log as &mut dyn Events,
+        );
     }
 
     /// Lets time pass without packets, second by second.
@@ -100,7 +102,8 @@ impl Run {
             self.log.now += 1;
             let mut batch = Batch::new(&[], &[]);
             batch.now = Some(Nanos::from_secs(self.log.now));
-            self.engine.process(&batch, &mut self.log);
+            self.engine
+                .process(&batch, &mut self.log as &mut dyn Events);
         }
     }
 
@@ -311,9 +314,12 @@ fn packets_of_chunks_without_memory_count_as_dropped() {
                 link: LinkType::ETHERNET,
                 ..PacketDescriptor::default()
             };
-            engine.process(&Batch::new(&frame, &[packet]), &mut hoard);
+            engine.process(
+                &Batch::new(&frame, &[packet]),
+                &mut hoard as &mut dyn Events,
+            );
         }
-        engine.finish(&mut hoard);
+        engine.finish(&mut hoard as &mut dyn Events);
         let statistics = engine.statistics();
         assert!(hoard.lost != 0 && hoard.taken != 0, "{hoard:?}");
         // Each packet has four bytes.

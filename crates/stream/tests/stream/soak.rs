@@ -91,7 +91,7 @@ fn soak(capture: &[u8], need_packets: bool) {
     let (mut received, mut after_ten_minutes) = (0, None);
     while let Some(batch) = source.next_batch().unwrap() {
         received += batch.packets.len() as u64;
-        engine.process(&batch, &mut read);
+        engine.process(&batch, &mut read as &mut dyn Events);
         let Some(packet) = batch.packets.last() else {
             continue;
         };
@@ -110,7 +110,7 @@ fn soak(capture: &[u8], need_packets: bool) {
         assert!(engine.shard().tracker().len() <= FLOWS as usize);
     }
     assert!(last - first.unwrap() >= Nanos::from_secs(HOUR - 60));
-    engine.finish(&mut read);
+    engine.finish(&mut read as &mut dyn Events);
 
     let (ledger, statistics) = (engine.ledger(), engine.statistics());
     assert!(ledger.is_balanced());

@@ -65,7 +65,7 @@ fn send(engine: &mut Engine, seen: &mut Seen, from: u8, seq: u32, flags: u8, pay
 
 fn send_to(
     engine: &mut Engine,
-    seen: &mut impl Events,
+    seen: &mut dyn Events,
     from: u8,
     seq: u32,
     flags: u8,
@@ -118,7 +118,7 @@ fn strict_reports_the_hole_at_which_it_stops() {
     data(&mut engine, &mut seen, &[(0, b"abc"), (8, b"ijk")]);
     // The other side has got it: the hole is given up. What follows is not wanted.
     send(&mut engine, &mut seen, 1, 500, ACK, b"");
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     let end = seen.end.unwrap();
     assert_eq!(seen.bytes, b"abc");
     assert!(end.is_halted && !end.is_cut && !end.is_discarded);
@@ -136,7 +136,7 @@ fn what_comes_behind_has_a_place_of_its_own() {
         &mut seen,
         &[(0, b"abc"), (3, b"def"), (6, b"ghi")],
     );
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     let end = seen.end.unwrap();
     assert!(seen.bytes.is_empty() && end.is_halted);
     assert!(end.errors.contains(StreamErrors::INCOMPLETE_HANDSHAKE));
@@ -162,7 +162,7 @@ fn errors_are_told() {
         if let Some(at) = reset {
             send(&mut engine, &mut seen, 0, START + at, RST, b"");
         }
-        engine.finish(&mut seen);
+        engine.finish(&mut seen as &mut dyn Events);
         seen.end.unwrap().errors
     };
     let none = StreamErrors(0);
@@ -206,7 +206,7 @@ fn a_copy_of_what_waits_is_a_duplicate() {
             (0, b"abc"),
         ],
     );
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     assert_eq!(seen.bytes, b"abcdefghiX");
     assert_eq!(engine.ledger().at(Place::Duplicate), 2);
     let discarded = seen.end.unwrap().statistics.discarded;
@@ -263,7 +263,7 @@ fn what_a_backend_kept_away_is_the_flows() {
     greet(&mut engine, &mut seen, 3);
     data(&mut engine, &mut seen, &[(0, b"abc"), (3, b"def")]);
     send(&mut engine, &mut seen, 0, START + 7006, FIN | ACK, b"");
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     let verdicts = card.0.lock().unwrap().0.clone();
     assert!(
         matches!(
@@ -303,7 +303,7 @@ fn an_application_that_is_gone_leaves_nothing_to_its_successor() {
         Some(ApplicationId(0))
     );
     data(&mut engine, &mut seen, &[(3, b"def")]);
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     assert!(seen.bytes.is_empty() && seen.ends.is_empty());
     assert_eq!(engine.ledger().at(Place::Cutoff), 1);
 }
@@ -320,7 +320,7 @@ fn parameter_sets_that_nobody_has_any_more_make_room() {
         data(&mut engine, &mut seen, &[(at, &payload)]);
         at += 1400;
     }
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     assert_eq!(seen.bytes.len() as u32, at);
     assert_eq!(engine.statistics().parameters_refused, 0);
 }
@@ -353,7 +353,10 @@ fn parameter_sets_of_applications_that_are_gone_make_room() {
         for port in 1000..2000_u16 {
             stays[14..16].copy_from_slice(&[1, round]);
             stays[20..22].copy_from_slice(&port.to_be_bytes());
-            engine.process(&Batch::new(&stays, &[packet]), &mut events);
+            engine.process(
+                &Batch::new(&stays, &[packet]),
+                &mut events as &mut dyn Events,
+            );
         }
         engine.remove(ApplicationId(1));
     }
@@ -405,7 +408,7 @@ fn a_chunk_kept_again_and_again_grows() {
             payload,
         );
     }
-    engine.finish(&mut keeper);
+    engine.finish(&mut keeper as &mut dyn Events);
     assert!(keeper.chunks >= 500);
     assert!(keeper.longest == all);
     assert_eq!(engine.budget().used(), 0);

@@ -164,14 +164,17 @@ fn process_until(
     }
     let mut seen = Seen::default();
     for (number, packets) in wire.packets.chunks(batch).enumerate() {
-        engine.process(&Batch::new(&wire.memory, packets), &mut seen);
+        engine.process(
+            &Batch::new(&wire.memory, packets),
+            &mut seen as &mut dyn Events,
+        );
         if Some(number) == discards {
             let first = ApplicationId(0);
             let uid = seen.of(first).uid;
             engine.command(uid, first, Command::Discard);
         }
     }
-    engine.finish(&mut seen);
+    engine.finish(&mut seen as &mut dyn Events);
     let (ledger, statistics) = (engine.ledger(), engine.statistics());
     assert!(ledger.is_balanced());
     assert_eq!(statistics.discarded.packets, ledger.discarded());

@@ -111,8 +111,11 @@ fn process(
     for application in applications {
         engine.add(application.clone()).unwrap();
     }
-    engine.process(&Batch::new(&wire.memory, &wire.packets), &mut seen);
-    engine.finish(&mut seen);
+    engine.process(
+        &Batch::new(&wire.memory, &wire.packets),
+        &mut seen as &mut dyn Events,
+    );
+    engine.finish(&mut seen as &mut dyn Events);
     assert_eq!(engine.budget().used(), 0);
     assert!(engine.ledger().is_balanced());
     seen

@@ -67,7 +67,8 @@ impl Run {
 
     fn process(&mut self, wire: &Wire) {
         let batch = Batch::new(&wire.memory, &wire.packets);
-        self.engine.process(&batch, &mut self.delivered);
+        self.engine
+            .process(&batch, &mut self.delivered as &mut dyn Events);
     }
 }
 

@@ -58,7 +58,10 @@ fn a_flush_does_not_wait_for_chunks_of_a_later_time() {
     wire.data(1005, 2, 0, b"earlier");
     wire.data(1012, 3, 0, b"now");
     let mut chunks = Chunks::default();
-    engine.process(&Batch::new(&wire.memory, &wire.packets), &mut chunks);
+    engine.process(
+        &Batch::new(&wire.memory, &wire.packets),
+        &mut chunks as &mut dyn Events,
+    );
     assert_eq!(chunks.0, [(2, 7, ChunkFlags::TIMEOUT)]);
 }
 

@@ -227,8 +227,10 @@ fn streams(trace: &Trace, seed: u64, size: usize) -> (BTreeMap<String, Seen>, Le
         engine.add(application).unwrap();
     }
     let mut collect = Collect::default();
-    trace.in_batches(size, |batch| engine.process(batch, &mut collect));
-    engine.finish(&mut collect);
+    trace.in_batches(size, |batch| {
+        engine.process(batch, &mut collect as &mut dyn Events)
+    });
+    engine.finish(&mut collect as &mut dyn Events);
     (collect.streams, engine.ledger().clone())
 }
 

@@ -169,11 +169,11 @@ pub(crate) fn run(source: &mut dyn PacketSource, setup: Setup) -> Outcome {
             span = (span.0.min(first.time), span.1.max(first.time));
             consumer.advance(first.time);
         }
-        engine.process(&batch, &mut consumer);
+        engine.process(&batch, &mut consumer as &mut dyn Events);
         assert!(engine.budget().used() <= engine.budget().limit());
         assert!(engine.ledger().is_balanced());
     }
-    engine.finish(&mut consumer);
+    engine.finish(&mut consumer as &mut dyn Events);
     assert!(engine.ledger().is_balanced());
     let memory_high = engine.budget().high();
     Outcome {
