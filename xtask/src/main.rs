@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["fuzz", seconds] => fuzz::run(seconds),
         _ => {
-            eprintln!("usage: xtask test [cargo test arguments] | demo | fuzz SECONDS");
+            eprintln!("usage: xtask test [test program arguments] | demo | fuzz SECONDS");
             return ExitCode::from(2);
         }
     };
