@@ -3,6 +3,8 @@ CACHE ?= $(or $(FLOWGAUGE_CACHE),$(HOME)/.cache/flowgauge)
 export FLOWGAUGE_CACHE := $(CACHE)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 CARGO ?= cargo
+# Not by `cargo run`: with its variables in the environment the cargo within would build dependencies again.
+XTASK := $(CARGO) build --quiet --bin xtask && $(CARGO_TARGET_DIR)/debug/xtask
 SETUP := xtask/checkout.sh "$(CARGO_TARGET_DIR)" && xtask/setup.sh
 
 .PHONY: help demo build capi install test lint docs bench fuzz clean
@@ -21,7 +23,7 @@ help:
 demo:
 	@echo 'building; the first time takes some minutes'
 	@$(SETUP) build
-	@$(CARGO) run --quiet --package xtask -- demo
+	@$(XTASK) demo
 
 build:
 	@$(SETUP) build
@@ -40,7 +42,7 @@ install: build capi
 
 test:
 	@$(SETUP) build test
-	@$(CARGO) run --quiet --package xtask -- test
+	@$(XTASK) test
 
 lint:
 	@$(SETUP) build
@@ -58,7 +60,7 @@ bench: build
 FUZZ_SECONDS ?= 60
 fuzz:
 	@$(SETUP) build
-	@$(CARGO) run --quiet --package xtask -- fuzz $(FUZZ_SECONDS)
+	@$(XTASK) fuzz $(FUZZ_SECONDS)
 
 clean:
 	rm -rf $(CARGO_TARGET_DIR)

@@ -1,4 +1,4 @@
-//! Development tasks behind the Makefile: `cargo run -p xtask -- test|demo|fuzz`.
+//! Development tasks behind the Makefile.
 #![allow(
     clippy::print_stdout,
     reason = "this program talks to a developer's terminal"
