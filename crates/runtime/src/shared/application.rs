@@ -113,15 +113,7 @@ impl Application {
             thresholds: self.thresholds(),
             need_packets: self.need_packets,
             wants_data: self.wants_data,
-            mode: self.mode,
-            cutoff: self.cutoff,
-            from_initiator: self.from_initiator.map(|cutoff| cutoff.0),
-            from_responder: self.from_responder.map(|cutoff| cutoff.0),
-            chunk_bytes: self.chunk_bytes,
-            overlap_bytes: self.overlap_bytes,
-            flush_timeout: self.flush_timeout,
-            inactivity_timeout: self.inactivity_timeout,
-            priority: self.priority,
+            wanted: config.clone(),
             filters,
         })));
         Ok(requests)
@@ -235,31 +227,22 @@ pub(super) fn least_memory(chunk_bytes: u32) -> u64 {
     Application::LEAST_MEMORY.max(4 * u64::from(chunk_bytes))
 }
 
-/// What a client asks for without its filters, or why it cannot have it.
-pub(super) fn asked(join: &Join) -> Result<ApplicationConfig, String> {
-    within(join.chunk_bytes, join.overlap_bytes, join.memory_bytes)?;
-    // For nobody nothing is put together.
-    let bytes = |bytes| if join.wants_data { bytes } else { 0 };
-    Ok(ApplicationConfig {
-        filter: None,
-        mode: join.mode,
-        cutoff: Cutoffs {
-            default: join.cutoff,
-            from_initiator: join.from_initiator.map(Cutoff),
-            from_responder: join.from_responder.map(Cutoff),
-            classes: Vec::new(),
-        },
-        chunk_bytes: bytes(join.chunk_bytes),
-        overlap_bytes: bytes(join.overlap_bytes),
-        flush_timeout: join.flush_timeout,
-        priority: Priorities {
-            default: join.priority,
-            classes: Vec::new(),
-        },
-        inactivity_timeout: join
-            .inactivity_timeout
-            .map(|timeout| timeout.min(LONGEST_SILENCE)),
-    })
+/// What a client with so much memory may have of what it wants, or why it cannot have it.
+pub(super) fn admitted(
+    wanted: &ApplicationConfig,
+    wants_data: bool,
+    memory_bytes: u64,
+) -> Result<ApplicationConfig, String> {
+    within(wanted.chunk_bytes, wanted.overlap_bytes, memory_bytes)?;
+    let mut config = wanted.clone();
+    if !wants_data {
+        // For nobody nothing is put together.
+        (config.chunk_bytes, config.overlap_bytes) = (0, 0);
+    }
+    config.inactivity_timeout = config
+        .inactivity_timeout
+        .map(|timeout| timeout.min(LONGEST_SILENCE));
+    Ok(config)
 }
 
 /// Longest inactivity timeout: streams that ended without a word take memory of all.
@@ -267,7 +250,6 @@ pub(super) const LONGEST_SILENCE: Nanos = Nanos::from_secs(24 * 3600);
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::tests::join;
     use super::*;
 
     #[test]
@@ -282,11 +264,12 @@ mod tests {
             change(&mut application);
             let refused = application.configuration(&[]).unwrap_err();
             let refused = refused.to_string();
-            let mut wanted = join();
-            wanted.chunk_bytes = application.chunk_bytes;
-            wanted.overlap_bytes = application.overlap_bytes;
-            wanted.memory_bytes = application.memory_bytes;
-            let by_service = asked(&wanted).unwrap_err();
+            let wanted = ApplicationConfig {
+                chunk_bytes: application.chunk_bytes,
+                overlap_bytes: application.overlap_bytes,
+                ..ApplicationConfig::default()
+            };
+            let by_service = admitted(&wanted, true, application.memory_bytes).unwrap_err();
             assert_eq!(refused, by_service);
         }
     }

@@ -7,7 +7,8 @@ use flowgauge_stream::engine::{Command, MAX_APPLICATIONS};
 use flowgauge_sys::local::{self, Connection, Peer};
 use flowgauge_wire::Ledger;
 
-use super::application::asked;
+use super::application::admitted;
+use super::codec::Wire as _;
 use super::error::Error;
 use super::filters::Filters;
 use super::grant::granted;
@@ -154,14 +155,14 @@ impl Service {
                     "user {} may not use it; hint: its owner is user {}",
                     peer.user, self.config.owner
                 );
-                say_last(&connection, &Reply::Refused(why).encode());
+                say_last(&connection, &Reply::Refused(why).encoded());
                 continue;
             }
             let welcome = Reply::Welcome {
                 process: std::process::id(),
                 links: self.links.clone(),
             };
-            if connection.send(&welcome.encode()).is_ok() {
+            if connection.send(&welcome.encoded()).is_ok() {
                 if self.guests.len() >= MOST_GUESTS {
                     self.make_room();
                 }
@@ -196,7 +197,7 @@ impl Service {
         if let Some(at) = most.and_then(|most| crowds.iter().position(|one| one == most)) {
             let guest = self.guests.remove(at);
             let why = "too many connections that do not join".to_owned();
-            say_last(&guest.connection, &Reply::Refused(why).encode());
+            say_last(&guest.connection, &Reply::Refused(why).encoded());
         }
     }
 
@@ -222,7 +223,7 @@ impl Service {
             Fate::Goes(why) => {
                 let guest = self.guests.remove(at);
                 if let Some(why) = why {
-                    say_last(&guest.connection, &Reply::Refused(why).encode());
+                    say_last(&guest.connection, &Reply::Refused(why).encoded());
                 }
             }
             Fate::Joins(join) => {
@@ -244,9 +245,7 @@ impl Service {
                 Heard::End => return Fate::Goes(None),
             };
             match request {
-                Request::Filter {
-                    number, program, ..
-                } => {
+                Request::Filter { number, program } => {
                     if !guest.filters.add(number, program) {
                         return Fate::Goes(Some("too many or too long filters".to_owned()));
                     }
@@ -254,7 +253,7 @@ impl Service {
                 Request::Join(join) => return Fate::Joins(join),
                 Request::Status => {
                     let status = status(&self.members, &self.ledger);
-                    let _ = guest.connection.send(&status.encode());
+                    let _ = guest.connection.send(&status.encoded());
                 }
                 Request::Commands(_) | Request::Change(_) | Request::Thresholds(_) => {
                     return Fate::Goes(Some("join first".to_owned()));
@@ -267,12 +266,13 @@ impl Service {
     fn join(&mut self, mut guest: Guest, join: &Join) {
         let filters = core::mem::take(&mut guest.filters);
         let refuse = |guest: &Guest, why: String| {
-            say_last(&guest.connection, &Reply::Refused(why).encode());
+            say_last(&guest.connection, &Reply::Refused(why).encoded());
         };
-        let config = asked(join).and_then(|mut config| {
-            filters.give(&join.filters, &mut config)?;
-            Ok(config)
-        });
+        let config =
+            admitted(&join.wanted, join.wants_data, join.memory_bytes).and_then(|mut config| {
+                filters.give(&join.filters, &mut config)?;
+                Ok(config)
+            });
         let config = match config {
             Ok(config) => config,
             Err(why) => return refuse(&guest, why),
@@ -318,10 +318,10 @@ impl Service {
         };
         let [ring, page] = member.ring().files();
         let files = [self.members.pool.file(), ring, page];
-        if let Err(error) = member.connection.send_files(&reply.encode(), &files) {
+        if let Err(error) = member.connection.send_files(&reply.encoded(), &files) {
             self.engine.remove(application);
             let why = Reply::Refused(failed(error));
-            return say_last(&member.connection, &why.encode());
+            return say_last(&member.connection, &why.encoded());
         }
         self.members.add(member);
         self.members.show(&self.ledger);
@@ -338,14 +338,14 @@ impl Service {
                 Heard::Nothing => return true,
                 Heard::Nonsense => {
                     let why = "not understood".to_owned();
-                    say_last(&member.connection, &Reply::Ended(why).encode());
+                    say_last(&member.connection, &Reply::Ended(why).encoded());
                     return false;
                 }
                 Heard::End => return false,
             };
             match request {
                 Request::Commands(commands) => {
-                    for (uid, command) in commands {
+                    for (uid, command) in commands.0 {
                         self.obey(at, uid, command);
                     }
                 }
@@ -364,16 +364,14 @@ impl Service {
                     }
                 }
                 // For the next change. Without those that are too many it is refused.
-                Request::Filter {
-                    number, program, ..
-                } => {
+                Request::Filter { number, program } => {
                     member.filters.add(number, program);
                 }
                 Request::Thresholds(thresholds) => member.set_thresholds(thresholds),
                 Request::Status => {
                     let reply = status(&self.members, &self.ledger);
                     if let Some(member) = self.members.list.get(at) {
-                        let _ = member.connection.send(&reply.encode());
+                        let _ = member.connection.send(&reply.encoded());
                     }
                 }
                 Request::Leave => self.leave(at),
@@ -469,7 +467,7 @@ fn receive(connection: &Connection, message: &mut [u8], share: &mut Share) -> He
         Ok(len) => {
             share.bytes = share.bytes.saturating_sub(len.max(LEAST_COST));
             let message = message.get(..len).unwrap_or(message);
-            Request::decode(message).map_or(Heard::Nonsense, Heard::Request)
+            Request::decoded(message).map_or(Heard::Nonsense, Heard::Request)
         }
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Heard::Nothing,
         Err(_) => Heard::End,
@@ -490,7 +488,7 @@ fn status(members: &Members, ledger: &Ledger) -> Reply {
         pool_touched: members.pool.touched(),
         clients: members.list.iter().map(Member::status).collect(),
     };
-    Reply::Status(status.encode())
+    Reply::Status(Box::new(status))
 }
 
 #[cfg(test)]

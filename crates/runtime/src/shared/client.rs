@@ -16,12 +16,13 @@ use flowgauge_sys::shared::{EventReader, HeldBytes, PoolView};
 use flowgauge_wire::{Ledger, LinkType};
 
 use super::application::Application;
+use super::codec::Wire as _;
 use super::error::Error;
 use super::filters;
 use super::layout::{Body, Content, Kind, SharedPackets};
 use super::lives::Lives;
 use super::outbox::Outbox;
-use super::protocol::{Change, Reply, Request, Terms, Thresholds};
+use super::protocol::{Change, Reply, Request, Thresholds};
 use super::start::{self, Found, ServiceProgram};
 use super::statistics::{self, ClientStatistics};
 use super::talk::Talk;
@@ -406,10 +407,9 @@ impl Client {
                 filters::sent(&wanted, &self.links).map(|(sent, chosen)| (sent, Some(chosen)))?
             }
         };
-        let terms = Terms::of(&wanted);
-        requests.push(Request::Change(Box::new(Change { terms, filters })));
+        self.wanted = wanted.clone();
+        requests.push(Request::Change(Box::new(Change { wanted, filters })));
         self.local.outbox.send_all(&requests);
-        self.wanted = wanted;
         Ok(())
     }
 
@@ -509,7 +509,7 @@ impl Client {
         }
         let mut message = [0; 2048];
         match self.local.outbox.connection().receive(&mut message) {
-            Ok(len) => match Reply::decode(&message[..len]) {
+            Ok(len) => match Reply::decoded(&message[..len]) {
                 Some(Reply::Ended(reason)) => self.end = Some(End::Reason(reason)),
                 Some(Reply::Left) => self.end = Some(End::Reason("as asked".to_owned())),
                 Some(_) => {}
@@ -536,7 +536,7 @@ impl Leaver {
     /// # Errors
     /// The system's; none when the service is gone, which the client notices by itself.
     pub fn leave(&self) -> Result<(), Error> {
-        match self.0.send_patiently(&Request::Leave.encode()) {
+        match self.0.send_patiently(&Request::Leave.encoded()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(Error::system("leave the shared capture")(error))
             }

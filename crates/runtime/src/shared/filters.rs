@@ -8,7 +8,7 @@ use flowgauge_stream::engine::{ApplicationConfig, Cutoff, StreamFilter};
 use flowgauge_wire::LinkType;
 
 use super::application::check_classes;
-use super::codec::{Decoder, Encoder};
+use super::codec::wire;
 use super::error::Error;
 use super::protocol::Request;
 
@@ -21,39 +21,11 @@ pub(super) struct Chosen {
     pub(super) priority_classes: Vec<(u16, u8)>,
 }
 
-impl Chosen {
-    pub(super) fn encode(&self, out: &mut Encoder) {
-        out.u32(self.filter.map_or(u32::MAX, u32::from));
-        out.u16(self.cutoff_classes.len() as u16);
-        for (filter, cutoff) in &self.cutoff_classes {
-            out.u16(*filter).u64(cutoff.0);
-        }
-        out.u16(self.priority_classes.len() as u16);
-        for (filter, priority) in &self.priority_classes {
-            out.u16(*filter).u8(*priority);
-        }
-    }
-
-    pub(super) fn decode(rest: &mut Decoder<'_>) -> Option<Chosen> {
-        let filter = match rest.u32()? {
-            u32::MAX => None,
-            number => Some(u16::try_from(number).ok()?),
-        };
-        let mut cutoff_classes = Vec::new();
-        for _ in 0..rest.u16()? {
-            cutoff_classes.push((rest.u16()?, Cutoff(rest.u64()?)));
-        }
-        let mut priority_classes = Vec::new();
-        for _ in 0..rest.u16()? {
-            priority_classes.push((rest.u16()?, rest.u8()?));
-        }
-        Some(Chosen {
-            filter,
-            cutoff_classes,
-            priority_classes,
-        })
-    }
-}
+wire!(Chosen {
+    filter,
+    cutoff_classes,
+    priority_classes,
+});
 
 /// The filter that an expression is for packets of these link types.
 ///
@@ -118,11 +90,8 @@ pub(super) fn sent(
                 },
             };
             instructions += program.instructions().len();
-            requests.push(Request::Filter {
-                number: next,
-                link,
-                program,
-            });
+            let number = next;
+            requests.push(Request::Filter { number, program });
         }
         if let Some(error) = failed.filter(|_| requests.len() == before) {
             return Err(Error::Filter(error));
@@ -211,6 +180,7 @@ impl Filters {
 
 #[cfg(test)]
 mod tests {
+    use super::super::codec::Wire as _;
     use super::*;
 
     const LINKS: [LinkType; 2] = [LinkType::ETHERNET, LinkType::RAW];
@@ -220,20 +190,13 @@ mod tests {
         let (requests, chosen) = sent(config, &LINKS).unwrap();
         let mut filters = Filters::default();
         for request in requests {
-            let Some(Request::Filter {
-                number, program, ..
-            }) = Request::decode(&request.encode())
+            let Some(Request::Filter { number, program }) = Request::decoded(&request.encoded())
             else {
                 panic!("{request:?}");
             };
             assert!(filters.add(number, program));
         }
-        let mut encoded = Encoder::default();
-        chosen.encode(&mut encoded);
-        assert_eq!(
-            Chosen::decode(&mut Decoder(&encoded.0)),
-            Some(chosen.clone())
-        );
+        assert_eq!(Chosen::decoded(&chosen.encoded()), Some(chosen.clone()));
         let mut there = ApplicationConfig::default();
         filters.give(&chosen, &mut there).unwrap();
         there

@@ -52,7 +52,7 @@ pub(super) fn granted(join: &Join, left: u64) -> Result<u64, String> {
     let wanted = join.memory_bytes;
     let least = join
         .least_memory
-        .max(least_memory(join.chunk_bytes))
+        .max(least_memory(join.wanted.chunk_bytes))
         .min(wanted);
     let memory = affordable(wanted, left / 2);
     match memory >= least {
@@ -79,12 +79,13 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn asks(memory_bytes: u64, least_memory: u64, chunk_bytes: u32) -> Join {
-        Join {
+        let mut asked = Join {
             memory_bytes,
             least_memory,
-            chunk_bytes,
             ..join()
-        }
+        };
+        asked.wanted.chunk_bytes = chunk_bytes;
+        asked
     }
 
     #[test]

@@ -10,14 +10,13 @@ use core::ops::Range;
 use flowgauge_stream::StreamIdentity;
 use flowgauge_stream::StreamStatus;
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkFlags, ChunkInfo, ChunkPacket, Counts, Cutoff, DataChunk, StreamErrors,
+    ApplicationId, ChunkFlags, ChunkInfo, ChunkPacket, Counts, DataChunk, StreamErrors,
     StreamSnapshot, StreamStatistics,
 };
 use flowgauge_sys::shared::BODY_BYTES;
 use flowgauge_wire::{Address, Nanos};
 
-use super::codec::{Decoder, Encoder};
-use super::protocol::decode_mode;
+use super::codec::{Wire, wire};
 
 /// What kind of event it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,47 +46,84 @@ pub(super) struct Body {
     pub(super) chunk: ChunkBody,
 }
 
+wire!(Kind as u8 { Created, Data, Terminated });
+wire!(Body {
+    kind,
+    stream,
+    chunk,
+});
+// What is not among these stays with the client.
+wire!(StreamSnapshot {
+    status,
+    errors,
+    priority,
+    mode,
+    from_initiator,
+    is_cut,
+    is_halted,
+    is_discarded,
+    uid,
+    opposite_uid,
+    identity,
+    statistics,
+    opposite_statistics,
+    cutoff,
+    chunks,
+    missing_at_end,
+    chunk_bytes,
+    overlap_bytes,
+} with application = ApplicationId(0), processing_time = 0, user_state = 0);
+wire!(StreamIdentity {
+    flow_id,
+    start,
+    source,
+    destination,
+    version,
+    protocol,
+    vlan,
+});
+wire!(StreamStatistics {
+    start,
+    end,
+    wire_bytes,
+    all,
+    dropped,
+    discarded,
+});
+wire!(Counts { packets, bytes });
+wire!(ChunkBody {
+    info,
+    len,
+    extra,
+    holes,
+    packets,
+});
+wire!(ChunkInfo {
+    offset,
+    gap_before,
+    time,
+    repeated,
+    flags,
+});
+wire!(StreamStatus as u8 {
+    Active,
+    Fin,
+    Rst,
+    Timeout,
+    EndOfInput,
+    Evicted,
+});
+wire!(Address(..));
+wire!(StreamErrors(..));
+wire!(ChunkFlags(..));
+
 impl Body {
-    pub(super) fn encode(&self, scratch: &mut Encoder) -> [u8; BODY_BYTES] {
-        let stream = &self.stream;
-        let out = scratch;
-        out.0.clear();
-        out.u8(self.kind as u8).u8(stream.status as u8);
-        out.u8(stream.errors.0).u8(stream.priority);
-        out.u8(stream.mode as u8).u8(stream.from_initiator.into());
-        let over = u8::from(stream.is_cut) | u8::from(stream.is_halted) << 1;
-        out.u8(over).u8(stream.is_discarded.into());
-        out.u64(stream.uid).u64(stream.opposite_uid);
-        let identity = &stream.identity;
-        out.u64(identity.flow_id).u64(identity.start.0);
-        for (address, port) in [&identity.source, &identity.destination] {
-            out.bytes(&address.0).u16(*port);
-        }
-        out.u8(identity.version).u8(identity.protocol);
-        out.u32(identity.vlan.map_or(u32::MAX, u32::from));
-        for statistics in [&stream.statistics, &stream.opposite_statistics] {
-            out.u64(statistics.start.0).u64(statistics.end.0);
-            out.u64(statistics.wire_bytes);
-            for counts in [&statistics.all, &statistics.dropped, &statistics.discarded] {
-                out.u64(counts.packets).u64(counts.bytes);
-            }
-        }
-        out.u64(stream.cutoff.0).u64(stream.chunks);
-        out.u64(stream.missing_at_end);
-        out.u32(stream.chunk_bytes).u32(stream.overlap_bytes);
-        let ChunkBody {
-            info,
-            len,
-            extra,
-            holes,
-            packets,
-        } = &self.chunk;
-        out.u64(info.offset).u64(info.gap_before).u64(info.time.0);
-        out.u32(info.repeated).u16(info.flags.0);
-        out.u32(*len).u32(*extra).u32(*holes).u32(*packets);
+    pub(super) fn encode(&self, scratch: &mut Vec<u8>) -> [u8; BODY_BYTES] {
+        scratch.clear();
+        self.put(scratch);
         let mut body = [0; BODY_BYTES];
         // A test holds them to the same length.
-        for (to, from) in body.iter_mut().zip(&out.0) {
+        for (to, from) in body.iter_mut().zip(scratch) {
             *to = *from;
         }
         body
@@ -95,116 +131,10 @@ impl Body {
 
     /// `None` when it is no event.
     pub(super) fn decode(body: &[u8; BODY_BYTES], application: ApplicationId) -> Option<Body> {
-        let mut rest = Decoder(body);
-        let number = rest.u8()?;
-        let kind = [Kind::Created, Kind::Data, Kind::Terminated]
-            .into_iter()
-            .find(|kind| *kind as u8 == number)?;
-        let status = decode_status(rest.u8()?)?;
-        let errors = StreamErrors(rest.u8()?);
-        let priority = rest.u8()?;
-        let mode = decode_mode(rest.u8()?)?;
-        let from_initiator = rest.flag()?;
-        let over = rest.u8()?;
-        if over > 3 {
-            return None;
-        }
-        let (is_cut, is_halted) = (over & 1 != 0, over & 2 != 0);
-        let is_discarded = rest.flag()?;
-        let (uid, opposite_uid) = (rest.u64()?, rest.u64()?);
-        let (flow_id, start) = (rest.u64()?, Nanos(rest.u64()?));
-        let source = (Address(rest.array()?), rest.u16()?);
-        let destination = (Address(rest.array()?), rest.u16()?);
-        let (version, protocol) = (rest.u8()?, rest.u8()?);
-        let vlan = u16::try_from(rest.u32()?).ok();
-        let statistics = decode_statistics(&mut rest)?;
-        let opposite_statistics = decode_statistics(&mut rest)?;
-        let (cutoff, chunks) = (Cutoff(rest.u64()?), rest.u64()?);
-        let missing_at_end = rest.u64()?;
-        let (chunk_bytes, overlap_bytes) = (rest.u32()?, rest.u32()?);
-        let info = ChunkInfo {
-            offset: rest.u64()?,
-            gap_before: rest.u64()?,
-            time: Nanos(rest.u64()?),
-            repeated: rest.u32()?,
-            flags: ChunkFlags(rest.u16()?),
-        };
-        let chunk = ChunkBody {
-            info,
-            len: rest.u32()?,
-            extra: rest.u32()?,
-            holes: rest.u32()?,
-            packets: rest.u32()?,
-        };
-        let stream = StreamSnapshot {
-            uid,
-            opposite_uid,
-            application,
-            identity: StreamIdentity {
-                flow_id,
-                start,
-                source,
-                destination,
-                version,
-                protocol,
-                vlan,
-            },
-            from_initiator,
-            statistics,
-            opposite_statistics,
-            status,
-            missing_at_end,
-            is_cut,
-            is_halted,
-            is_discarded,
-            errors,
-            cutoff,
-            priority,
-            chunk_bytes,
-            overlap_bytes,
-            mode,
-            chunks,
-            // These stay with the client.
-            processing_time: 0,
-            user_state: 0,
-        };
-        Some(Body {
-            kind,
-            stream,
-            chunk,
-        })
+        let mut body = Body::take(&mut &body[..])?;
+        body.stream.application = application;
+        Some(body)
     }
-}
-
-fn decode_statistics(rest: &mut Decoder<'_>) -> Option<StreamStatistics> {
-    let (start, end) = (Nanos(rest.u64()?), Nanos(rest.u64()?));
-    let wire_bytes = rest.u64()?;
-    let mut counts = || {
-        let packets = rest.u64()?;
-        let bytes = rest.u64()?;
-        Some(Counts { packets, bytes })
-    };
-    Some(StreamStatistics {
-        start,
-        end,
-        wire_bytes,
-        all: counts()?,
-        dropped: counts()?,
-        discarded: counts()?,
-    })
-}
-
-fn decode_status(number: u8) -> Option<StreamStatus> {
-    [
-        StreamStatus::Active,
-        StreamStatus::Fin,
-        StreamStatus::Rst,
-        StreamStatus::Timeout,
-        StreamStatus::EndOfInput,
-        StreamStatus::Evicted,
-    ]
-    .into_iter()
-    .find(|status| *status as u8 == number)
 }
 
 /// Bytes of a hole, and of a packet without its headers.
@@ -215,12 +145,34 @@ const ASIDE: u32 = u32::MAX;
 /// A packet's offset that is not known.
 const UNKNOWN: i64 = i64::MIN;
 
+/// A packet of a chunk without its headers.
+struct PacketRecord {
+    time: Nanos,
+    offset: i64,
+    wire_len: u32,
+    payload_len: u32,
+    captured: u32,
+    header_len: u32,
+    /// In the chunk, or [`ASIDE`].
+    place: u32,
+}
+
+wire!(PacketRecord {
+    time,
+    offset,
+    wire_len,
+    payload_len,
+    captured,
+    header_len,
+    place,
+});
+
 /// Writes the holes and packets of a chunk, and returns their numbers.
-pub(super) fn encode_extra(chunk: &DataChunk<'_>, out: &mut Encoder) -> (u32, u32) {
-    out.0.clear();
+pub(super) fn encode_extra(chunk: &DataChunk<'_>, out: &mut Vec<u8>) -> (u32, u32) {
+    out.clear();
     let bytes = chunk.bytes();
     for hole in chunk.holes() {
-        out.u32(hole.start).u32(hole.end);
+        (hole.start, hole.end).put(out);
     }
     let holes = chunk.holes().len() as u32;
     let packets = chunk.packets();
@@ -229,17 +181,21 @@ pub(super) fn encode_extra(chunk: &DataChunk<'_>, out: &mut Encoder) -> (u32, u3
         return (holes, 0);
     }
     for packet in packets.clone() {
-        out.u64(packet.time.0);
-        out.u64(packet.offset.unwrap_or(UNKNOWN).cast_unsigned());
-        out.u32(packet.wire_len).u32(packet.payload_len);
-        out.u32(packet.payload.len() as u32);
-        out.u32(packet.header.len() as u32);
-        out.u32(place_in(bytes, packet.payload).unwrap_or(ASIDE));
+        let record = PacketRecord {
+            time: packet.time,
+            offset: packet.offset.unwrap_or(UNKNOWN),
+            wire_len: packet.wire_len,
+            payload_len: packet.payload_len,
+            captured: packet.payload.len() as u32,
+            header_len: packet.header.len() as u32,
+            place: place_in(bytes, packet.payload).unwrap_or(ASIDE),
+        };
+        record.put(out);
     }
     for packet in packets {
-        out.bytes(packet.header);
+        out.extend_from_slice(packet.header);
         if place_in(bytes, packet.payload).is_none() {
-            out.bytes(packet.payload);
+            out.extend_from_slice(packet.payload);
         }
     }
     (holes, count)
@@ -263,14 +219,14 @@ impl<'a> Content<'a> {
     /// Finds the parts of an area; `None` when it does not have them.
     pub(super) fn of(body: &ChunkBody, area: &'a [u8]) -> Option<Content<'a>> {
         let bytes = area.get(..body.len as usize)?;
-        let mut rest = Decoder(area.get(body.extra as usize..)?);
-        let holes = rest.bytes((body.holes as usize).checked_mul(HOLE_BYTES)?)?;
-        let records = rest.bytes((body.packets as usize).checked_mul(PACKET_BYTES)?)?;
+        let mut rest = area.get(body.extra as usize..)?;
+        let holes = rest.split_off(..(body.holes as usize).checked_mul(HOLE_BYTES)?)?;
+        let records = rest.split_off(..(body.packets as usize).checked_mul(PACKET_BYTES)?)?;
         Some(Content {
             bytes,
             holes,
             packets: SharedPackets {
-                records: Decoder(records),
+                records,
                 aside: rest,
                 chunk: bytes,
             },
@@ -278,8 +234,8 @@ impl<'a> Content<'a> {
     }
 
     pub(super) fn holes(&self) -> impl Iterator<Item = Range<u32>> + use<'a> {
-        let mut rest = Decoder(self.holes);
-        core::iter::from_fn(move || Some(rest.u32()?..rest.u32()?))
+        let mut rest = self.holes;
+        core::iter::from_fn(move || <(u32, u32)>::take(&mut rest).map(|(start, end)| start..end))
     }
 
     pub(super) fn packets(&self) -> SharedPackets<'a> {
@@ -290,8 +246,8 @@ impl<'a> Content<'a> {
 /// The packets of a chunk of a shared capture, in the order they were captured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SharedPackets<'a> {
-    records: Decoder<'a>,
-    aside: Decoder<'a>,
+    records: &'a [u8],
+    aside: &'a [u8],
     chunk: &'a [u8],
 }
 
@@ -299,31 +255,27 @@ impl<'a> Iterator for SharedPackets<'a> {
     type Item = ChunkPacket<'a>;
 
     fn next(&mut self) -> Option<ChunkPacket<'a>> {
-        let time = Nanos(self.records.u64()?);
-        let offset = self.records.u64()?.cast_signed();
-        let (wire_len, payload_len) = (self.records.u32()?, self.records.u32()?);
-        let captured = self.records.u32()? as usize;
-        let header_len = self.records.u32()? as usize;
-        let place = self.records.u32()?;
-        let header = self.aside.bytes(header_len)?;
-        let payload = if place == ASIDE {
-            self.aside.bytes(captured)?
+        let record = PacketRecord::take(&mut self.records)?;
+        let captured = record.captured as usize;
+        let header = self.aside.split_off(..record.header_len as usize)?;
+        let payload = if record.place == ASIDE {
+            self.aside.split_off(..captured)?
         } else {
-            let start = place as usize;
+            let start = record.place as usize;
             self.chunk.get(start..start.checked_add(captured)?)?
         };
         Some(ChunkPacket {
-            time,
-            wire_len,
+            time: record.time,
+            wire_len: record.wire_len,
             header,
             payload,
-            payload_len,
-            offset: (offset != UNKNOWN).then_some(offset),
+            payload_len: record.payload_len,
+            offset: (record.offset != UNKNOWN).then_some(record.offset),
         })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let count = self.records.0.len() / PACKET_BYTES;
+        let count = self.records.len() / PACKET_BYTES;
         (count, Some(count))
     }
 }
@@ -332,7 +284,7 @@ impl ExactSizeIterator for SharedPackets<'_> {}
 
 #[cfg(test)]
 pub(super) mod tests {
-    use flowgauge_stream::engine::Mode;
+    use flowgauge_stream::engine::{Cutoff, Mode};
 
     use super::*;
 
@@ -412,9 +364,9 @@ pub(super) mod tests {
                     packets: u32::MAX,
                 },
             };
-            let mut scratch = Encoder::default();
+            let mut scratch = Vec::new();
             let bytes = body.encode(&mut scratch);
-            assert!(scratch.0.len() <= BODY_BYTES, "{}", scratch.0.len());
+            assert!(scratch.len() <= BODY_BYTES, "{}", scratch.len());
             assert_eq!(Body::decode(&bytes, ApplicationId(3)), Some(body));
         }
     }

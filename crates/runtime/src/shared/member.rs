@@ -13,14 +13,14 @@ use flowgauge_sys::process;
 use flowgauge_sys::shared::{Area, EventWriter, Pool};
 use flowgauge_wire::Ledger;
 
-use super::application::{LONGEST_SILENCE, within};
+use super::application::{LONGEST_SILENCE, admitted};
 use super::attention::Guest;
 use super::backlog::Backlog;
-use super::codec::Encoder;
+use super::codec::Wire as _;
 use super::filters::Filters;
 use super::grant::{cost_of, events_for, grown};
 use super::layout::{Body, ChunkBody, Kind, encode_extra};
-use super::protocol::{Change, Join, MESSAGE_BYTES, Reply, Request, Terms, Thresholds};
+use super::protocol::{Change, Join, MESSAGE_BYTES, Reply, Request, Thresholds};
 use super::statistics::{self, ClientStatistics, ClientStatus};
 
 /// Streams with losses that are remembered for a client.
@@ -80,19 +80,19 @@ pub(super) struct Seat {
 /// What a client has from now on.
 #[derive(Debug)]
 pub(super) struct Agreed {
-    terms: Terms,
-    /// Its filters and classes where these change.
-    filters: Option<ApplicationConfig>,
+    wanted: ApplicationConfig,
+    /// Its filters and classes stay as they are.
+    keeps_filters: bool,
 }
 
 impl Agreed {
-    pub(super) fn apply_to(self, config: &mut ApplicationConfig) {
-        self.terms.apply_to(config);
-        if let Some(filters) = self.filters {
-            config.filter = filters.filter;
-            config.cutoff.classes = filters.cutoff.classes;
-            config.priority.classes = filters.priority.classes;
+    pub(super) fn apply_to(mut self, config: &mut ApplicationConfig) {
+        if self.keeps_filters {
+            self.wanted.filter = config.filter.take();
+            self.wanted.cutoff.classes = core::mem::take(&mut config.cutoff.classes);
+            self.wanted.priority.classes = core::mem::take(&mut config.priority.classes);
         }
+        *config = self.wanted;
     }
 }
 
@@ -148,7 +148,7 @@ impl Member {
             application: Some(application),
             peer,
             process: process::watch(peer.process),
-            name: join.name.clone(),
+            name: join.name().to_owned(),
             epoch,
             memory,
             asked: join.memory_bytes,
@@ -165,7 +165,7 @@ impl Member {
         let classes = join.filters.priority_classes.iter();
         for priority in classes
             .map(|(_, priority)| *priority)
-            .chain([join.priority])
+            .chain([join.wanted.priority.default])
         {
             member.priorities[usize::from(priority)] = true;
         }
@@ -230,34 +230,21 @@ impl Member {
     /// What it may have of what it wants from now on; none where it asks for too much.
     pub(super) fn agrees(&mut self, change: &Change) -> Option<Agreed> {
         let sent = core::mem::take(&mut self.filters);
-        let mut filters = ApplicationConfig::default();
+        let mut wanted = admitted(&change.wanted, self.wants_data, self.memory).ok()?;
         if let Some(chosen) = &change.filters {
-            sent.give(chosen, &mut filters).ok()?;
+            sent.give(chosen, &mut wanted).ok()?;
         }
-        let terms = change.terms;
-        within(terms.chunk_bytes, terms.overlap_bytes, self.memory).ok()?;
-        let bytes = |bytes| if self.wants_data { bytes } else { 0 };
-        let terms = Terms {
-            chunk_bytes: bytes(terms.chunk_bytes),
-            overlap_bytes: bytes(terms.overlap_bytes),
-            inactivity_timeout: (terms.inactivity_timeout).map(|time| time.min(LONGEST_SILENCE)),
-            ..terms
-        };
-        let set = ChunkParameters {
-            chunk_bytes: terms.chunk_bytes,
-            overlap_bytes: terms.overlap_bytes,
-            flush_timeout: terms.flush_timeout,
-            mode: terms.mode,
-        };
-        if !self.takes(set) {
+        if !self.takes(wanted.chunk_parameters()) {
             return None;
         }
-        self.uses_priority(terms.priority);
-        for (_, priority) in &filters.priority.classes {
+        self.uses_priority(wanted.priority.default);
+        for (_, priority) in &wanted.priority.classes {
             self.uses_priority(*priority);
         }
-        let filters = change.filters.is_some().then_some(filters);
-        Some(Agreed { terms, filters })
+        Some(Agreed {
+            wanted,
+            keeps_filters: change.filters.is_none(),
+        })
     }
 
     /// From now on it loses events from here on.
@@ -309,7 +296,7 @@ impl Member {
     fn publish(&mut self) {
         if self.ring.publish() {
             // Where there is no room for it there are others that wake it.
-            let _ = self.connection.send(&Reply::Wake.encode());
+            let _ = self.connection.send(&Reply::Wake.encoded());
         }
     }
 
@@ -318,7 +305,7 @@ impl Member {
     fn hear_last(&mut self, message: &mut [u8]) -> bool {
         match self.connection.receive(message) {
             Ok(len) => {
-                let said = message.get(..len).and_then(Request::decode);
+                let said = message.get(..len).and_then(Request::decoded);
                 if let Some(Request::Thresholds(thresholds)) = said {
                     self.set_thresholds(thresholds);
                 }
@@ -342,7 +329,7 @@ impl Member {
     fn say_goodbye(&mut self) {
         if self.has_left && self.backlog.is_empty() {
             self.has_left = false;
-            let _ = self.connection.send(&Reply::Left.encode());
+            let _ = self.connection.send(&Reply::Left.encoded());
         }
     }
 
@@ -375,8 +362,8 @@ pub(super) struct Members {
     last: Option<Stored>,
     /// Until when to wait for clients that are slow: the capture is over.
     patience: Option<Instant>,
-    scratch: Encoder,
-    extra: Encoder,
+    scratch: Vec<u8>,
+    extra: Vec<u8>,
     /// The message at hand, of those that come when the capture is over.
     message: Vec<u8>,
 }
@@ -405,8 +392,8 @@ impl Members {
             places: [None; MAX_APPLICATIONS],
             last: None,
             patience: None,
-            scratch: Encoder::default(),
-            extra: Encoder::default(),
+            scratch: Vec::new(),
+            extra: Vec::new(),
             message: Vec::new(),
         }
     }
@@ -492,11 +479,12 @@ impl Members {
     }
 
     /// Shows the clients the counters.
-    pub(super) fn show(&self, ledger: &Ledger) {
+    pub(super) fn show(&mut self, ledger: &Ledger) {
         for member in &self.list {
-            statistics::show(&member.statistics, ledger, |at, word| {
-                member.ring.set_counter(at, word);
-            });
+            self.scratch.clear();
+            member.statistics.put(&mut self.scratch);
+            ledger.put(&mut self.scratch);
+            statistics::show(&self.scratch, |at, word| member.ring.set_counter(at, word));
             member.ring.set_counter(statistics::MEMORY, member.memory);
         }
     }
@@ -553,7 +541,7 @@ impl Members {
     /// The chunk in the pool, with the holes and packets that were encoded: that of another client, if it is
     /// the same.
     fn store(&mut self, uid: u64, chunk: &DataChunk<'_>) -> Option<&Stored> {
-        let (bytes, extra) = (chunk.bytes(), self.extra.0.as_slice());
+        let (bytes, extra) = (chunk.bytes(), self.extra.as_slice());
         let same = self.last.as_ref().is_some_and(|last| {
             last.uid == uid
                 && last.offset == chunk.offset()
@@ -617,7 +605,7 @@ impl Events for Members {
         let uid = stream.uid();
         let (holes, packets) = encode_extra(chunk, &mut self.extra);
         // Packets are this client's, and so is what they take.
-        let len = chunk.bytes().len() + self.extra.0.len();
+        let len = chunk.bytes().len() + self.extra.len();
         let size = Pool::size_of(len).unwrap_or(u64::MAX);
         let (priority, offset) = (stream.priority(), chunk.offset());
         let sentence = move |member: &Member| {

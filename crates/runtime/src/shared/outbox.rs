@@ -12,8 +12,8 @@ use std::time::Duration;
 use flowgauge_stream::engine::Command;
 use flowgauge_sys::local::Connection;
 
-use super::codec::Encoder;
-use super::protocol::{COMMANDS, Request, append_command};
+use super::codec::Wire as _;
+use super::protocol::{COMMANDS, Request};
 
 /// Bytes that may stay: some sixty thousand commands.
 const MOST_BYTES: usize = 1 << 20;
@@ -37,7 +37,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Message {
-    content: Encoder,
+    content: Vec<u8>,
     /// Commands in it; 0 when it is something else.
     commands: u64,
 }
@@ -63,15 +63,15 @@ impl Outbox {
     /// Says several things, all or none of them.
     pub(super) fn send_all(&self, requests: &[Request]) {
         let mut waiting = self.waiting.borrow_mut();
-        let messages: Vec<Vec<u8>> = requests.iter().map(Request::encode).collect();
+        let messages: Vec<Vec<u8>> = requests.iter().map(Request::encoded).collect();
         let bytes = messages.iter().map(Vec::len).sum::<usize>();
         let is_last = matches!(requests, [Request::Leave]);
         if is_last || self.has_room(&waiting, bytes) {
             waiting.bytes += bytes;
             waiting
                 .messages
-                .extend(messages.into_iter().map(|message| Message {
-                    content: Encoder(message),
+                .extend(messages.into_iter().map(|content| Message {
+                    content,
                     commands: 0,
                 }));
         }
@@ -80,23 +80,20 @@ impl Outbox {
 
     /// Asks for something for a stream, behind what waits. What finds no room here is counted.
     pub(super) fn command(&self, uid: u64, command: Command) {
-        let mut command_bytes = Encoder::default();
-        append_command(uid, command, &mut command_bytes);
-        let command_bytes = command_bytes.0;
+        let mut command_bytes = (uid, command).encoded();
         let mut waiting = self.waiting.borrow_mut();
         if self.has_room(&waiting, command_bytes.len()) {
             waiting.bytes += command_bytes.len();
             let last = waiting.messages.back_mut();
-            match last.filter(|last| last.commands > 0 && last.content.0.len() < MESSAGE) {
+            match last.filter(|last| last.commands > 0 && last.content.len() < MESSAGE) {
                 Some(last) => {
-                    last.content.bytes(&command_bytes);
+                    last.content.append(&mut command_bytes);
                     last.commands += 1;
                 }
                 None => {
-                    let mut content = Encoder::default();
-                    content.u8(COMMANDS).bytes(&command_bytes);
+                    command_bytes.insert(0, COMMANDS);
                     waiting.messages.push_back(Message {
-                        content,
+                        content: command_bytes,
                         commands: 1,
                     });
                 }
@@ -144,7 +141,7 @@ impl Outbox {
 
     fn deliver(&self, waiting: &mut Waiting) {
         while let Some(message) = waiting.messages.front() {
-            match self.connection.send(&message.content.0) {
+            match self.connection.send(&message.content) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Ok(()) => {}
                 // To whom is gone nothing can be said; who waits for events hears of it.
@@ -152,7 +149,7 @@ impl Outbox {
                 Err(_) => self.give_up(message.commands.max(1)),
             }
             let sent = waiting.messages.pop_front();
-            let bytes = sent.map_or(0, |sent| sent.content.0.len());
+            let bytes = sent.map_or(0, |sent| sent.content.len());
             waiting.bytes = waiting.bytes.saturating_sub(bytes);
         }
         waiting.bytes = 0;
@@ -171,8 +168,8 @@ mod tests {
         let mut message = vec![0; MESSAGE + 64];
         while let Ok(len) = connection.receive(&mut message) {
             messages += 1;
-            match Request::decode(&message[..len]) {
-                Some(Request::Commands(commands)) => all.extend(commands),
+            match Request::decoded(&message[..len]) {
+                Some(Request::Commands(commands)) => all.extend(commands.0),
                 other => panic!("{other:?}"),
             }
         }

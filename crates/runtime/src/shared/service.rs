@@ -14,6 +14,7 @@ use flowgauge_sys::{privileges, process};
 use flowgauge_wire::{Ledger, LinkType};
 
 use super::attention::{Guest, LOOK, say_last};
+use super::codec::Wire as _;
 use super::error::Error;
 use super::member::Members;
 use super::protocol::{MESSAGE_BYTES, Reply};
@@ -85,7 +86,7 @@ pub fn serve_interface(
 /// Tells those who wait at `listener` that there will be no capture, and why. Where nobody waits yet, the
 /// first who comes within `patience`: who has started this process is about to.
 pub fn turn_away(listener: &Listener, reason: &str, patience: Duration) {
-    let refused = Reply::Refused(reason.to_owned()).encode();
+    let refused = Reply::Refused(reason.to_owned()).encoded();
     let _ = local::wait_any(&[listener.as_fd()], Some(patience));
     while let Ok(Some(connection)) = listener.accept() {
         say_last(&connection, &refused);
@@ -267,7 +268,7 @@ impl Service {
         self.engine.finish(&mut self.members);
         self.members.settle_all();
         self.count(source, true);
-        let ended = Reply::Ended(reason.to_owned()).encode();
+        let ended = Reply::Ended(reason.to_owned()).encoded();
         for member in &self.members.list {
             say_last(&member.connection, &ended);
         }

@@ -3,7 +3,7 @@
 use flowgauge_sys::shared::COUNTERS;
 use flowgauge_wire::{Ledger, Place};
 
-use super::codec::{Decoder, Encoder};
+use super::codec::{Wire, wire};
 
 /// The number beside the events that says what memory the client has.
 pub(super) const MEMORY: usize = COUNTERS - 1;
@@ -50,9 +50,6 @@ pub struct ClientStatistics {
 }
 
 impl ClientStatistics {
-    /// Numbers that make it up.
-    const WORDS: usize = 15;
-
     /// Chunks lost for whatever reason.
     pub fn lost_data(&self) -> Chunks {
         let all = [
@@ -71,79 +68,54 @@ impl ClientStatistics {
     pub fn is_complete(&self) -> bool {
         self.lost_data().events + self.lost_created + self.lost_terminated == 0
     }
+}
 
-    fn words(&self) -> [u64; ClientStatistics::WORDS] {
-        [
-            self.created,
-            self.terminated,
-            self.data.events,
-            self.data.bytes,
-            self.lost_created,
-            self.lost_terminated,
-            self.lost_to_priority.events,
-            self.lost_to_priority.bytes,
-            self.lost_to_overload_cutoff.events,
-            self.lost_to_overload_cutoff.bytes,
-            self.lost_to_ring.events,
-            self.lost_to_ring.bytes,
-            self.lost_to_pool.events,
-            self.lost_to_pool.bytes,
-            self.refused_commands,
-        ]
+wire!(Chunks { events, bytes });
+wire!(ClientStatistics {
+    created,
+    terminated,
+    data,
+    lost_created,
+    lost_terminated,
+    lost_to_priority,
+    lost_to_overload_cutoff,
+    lost_to_ring,
+    lost_to_pool,
+    refused_commands,
+});
+
+impl Wire for Ledger {
+    fn put(&self, out: &mut Vec<u8>) {
+        (self.delivered(), self.delivered_bytes()).put(out);
+        for place in Place::ALL {
+            self.at(place).put(out);
+        }
     }
 
-    fn of_words(mut next: impl FnMut() -> Option<u64>) -> Option<ClientStatistics> {
-        Some(ClientStatistics {
-            created: next()?,
-            terminated: next()?,
-            data: chunks(&mut next)?,
-            lost_created: next()?,
-            lost_terminated: next()?,
-            lost_to_priority: chunks(&mut next)?,
-            lost_to_overload_cutoff: chunks(&mut next)?,
-            lost_to_ring: chunks(&mut next)?,
-            lost_to_pool: chunks(&mut next)?,
-            refused_commands: next()?,
-        })
+    fn take(from: &mut &[u8]) -> Option<Ledger> {
+        let mut ledger = Ledger::default();
+        ledger.take(Wire::take(from)?, Wire::take(from)?);
+        for place in Place::ALL {
+            ledger.miss(place, Wire::take(from)?);
+        }
+        Some(ledger)
     }
 }
 
-fn chunks(next: &mut impl FnMut() -> Option<u64>) -> Option<Chunks> {
-    Some(Chunks {
-        events: next()?,
-        bytes: next()?,
-    })
-}
-
-/// The numbers that stand beside the events in a ring: the client's, then the capture's.
-pub(super) fn show(own: &ClientStatistics, ledger: &Ledger, mut set: impl FnMut(usize, u64)) {
-    let words = own.words().into_iter().chain(ledger_words(ledger));
-    for (at, word) in words.enumerate() {
-        set(at, word);
+/// Sets the numbers that stand beside the events in a ring, from their bytes: the client's, then the capture's.
+pub(super) fn show(mut counters: &[u8], mut set: impl FnMut(usize, u64)) {
+    for at in 0..counters.len() / 8 {
+        set(at, Wire::take(&mut counters).unwrap_or(0));
     }
 }
 
 /// What [`show`] has set. The numbers of one moment, but for those that change meanwhile.
 pub(super) fn read(get: impl Fn(usize) -> u64) -> (ClientStatistics, Ledger) {
-    let mut words = (0..).map(get);
-    let own = ClientStatistics::of_words(|| words.next()).unwrap_or_default();
-    (own, ledger_of(|| words.next()).unwrap_or_default())
-}
-
-fn ledger_words(ledger: &Ledger) -> impl Iterator<Item = u64> {
-    let places = Place::ALL.into_iter().map(|place| ledger.at(place));
-    [ledger.delivered(), ledger.delivered_bytes()]
-        .into_iter()
-        .chain(places)
-}
-
-fn ledger_of(mut next: impl FnMut() -> Option<u64>) -> Option<Ledger> {
-    let mut ledger = Ledger::default();
-    ledger.take(next()?, next()?);
-    for place in Place::ALL {
-        ledger.miss(place, next()?);
-    }
-    Some(ledger)
+    let words = (0..MEMORY).map(get);
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    let mut rest = bytes.as_slice();
+    let own = Wire::take(&mut rest).unwrap_or_default();
+    (own, Wire::take(&mut rest).unwrap_or_default())
 }
 
 /// How a shared capture stands.
@@ -180,71 +152,46 @@ pub struct ClientStatus {
     pub statistics: ClientStatistics,
 }
 
-impl Status {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Encoder::default();
-        out.u32(self.process);
-        ledger_words(&self.ledger).for_each(|word| {
-            out.u64(word);
-        });
-        out.u64(self.pool_in_use).u64(self.pool_touched);
-        out.u16(self.clients.len() as u16);
-        for client in &self.clients {
-            out.u32(client.process).u32(client.user).text(&client.name);
-            out.u32(client.waiting).u64(client.held).u64(client.memory);
-            for word in client.statistics.words() {
-                out.u64(word);
-            }
-        }
-        out.0
-    }
-
-    pub(super) fn decode(bytes: &[u8]) -> Option<Status> {
-        let mut rest = Decoder(bytes);
-        let process = rest.u32()?;
-        let ledger = ledger_of(|| rest.u64())?;
-        let (pool_in_use, pool_touched) = (rest.u64()?, rest.u64()?);
-        let mut clients = Vec::new();
-        for _ in 0..rest.u16()? {
-            clients.push(ClientStatus {
-                process: rest.u32()?,
-                user: rest.u32()?,
-                name: rest.text()?,
-                waiting: rest.u32()?,
-                held: rest.u64()?,
-                memory: rest.u64()?,
-                statistics: ClientStatistics::of_words(|| rest.u64())?,
-            });
-        }
-        rest.end()?;
-        Some(Status {
-            process,
-            ledger,
-            pool_in_use,
-            pool_touched,
-            clients,
-        })
-    }
-}
+wire!(Status {
+    process,
+    ledger,
+    pool_in_use,
+    pool_touched,
+    clients,
+});
+wire!(ClientStatus {
+    process,
+    user,
+    name,
+    waiting,
+    held,
+    memory,
+    statistics,
+});
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn words_from<T: Wire>(first: u64) -> T {
+        let words = (first..first + 64).flat_map(u64::to_le_bytes);
+        T::take(&mut &words.collect::<Vec<u8>>()[..]).unwrap()
+    }
+
     fn statistics() -> ClientStatistics {
-        let mut words = 1..;
-        ClientStatistics::of_words(|| words.next()).unwrap()
+        words_from(1)
     }
 
     fn ledger() -> Ledger {
-        let mut words = 100..;
-        ledger_of(|| words.next()).unwrap()
+        words_from(100)
     }
 
     #[test]
     fn counters_come_back() {
         let mut counters = [0; COUNTERS];
-        show(&statistics(), &ledger(), |at, word| {
+        let mut bytes = statistics().encoded();
+        ledger().put(&mut bytes);
+        show(&bytes, |at, word| {
             assert!(at < MEMORY);
             counters[at] = word;
         });
@@ -273,10 +220,10 @@ mod tests {
             pool_touched: 2,
             clients: vec![client.clone(), client],
         };
-        let bytes = status.encode();
-        assert_eq!(Status::decode(&bytes), Some(status));
+        let bytes = status.encoded();
+        assert_eq!(Status::decoded(&bytes), Some(status));
         for len in 0..bytes.len() {
-            assert_eq!(Status::decode(&bytes[..len]), None);
+            assert_eq!(Status::decoded(&bytes[..len]), None);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use flowgauge_sys::local::{self, Connection};
 use flowgauge_wire::LinkType;
 
+use super::codec::Wire as _;
 use super::error::Error;
 use super::protocol::{MESSAGE_BYTES, Reply, Request};
 use super::statistics::Status;
@@ -24,7 +25,7 @@ pub(super) struct Talk<'a> {
 impl Talk<'_> {
     pub(super) fn send(&self, request: &Request) -> Result<(), Error> {
         self.connection
-            .send_patiently(&request.encode())
+            .send_patiently(&request.encoded())
             .map_err(|error| match error.kind() {
                 // It may have said why.
                 io::ErrorKind::BrokenPipe => match self.receive() {
@@ -51,7 +52,7 @@ impl Talk<'_> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(_) => return Err(self.died()),
             };
-            return match Reply::decode(&message[..len]) {
+            return match Reply::decoded(&message[..len]) {
                 Some(Reply::Wake) => continue,
                 Some(reply) => Ok((reply, files)),
                 None => Err(Error::Protocol {
@@ -92,9 +93,7 @@ impl Talk<'_> {
     pub(super) fn status(&self) -> Result<Status, Error> {
         self.send(&Request::Status)?;
         match self.receive()?.0 {
-            Reply::Status(bytes) => Status::decode(&bytes).ok_or(Error::Protocol {
-                what: "a status of no kind",
-            }),
+            Reply::Status(status) => Ok(*status),
             reply => Err(self.unexpected(reply)),
         }
     }

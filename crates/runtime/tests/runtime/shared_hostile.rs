@@ -30,7 +30,7 @@ const JOINED: u8 = 131;
 
 /// The name that the service listens under.
 fn name(shared: &Shared) -> String {
-    format!("flowgauge/share/8/{}/{}", process::user(), shared.interface)
+    format!("flowgauge/share/9/{}/{}", process::user(), shared.interface)
 }
 
 /// The next message of the service.
@@ -61,17 +61,15 @@ fn join_message() -> Vec<u8> {
     message.extend_from_slice(&memory);
     message.extend_from_slice(&memory);
     message.extend_from_slice(&500_u32.to_le_bytes());
-    message.extend_from_slice(&u64::MAX.to_le_bytes());
-    message.extend_from_slice(&[0, 1]);
+    // No overload cutoff, no packets, but data.
+    message.extend_from_slice(&[0, 0, 1]);
     message.push(Mode::Wait as u8);
     message.extend_from_slice(&u64::MAX.to_le_bytes());
-    message.extend_from_slice(&[0; 18]);
+    message.extend_from_slice(&[0; 2]);
     message.extend_from_slice(&16_384_u32.to_le_bytes());
     message.extend_from_slice(&[0; 4]);
-    message.extend_from_slice(&[0xff; 16]);
-    message.push(0);
-    message.extend_from_slice(&u32::MAX.to_le_bytes());
-    message.extend_from_slice(&[0; 4]);
+    // No timeouts, priority 0, no filters.
+    message.extend_from_slice(&[0; 8]);
     message
 }
 
@@ -200,7 +198,6 @@ fn who_asks_without_end_and_never_listens_stops_nothing() {
     let mut command = vec![COMMAND];
     command.extend_from_slice(&7_u64.to_le_bytes());
     command.push(2);
-    command.extend_from_slice(&[0; 8]);
     let mut sent = 0_u64;
     for portion in &portions {
         for (number, talker) in talkers.iter().enumerate() {

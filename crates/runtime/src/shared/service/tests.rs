@@ -1,6 +1,7 @@
 use flowgauge_stream::engine::ApplicationId;
 use flowgauge_sys::local::Connection;
 
+use super::super::codec::Wire as _;
 use super::super::protocol::tests::join;
 use super::super::protocol::{Join, Request};
 use super::*;
@@ -24,10 +25,10 @@ fn with_clients(count: usize, name: &str) -> (Service, Vec<Connection>) {
         service.attend(far);
         client.receive(&mut message).unwrap();
         let asked = Request::Join(Box::new(join.clone()));
-        client.send(&asked.encode()).unwrap();
+        client.send(&asked.encoded()).unwrap();
         service.attend(far);
         let len = client.receive(&mut message).unwrap();
-        let reply = Reply::decode(&message[..len]);
+        let reply = Reply::decoded(&message[..len]);
         assert!(matches!(reply, Some(Reply::Joined { .. })), "{reply:?}");
         client
     });
@@ -54,10 +55,10 @@ fn a_look_that_takes_too_long_goes_on_later() {
         if round == 1 {
             clients
                 .iter()
-                .for_each(|client| client.send(&Request::Leave.encode()).unwrap());
+                .for_each(|client| client.send(&Request::Leave.encoded()).unwrap());
         }
         // Who always says something keeps nobody from being heard.
-        clients[0].send(&Request::Status.encode()).unwrap();
+        clients[0].send(&Request::Status.encoded()).unwrap();
         service.attend(Instant::now());
         let now = applications(&service);
         let have_left = now.iter().filter(|one| one.is_none()).count();
