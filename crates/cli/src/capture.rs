@@ -5,10 +5,11 @@ use std::path::Path;
 use flowgauge_capture::filter::{DEFAULT_SNAP_LEN, DumpStyle};
 use flowgauge_capture::sink::{RingLimits, Rotation, Written};
 use flowgauge_capture::{FileFormat, FileSink, Filter, PacketSource, RingSink, SinkOptions};
+use flowgauge_kit::{chunks, engine};
 use flowgauge_runtime::Beginnings;
-use flowgauge_stack::OptionValue;
-use flowgauge_stream::engine::{Cutoff, Cutoffs};
-use flowgauge_stream::{ShardConfig, Shares, stream_filter};
+use flowgauge_stack::{OptionValue, Settings};
+use flowgauge_stream::ShardConfig;
+use flowgauge_stream::engine::Cutoffs;
 use flowgauge_wire::LinkType;
 
 use crate::control::Control;
@@ -64,7 +65,7 @@ pub(crate) fn write_packets(
     let mut opened = input::open(&options.input, &control)?;
     if let Some(cutoffs) = cutoffs {
         input::note_on_snap_length(&options.input, &opened.sources, options.common.quiet);
-        let config = bounded(&options.bounds, opened.sources.len() as u64)?;
+        let config = bounded(&options.bounds, opened.sources.len())?;
         let cut = |source| {
             let source = Beginnings::new(source, cutoffs.clone(), config.clone());
             Box::new(source) as Source
@@ -142,49 +143,26 @@ fn check_ring(limits: RingLimits) -> Result<(), Failure> {
 
 /// How much of which stream is written, if not all.
 fn cutoffs(options: &CaptureOptions) -> Result<Option<Cutoffs>, Failure> {
-    let given = &options.cutoffs;
-    if !given.are_given() {
-        let bounds = &options.bounds;
-        if bounds.max_flows.is_some() || bounds.memory.is_some() {
-            return Err(Failure::usage(
-                "--max-flows and --memory bound the flows that are followed, and none are without a cutoff",
-                "say how much of each stream is written: --cutoff BYTES, or --cutoff-class 'BYTES:FILTER'",
-            ));
-        }
-        return Ok(None);
+    let given = options.cutoffs.settings()?;
+    if given.iter().next().is_some() {
+        let cutoffs = chunks::cutoffs(&given);
+        return cutoffs.map(Some).map_err(Failure::of_setting);
     }
-    let mut classes = Vec::new();
-    for class in &given.cutoff_class {
-        let filter = stream_filter(&class.filter);
-        let filter = filter.map_err(|error| Failure::Usage {
-            what: format!("--cutoff-class: {error}"),
-            hint: error.hint(),
-        })?;
-        classes.push((filter, class.value));
+    if options.bounds.iter().next().is_some() {
+        return Err(Failure::usage(
+            "--max-flows and --memory bound the flows that are followed, and none are without a cutoff",
+            "say how much of each stream is written: --cutoff BYTES, or --cutoff-class 'BYTES:FILTER'",
+        ));
     }
-    Ok(Some(Cutoffs {
-        default: given.cutoff.unwrap_or(Cutoff::UNLIMITED),
-        from_initiator: given.of_side(true)?,
-        from_responder: given.of_side(false)?,
-        classes,
-    }))
+    Ok(None)
 }
 
 /// What each of so many sources may have of the bounds.
-fn bounded(bounds: &BoundOptions, sources: u64) -> Result<ShardConfig, Failure> {
-    memory::check(bounds.memory, sources)?;
-    let mut config = ShardConfig::default();
-    if let Some(bytes) = bounds.memory {
-        let shares = Shares::new(bytes, sources, Beginnings::NEEDS);
-        config.flow.max_flows = shares.flows;
-        config.defragment.max_bytes = shares.fragments;
-        config = config.with_memory(shares.segments);
-    }
-    if let Some(flows) = bounds.max_flows {
-        let share = flows.div_ceil(sources.max(1));
-        config.flow.max_flows = u32::try_from(share).unwrap_or(u32::MAX);
-    }
-    Ok(config)
+fn bounded(bounds: &BoundOptions, sources: usize) -> Result<ShardConfig, Failure> {
+    memory::check(bounds.size("memory"), sources as u64)?;
+    let mut settings = Settings::clone(bounds);
+    settings.set_copies(sources);
+    engine::configuration(&settings, Beginnings::NEEDS).map_err(Failure::of_setting)
 }
 
 fn create_sink(options: &CaptureOptions, path: &Path, sources: &[Source]) -> Result<Sink, Failure> {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use flowgauge_record::{OutputError, RecordWriter};
+use flowgauge_stack::SettingError;
 
 use crate::options::Cli;
 use crate::say::{self, say};
@@ -58,6 +59,15 @@ impl Failure {
         Failure::Run {
             what: what.into(),
             hint,
+        }
+    }
+
+    /// An option of a component that means nothing, as one of the command line.
+    pub(crate) fn of_setting(error: SettingError) -> Failure {
+        let option = error.option.unwrap_or_default().replace('_', "-");
+        Failure::Usage {
+            what: format!("--{option}: {}", error.message),
+            hint: error.hint,
         }
     }
 

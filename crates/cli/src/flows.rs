@@ -8,7 +8,7 @@ use flowgauge_stack::OptionValue;
 use crate::failure::Failure;
 use crate::memory::{self, Needs};
 use crate::options::FlowsOptions;
-use crate::preset::{Preset, duration};
+use crate::preset::Preset;
 
 const STACK: &str = include_str!("../../../stacks/flows.stack");
 
@@ -23,38 +23,21 @@ pub(crate) fn run(options: &FlowsOptions) -> Result<(), Failure> {
         results: aggregation.is_some(),
         ..Needs::default()
     };
-    let results = memory::of_results(engine.bounds.memory, needs);
-    let rest = engine.bounds.memory.map(|bytes| match aggregation {
-        Some(_) => bytes - results.unwrap_or(0),
-        None => bytes,
-    });
+    let memory = engine.bounds.size("memory");
+    let results = memory::of_results(memory, needs);
     let mut preset = Preset::new("flowgauge flows", STACK)?;
-    preset.track("flows", engine, rest);
-    preset.set_some(
-        "flows",
-        "active_timeout",
-        options.records.active_timeout.map(duration),
-    );
-    if engine.community_id_seed != 0 {
-        preset.set("flows", "community_id_seed", engine.community_id_seed);
-    }
-    if options.classify.classify {
-        preset.set("flows", "classify", "yes");
-    }
-    if options.classify.ndpi {
-        preset.set("flows", "ndpi", "yes");
-    }
-    preset.set_path(
-        "flows",
-        "applications",
-        options.classify.applications.as_deref(),
-    )?;
+    preset.track("flows", engine);
+    preset.pass("flows", &options.records);
+    preset.pass("flows", &options.classify);
     if let Some((keys, sums)) = aggregation {
         preset.insert("output", "aggregate");
         preset.set("aggregate", "by", keys.join(", "));
         preset.set("aggregate", "sum", sums.join(", "));
         preset.set_some("aggregate", "top", options.aggregate.top);
-        preset.set_some("aggregate", "memory", results.map(OptionValue::Size));
+        if let (Some(all), Some(results)) = (memory, results) {
+            preset.set("aggregate", "memory", OptionValue::Size(results));
+            preset.set("flows", "memory", OptionValue::Size(all - results));
+        }
     }
     preset.write(&options.output)?;
     preset.run(
@@ -69,7 +52,7 @@ type Aggregation = (Vec<String>, Vec<String>);
 
 /// What to group by and to add up, if that was asked for. `--top` alone means the largest talkers.
 fn aggregation(options: &FlowsOptions) -> Result<Option<Aggregation>, Failure> {
-    let schema = match options.classify.classify {
+    let schema = match options.classify.flag("classify") {
         true => schema_of_classified(FLOW_SCHEMA),
         false => FLOW_SCHEMA,
     };

@@ -3,11 +3,12 @@
 use std::io::{self, IsTerminal};
 
 use flowgauge_record::Format;
+use flowgauge_stack::OptionValue;
 use flowgauge_wire::Nanos;
 
 use crate::failure::Failure;
 use crate::options::{LogFormat, LogOptions};
-use crate::preset::{Preset, duration};
+use crate::preset::Preset;
 use crate::sinks;
 
 const STACK: &str = include_str!("../../../stacks/log.stack");
@@ -18,48 +19,13 @@ const STACK: &str = include_str!("../../../stacks/log.stack");
 /// What went wrong, for the user.
 pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
     let mut preset = Preset::new("flowgauge log", STACK)?;
-    preset.track(
-        "transactions",
-        &options.engine,
-        options.engine.bounds.memory,
-    );
-    preset.set_some("transactions", "protocols", options.protocols.as_ref());
-    if options.flows {
-        preset.set("transactions", "flows", "yes");
-    }
-    if options.anomalies {
-        preset.set("transactions", "anomalies", "yes");
-    }
-    let interval = options.stats_interval.map(duration);
-    preset.set_some("transactions", "stats_interval", interval);
-    let files = "transactions";
-    if options.files {
-        preset.set(files, "files", "yes");
-    }
-    if options.decode {
-        preset.set(files, "decode", "yes");
-    }
-    if options.mails {
-        preset.set(files, "mails", "yes");
-    }
-    preset.set_some(files, "digests", options.digests.as_ref());
-    preset.set_path(files, "extract", options.extract_files.as_deref())?;
-    preset.set_some(files, "file_limit", options.file_limit.as_ref());
-    preset.set_some(files, "extract_limit", options.extract_limit.as_ref());
-    preset.set_path(
-        "transactions",
-        "applications",
-        options.applications.as_deref(),
-    )?;
-    if let Some(policy) = &options.anonymize {
+    preset.track("transactions", &options.engine);
+    preset.pass("transactions", &options.records);
+    preset.pass("transactions", &options.logged);
+    preset.pass("transactions", &options.files);
+    if options.anonymize.iter().next().is_some() {
         preset.insert("output", "anonymize");
-        preset.set_path("anonymize", "policy", Some(policy))?;
-    }
-    let active_timeout = options.records.active_timeout.map(duration);
-    preset.set_some("transactions", "active_timeout", active_timeout);
-    if options.engine.community_id_seed != 0 {
-        let seed = options.engine.community_id_seed;
-        preset.set("transactions", "community_id_seed", seed);
+        preset.pass("anonymize", &options.anonymize);
     }
     let format = format(options)?;
     let end = match format {
@@ -84,33 +50,29 @@ pub(crate) fn run(options: &LogOptions) -> Result<(), Failure> {
             preset.set("logs", "format", name);
             preset.set("transactions", "each_message", "yes");
             if format == LogFormat::Eve {
-                if options.flows && options.input.workers.unwrap_or(1) == 1 {
+                if options.logged.flag("flows") && options.input.workers.unwrap_or(1) == 1 {
                     preset.set("transactions", "outer_flows", "yes");
                 }
                 // As Suricata ends flows by its own configuration.
-                let given = options.engine.idle_timeout.unwrap_or_default();
-                for (option, given, seconds) in [
-                    ("tcp_timeout", given.tcp, 600),
-                    ("udp_timeout", given.udp, 300),
-                    ("other_timeout", given.other, 300),
-                    ("closed_timeout", None, 60),
+                let given = options.engine.idle_timeout.as_ref();
+                for (option, seconds) in [
+                    ("tcp_timeout", 600),
+                    ("udp_timeout", 300),
+                    ("other_timeout", 300),
+                    ("closed_timeout", 60),
                 ] {
-                    if given.is_none() {
-                        preset.set("transactions", option, duration(Nanos::from_secs(seconds)));
+                    if given.is_none_or(|given| given.setting(option).is_none()) {
+                        let time = OptionValue::Duration(Nanos::from_secs(seconds).0);
+                        preset.set("transactions", option, time);
                     }
                 }
             }
-            if options.engine.community_id_seed != 0 {
-                preset.set(
-                    "logs",
-                    "community_id_seed",
-                    options.engine.community_id_seed,
-                );
-            }
+            preset.pass("logs", &options.engine.tracking);
             // Zeek takes content codings away always.
-            let has_files = options.files || options.digests.is_some();
+            let files = &options.files;
+            let has_files = files.flag("files") || files.text("digests").is_some();
             let is_zeek = format != LogFormat::Eve;
-            if is_zeek && (has_files || options.extract_files.is_some()) && !options.decode {
+            if is_zeek && (has_files || files.text("extract").is_some()) && !files.flag("decode") {
                 preset.set("transactions", "decode", "yes");
             }
             "logs"

@@ -7,7 +7,7 @@ use flowgauge_matcher::{ReadOptions, read_patterns_with};
 use flowgauge_record::Format;
 
 use crate::failure::Failure;
-use crate::options::{MatchEngine, MatchOptions, PatternOptions};
+use crate::options::{MatchOptions, PatternOptions};
 use crate::preset::Preset;
 use crate::sinks;
 
@@ -19,7 +19,7 @@ const STACK: &str = include_str!("../../../stacks/match.stack");
 /// What went wrong, for the user.
 pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
     let mut preset = Preset::new("flowgauge match", STACK)?;
-    preset.track("match", &options.engine, options.engine.bounds.memory);
+    preset.track("match", &options.engine);
     if standard_inputs(options) > 1 {
         return Err(Failure::usage(
             "both the capture and patterns are to come from standard input, or patterns twice",
@@ -27,28 +27,14 @@ pub(crate) fn run(options: &MatchOptions) -> Result<(), Failure> {
         ));
     }
     find(&mut preset, &options.patterns)?;
-    for (option, is_set) in [
-        ("fixed", options.patterns.fixed_strings),
-        ("ignore_case", options.patterns.ignore_case),
-        ("first", options.first),
-        ("count", options.tally),
-    ] {
-        if is_set {
-            preset.set("match", option, "yes");
-        }
-    }
+    preset.pass("match", &options.patterns.how);
+    preset.pass("match", &options.found);
     // In a table for people what was found would be lost among thousands of zeros.
-    if options.tally && sinks::format(&options.output) == Format::Table {
+    if options.found.flag("count") && sinks::format(&options.output) == Format::Table {
         preset.set("match", "zeros", "no");
     }
-    preset.set_some("match", "max_matches", options.max_matches);
-    preset.order("match", &options.order)?;
-    preset.cut_off("match", &options.cutoffs)?;
-    match options.patterns.matcher {
-        MatchEngine::Auto => {}
-        MatchEngine::Vectorscan => preset.set("match", "matcher", "vectorscan"),
-        MatchEngine::AhoCorasick => preset.set("match", "matcher", "aho-corasick"),
-    }
+    preset.pass("match", &options.order);
+    preset.pass("match", &options.cutoffs.settings()?);
     preset.write(&options.output)?;
     preset.run(
         options.preset.show_stack,
@@ -95,8 +81,8 @@ fn pattern<'a>(given: &'a OsStr, options: &PatternOptions) -> Result<&'a str, Fa
         ));
     };
     let read = ReadOptions {
-        fixed: options.fixed_strings,
-        ignore_case: options.ignore_case,
+        fixed: options.how.flag("fixed"),
+        ignore_case: options.how.flag("ignore_case"),
         first_id: 1,
     };
     let patterns = read_patterns_with(text.as_bytes(), read).map_err(|error| {

@@ -6,7 +6,7 @@ use flowgauge_stream::Shares;
 use crate::failure::Failure;
 
 /// The least `--memory` for each worker: room for hundreds of flows and whole datagrams.
-pub(crate) const LEAST_MEMORY: u64 = 1 << 20;
+const LEAST_MEMORY: u64 = 1 << 20;
 
 /// Refuses a `--memory` that is too little for so many workers.
 ///
@@ -16,6 +16,13 @@ pub(crate) fn check(total: Option<u64>, workers: u64) -> Result<(), Failure> {
     let least = LEAST_MEMORY.saturating_mul(workers);
     if total.is_none_or(|total| total >= least) {
         return Ok(());
+    }
+    if workers <= 1 {
+        let hint = "raise --memory, or leave it out";
+        return Err(Failure::usage(
+            "--memory is too small; the minimum is 1M",
+            hint,
+        ));
     }
     Err(Failure::usage(
         format!("--memory is divided by {workers} workers, and too little for so many"),

@@ -3,19 +3,15 @@
 use std::path::Path;
 
 use flowgauge_record::Format;
+use flowgauge_registry::registry;
 use flowgauge_stack::syntax::{
     Assignment, Comments, Document, Item, Name, Node, OptionSection, Shape, Value,
 };
-use flowgauge_stack::{OptionValue, Program, Sources, Span, format, parse};
-use flowgauge_stream::engine::Cutoff;
-use flowgauge_wire::Nanos;
+use flowgauge_stack::{Program, Settings, Sources, Span, format, parse};
 
 use crate::failure::Failure;
 use crate::memory;
-use crate::options::{
-    ChecksumMode, CommonOptions, CutoffOptions, EngineOptions, InputOptions, OrderOptions,
-    OutputOptions, VlanMode,
-};
+use crate::options::{CommonOptions, EngineOptions, InputOptions, OutputOptions};
 use crate::sinks;
 use crate::stack::execute::Running;
 use crate::stack::{print, read, refuse_overwriting};
@@ -129,77 +125,24 @@ impl Preset {
         }
     }
 
-    /// Sets an option of several lines, if there are some.
-    pub(crate) fn set_lines(
-        &mut self,
-        component: &str,
-        option: &str,
-        lines: impl Iterator<Item = String>,
-    ) {
-        let lines: Vec<String> = lines.collect();
-        if !lines.is_empty() {
-            self.set(component, option, lines.join("\n"));
-        }
-    }
-
-    /// Sets what all components around the flow table have; `memory` is their share of it.
-    pub(crate) fn track(&mut self, component: &str, options: &EngineOptions, memory: Option<u64>) {
-        self.memory = options.bounds.memory;
-        match options.checksums {
-            ChecksumMode::Auto => {}
-            ChecksumMode::Verify => self.set(component, "checksums", "verify"),
-            ChecksumMode::Ignore => self.set(component, "checksums", "ignore"),
-        }
-        match options.vlan_aware {
-            VlanMode::Auto => {}
-            VlanMode::Yes => self.set(component, "vlan_aware", "yes"),
-            VlanMode::No => self.set(component, "vlan_aware", "no"),
-        }
-        if options.overlap_policy != Default::default() {
-            self.set(component, "overlap_policy", options.overlap_policy.name());
-        }
-        if let Some(timeouts) = options.idle_timeout {
-            for (option, timeout) in [
-                ("tcp_timeout", timeouts.tcp),
-                ("udp_timeout", timeouts.udp),
-                ("other_timeout", timeouts.other),
-            ] {
-                self.set_some(component, option, timeout.map(duration));
+    /// Sets what was given of a component's options, as far as it has them.
+    pub(crate) fn pass(&mut self, component: &str, given: &Settings) {
+        let options = registry().find(component).map_or(&[][..], |it| it.options);
+        for setting in given.iter() {
+            if options.contains(setting.option) {
+                self.set(component, setting.option.name, &setting.value);
             }
         }
-        self.set_some(component, "max_flows", options.bounds.max_flows);
-        self.set_some(component, "memory", memory.map(OptionValue::Size));
     }
 
-    /// Sets how a component puts streams in order.
-    ///
-    /// # Errors
-    /// A file of policies with something wrong in it.
-    pub(crate) fn order(&mut self, component: &str, options: &OrderOptions) -> Result<(), Failure> {
-        self.set_some(component, "mode", options.mode.map(|mode| mode.name()));
-        self.set_some(component, "policy", options.checked_policy()?);
-        Ok(())
-    }
-
-    /// Sets how much of streams a component wants.
-    ///
-    /// # Errors
-    /// Two cutoffs for the same side.
-    pub(crate) fn cut_off(
-        &mut self,
-        component: &str,
-        options: &CutoffOptions,
-    ) -> Result<(), Failure> {
-        let bytes = |cutoff: Cutoff| OptionValue::Size(cutoff.0);
-        self.set_some(component, "cutoff", options.cutoff.map(bytes));
-        for (option, from_initiator) in [("cutoff_client", true), ("cutoff_server", false)] {
-            let cutoff = options.of_side(from_initiator)?;
-            self.set_some(component, option, cutoff.map(bytes));
+    /// Sets what all components around the flow table have.
+    pub(crate) fn track(&mut self, component: &str, options: &EngineOptions) {
+        self.memory = options.bounds.size("memory");
+        self.pass(component, &options.tracking);
+        if let Some(timeouts) = &options.idle_timeout {
+            self.pass(component, timeouts);
         }
-        let classes = options.cutoff_class.iter();
-        let classes = classes.map(|class| format!("{}: {}", bytes(class.value), class.filter));
-        self.set_lines(component, "cutoff_class", classes);
-        Ok(())
+        self.pass(component, &options.bounds);
     }
 
     /// Sets where records go.
@@ -235,22 +178,6 @@ impl Preset {
             // In stacks a percent sign begins a field.
             let text = text_of(path)?.replace('%', "%%");
             self.set(component, "file", text);
-        }
-        Ok(())
-    }
-
-    /// Sets an option that is a path, if there is one.
-    ///
-    /// # Errors
-    /// A name that is no text.
-    pub(crate) fn set_path(
-        &mut self,
-        component: &str,
-        option: &str,
-        path: Option<&Path>,
-    ) -> Result<(), Failure> {
-        if let Some(path) = path {
-            self.set(component, option, text_of(path)?);
         }
         Ok(())
     }
@@ -333,11 +260,6 @@ fn with_words(text: &str, say: impl Fn(&str) -> String) -> String {
     }
     said.push_str(rest);
     said
-}
-
-/// A time span as it is written in a stack.
-pub(crate) fn duration(time: Nanos) -> OptionValue {
-    OptionValue::Duration(time.0)
 }
 
 fn name(text: &str) -> Name {

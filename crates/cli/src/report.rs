@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 
 use crate::failure::Failure;
 use crate::options::ReportOptions;
-use crate::preset::{Preset, duration};
+use crate::preset::Preset;
 
 const STACK: &str = include_str!("../../../stacks/report.stack");
 
@@ -13,19 +13,13 @@ const STACK: &str = include_str!("../../../stacks/report.stack");
 /// # Errors
 /// What went wrong, for the user.
 pub(crate) fn run(options: &ReportOptions) -> Result<(), Failure> {
-    let engine = &options.engine;
     let mut preset = Preset::new("flowgauge report", STACK)?;
-    preset.track("report", engine, engine.bounds.memory);
-    preset.set_some(
-        "report",
-        "active_timeout",
-        options.records.active_timeout.map(duration),
-    );
-    preset.set("report", "top", options.top);
+    preset.track("report", &options.engine);
+    preset.pass("report", &options.records);
+    preset.pass("report", &options.page);
     if options.headers_only {
         preset.set("report", "payload", "no");
     }
-    preset.set_path("report", "applications", options.applications.as_deref())?;
     if options.json {
         preset.set("report", "format", "json");
     }

@@ -10,7 +10,8 @@ use flowgauge_wire::Nanos;
 pub const CHECKSUMS: OptionInfo = OptionInfo::new(
     "checksums",
     OptionKind::Choice(&["auto", "verify", "ignore"]),
-    "what is done about wrong checksums; auto takes those of senders that compute none",
+    "what to do with wrong checksums: verify refuses such packets, ignore does not look, auto refuses them, except from \
+     senders all of whose packets are wrong (offloading hosts)",
 )
 .or("auto");
 
@@ -27,7 +28,7 @@ pub const VLAN_AWARE: OptionInfo = OptionInfo::new(
     "vlan_aware",
     OptionKind::Choice(&["auto", "yes", "no"]),
     "whether equal endpoints in different VLANs are different flows; auto: where packets go from one address to \
-     another in both",
+     another in both VLANs, so that a VLAN for each direction is one flow; yes: always",
 )
 .or("auto");
 
@@ -38,7 +39,8 @@ const LEAST_MEMORY: u64 = 256 << 10;
 pub const MEMORY: OptionInfo = OptionInfo::new(
     "memory",
     OptionKind::Size,
-    "a bound for all that grows with the input, divided by its parts",
+    "memory for all that grows with the input: flows, segments and fragments that wait, groups, bytes collected for \
+     files; at least 256K for each core",
 );
 
 /// Option `max_flows`.
@@ -48,7 +50,7 @@ pub const MAX_FLOWS: OptionInfo = OptionInfo::new(
         min: 1,
         max: 1 << 30,
     },
-    "flows at once; with more the longest idle one ends",
+    "flows tracked at once; the longest idle one ends when there are more",
 );
 
 /// Option `tcp_timeout`.
@@ -87,7 +89,7 @@ pub const CLOSED_TIMEOUT: OptionInfo = OptionInfo::new(
 pub const ACTIVE_TIMEOUT: OptionInfo = OptionInfo::new(
     "active_timeout",
     OptionKind::Duration,
-    "write a record of a flow that goes on every so often",
+    "write a record of flows that last longer than this, again and again",
 );
 
 /// Option `community_id_seed`.

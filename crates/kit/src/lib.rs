@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod chunks;
 mod closing;
 pub mod engine;
 pub mod file_name;

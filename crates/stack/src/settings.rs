@@ -112,6 +112,12 @@ impl PartialEq for Copies {
     }
 }
 
+impl FromIterator<Setting> for Settings {
+    fn from_iter<I: IntoIterator<Item = Setting>>(settings: I) -> Settings {
+        Settings::new(settings.into_iter().collect())
+    }
+}
+
 impl Settings {
     /// From what was read.
     pub fn new(settings: Vec<Setting>) -> Settings {

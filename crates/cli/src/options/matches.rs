@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::chunks::{CutoffOptions, OrderOptions};
+use super::passed::passed;
 use super::shared::{EngineOptions, InputOptions, OutputOptions, PresetOptions};
-use super::values::parse_positive;
 
 /// `match`
 #[derive(Args, Debug)]
@@ -22,15 +22,8 @@ use super::values::parse_positive;
 pub(crate) struct MatchOptions {
     #[command(flatten)]
     pub(crate) patterns: PatternOptions,
-    /// Report each pattern once per stream, where it is found first
-    #[arg(long, conflicts_with = "tally")]
-    pub(crate) first: bool,
-    /// Print how often each pattern was found, and in how many streams, rather than where
-    #[arg(long = "count")]
-    pub(crate) tally: bool,
-    /// Stop after so many matches
-    #[arg(short = 'm', long, value_name = "N", value_parser = parse_positive::<u64>)]
-    pub(crate) max_matches: Option<u64>,
+    #[command(flatten)]
+    pub(crate) found: FoundOptions,
     #[command(flatten, next_help_heading = "Streams")]
     pub(crate) cutoffs: CutoffOptions,
     #[command(flatten, next_help_heading = "Streams")]
@@ -61,24 +54,24 @@ pub(crate) struct PatternOptions {
         allow_hyphen_values = true
     )]
     pub(crate) given: Vec<OsString>,
-    /// Take every pattern as the bytes it is written with
-    #[arg(long)]
-    pub(crate) fixed_strings: bool,
-    /// Upper and lower case letters (A to Z) are the same
-    #[arg(long)]
-    pub(crate) ignore_case: bool,
-    /// What searches
-    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = MatchEngine::Auto)]
-    pub(crate) matcher: MatchEngine,
+    #[command(flatten)]
+    pub(crate) how: SearchOptions,
 }
 
-/// What searches for patterns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MatchEngine {
-    /// Vectorscan where its library is installed, else aho-corasick
-    Auto,
-    /// The Vectorscan (or Hyperscan) library
-    Vectorscan,
-    /// Built in; slower, and without regular expressions
-    AhoCorasick,
+passed! {
+    /// How patterns are read and searched for.
+    SearchOptions of "match" {
+        fixed: |arg| arg.long("fixed-strings"),
+        ignore_case,
+        matcher,
+    }
+}
+
+passed! {
+    /// What is reported of what was found.
+    FoundOptions of "match" {
+        first: |arg| arg.conflicts_with("count"),
+        count,
+        max_matches: |arg| arg.short('m'),
+    }
 }

@@ -10,6 +10,7 @@ mod generate;
 mod keys;
 mod log;
 mod matches;
+mod passed;
 mod shared;
 mod stack;
 mod values;
@@ -23,14 +24,15 @@ pub(crate) use agent::{
 };
 pub(crate) use anonymize::AnonymizeOptions;
 pub(crate) use capture::{CaptureFormat, CaptureOptions};
-pub(crate) use chunks::{ChunkOptions, CutoffOptions, OrderOptions};
+pub(crate) use chunks::ChunkOptions;
 pub(crate) use generate::GenerateOptions;
 pub(crate) use keys::{KeysCommand, KeysOptions};
 pub(crate) use log::{LogFormat, LogOptions};
-pub(crate) use matches::{MatchEngine, MatchOptions, PatternOptions};
+pub(crate) use matches::{MatchOptions, PatternOptions};
+use passed::passed;
 pub(crate) use shared::{
-    BoundOptions, ChecksumMode, CommonOptions, EngineOptions, InputOptions, OutputOptions,
-    PresetOptions, RecordOptions, VlanMode,
+    BoundOptions, CommonOptions, EngineOptions, InputOptions, OutputOptions, PresetOptions,
+    RecordOptions,
 };
 pub(crate) use stack::{
     BenchOptions, FormatOptions, ListOptions, RunOptions, ShowOptions, StackCommand, StackOptions,
@@ -61,7 +63,7 @@ pub(crate) enum Command {
     /// Write one record per flow
     Flows(FlowsOptions),
     /// Reassemble TCP streams: list them, hash them or write their bytes to files
-    Streams(StreamsOptions),
+    Streams(Box<StreamsOptions>),
     /// Find patterns in streams: texts, Snort contents and regular expressions, by the thousand
     Match(Box<MatchOptions>),
     /// Write a record per transaction of application protocols: HTTP, DNS, TLS and others
@@ -179,21 +181,13 @@ pub(crate) struct FlowsOptions {
     pub(crate) preset: PresetOptions,
 }
 
-/// What is spoken in flows.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Classification")]
-pub(crate) struct ClassifyOptions {
-    /// Say what is spoken in each flow, and for which application: by content, by names of servers, by names
-    /// that were looked up, by ports
-    #[arg(long)]
-    pub(crate) classify: bool,
-    /// Names of servers and their applications, beside those that are built in: in each line a name of
-    /// hosts, blanks, the application
-    #[arg(long, value_name = "FILE", requires = "classify")]
-    pub(crate) applications: Option<PathBuf>,
-    /// Ask nDPI's library (version 4.2) what flows are, too: what it says counts more than the rest
-    #[arg(long, requires = "classify")]
-    pub(crate) ndpi: bool,
+passed! {
+    /// What is spoken in flows.
+    ClassifyOptions of "flows" under "Classification" {
+        classify,
+        applications: |arg| arg.requires("classify"),
+        ndpi: |arg| arg.requires("classify"),
+    }
 }
 
 /// Aggregation of flow records.
@@ -214,26 +208,11 @@ pub(crate) struct AggregateOptions {
 /// `streams`
 #[derive(Args, Debug)]
 pub(crate) struct StreamsOptions {
-    /// Write each direction's bytes to a file in this folder, named as tcpflow names them
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// With --out: fill the holes in the files with zeros, so that positions are those of the
-    /// stream, as tcpflow does; otherwise the files hold the captured bytes one after the other
-    #[arg(long, requires = "out")]
-    pub(crate) fill_gaps: bool,
     /// Write one record per direction (the default, except with --out)
-    #[arg(long, conflicts_with = "tally")]
+    #[arg(long, conflicts_with = "count")]
     pub(crate) list: bool,
-    /// Write one record per hole in a stream: where it begins and its size. With --list or --hash
-    /// they come among the streams' records
-    #[arg(long)]
-    pub(crate) gaps: bool,
-    /// Add the SHA-256 of the delivered bytes to each record
-    #[arg(long)]
-    pub(crate) hash: bool,
-    /// Read every delivered byte and print totals only
-    #[arg(long = "count", conflicts_with_all = ["gaps", "hash", "out"])]
-    pub(crate) tally: bool,
+    #[command(flatten)]
+    pub(crate) written: StreamRecordOptions,
     #[command(flatten)]
     pub(crate) chunks: ChunkOptions,
     #[command(flatten)]
@@ -249,28 +228,35 @@ pub(crate) struct StreamsOptions {
 impl StreamsOptions {
     /// With --out alone the files are the result.
     pub(crate) fn files_are_all(&self) -> bool {
-        self.out.is_some()
+        let written = &self.written;
+        written.text("out").is_some()
             && !self.list
-            && !self.gaps
-            && !self.hash
-            && !self.chunks.counters
+            && !written.flag("gaps")
+            && !written.flag("hash")
+            && !self.chunks.delivery.flag("counters")
             && !self.output.names_a_format()
+    }
+}
+
+passed! {
+    /// What is written of streams.
+    StreamRecordOptions of "streams" {
+        out,
+        fill_gaps: |arg| arg.requires("out"),
+        gaps,
+        hash,
+        count: |arg| arg.conflicts_with_all(["gaps", "hash", "out"]),
     }
 }
 
 /// `report`
 #[derive(Args, Debug)]
 pub(crate) struct ReportOptions {
-    /// Entries of each list
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_positive::<usize>)]
-    pub(crate) top: usize,
+    #[command(flatten)]
+    pub(crate) page: PageOptions,
     /// Do not look into payload: no applications, no transactions of HTTP, DNS and TLS; faster
-    #[arg(long)]
+    #[arg(long, conflicts_with = "applications")]
     pub(crate) headers_only: bool,
-    /// Names of servers and their applications, beside those that are built in: in each line a name of
-    /// hosts, blanks, the application
-    #[arg(long, value_name = "FILE", conflicts_with = "headers_only")]
-    pub(crate) applications: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) input: InputOptions,
     /// Write one JSON object
@@ -287,6 +273,11 @@ pub(crate) struct ReportOptions {
     pub(crate) records: RecordOptions,
     #[command(flatten)]
     pub(crate) preset: PresetOptions,
+}
+
+passed! {
+    /// What is on the page.
+    PageOptions of "report" { top, applications }
 }
 
 /// `packets`
@@ -337,9 +328,84 @@ pub(crate) struct ShareServiceOptions {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::fs;
+
+    use clap::{Arg, CommandFactory};
 
     use super::*;
+
+    /// The row of an option in the manual's tables.
+    fn row(arg: &Arg) -> Option<String> {
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        let names: Vec<String> = short.into_iter().chain(long).collect();
+        if names.is_empty() || arg.is_hide_set() {
+            return None;
+        }
+        let values = arg.get_value_names().unwrap_or_default();
+        let takes = arg.get_action().takes_values();
+        let value = match (takes, values.first()) {
+            (true, Some(name)) if arg.is_require_equals_set() => format!("[=<{name}>]"),
+            (true, Some(name)) => format!(" <{name}>"),
+            _ => String::new(),
+        };
+        let mut help = arg.get_help().map(ToString::to_string)?;
+        let possible = arg.get_possible_values();
+        let described: Vec<String> = possible
+            .iter()
+            .filter(|_| takes)
+            .filter_map(|it| Some(format!("{}: {}", it.get_name(), it.get_help()?)))
+            .collect();
+        if described.is_empty() && takes && !possible.is_empty() {
+            let words: Vec<&str> = possible.iter().map(|it| it.get_name()).collect();
+            help += &format!(" [possible values: {}]", words.join(", "));
+        } else if !described.is_empty() {
+            help += &format!(": {}", described.join("; "));
+        }
+        if takes && let Some(default) = arg.get_default_values().first() {
+            help += &format!(" [default: {}]", default.display());
+        }
+        let row = format!("| `{}{value}` | {help} |", names.join(", "));
+        Some(row.replace("NAME|FILE", "NAME\\|FILE"))
+    }
+
+    /// The manual's tables say of each option what its help says (that of `log` says more). With `FLOWGAUGE_REWRITE_CASES=1` they are written.
+    #[test]
+    fn the_manual_has_a_row_for_each_option() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual.md");
+        let mut manual = fs::read_to_string(&path).unwrap();
+        let mut wrong = Vec::new();
+        for command in Cli::command()
+            .get_subcommands()
+            .filter(|it| !it.is_hide_set() && it.get_name() != "log")
+        {
+            let heading = format!("\n## `flowgauge {}`\n", command.get_name());
+            let Some((before, after)) = manual.split_once(&heading) else {
+                continue;
+            };
+            let (section, rest) = after.split_once("\n## ").unwrap_or((after, ""));
+            let mut lines: Vec<String> = section.lines().map(str::to_owned).collect();
+            for row in command.get_arguments().filter_map(row) {
+                let is_same = |line: &String| {
+                    let first =
+                        |row: &str| row.split(['`', ' ', '[', ',']).nth(2).map(str::to_owned);
+                    line.starts_with("| `-") && first(line) == first(&row)
+                };
+                match lines.iter_mut().find(|line| is_same(line)) {
+                    Some(line) if *line == row => continue,
+                    Some(line) => *line = row.clone(),
+                    None => {}
+                }
+                wrong.push(format!("{}: {row}", command.get_name()));
+            }
+            manual = format!("{before}{heading}{}\n\n## {rest}", lines.join("\n"));
+        }
+        if std::env::var_os("FLOWGAUGE_REWRITE_CASES").is_some() {
+            fs::write(path, manual).unwrap();
+            return;
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 
     #[test]
     fn the_definition_is_consistent() {

@@ -3,14 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use flowgauge_reassembly::OverlapPolicy;
+use clap::Args;
+use flowgauge_stack::Settings;
 use flowgauge_wire::Nanos;
 
-use super::values::{
-    IdleTimeouts, parse_count, parse_duration, parse_idle_timeouts, parse_memory, parse_policy,
-    parse_positive, parse_seconds, parse_whole,
-};
+use super::passed::passed;
+use super::values::{parse_duration, parse_idle_timeouts, parse_positive, parse_whole};
 
 /// Where packets come from.
 #[derive(Args, Clone, Debug, Default)]
@@ -117,68 +115,30 @@ pub(crate) struct PresetOptions {
     pub(crate) show_stack: bool,
 }
 
-/// How flows and streams are tracked.
+passed! {
+    /// How flows and streams are tracked.
+    TrackingOptions of "flows" { checksums, vlan_aware, overlap_policy, community_id_seed }
+}
+
+passed! {
+    /// How much is tracked at once.
+    BoundOptions of "flows" { max_flows, memory }
+}
+
+passed! {
+    /// For commands that write records of flows.
+    RecordOptions of "flows" { active_timeout }
+}
+
+/// How flows and streams are tracked, and how much of them.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Tracking")]
 pub(crate) struct EngineOptions {
-    /// What to do with wrong checksums
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = ChecksumMode::Auto)]
-    pub(crate) checksums: ChecksumMode,
-    /// Whether equal endpoints in different VLANs are different flows
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = VlanMode::Auto)]
-    pub(crate) vlan_aware: VlanMode,
-    /// Which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd,
-    /// solaris and others
-    #[arg(long, value_name = "POLICY", default_value = "first", value_parser = parse_policy)]
-    pub(crate) overlap_policy: OverlapPolicy,
-    /// End flows without packets after so many seconds: tcp=300,udp=60,other=30, or one number
-    #[arg(long, value_name = "SECONDS", value_parser = parse_idle_timeouts)]
-    pub(crate) idle_timeout: Option<IdleTimeouts>,
+    #[command(flatten)]
+    pub(crate) tracking: TrackingOptions,
+    /// End flows without packets after this time (seconds, or with a unit): tcp=300,udp=1m,other=30, or one for all
+    #[arg(long, value_name = "TIME", value_parser = parse_idle_timeouts)]
+    pub(crate) idle_timeout: Option<Settings>,
     #[command(flatten)]
     pub(crate) bounds: BoundOptions,
-    /// Seed of the Community IDs
-    #[arg(long, value_name = "SEED", allow_negative_numbers = true, default_value_t = 0, value_parser = parse_whole::<u16>)]
-    pub(crate) community_id_seed: u16,
-}
-
-/// How much is tracked at once.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct BoundOptions {
-    /// Flows tracked at once; the longest idle goes when there are more
-    #[arg(long, value_name = "N", value_parser = parse_count)]
-    pub(crate) max_flows: Option<u64>,
-    /// Memory for all that grows with the input: flows, segments and fragments that wait, groups,
-    /// bytes collected for files (units K, M, G); 1M for each worker at least
-    #[arg(long, value_name = "BYTES", value_parser = parse_memory)]
-    pub(crate) memory: Option<u64>,
-}
-
-/// What to do with wrong checksums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ChecksumMode {
-    /// Refuse packets whose checksum is wrong
-    Verify,
-    /// Do not look at checksums
-    Ignore,
-    /// Refuse wrong ones, except from senders all of whose packets are wrong (offloading hosts)
-    Auto,
-}
-
-/// Whether VLANs keep flows apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum VlanMode {
-    /// Where packets go from one address to another in both VLANs; a VLAN for each direction is one flow
-    Auto,
-    /// Always: a connection with a VLAN for each direction is two flows
-    Yes,
-    /// Never
-    No,
-}
-
-/// For commands that write records of flows.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct RecordOptions {
-    /// Write a record of flows that last longer than so many seconds, again and again
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    pub(crate) active_timeout: Option<Nanos>,
 }

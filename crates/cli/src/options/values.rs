@@ -1,81 +1,54 @@
-//! What the values of options mean.
+//! What the values of options mean. Numbers, sizes and times are read as in stacks.
 
 use std::str::FromStr;
 
-use flowgauge_reassembly::OverlapPolicy;
-use flowgauge_stack::{OptionKind, OptionValue};
+use flowgauge_kit::engine::{OTHER_IDLE, TCP_IDLE, UDP_IDLE};
+use flowgauge_stack::{OptionInfo, OptionKind, OptionValue, Settings};
 use flowgauge_wire::Nanos;
 
-use crate::memory::LEAST_MEMORY;
+use super::passed::setting;
 
-/// Idle timeouts by protocol, where they were given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct IdleTimeouts {
-    pub(crate) tcp: Option<Nanos>,
-    pub(crate) udp: Option<Nanos>,
-    pub(crate) other: Option<Nanos>,
+/// A value as in stacks; a time is more than zero.
+pub(super) fn read_option(kind: OptionKind, text: &str) -> Result<OptionValue, String> {
+    match kind.read(text)? {
+        OptionValue::Duration(0) => Err("must be more than zero".to_owned()),
+        value => Ok(value),
+    }
 }
 
-/// `tcp=300,udp=60,other=30` (any of them), or one number for all.
-pub(super) fn parse_idle_timeouts(text: &str) -> Result<IdleTimeouts, String> {
-    let mut timeouts = IdleTimeouts::default();
+/// Idle timeouts by protocol: `tcp=300,udp=60,other=30` (any of them), or one time for all.
+pub(super) fn parse_idle_timeouts(text: &str) -> Result<Settings, String> {
+    static ALL: [(&str, OptionInfo); 3] =
+        [("tcp", TCP_IDLE), ("udp", UDP_IDLE), ("other", OTHER_IDLE)];
+    let mut timeouts = Vec::new();
     for part in text.split(',') {
-        let Some((name, value)) = part.split_once('=') else {
-            let all = Some(parse_seconds(part)?);
-            timeouts = IdleTimeouts {
-                tcp: all,
-                udp: all,
-                other: all,
-            };
-            continue;
+        let (name, value) = match part.split_once('=') {
+            Some((name, value)) => (Some(name.trim()), value),
+            None => (None, part),
         };
-        let value = Some(parse_seconds(value)?);
-        match name.trim() {
-            "tcp" => timeouts.tcp = value,
-            "udp" => timeouts.udp = value,
-            "other" => timeouts.other = value,
-            _ => return Err(format!("\"{name}\" is none of tcp, udp, other")),
+        let named = ALL
+            .iter()
+            .filter(|(own, _)| name.is_none_or(|name| name == *own));
+        let before = timeouts.len();
+        for (_, option) in named {
+            timeouts.push(setting(option, read_option(option.kind, value.trim())?));
+        }
+        if timeouts.len() == before {
+            let name = name.unwrap_or_default();
+            return Err(format!("\"{name}\" is none of tcp, udp, other"));
         }
     }
-    Ok(timeouts)
+    // The last of several counts.
+    timeouts.reverse();
+    Ok(Settings::new(timeouts))
 }
 
-/// An overlap policy by its name.
-pub(super) fn parse_policy(text: &str) -> Result<OverlapPolicy, String> {
-    text.parse::<OverlapPolicy>()
-        .map_err(|error| error.to_string())
-}
-
-/// Seconds, with a fraction if need be; more than zero.
-pub(super) fn parse_seconds(text: &str) -> Result<Nanos, String> {
-    let text = text.trim();
-    let seconds: f64 = text
-        .strip_suffix('s')
-        .unwrap_or(text)
-        .parse()
-        .map_err(|_| format!("\"{text}\" is no number of seconds"))?;
-    let nanos = seconds * 1e9;
-    if !(nanos >= 1.0 && nanos < u64::MAX as f64) {
-        return Err("must be more than zero and less than 500 years".to_owned());
-    }
-    Ok(Nanos(nanos as u64))
-}
-
-/// A time span as in stacks: seconds, or a number with a unit.
+/// A time span: seconds, or a number with a unit; more than zero.
 pub(super) fn parse_duration(text: &str) -> Result<Nanos, String> {
-    match OptionKind::Duration.read(text)? {
+    match read_option(OptionKind::Duration, text)? {
         OptionValue::Duration(nanos) => Ok(Nanos(nanos)),
         other => Err(format!("{other} is no time span")),
     }
-}
-
-/// A whole number above zero, perhaps with k, M or G for thousands, millions, milliards.
-pub(super) fn parse_count(text: &str) -> Result<u64, String> {
-    parse_scaled(
-        text,
-        &[("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)],
-        1,
-    )
 }
 
 /// A whole number.
@@ -100,79 +73,23 @@ pub(super) fn parse_positive<N: FromStr + Default + PartialEq>(text: &str) -> Re
     }
 }
 
-/// Bytes; K, M, G and T are powers of 1024.
+/// Bytes; k, M, G and T are powers of 1024.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    parse_scaled(text, BINARY_UNITS, 1)
-}
-
-/// The most that options of stacks can say.
-const MOST: u64 = i64::MAX.unsigned_abs();
-
-/// Bytes of memory, enough for one worker.
-pub(super) fn parse_memory(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
-    if bytes < LEAST_MEMORY {
-        return Err("is too little: give 1M at least".to_owned());
+    match OptionKind::Size.read(text)? {
+        OptionValue::Size(0) => Err("must be more than zero".to_owned()),
+        OptionValue::Size(bytes) => Ok(bytes),
+        other => Err(format!("{other} is no number of bytes")),
     }
-    Ok(bytes)
-}
-
-/// Bytes as [`parse_size`], or none.
-pub(super) fn parse_scaled_or_zero(text: &str) -> Result<u64, String> {
-    if text.bytes().all(|digit| digit == b'0') && !text.is_empty() {
-        return Ok(0);
-    }
-    parse_size(text)
 }
 
 /// As tcpdump's -C: millions of bytes, or a number with a unit.
 pub(super) fn parse_file_size(text: &str) -> Result<u64, String> {
-    parse_scaled(text, BINARY_UNITS, 1_000_000)
-}
-
-const BINARY_UNITS: &[(&str, u64)] = &[
-    ("kib", 1 << 10),
-    ("mib", 1 << 20),
-    ("gib", 1 << 30),
-    ("tib", 1 << 40),
-    ("kb", 1 << 10),
-    ("mb", 1 << 20),
-    ("gb", 1 << 30),
-    ("tb", 1 << 40),
-    ("k", 1 << 10),
-    ("m", 1 << 20),
-    ("g", 1 << 30),
-    ("t", 1 << 40),
-];
-
-pub(super) fn parse_scaled(text: &str, units: &[(&str, u64)], without: u64) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(format!("\"{text}\" is no number, 0 or more"));
-    }
-    let unit = &text[digits.len()..];
-    let factor = if unit.is_empty() {
-        without
-    } else {
-        let Some((_, factor)) = units
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-        else {
-            let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
-            return Err(format!(
-                "unknown unit \"{unit}\"; known: {}",
-                names.join(", ")
-            ));
-        };
-        *factor
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| format!("\"{text}\" is no whole number"))?;
-    match number.checked_mul(factor) {
-        Some(0) => Err("must be more than zero".to_owned()),
-        Some(product) if product <= MOST => Ok(product),
-        _ => Err("is too large".to_owned()),
+    let bytes = parse_size(text)?;
+    match text.ends_with(|letter: char| letter.is_ascii_digit()) {
+        true => bytes
+            .checked_mul(1_000_000)
+            .ok_or_else(|| format!("{text} is too large")),
+        false => Ok(bytes),
     }
 }
 
@@ -190,26 +107,24 @@ mod tests {
 
     #[test]
     fn idle_timeouts() {
+        let read = |text| {
+            let timeouts = parse_idle_timeouts(text)?;
+            let of = |option| timeouts.duration(option);
+            Ok::<_, String>(["tcp_timeout", "udp_timeout", "other_timeout"].map(of))
+        };
+        let second = 1_000_000_000;
         assert_eq!(
-            parse_idle_timeouts("tcp=300,other=0.5"),
-            Ok(IdleTimeouts {
-                tcp: Some(Nanos::from_secs(300)),
-                udp: None,
-                other: Some(Nanos::from_millis(500)),
-            })
+            read("tcp=300,other=0.5"),
+            Ok([Some(300 * second), None, Some(second / 2)])
         );
-        let all = Some(Nanos::from_secs(9));
+        assert_eq!(read("9"), Ok([Some(9 * second); 3]));
         assert_eq!(
-            parse_idle_timeouts("9"),
-            Ok(IdleTimeouts {
-                tcp: all,
-                udp: all,
-                other: all
-            })
+            read("9,udp=2s"),
+            Ok([Some(9 * second), Some(2 * second), Some(9 * second)])
         );
-        assert!(parse_idle_timeouts("sctp=1").is_err());
-        assert!(parse_idle_timeouts("tcp=-1").is_err());
-        assert!(parse_idle_timeouts("tcp=inf").is_err());
+        for wrong in ["sctp=1", "tcp=-1", "tcp=inf", "0", ""] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -217,7 +132,7 @@ mod tests {
         assert_eq!(parse_duration("100ms"), Ok(Nanos::from_millis(100)));
         assert_eq!(parse_duration("50us"), Ok(Nanos(50_000)));
         assert_eq!(parse_duration("2"), Ok(Nanos::from_secs(2)));
-        for wrong in ["", "-1", "1 week", "ms"] {
+        for wrong in ["", "-1", "1 week", "ms", "0"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
@@ -228,13 +143,12 @@ mod tests {
         assert_eq!(parse_size("100"), Ok(100));
         assert_eq!(parse_file_size("2"), Ok(2_000_000));
         assert_eq!(parse_file_size("2KiB"), Ok(2048));
-        assert_eq!(parse_count("3k"), Ok(3000));
         assert!(parse_size("0").is_err());
-        assert_eq!(parse_memory("1M"), Ok(1 << 20));
-        assert!(parse_memory("1048575").is_err());
         assert!(parse_size("1Q").is_err());
         assert!(parse_size("99999999999T").is_err());
         assert_eq!(parse_size("8388607T"), Ok(8_388_607 << 40));
-        assert_eq!(parse_size("9000000T"), Err("is too large".to_owned()));
+        assert!(parse_file_size("9223372036854775807").is_err());
+        let refused = Err("9000000T is too large".to_owned());
+        assert_eq!(parse_size("9000000T"), refused);
     }
 }

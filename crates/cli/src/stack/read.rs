@@ -141,11 +141,10 @@ fn of_option(name: &str, found: &[Diagnostic]) -> Option<Failure> {
         return None;
     };
     let (in_stack, what) = error.message.split_once(": ")?;
-    let option = in_stack.replace('_', "-");
     let command = Cli::command();
     let command = command.find_subcommand(name.rsplit(' ').next()?)?;
     let mut options = command.get_arguments();
-    options.find(|it| it.get_long() == Some(&option))?;
+    let option = options.find(|it| it.get_id() == in_stack)?.get_long()?;
     let hint = error.hint.as_deref().map(|hint| {
         // Of a value that cannot be read it is the help of the option.
         match hint

@@ -271,10 +271,10 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         (&["--cutoff-class", "10k:tcp prt 80"], "syntax error"),
         (&["--priority", "300:udp"], "0 to 255"),
         (&["--policy", "amiga"], "neither an overlap policy"),
-        (&["--mode", "slow"], "strict, fast, wait"),
+        (&["--mode", "slow"], "wait, fast, strict"),
         (&["--cutoff-direction", "up:5"], "neither client nor server"),
         (&["--chunk", "100", "--overlap", "100"], "is not less than"),
-        (&["--base-threshold", "1.5"], "from 0 to 1"),
+        (&["--base-threshold", "1.5"], "1.5 is more than 1"),
         (&["--counters", "--count"], "cannot be used with"),
     ] {
         let mut all = vec!["streams", "-r", trace()];

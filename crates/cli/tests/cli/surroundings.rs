@@ -194,8 +194,8 @@ fn memory_that_is_refused_is_told_with_a_hint() {
 fn too_little_memory_is_refused() {
     let folder = Folder::new("least-memory");
     for (line, part) in [
-        ("flows -r zoo.pcap --memory 1", "give 1M at least"),
-        ("report -r zoo.pcap --memory 1023K", "give 1M at least"),
+        ("flows -r zoo.pcap --memory 1", "the minimum is 1M"),
+        ("report -r zoo.pcap --memory 1023K", "the minimum is 1M"),
         (
             "streams -r zoo.pcap --memory 2M --workers 3",
             "hint: give --memory 3M at least, or fewer --workers",

@@ -72,7 +72,8 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "matcher",
             OptionKind::Choice(&["auto", "vectorscan", "aho-corasick"]),
-            "what searches; auto is Vectorscan where its library is installed, else aho-corasick",
+            "what searches; auto is Vectorscan where its library is installed, else aho-corasick, which is slower and without \
+             regular expressions",
         )
         .or("auto"),
         OptionInfo::new(
@@ -84,7 +85,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "count",
             OptionKind::Flag,
-            "give at the end how often each pattern was found, not where",
+            "give at the end how often each pattern was found, and in how many streams, not where",
         )
         .or("no"),
         OptionInfo::new(

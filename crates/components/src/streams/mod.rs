@@ -43,7 +43,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     outside: Some("it has one table of all streams"),
     options: &[
         OptionInfo::new("list", OptionKind::Flag, "give a record of each direction").or("yes"),
-        OptionInfo::new("gaps", OptionKind::Flag, "give a record of each hole").or("no"),
+        OptionInfo::new(
+            "gaps",
+            OptionKind::Flag,
+            "give a record of each hole: where it begins and its size",
+        )
+        .or("no"),
         OptionInfo::new(
             "hash",
             OptionKind::Flag,
@@ -53,18 +58,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "count",
             OptionKind::Flag,
-            "read every byte and give one record with totals, instead",
+            "read every delivered byte and give totals only",
         )
         .or("no"),
         OptionInfo::new(
             "out",
             OptionKind::OutputFolder,
-            "write the bytes of each direction to a file in this folder",
+            "write the bytes of each direction to a file in this folder, named as tcpflow names them",
         ),
         OptionInfo::new(
             "fill_gaps",
             OptionKind::Flag,
-            "fill the holes in the files with zeros",
+            "fill the holes in the files with zeros, so that positions are those of the stream",
         )
         .or("no"),
         engine::CHECKSUMS,

@@ -69,13 +69,14 @@ pub(crate) const DIGESTS: OptionInfo = OptionInfo::new(
 pub(crate) const EXTRACT: OptionInfo = OptionInfo::new(
     "extract",
     OptionKind::OutputFolder,
-    "write each file into this folder, which is made if it is not there; the record says its name",
+    "write each file into this folder, which is made if it is not there; the record says its name. 128 at once, with \
+     more the longest idle one ends",
 );
 /// Decoding.
 pub(crate) const DECODE: OptionInfo = OptionInfo::new(
     "decode",
     OptionKind::Flag,
-    "take content codings away before: gzip, deflate, br",
+    "take content codings (gzip, deflate, br) away before; 64 at once, with more the longest idle one ends",
 )
 .or("no");
 /// Most bytes of a file.

@@ -27,7 +27,7 @@ pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
 pub(crate) const NDPI: OptionInfo = OptionInfo::new(
     "ndpi",
     OptionKind::Flag,
-    "ask nDPI's library what flows are, too: what it says counts more than the rest",
+    "ask nDPI's library (version 4.2) what flows are, too: what it says counts more than the rest",
 )
 .or("no");
 

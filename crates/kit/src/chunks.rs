@@ -1,0 +1,262 @@
+//! Options of streams in chunks, and what they ask for: how much of which stream, in what order, in which memory.
+
+use std::path::Path;
+
+use flowgauge_reassembly::OverlapPolicy;
+use flowgauge_stack::{OptionInfo, OptionKind, OptionValue, SettingError, Settings};
+use flowgauge_stream::engine::{
+    ApplicationConfig, Cutoff, Cutoffs, HostPolicies, Mode, Priorities, StreamFilter,
+};
+use flowgauge_stream::stream_filter;
+use flowgauge_sys::files;
+use flowgauge_wire::Nanos;
+
+/// Largest file of policies that is read.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// Option `mode`.
+pub const MODE: OptionInfo = OptionInfo::new(
+    "mode",
+    OptionKind::Choice(&["wait", "fast", "strict"]),
+    "how TCP is put in order: wait for a hole until it is hopeless, fast (never wait, flag holes), strict \
+     (only correctly sequenced data of established connections)",
+);
+
+/// Option `policy`.
+pub const POLICY: OptionInfo = OptionInfo::new(
+    "policy",
+    OptionKind::WordOrFile,
+    "overlap policy of the receiving host: a name as for `overlap_policy`, or a file with lines \
+     \"10.0.0.0/8 windows\" and \"default linux\"",
+);
+
+/// Option `cutoff`.
+pub const CUTOFF: OptionInfo = OptionInfo::new(
+    "cutoff",
+    OptionKind::Size,
+    "only the first bytes of each stream; 0: statistics only",
+);
+
+/// Option `cutoff_client`.
+pub const CUTOFF_CLIENT: OptionInfo = OptionInfo::new(
+    "cutoff_client",
+    OptionKind::Size,
+    "cutoff of what the initiator sends, before cutoff",
+);
+
+/// Option `cutoff_server`.
+pub const CUTOFF_SERVER: OptionInfo = OptionInfo::new(
+    "cutoff_server",
+    OptionKind::Size,
+    "cutoff of what the responder sends, before cutoff",
+);
+
+/// Option `cutoff_class`.
+pub const CUTOFF_CLASS: OptionInfo = OptionInfo::new(
+    "cutoff_class",
+    OptionKind::Text,
+    "cutoff of streams that a filter matches, before all others: \"10K:tcp port 443\"; of several, a line each, the \
+     first that matches counts",
+);
+
+/// Option `priority`.
+pub const PRIORITY: OptionInfo = OptionInfo::new(
+    "priority",
+    OptionKind::Text,
+    "priority under overload of streams that a filter matches: \"2:host 192.0.2.1\"; higher is kept longer, 0 is the \
+     default; of several, a line each, the first that matches counts",
+);
+
+/// Option `chunk`.
+pub const CHUNK: OptionInfo = OptionInfo::new(
+    "chunk",
+    OptionKind::Size,
+    "size of chunks, 16K where nothing is said; 0: segments as they come",
+);
+
+/// Option `overlap`.
+pub const OVERLAP: OptionInfo = OptionInfo::new(
+    "overlap",
+    OptionKind::Size,
+    "bytes of a chunk repeated at the start of the next",
+);
+
+/// Option `flush_timeout`.
+pub const FLUSH_TIMEOUT: OptionInfo = OptionInfo::new(
+    "flush_timeout",
+    OptionKind::Duration,
+    "deliver a chunk that is not full after so long",
+);
+
+/// Option `base_threshold`.
+pub const BASE_THRESHOLD: OptionInfo = OptionInfo::new(
+    "base_threshold",
+    OptionKind::Number { min: 0.0, max: 1.0 },
+    "share of the memory for chunks below which nothing is dropped, 0.5 where nothing is said",
+);
+
+/// Option `overload_cutoff`.
+pub const OVERLOAD_CUTOFF: OptionInfo = OptionInfo::new(
+    "overload_cutoff",
+    OptionKind::Size,
+    "under overload, drop what lies beyond so many bytes in its stream first",
+);
+/// The options that have streams delivered in chunks.
+static OPTIONS: [&OptionInfo; 12] = [
+    &MODE,
+    &POLICY,
+    &CUTOFF,
+    &CUTOFF_CLIENT,
+    &CUTOFF_SERVER,
+    &CUTOFF_CLASS,
+    &PRIORITY,
+    &CHUNK,
+    &OVERLAP,
+    &FLUSH_TIMEOUT,
+    &BASE_THRESHOLD,
+    &OVERLOAD_CUTOFF,
+];
+
+/// The largest chunk.
+const MAX_CHUNK: u64 = 1 << 28;
+
+/// Whether any of the options was given, of those that the component has.
+pub fn are_wanted(settings: &Settings) -> bool {
+    let given = |option: &&&OptionInfo| settings.setting(option.name).is_some();
+    OPTIONS.iter().any(|option| given(&option))
+}
+
+/// How chunks are made where the options say nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual {
+    /// Their size.
+    pub chunk_bytes: u32,
+    /// They are delivered, full or not, after so long.
+    pub flush_timeout: Option<Nanos>,
+}
+
+/// What the options ask for.
+///
+/// # Errors
+/// What is wrong with which option.
+pub fn application(settings: &Settings, chunks: Usual) -> Result<ApplicationConfig, SettingError> {
+    let usual = ApplicationConfig::default();
+    let size = |option: &'static str, usual: u32| match settings.size(option) {
+        None => Ok(usual),
+        Some(bytes) if bytes <= MAX_CHUNK => Ok(bytes as u32),
+        Some(_) => Err(SettingError::of(option, "is more than 256M")),
+    };
+    let config = ApplicationConfig {
+        filter: None,
+        mode: match settings.text("mode") {
+            Some(text) => text
+                .parse::<Mode>()
+                .map_err(|message| SettingError::of("mode", message))?,
+            None => usual.mode,
+        },
+        cutoff: cutoffs(settings)?,
+        chunk_bytes: size("chunk", chunks.chunk_bytes)?,
+        overlap_bytes: size("overlap", usual.overlap_bytes)?,
+        flush_timeout: match settings.duration("flush_timeout") {
+            Some(nanos) => Some(Nanos(nanos)),
+            None => chunks.flush_timeout,
+        },
+        priority: Priorities {
+            classes: classes(settings, "priority", "N", |text| {
+                let number = text.parse();
+                number.map_err(|_| format!("\"{text}\" is no number from 0 to 255"))
+            })?,
+            ..Priorities::default()
+        },
+        inactivity_timeout: None,
+    };
+    if config.overlap_bytes > 0 && config.overlap_bytes >= config.chunk_bytes {
+        return Err(SettingError::of(
+            "overlap",
+            format!(
+                "{} is not less than the chunks' {} bytes",
+                config.overlap_bytes, config.chunk_bytes
+            ),
+        )
+        .with_hint("raise `chunk`, or repeat fewer bytes"));
+    }
+    Ok(config)
+}
+
+/// How much of which stream the options ask for.
+///
+/// # Errors
+/// A class has no value or a wrong filter.
+pub fn cutoffs(settings: &Settings) -> Result<Cutoffs, SettingError> {
+    let cutoff = |option: &str| settings.size(option).map(Cutoff);
+    Ok(Cutoffs {
+        default: cutoff("cutoff").unwrap_or(Cutoff::UNLIMITED),
+        from_initiator: cutoff("cutoff_client"),
+        from_responder: cutoff("cutoff_server"),
+        classes: classes(
+            settings,
+            "cutoff_class",
+            "BYTES",
+            |text| match OptionKind::Size.read(text)? {
+                OptionValue::Size(bytes) => Ok(Cutoff(bytes)),
+                other => Err(format!("{other} is no number of bytes")),
+            },
+        )?,
+    })
+}
+
+/// Values for streams that filters match: a line each.
+fn classes<T>(
+    settings: &Settings,
+    option: &'static str,
+    what: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<(StreamFilter, T)>, SettingError> {
+    let mut classes = Vec::new();
+    let lines = settings.text(option).unwrap_or_default().lines();
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+        let wrong = |message: String| SettingError::of(option, message);
+        let (value, filter) = line
+            .split_once(':')
+            .ok_or_else(|| wrong(format!("\"{line}\" has no filter: write {what}:FILTER")))?;
+        let (value, filter) = (value.trim(), filter.trim());
+        if filter.is_empty() {
+            return Err(wrong(format!("there is no filter behind \"{value}:\"")));
+        }
+        let value = read(value).map_err(wrong)?;
+        let filter = stream_filter(filter).map_err(|error| SettingError {
+            hint: error.hint(),
+            ..wrong(error.to_string())
+        })?;
+        classes.push((filter, value));
+    }
+    Ok(classes)
+}
+
+/// A policy for all hosts, or the name of a file with policies of subnets.
+///
+/// # Errors
+/// It is neither, or what is wrong with which line.
+pub fn policies(text: &str) -> Result<HostPolicies, SettingError> {
+    if let Ok(policy) = text.parse::<OverlapPolicy>() {
+        return Ok(HostPolicies::new(policy));
+    }
+    let wrong = |message: String| {
+        SettingError::of("policy", message).with_hint(
+            "a line is a subnet and its policy, \"10.0.0.0/8 windows\"; one line may be \"default linux\"",
+        )
+    };
+    let path = Path::new(text);
+    if !files::named().is_file(path) {
+        return Err(wrong(format!(
+            "\"{text}\" is neither an overlap policy (first, last, linux, windows, bsd, solaris...) nor a \
+             file"
+        )));
+    }
+    let lines = files::named().read(path, LARGEST_FILE);
+    let lines = lines.map_err(|error| wrong(format!("cannot read {text}: {error}")))?;
+    let lines = lines.ok_or_else(|| wrong(format!("{text} is longer than 16 MiB")))?;
+    let lines = String::from_utf8(lines).map_err(|_| wrong(format!("{text} is no text")))?;
+    HostPolicies::read(&lines)
+        .map_err(|(line, reason)| wrong(format!("{text}, line {line}: {reason}")))
+}
