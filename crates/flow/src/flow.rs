@@ -302,12 +302,15 @@ impl Flow {
         self.cold.history.push(letter, from_initiator);
     }
 
-    /// Notes a right checksum. Returns [`PacketFlowFlags::FIRST_RIGHT`] for the first one of a side.
+    /// Notes a right checksum. Returns [`PacketFlowFlags::FIRST_RIGHT`] for the first one of a side, and
+    /// [`PacketFlowFlags::FIRST_UNVERIFIED`] for what may be it.
     #[inline(always)]
     pub(crate) fn note_right(&mut self, packet: &Decoded) -> PacketFlowFlags {
         const SHIFT: u32 = DecodeFlags::RIGHT_CHECKSUM.0.trailing_zeros();
-        let right = packet.flags.0 >> SHIFT & 1;
-        let first = self.hot.tcp.note_right(packet.direction.index(), right);
+        const { assert!(DecodeFlags::UNVERIFIED.0 == DecodeFlags::RIGHT_CHECKSUM.0 << 1) };
+        let first =
+            (self.hot.tcp).note_right(packet.direction.index(), packet.flags.0 >> SHIFT & 3);
+        const { assert!(PacketFlowFlags::FIRST_UNVERIFIED.0 == PacketFlowFlags::FIRST_RIGHT.0 << 1) };
         PacketFlowFlags(first << PacketFlowFlags::FIRST_RIGHT.0.trailing_zeros())
     }
 

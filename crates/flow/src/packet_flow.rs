@@ -92,12 +92,14 @@ impl PacketFlowFlags {
     /// The first packet of its direction whose checksum is known to be right
     /// ([`DecodeFlags::RIGHT_CHECKSUM`](flowgauge_wire::DecodeFlags::RIGHT_CHECKSUM)).
     pub const FIRST_RIGHT: PacketFlowFlags = PacketFlowFlags(64);
+    /// It is not [verified](flowgauge_wire::DecodeFlags::UNVERIFIED) yet, and no packet of its direction is known to be right.
+    pub const FIRST_UNVERIFIED: PacketFlowFlags = PacketFlowFlags(128);
     /// A SYN within a connection that goes on: most likely nobody's, as long as it is not answered (RFC 5961, section 4).
     /// It counts, and changes nothing.
-    pub const STRAY_SYN: PacketFlowFlags = PacketFlowFlags(128);
+    pub const STRAY_SYN: PacketFlowFlags = PacketFlowFlags(256);
     /// The packet says that the last such SYN began a connection: its flow is a new one, whose first packet the SYN is.
     /// It counted in the [one before](crate::FlowTracker::reopened) until now.
-    pub const REOPENED: PacketFlowFlags = PacketFlowFlags(256);
+    pub const REOPENED: PacketFlowFlags = PacketFlowFlags(512);
 
     /// Whether all bits of `other` are set.
     #[inline]

@@ -54,13 +54,14 @@ impl TcpState {
         self.0 = self.0 & TcpState::OTHERS | states;
     }
 
-    /// A packet of this side has (1) a right checksum, or none that is known to be right (0). Returns
-    /// 1 for the first one that has.
+    /// A packet of this side has a right checksum (1), or one that is not known yet (2), or neither. Returns
+    /// the same up to the first that is right, then 0.
     #[inline(always)]
-    pub(crate) const fn note_right(&mut self, side: usize, right: u16) -> u16 {
+    pub(crate) const fn note_right(&mut self, side: usize, checksum: u16) -> u16 {
         let shift = TcpState::RIGHT + side as u32;
-        let first = right & !(self.0 >> shift);
-        self.0 |= first << shift;
+        let is_open = (self.0 >> shift & 1).wrapping_sub(1);
+        let first = checksum & is_open;
+        self.0 |= (first & 1) << shift;
         first
     }
 

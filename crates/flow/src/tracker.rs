@@ -35,7 +35,7 @@
 
 use core::cell::Cell;
 
-use flowgauge_wire::{DecodeFlags, Decoded, Nanos, TcpFlags, Tunnel};
+use flowgauge_wire::{DecodeFlags, Decoded, Direction, Nanos, TcpFlags, Tunnel};
 
 use crate::arena::Arena;
 use crate::clock::CaptureClock;
@@ -476,6 +476,12 @@ impl FlowTracker {
             None if is_plain_syn(packet) && self.quiet.is_any() => self.open(packet),
             None => self.remarkable_packet(packet, NONE, tunnels),
         }
+    }
+
+    /// A packet of a flow's direction turned out to have a right checksum. Returns whether it is the first one known.
+    pub fn note_right(&mut self, id: FlowId, direction: Direction) -> bool {
+        let is_there = self.flows.get(id.0).is_some();
+        is_there && (self.flows.at(id.0).hot.tcp).note_right(direction.index(), 1) != 0
     }
 
     /// A flow that has just closed goes to the class of those.

@@ -7,9 +7,7 @@
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_reassembly::DefragmentStatistics;
-use flowgauge_stream::{
-    ChecksumPolicy, Chunk, Findings, Handler, Remark, Shard, ShardConfig, Stream,
-};
+use flowgauge_stream::{Chunk, Handler, Remark, Shard, ShardConfig, Stream};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
 use crate::account::Account;
@@ -25,11 +23,9 @@ pub struct Required {
 }
 
 impl Required {
-    /// Whether one engine does for both, and neither sees that. With [`ChecksumPolicy::Auto`] a damaged packet that only
-    /// carries payload counts to its flow where nobody reads that, and does not where somebody does.
+    /// Whether one engine does for both, and neither sees that.
     pub fn is_shared_with(&self, other: &Required) -> bool {
-        let sees_payload = self.config.checksums == ChecksumPolicy::Auto;
-        self.config == other.config && (self.streams == other.streams || !sees_payload)
+        self.config == other.config
     }
 }
 
@@ -70,9 +66,20 @@ impl Engine {
         &self.shard
     }
 
-    /// What is to be told of it.
-    pub fn account(&self) -> Account {
-        account(&self.shard)
+    /// What is to be told of it to who wants `streams`, or flow records alone.
+    pub fn account(&self, streams: bool) -> Account {
+        match streams {
+            true => account(&self.shard),
+            false => {
+                let (ledger, statistics, findings) = self.shard.of_flows();
+                Account {
+                    ledger,
+                    findings,
+                    shards: vec![statistics],
+                    ..Account::default()
+                }
+            }
+        }
     }
 }
 
@@ -257,7 +264,7 @@ pub fn idle(now: Nanos) -> Batch<'static> {
 pub fn account(shard: &Shard) -> Account {
     Account {
         ledger: shard.ledger().clone(),
-        findings: Findings::of(shard),
+        findings: shard.findings(),
         shards: vec![shard.statistics()],
         ..Account::default()
     }

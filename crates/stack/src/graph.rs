@@ -485,7 +485,7 @@ impl<T: Tail> Graph<T> {
         let Some(Subscription::Own(Some(engine))) = &node.subscription else {
             return own;
         };
-        let mut account = engine.account();
+        let mut account = engine.account(true);
         account.merge(&own.unwrap_or_default());
         Some(Box::new(account))
     }

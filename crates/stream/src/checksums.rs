@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flowgauge_flow::{PacketFlow, PacketFlowFlags};
+use flowgauge_flow::{FlowTracker, PacketFlow, PacketFlowFlags};
 use flowgauge_sys::checksum::{Kernel, Work, with_fastest};
 use flowgauge_wire::{
     Address, Batch, ChecksumVerdict, DecodeFlags, Decoded, DecodedBatch, FoldedState, PacketFlags,
@@ -47,11 +47,22 @@ pub struct DamagedSender {
 pub(crate) struct Checksums {
     policy: ChecksumPolicy,
     good: KnownPairs,
+    /// So many packets of the batch at hand were [judged early](Checksums::learn).
+    judged: usize,
+    /// Of so many packets of the batch at hand the right checksums are noted.
+    noted: usize,
+    /// Wrong checksums of packets that are left out of their flows for them, or would be.
+    of_packets: Wrong,
+    /// Wrong checksums of packets whose payload is left out for them, or would be.
+    of_payload: Wrong,
+}
+
+/// Wrong checksums that were seen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wrong {
     /// By version, address and, where it is not about IP headers, protocol.
     offloading: HashMap<(u8, Address, Option<u8>), OffloadingSender, FoldedState>,
     damaged: HashMap<(u8, Address), u64, FoldedState>,
-    /// So many packets of the batch at hand were [judged early](Checksums::learn).
-    judged: usize,
     pub(crate) statistics: ChecksumStatistics,
 }
 
@@ -61,10 +72,10 @@ impl Checksums {
         Checksums {
             policy,
             good: KnownPairs::new(max_flows),
-            offloading: HashMap::default(),
-            damaged: HashMap::default(),
             judged: 0,
-            statistics: ChecksumStatistics::default(),
+            noted: 0,
+            of_packets: Wrong::default(),
+            of_payload: Wrong::default(),
         }
     }
 
@@ -87,31 +98,30 @@ impl Checksums {
     /// Judges the packets of `decoded` before the [pass](Checksums::pass) does, and notes the right
     /// checksums: what the next packet of the batch is judged by must not depend on where batches begin.
     #[cold]
-    pub(crate) fn learn(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, read: bool) {
+    pub(crate) fn learn(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch) {
         if self.policy != ChecksumPolicy::Auto {
             return;
         }
-        let mut noted = self.judged;
         let count = decoded.packets.len();
-        self.judge(batch, decoded, read);
-        self.note_some(decoded, &mut noted, count);
+        self.judge(batch, decoded);
+        self.note_some(batch, decoded, count);
         self.judged = count;
     }
 
-    /// Marks the packets of `decoded` that are damaged, and those that are not; `read` says whether anybody reads their
-    /// payload.
-    pub(crate) fn pass(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, read: bool) {
+    /// Marks the packets of `decoded` that are damaged, those that are not, and those that are to be
+    /// [verified](Checksums::takes_payload) before their payload is read.
+    pub(crate) fn pass(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch) {
         if self.policy == ChecksumPolicy::Ignore {
             return;
         }
-        self.judge(batch, decoded, read);
+        self.judge(batch, decoded);
         self.judged = 0;
     }
 
     /// The [pass](Checksums::pass) over what was not judged yet.
-    fn judge(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, read: bool) {
+    fn judge(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch) {
+        self.noted = self.judged;
         with_fastest(PassWork {
-            all: read || self.policy == ChecksumPolicy::Verify,
             checksums: self,
             batch,
             decoded,
@@ -119,15 +129,8 @@ impl Checksums {
     }
 
     #[inline(always)]
-    fn pass_with(
-        &mut self,
-        kernel: impl Kernel,
-        batch: &Batch<'_>,
-        decoded: &mut DecodedBatch,
-        all: bool,
-    ) {
-        // Packets of which it is noted that their checksums are right.
-        let mut noted = self.judged;
+    fn pass_with(&mut self, kernel: impl Kernel, batch: &Batch<'_>, decoded: &mut DecodedBatch) {
+        let defers = self.policy == ChecksumPolicy::Auto;
         for index in self.judged..decoded.packets.len() {
             let Some(packet) = decoded.packets.get_mut(index) else {
                 return;
@@ -137,12 +140,9 @@ impl Checksums {
                 | DecodeFlags::REASSEMBLED.0;
             if packet.flags.0 & (unusual | DecodeFlags::TRANSPORT.0) != DecodeFlags::TRANSPORT.0 {
                 if packet.flags.0 & unusual != 0 {
-                    self.note_some(decoded, &mut noted, index);
+                    self.note_some(batch, decoded, index);
                     self.unusual(batch, decoded, index);
                 }
-                continue;
-            }
-            if !all && only_carries(packet) {
                 continue;
             }
             let Some(descriptor) = batch.packets.get(usize::from(packet.index)) else {
@@ -154,10 +154,14 @@ impl Checksums {
                 }
                 continue;
             }
+            if defers && only_carries(packet) {
+                packet.flags.insert(DecodeFlags::UNVERIFIED);
+                continue;
+            }
             match verify_transport_with(kernel, batch.bytes_of(descriptor), packet) {
                 ChecksumVerdict::Good => packet.flags.insert(DecodeFlags::RIGHT_CHECKSUM),
                 ChecksumVerdict::Bad => {
-                    self.note_some(decoded, &mut noted, index);
+                    self.note_some(batch, decoded, index);
                     self.bad_transport(batch, decoded, index);
                 }
                 ChecksumVerdict::Unknown => unknown(decoded, index),
@@ -165,18 +169,42 @@ impl Checksums {
         }
     }
 
-    /// Notes the right checksums from `noted` up to that of packet `end`, which is judged by them. What
-    /// later ones say is noted when it is known whether they are the [first](Checksums::note_good) of
-    /// their flows to say it.
+    /// Notes the right checksums up to that of packet `end`, which is judged by them, and judges what is unverified so far:
+    /// what comes later says nothing of it. What later ones say is noted when it is known whether they are the
+    /// [first](Checksums::note_good) of their flows to say it.
     #[cold]
     #[inline(never)]
-    fn note_some(&mut self, decoded: &DecodedBatch, noted: &mut usize, end: usize) {
-        for packet in decoded.packets.get(*noted..end).unwrap_or(&[]) {
-            if packet.flags.contains(DecodeFlags::RIGHT_CHECKSUM) {
-                self.note_good(packet);
+    fn note_some(&mut self, batch: &Batch<'_>, decoded: &mut DecodedBatch, end: usize) {
+        for index in self.noted..end {
+            let Some(&packet) = decoded.packets.get(index) else {
+                break;
+            };
+            let mut flag = DecodeFlags(0);
+            if packet.flags.contains(DecodeFlags::UNVERIFIED) {
+                flag = match verify_transport(decoded.bytes(batch, &packet), &packet) {
+                    ChecksumVerdict::Good => DecodeFlags::RIGHT_CHECKSUM,
+                    ChecksumVerdict::Bad if !self.is_offloaded(batch, decoded, &packet) => {
+                        DecodeFlags::BAD_PAYLOAD
+                    }
+                    _ => DecodeFlags::CHECKSUM_UNKNOWN,
+                };
+                decoded.packets[index].flags.insert(flag);
+            }
+            if DecodeFlags(packet.flags.0 | flag.0).contains(DecodeFlags::RIGHT_CHECKSUM) {
+                self.note_good(&packet);
             }
         }
-        *noted = end;
+        self.noted = self.noted.max(end);
+    }
+
+    /// Whether a packet's wrong checksum is its sender's way.
+    fn is_offloaded(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        packet: &Decoded,
+    ) -> bool {
+        !self.good.knows(packet) || is_partial(decoded.bytes(batch, packet), packet)
     }
 
     /// A packet with a wrong IP header checksum, or one that was reassembled.
@@ -188,6 +216,10 @@ impl Checksums {
         {
             self.bad_header(batch, decoded, index);
         } else if packet.flags.contains(DecodeFlags::TRANSPORT) {
+            if self.policy == ChecksumPolicy::Auto && only_carries(&packet) {
+                (decoded.packets[index].flags).insert(DecodeFlags::UNVERIFIED);
+                return;
+            }
             match verify_transport(decoded.bytes(batch, &packet), &packet) {
                 ChecksumVerdict::Good => {
                     decoded.packets[index]
@@ -200,28 +232,18 @@ impl Checksums {
         }
     }
 
-    /// The sender of the most packets that were left out; of very many senders, of those that came
-    /// first.
-    pub(crate) fn most_damaged(&self) -> Option<DamagedSender> {
-        let senders = self.damaged.iter();
-        let most = senders.max_by_key(|(sender, packets)| (**packets, std::cmp::Reverse(**sender)));
-        most.map(|(&(version, address), &packets)| DamagedSender {
-            address,
-            version,
-            packets,
-        })
+    /// The wrong checksums that were seen; with `read` those of payload, too.
+    pub(crate) fn wrong(&self, read: bool) -> Wrong {
+        let mut wrong = self.of_packets.clone();
+        if read {
+            wrong.merge(&self.of_payload);
+        }
+        wrong
     }
 
-    /// The senders whose wrong checksums were accepted, most packets first.
-    pub(crate) fn offloading(&self) -> Vec<OffloadingSender> {
-        let mut senders: Vec<_> = self.offloading.values().copied().collect();
-        senders.sort_by(|a, b| {
-            b.packets
-                .cmp(&a.packets)
-                .then(a.address.cmp(&b.address))
-                .then(a.protocol.cmp(&b.protocol))
-        });
-        senders
+    /// How many packets were left out, or their payload, until now.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.of_packets.statistics.left_out
     }
 
     #[cold]
@@ -241,11 +263,10 @@ impl Checksums {
     fn takes_header(&mut self, bytes: &[u8], packet: &Decoded) -> bool {
         let is_taken = !self.rules_out(bytes, packet);
         if is_taken {
-            self.statistics.offloaded += 1;
-            self.list(packet, true);
+            self.of_packets.list(packet, true);
         } else {
-            self.statistics.bad_ip += 1;
-            self.leave_out(packet);
+            self.of_packets.statistics.bad_ip += 1;
+            self.of_packets.leave_out(packet);
         }
         is_taken
     }
@@ -254,13 +275,49 @@ impl Checksums {
     fn takes_transport(&mut self, bytes: &[u8], packet: &Decoded) -> bool {
         let is_taken = self.policy == ChecksumPolicy::Auto
             && (!self.good.knows(packet) || is_partial(bytes, packet));
-        if is_taken {
-            self.statistics.offloaded += 1;
-            self.list(packet, false);
-        } else {
-            self.statistics.bad_transport += 1;
-            self.leave_out(packet);
+        self.of_packets.transport(packet, is_taken);
+        is_taken
+    }
+
+    /// Whether the payload of an [unverified](DecodeFlags::UNVERIFIED) packet may be read.
+    #[inline]
+    pub(crate) fn takes_payload(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        packet: &Decoded,
+    ) -> bool {
+        match verify_transport(decoded.bytes(batch, packet), packet) {
+            ChecksumVerdict::Good | ChecksumVerdict::Unknown => true,
+            ChecksumVerdict::Bad => self.takes_bad_payload(batch, decoded, packet),
         }
+    }
+
+    #[cold]
+    fn takes_bad_payload(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        packet: &Decoded,
+    ) -> bool {
+        let is_taken = if packet.flags.contains(DecodeFlags::BAD_PAYLOAD) {
+            false
+        } else if packet.flags.contains(DecodeFlags::CHECKSUM_UNKNOWN) {
+            true
+        } else {
+            let before = (decoded.packets.iter()).position(|other| core::ptr::eq(other, packet));
+            let before = before.unwrap_or(decoded.packets.len());
+            for packet in decoded.packets.get(self.noted..before).unwrap_or(&[]) {
+                if packet.flags.contains(DecodeFlags::RIGHT_CHECKSUM)
+                    || is_right(batch, decoded, packet)
+                {
+                    self.note_good(packet);
+                }
+            }
+            self.noted = self.noted.max(before);
+            self.is_offloaded(batch, decoded, packet)
+        };
+        self.of_payload.transport(packet, is_taken);
         is_taken
     }
 
@@ -304,21 +361,37 @@ impl Checksums {
         }
     }
 
-    /// The flows of a batch's packets are known.
-    pub(crate) fn follow(&mut self, packets: &[Decoded], flows: &[PacketFlow]) {
+    /// The flows of a batch's packets are known. Of those whose sender has not shown a right checksum in its flow yet,
+    /// payload is verified, too.
+    pub(crate) fn follow(
+        &mut self,
+        batch: &Batch<'_>,
+        decoded: &DecodedBatch,
+        flows: &[PacketFlow],
+        tracker: &mut FlowTracker,
+    ) {
         const SHIFT: u32 = PacketFlowFlags::FIRST_RIGHT.0.trailing_zeros();
         if self.policy != ChecksumPolicy::Auto {
             return;
         }
         let mut prints = [0; 64];
-        for (packets, flows) in packets.chunks(64).zip(flows.chunks(64)) {
-            let first =
-                |(at, flow): (usize, &PacketFlow)| u64::from(flow.flags.0 >> SHIFT & 1) << at;
-            let mut firsts = flows
-                .iter()
-                .enumerate()
-                .map(first)
-                .fold(0, |bits, bit| bits | bit);
+        for (packets, flows) in decoded.packets.chunks(64).zip(flows.chunks(64)) {
+            let bit = |flow: &PacketFlow, shift: u32| u64::from(flow.flags.0 >> shift & 1);
+            let (mut firsts, mut unverified) = (0_u64, 0_u64);
+            for (at, flow) in flows.iter().enumerate() {
+                firsts |= bit(flow, SHIFT) << at;
+                unverified |= bit(flow, SHIFT + 1) << at;
+            }
+            while unverified != 0 {
+                let at = unverified.trailing_zeros();
+                unverified &= unverified - 1;
+                let at_hand = packets.get(at as usize).zip(flows.get(at as usize));
+                if let Some((packet, flow)) = at_hand
+                    && is_right(batch, decoded, packet)
+                {
+                    firsts |= u64::from(tracker.note_right(flow.id, packet.direction)) << at;
+                }
+            }
             let count = firsts.count_ones() as usize;
             for print in prints.iter_mut().take(count) {
                 if let Some(packet) = packets.get(firsts.trailing_zeros() as usize) {
@@ -344,8 +417,59 @@ impl Checksums {
             flags.insert(DecodeFlags::EXCLUDED);
         }
     }
+}
 
+impl Wrong {
+    /// Adds what was seen of other packets.
+    fn merge(&mut self, other: &Wrong) {
+        self.statistics.merge(&other.statistics);
+        for (&key, sender) in &other.offloading {
+            let mine = self.offloading.entry(key);
+            mine.and_modify(|mine| mine.packets += sender.packets)
+                .or_insert(*sender);
+        }
+        for (&key, packets) in &other.damaged {
+            *self.damaged.entry(key).or_default() += packets;
+        }
+    }
+
+    /// The sender of the most packets that were left out; of very many senders, of those that came
+    /// first.
+    pub(crate) fn most_damaged(&self) -> Option<DamagedSender> {
+        let senders = self.damaged.iter();
+        let most = senders.max_by_key(|(sender, packets)| (**packets, std::cmp::Reverse(**sender)));
+        most.map(|(&(version, address), &packets)| DamagedSender {
+            address,
+            version,
+            packets,
+        })
+    }
+
+    /// The senders whose wrong checksums were accepted, most packets first.
+    pub(crate) fn offloading(&self) -> Vec<OffloadingSender> {
+        let mut senders: Vec<_> = self.offloading.values().copied().collect();
+        senders.sort_by(|a, b| {
+            b.packets
+                .cmp(&a.packets)
+                .then(a.address.cmp(&b.address))
+                .then(a.protocol.cmp(&b.protocol))
+        });
+        senders
+    }
+
+    /// A packet with a wrong transport checksum is taken, or left out.
+    fn transport(&mut self, packet: &Decoded, is_taken: bool) {
+        if is_taken {
+            self.list(packet, false);
+        } else {
+            self.statistics.bad_transport += 1;
+            self.leave_out(packet);
+        }
+    }
+
+    /// A packet is taken in spite of its checksum, of its `header` or of its transport.
     fn list(&mut self, packet: &Decoded, header: bool) {
+        self.statistics.offloaded += 1;
         let (address, version) = (packet.source().0, packet.key.version);
         let protocol = (!header).then_some(packet.key.protocol);
         let key = (version, address, protocol);
@@ -383,15 +507,13 @@ struct PassWork<'a> {
     checksums: &'a mut Checksums,
     batch: &'a Batch<'a>,
     decoded: &'a mut DecodedBatch,
-    /// Whether payload that nobody reads is looked at, too.
-    all: bool,
 }
 
 impl Work for PassWork<'_> {
     #[inline(always)]
     fn with(self, kernel: impl Kernel) {
         let (batch, decoded) = (self.batch, self.decoded);
-        self.checksums.pass_with(kernel, batch, decoded, self.all);
+        self.checksums.pass_with(kernel, batch, decoded);
     }
 }
 
@@ -402,6 +524,12 @@ fn only_carries(packet: &Decoded) -> bool {
     packet.payload_len > 0
         && matches!(packet.key.protocol, 6 | 17)
         && !packet.tcp_flags.intersects(CONTROL)
+}
+
+/// Whether a packet that is not verified yet has a right checksum.
+fn is_right(batch: &Batch<'_>, decoded: &DecodedBatch, packet: &Decoded) -> bool {
+    packet.flags.contains(DecodeFlags::UNVERIFIED)
+        && verify_transport(decoded.bytes(batch, packet), packet) == ChecksumVerdict::Good
 }
 
 fn unknown(decoded: &mut DecodedBatch, index: usize) {

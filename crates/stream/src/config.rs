@@ -86,9 +86,11 @@ pub enum ChecksumPolicy {
     /// for the IPv4 header's own checksum, and zero there always means not computed. What is known is
     /// bounded: a pair that was forgotten starts anew.
     ///
-    /// Where nothing reads the payload (flow records without streams), a TCP segment or UDP
-    /// datagram that only carries payload (no SYN, FIN or RST) is not verified: it was on the wire,
-    /// and its bytes decide nothing. `Verify` verifies it all the same.
+    /// A TCP segment or UDP datagram that only carries payload (no SYN, FIN or RST) counts to its flow whatever its
+    /// transport checksum is: it was on the wire. It is verified when a stream takes it, and if it is damaged its bytes are
+    /// not read; so flow records do not depend on whether somebody reads streams. What its sender sent in the flow before
+    /// tells whether the sender computes checksums: all packets up to the first right one are verified for that.
+    /// `Verify` leaves out all that is damaged.
     #[default]
     Auto,
 }

@@ -2,14 +2,15 @@
 
 use flowgauge_reassembly::GapCause;
 
-use crate::{DamagedSender, OffloadingSender, Shard};
+use crate::checksums::Wrong;
+use crate::{DamagedSender, OffloadingSender, ShardStatistics};
 
 /// What a run found that changes what its results mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Senders whose packets were taken although their checksums are wrong, the busiest first.
     pub accepted: Vec<OffloadingSender>,
-    /// Packets left out because of wrong checksums.
+    /// Packets left out because of wrong checksums, or their payload.
     pub left_out: u64,
     /// Whom most of those are from.
     pub most_left_out: Option<DamagedSender>,
@@ -22,13 +23,11 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// What a user should know of a shard's input.
-    pub fn of(shard: &Shard) -> Findings {
-        let counters = shard.statistics();
+    pub(crate) fn new(counters: &ShardStatistics, wrong: &Wrong) -> Findings {
         Findings {
-            accepted: shard.offloading_senders(),
-            left_out: counters.checksums.left_out,
-            most_left_out: shard.most_damaged_sender(),
+            accepted: wrong.offloading(),
+            left_out: wrong.statistics.left_out,
+            most_left_out: wrong.most_damaged(),
             evicted: counters.flow.evicted,
             datagrams: counters.defragment.evicted,
             relieved: counters.reassembly.gaps[GapCause::Memory as usize],

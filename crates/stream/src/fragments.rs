@@ -32,7 +32,7 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    fn add(&mut self, frames: u64, bytes: u64) {
+    pub(crate) fn add(&mut self, frames: u64, bytes: u64) {
         self.frames += frames;
         self.bytes += bytes;
     }
@@ -77,7 +77,7 @@ impl Fragments {
     }
 
     /// Takes the fragments out of `decoded` and puts the datagrams they complete in the place of
-    /// the last of each; `read` says whether anybody reads payload.
+    /// the last of each.
     #[inline]
     pub(crate) fn pass(
         &mut self,
@@ -85,14 +85,13 @@ impl Fragments {
         decoder: &mut Decoder,
         decoded: &mut DecodedBatch,
         checksums: &mut Checksums,
-        read: bool,
     ) -> Refused {
         self.odd.clear();
         let seen = decoded.summary.flags;
         if !seen.contains(DecodeFlags::FRAGMENT) && self.defragmenter.is_empty() {
             return Refused::default();
         }
-        self.sort(batch, decoder, decoded, checksums, read)
+        self.sort(batch, decoder, decoded, checksums)
     }
 
     /// Gives up everything that is incomplete.
@@ -121,7 +120,6 @@ impl Fragments {
         decoder: &mut Decoder,
         decoded: &mut DecodedBatch,
         checksums: &mut Checksums,
-        read: bool,
     ) -> Refused {
         // What comes before the first change stays where it is.
         let packets = decoded.packets.iter();
@@ -140,7 +138,7 @@ impl Fragments {
             let packet = *packet;
             let bytes = batch.bytes(usize::from(packet.index));
             if packet.flags.contains(DecodeFlags::BAD_IP_CHECKSUM) {
-                checksums.learn(batch, decoded, read);
+                checksums.learn(batch, decoded);
             }
             if checksums.rules_out(bytes, &packet) {
                 decoded.packets.push(packet);

@@ -230,9 +230,10 @@ impl StreamPacket<'_> {
         descriptor.copied().unwrap_or_default()
     }
 
-    /// Whether it is a datagram with a wrong checksum.
+    /// Whether it has a wrong checksum.
     pub fn is_damaged(&self) -> bool {
-        self.decoded.flags.contains(DecodeFlags::EXCLUDED)
+        const DAMAGED: u16 = DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_PAYLOAD.0;
+        self.decoded.flags.0 & DAMAGED != 0
     }
 
     /// Bytes of its payload that its headers claim, and its frames cannot have had on the wire.
@@ -494,7 +495,7 @@ pub trait Handler {
 
     /// A packet of a stream, before its payload is reassembled, where [`Handler::PACKETS`] says that
     /// they are wanted: every packet that its flow [counts](flowgauge_flow::is_counted) (SYN, ACK, FIN, RST and
-    /// empty ones, too). What a [damaged](StreamPacket::is_damaged) datagram has is never delivered.
+    /// empty ones, too). What a [damaged](StreamPacket::is_damaged) one has is never delivered.
     fn stream_packet(&mut self, _stream: &Stream<'_>, _packet: &StreamPacket<'_>) -> Admit {
         Admit::Take
     }

@@ -6,9 +6,10 @@ use flowgauge_wire::{
     Batch, Budget, DecodeFlags, DecodedBatch, Decoder, Ledger, Nanos, Place, hash_batch,
 };
 
-use crate::checksums::{Checksums, DamagedSender, OffloadingSender};
+use crate::checksums::Checksums;
 use crate::config::ShardConfig;
 use crate::ends::EndStreams;
+use crate::findings::Findings;
 use crate::fragments::{Fragments, Refused};
 use crate::handler::{Handler, Request};
 use crate::statistics::ShardStatistics;
@@ -114,10 +115,32 @@ impl Shard {
         self.end_flows(handler);
     }
 
-    /// Where the packets went: those of a batch are either delivered to the flow table (or left
-    /// alone because they are not IP), or refused.
+    /// Where the packets went: those of a batch are either delivered to the flow table and, if they carry payload, to a
+    /// stream (or left alone because they are not IP), or refused.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// What [`ledger`](Shard::ledger), [`statistics`](Shard::statistics) and [`findings`](Shard::findings) say to who takes flow records alone,
+    /// whatever is done for others.
+    pub fn of_flows(&self) -> (Ledger, ShardStatistics, Findings) {
+        let mut ledger = self.ledger.clone();
+        let damaged = self.streams.damaged;
+        ledger.restore(Place::Malformed, damaged.frames, damaged.bytes);
+        let wrong = self.checksums.wrong(false);
+        let statistics = ShardStatistics {
+            flow: self.tracker.statistics(),
+            defragment: self.fragments.defragmenter().statistics(),
+            checksums: wrong.statistics,
+            ..ShardStatistics::default()
+        };
+        let findings = Findings::new(&statistics, &wrong);
+        (ledger, statistics, findings)
+    }
+
+    /// What a user should know of its input.
+    pub fn findings(&self) -> Findings {
+        Findings::new(&self.statistics(), &self.checksums.wrong(true))
     }
 
     /// Counters.
@@ -126,26 +149,13 @@ impl Shard {
             flow: self.tracker.statistics(),
             defragment: self.fragments.defragmenter().statistics(),
             reassembly: self.streams.reassembler().statistics(),
-            checksums: self.checksums.statistics,
+            checksums: self.checksums.wrong(true).statistics,
             connections: self.streams.created,
             connections_high: self.streams.high,
             syns_refused: self.streams.syns.refused,
             delivered_bytes: self.streams.delivered.bytes,
             chunks: self.streams.delivered.chunks,
         }
-    }
-
-    /// Hosts that sent packets with wrong checksums which counted all the same, likely because their
-    /// network cards compute them after the capture; most packets first
-    /// ([`ChecksumPolicy::Auto`](crate::ChecksumPolicy::Auto)).
-    pub fn offloading_senders(&self) -> Vec<OffloadingSender> {
-        self.checksums.offloading()
-    }
-
-    /// The sender of most of the packets that were left out because of wrong checksums
-    /// ([`ChecksumStatistics::left_out`](crate::statistics::ChecksumStatistics::left_out)).
-    pub fn most_damaged_sender(&self) -> Option<DamagedSender> {
-        self.checksums.most_damaged()
     }
 
     /// The flow table.
@@ -269,26 +279,27 @@ impl Shard {
                 decoded,
                 handler,
                 ledger: &mut self.ledger,
+                checksums: &mut self.checksums,
             };
             self.tracker
                 .process_with(packets, tunnels, &mut self.refs, &mut follower);
         } else {
             self.tracker.process(packets, tunnels, &mut self.refs);
         }
-        self.checksums.follow(packets, &self.refs);
+        self.checksums
+            .follow(batch, decoded, &self.refs, &mut self.tracker);
     }
 
     /// Packets between which the capture clock enters no tick.
     fn pass<H: Handler>(&mut self, batch: &Batch<'_>, handler: &mut H) {
         self.decoder.decode_batch(batch, &mut self.decoded);
         self.count(batch);
-        let before = self.checksums.statistics;
+        let before = self.checksums.left_out();
         let refused = self.fragments.pass(
             batch,
             &mut self.decoder,
             &mut self.decoded,
             &mut self.checksums,
-            H::STREAMS,
         );
         if refused != Refused::default() {
             self.refuse_fragments(refused);
@@ -298,8 +309,8 @@ impl Shard {
                 handler.fragment_remark(packet, odd);
             }
         }
-        self.checksums.pass(batch, &mut self.decoded, H::STREAMS);
-        if self.checksums.statistics != before {
+        self.checksums.pass(batch, &mut self.decoded);
+        if self.checksums.left_out() != before {
             self.refuse_damaged();
         }
         self.track(batch, handler);

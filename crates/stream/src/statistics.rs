@@ -31,10 +31,20 @@ pub struct ShardStatistics {
 pub struct ChecksumStatistics {
     /// Packets left out for a wrong IP header checksum.
     pub bad_ip: u64,
-    /// Packets left out for a wrong transport checksum.
+    /// Packets left out for a wrong transport checksum, or their payload.
     pub bad_transport: u64,
     /// Packets left out for either: of a datagram in fragments all count.
     pub left_out: u64,
     /// Packets with a wrong checksum that counted, because their sender computes none.
     pub offloaded: u64,
+}
+
+impl ChecksumStatistics {
+    /// Adds those of other packets.
+    pub(crate) fn merge(&mut self, other: &ChecksumStatistics) {
+        self.bad_ip += other.bad_ip;
+        self.bad_transport += other.bad_transport;
+        self.left_out += other.left_out;
+        self.offloaded += other.offloaded;
+    }
 }

@@ -4,11 +4,13 @@ use flowgauge_flow::{FlowId, FlowTracker, Follower, PacketFlow};
 use flowgauge_reassembly::tcp::HalfFlags;
 use flowgauge_reassembly::{OverlapPolicy, Reassembler, ReassemblyConfig};
 use flowgauge_wire::{
-    Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, PacketDescriptor, TcpFlags,
+    Batch, DecodeFlags, Decoded, DecodedBatch, Ledger, PacketDescriptor, Place, TcpFlags,
 };
 
+use crate::checksums::Checksums;
 use crate::connection::{Connection, Connections, OPEN, PEER_WAITS, Phase, Side};
 use crate::delivery::{Delivered, Delivery};
+use crate::fragments::Amount;
 use crate::handler::{Handler, Next, StreamFlow, StreamStatus};
 use crate::syns::Syns;
 
@@ -30,6 +32,8 @@ pub(crate) struct Streams {
     pub(crate) syns: Syns,
     /// The packet under way was refused, and is accounted for.
     pub(crate) is_refused: bool,
+    /// Packets that were refused because what they carry is damaged.
+    pub(crate) damaged: Amount,
 }
 
 /// What is read while a packet is dealt with.
@@ -55,6 +59,35 @@ pub(crate) struct FollowStreams<'a, H> {
     pub(crate) decoded: &'a DecodedBatch,
     pub(crate) handler: &'a mut H,
     pub(crate) ledger: &'a mut Ledger,
+    pub(crate) checksums: &'a mut Checksums,
+}
+
+impl<H: Handler> FollowStreams<'_, H> {
+    /// Whether what a packet carries may be read, or nobody wants to.
+    #[inline(always)]
+    fn is_readable(&mut self, packet: &Decoded, flow: PacketFlow) -> bool {
+        let connection = self.streams.connections.get(flow.id);
+        let is_wanted = connection
+            .is_none_or(|connection| !connection[packet.direction.index()].half.is_abandoned());
+        !is_wanted || (self.checksums).takes_payload(self.batch, self.decoded, packet)
+    }
+
+    /// A packet that counts, but what it carries is damaged.
+    #[cold]
+    fn damaged(&mut self, pass: &Pass<'_>, packet: &Decoded, flow: PacketFlow) {
+        let (frames, bytes) = (u64::from(packet.frames), u64::from(packet.wire_len));
+        self.ledger.refuse(Place::Malformed, frames, bytes);
+        self.streams.damaged.add(frames, bytes);
+        if H::PACKETS {
+            let packet = Decoded {
+                flags: DecodeFlags(packet.flags.0 | DecodeFlags::BAD_PAYLOAD.0),
+                ..*packet
+            };
+            let handler = &mut *self.handler;
+            handler.arrived(true);
+            (self.streams).offer(pass, &packet, flow, handler, self.ledger);
+        }
+    }
 }
 
 impl<H: Handler> Follower for FollowStreams<'_, H> {
@@ -78,6 +111,9 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
             decoded: self.decoded,
             tracker,
         };
+        if packet.flags.contains(DecodeFlags::UNVERIFIED) && !self.is_readable(packet, flow) {
+            return self.damaged(&pass, packet, flow);
+        }
         if H::PACKETS {
             let handler = &mut *self.handler;
             handler.arrived(packet.payload_len != 0);
@@ -107,6 +143,7 @@ impl Streams {
             delivered: Delivered::default(),
             syns: Syns::default(),
             is_refused: false,
+            damaged: Amount::default(),
         }
     }
 
@@ -415,8 +452,10 @@ impl Side {
 #[inline(always)]
 fn is_usual(packet: &Decoded) -> bool {
     const USUAL: u16 = DecodeFlags::TRANSPORT.0;
-    const UNUSUAL: u16 =
-        DecodeFlags::FRAGMENT.0 | DecodeFlags::EXCLUDED.0 | DecodeFlags::BAD_CHECKSUM.0;
+    const UNUSUAL: u16 = DecodeFlags::FRAGMENT.0
+        | DecodeFlags::EXCLUDED.0
+        | DecodeFlags::BAD_CHECKSUM.0
+        | DecodeFlags::BAD_PAYLOAD.0;
     packet.flags.0 & (USUAL | UNUSUAL) == USUAL
 }
 

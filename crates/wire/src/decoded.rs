@@ -134,6 +134,10 @@ impl DecodeFlags {
     pub const EXCLUDED: DecodeFlags = DecodeFlags(256);
     /// The transport checksum was computed and is right.
     pub const RIGHT_CHECKSUM: DecodeFlags = DecodeFlags(512);
+    /// The transport checksum has to be verified before somebody reads the payload.
+    pub const UNVERIFIED: DecodeFlags = DecodeFlags(1024);
+    /// The transport checksum is wrong, which changes nothing but that the payload is not read.
+    pub const BAD_PAYLOAD: DecodeFlags = DecodeFlags(2048);
 
     /// Whether all bits of `other` are set.
     #[inline]

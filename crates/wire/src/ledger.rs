@@ -164,6 +164,16 @@ impl Ledger {
         self.places[place as usize] += self.give_back(packets, bytes);
     }
 
+    /// Takes back that packets ended at `place`: they are delivered.
+    pub fn restore(&mut self, place: Place, packets: u64, bytes: u64) {
+        let at = &mut self.places[place as usize];
+        self.anomalies += u64::from(packets > *at);
+        let packets = packets.min(*at);
+        *at -= packets;
+        self.delivered += packets;
+        self.delivered_bytes += bytes;
+    }
+
     /// Packets that were delivered are counted elsewhere, or not at all: as if they had not been received.
     pub fn leave_out(&mut self, packets: u64, bytes: u64) {
         self.received -= self.give_back(packets, bytes);

@@ -11,6 +11,8 @@ pub(super) struct Subscribers {
     parts: Vec<Part>,
     /// What each part wants of the step at hand; `None`: it has had enough, and gets nothing any more.
     wants: Vec<Option<Wants>>,
+    /// Which parts have wanted streams.
+    reads: Vec<bool>,
     /// What any of them has wanted.
     all: Wants,
 }
@@ -20,6 +22,7 @@ impl Subscribers {
         Subscribers {
             engine,
             wants: vec![Some(Wants::default()); parts.len()],
+            reads: vec![false; parts.len()],
             parts,
             all: Wants::default(),
         }
@@ -36,10 +39,13 @@ impl Subscribers {
     /// Takes a step through the engine, and what comes of it to all parts.
     pub(super) fn step(&mut self, step: &Step<'_, '_>) {
         let clock = self.engine.shard().tracker().clock();
-        for (part, wants) in self.parts.iter_mut().zip(&mut self.wants) {
+        let states = self.wants.iter_mut().zip(&mut self.reads);
+        for (part, (wants, reads)) in self.parts.iter_mut().zip(states) {
             let wanted = part.begin_step(step, clock);
             *wants = wants.and(wanted);
-            self.all = self.all.or(wanted.unwrap_or_default());
+            let wanted = wanted.unwrap_or_default();
+            *reads |= wanted.streams;
+            self.all = self.all.or(wanted);
         }
         let (parts, wants) = (&mut self.parts, &self.wants);
         let each = |event: Event<'_>| {
@@ -62,11 +68,11 @@ impl Subscribers {
 
     /// What is known of all components; what is told of the engine is told of each that subscribes to it.
     pub(super) fn counts(&self, give: &mut dyn FnMut(Count)) {
-        for part in &self.parts {
+        for (part, reads) in self.parts.iter().zip(&self.reads) {
             let subscriber: Option<NodeId> = part.subscriber();
             part.counts(&mut |mut count| {
                 if Some(count.id) == subscriber {
-                    let mut account = Box::new(self.engine.account());
+                    let mut account = Box::new(self.engine.account(*reads));
                     account.merge(&count.account.take().unwrap_or_default());
                     count.account = Some(account);
                 }

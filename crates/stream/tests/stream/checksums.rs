@@ -121,13 +121,13 @@ fn auto_takes_offloading_senders_and_names_them() {
     ]);
     let (bytes, shard) = run(ChecksumPolicy::Auto, &frames);
     assert_eq!(bytes, "abce");
-    let senders = shard.offloading_senders();
+    let senders = shard.findings().accepted;
     assert_eq!(senders[0].address.to_ip(4).to_string(), "10.0.0.1");
     assert_eq!((senders[0].packets, senders[0].protocol), (2, Some(17)));
     // Right ones of the other sender do not make it untrue that one of its packets was taken.
     assert_eq!(senders[1].address.to_ip(4).to_string(), "10.0.0.9");
     assert_eq!(senders[1].packets, 1);
-    let damaged = shard.most_damaged_sender().unwrap();
+    let damaged = shard.findings().most_left_out.unwrap();
     assert_eq!(damaged.address.to_ip(4).to_string(), "10.0.0.9");
     assert_eq!(damaged.packets, 1);
     assert_eq!(shard.statistics().checksums.left_out, 1);
@@ -189,7 +189,7 @@ fn auto_takes_headers_of_captures_with_rewritten_addresses() {
     let (bytes, shard) = run(ChecksumPolicy::Auto, &frames);
     assert_eq!(bytes, "abcde");
     assert_eq!(shard.ledger().at(Place::Malformed), 0);
-    let senders = shard.offloading_senders();
+    let senders = shard.findings().accepted;
     assert_eq!(senders[0].packets, 5);
     let protocols: Vec<_> = senders.iter().map(|sender| sender.protocol).collect();
     assert!(protocols.contains(&None), "{protocols:?}");
