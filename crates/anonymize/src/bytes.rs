@@ -2,6 +2,7 @@
 
 use crate::keyed::{Random, hash};
 use crate::rule::{Digest, Expression, Function, Rest};
+use data_encoding::HEXLOWER;
 
 /// The longest ending of a file's name that `FILENAME_RANDOM` keeps.
 const ENDING: usize = 5;
@@ -95,7 +96,11 @@ pub(crate) fn text(
         Function::Replace(text) => out.extend_from_slice(text),
         Function::Hashed(digest, rest) => {
             let start = out.len();
-            hex(&hash_text(*digest, key, value), out);
+            out.extend(
+                HEXLOWER
+                    .encode(&hash_text(*digest, key, value))
+                    .into_bytes(),
+            );
             let length = out.len() - start;
             match rest {
                 Rest::Unchanged => out.extend_from_slice(value.get(length..).unwrap_or_default()),
@@ -142,15 +147,6 @@ pub(crate) fn text_in_place(
         } else {
             from
         };
-    }
-}
-
-fn hex(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        let digit = |it: u8| DIGITS.get(usize::from(it)).copied().unwrap_or(b'0');
-        out.push(digit(byte >> 4));
-        out.push(digit(byte & 15));
     }
 }
 

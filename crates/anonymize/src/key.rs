@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use flowgauge_sys::files::{Folder, How};
 
 use crate::error::Error;
@@ -94,10 +95,7 @@ impl Key {
             return Err(no_key());
         }
         let mut bytes = [0; Key::BYTES];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let pair = core::str::from_utf8(pair).map_err(|_| no_key())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| no_key())?;
-        }
+        (HEXLOWER_PERMISSIVE.decode_mut(digits, &mut bytes)).map_err(|_| no_key())?;
         Ok(Some(Key(bytes)))
     }
 
@@ -116,7 +114,7 @@ impl Key {
         let mut file = folder
             .open(temporary, How::new_file().mode(0o600))
             .map_err(io)?;
-        let mut text: String = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut text = HEXLOWER.encode(&key.0);
         text.push('\n');
         let written = file
             .write_all(text.as_bytes())

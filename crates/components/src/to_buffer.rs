@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
+use data_encoding::HEXLOWER;
 use flowgauge_stack::{
     Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
     Parallel, ResultInfo, ResultValue, Table, TableColumn,
@@ -116,15 +117,10 @@ impl Component for Ring {
 }
 
 fn row(kept: &Kept) -> Vec<Cell> {
-    let mut text = String::with_capacity(kept.bytes.len() * 2);
-    for byte in &kept.bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
     vec![
         Cell::Time(kept.time),
         Cell::Unsigned(kept.length.into()),
         Cell::Unsigned(kept.link.0.into()),
-        Cell::Text(text),
+        Cell::Text(HEXLOWER.encode(&kept.bytes)),
     ]
 }

@@ -19,6 +19,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use flowgauge_sys::files::{How, named};
 use sha2::{Digest as _, Sha256};
 
@@ -87,7 +88,7 @@ impl Disk {
         address: &str,
         bytes: u64,
     ) -> io::Result<Disk> {
-        let folder = folder.join(format!("{name}-{}", hexadecimal(session)));
+        let folder = folder.join(format!("{name}-{}", HEXLOWER.encode(&session)));
         named().make_folders(&folder, 0o700)?;
         let how = How::new_file().and_read().mode(0o600);
         let file = named().open(&folder.join("session"), how)?;
@@ -115,7 +116,8 @@ impl Disk {
         for file_name in names {
             let session = file_name.to_str().and_then(|text| {
                 let text = text.strip_prefix(name)?.strip_prefix('-')?;
-                from_hexadecimal(text)
+                let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+                <[u8; 16]>::try_from(bytes).ok()
             });
             let Some(session) = session else {
                 continue;
@@ -422,17 +424,6 @@ fn announcements(path: &Path) -> Vec<Vec<u8>> {
         rest = behind;
     }
     found
-}
-
-fn hexadecimal(session: [u8; 16]) -> String {
-    session.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hexadecimal(text: &str) -> Option<[u8; 16]> {
-    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes())
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use data_encoding::HEXLOWER;
 use flowgauge_sys::files::{self, Folder, How};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -370,7 +371,7 @@ fn damaged(path: &Path) -> Error {
 /// the key alone, to sign with.
 fn authority(key: &KeyPair, from: OffsetDateTime) -> CertificateParams {
     let mut params = CertificateParams::default();
-    let digest = hexadecimal(&Sha256::digest(key.public_key_raw())[..4]);
+    let digest = HEXLOWER.encode(&Sha256::digest(key.public_key_raw())[..4]);
     params.distinguished_name = rcgen::DistinguishedName::new();
     let name = format!("Flowgauge authority {digest}");
     params.distinguished_name.push(DnType::CommonName, name);
@@ -405,11 +406,7 @@ fn check_name(name: &str) -> Result<(), Error> {
 
 /// SHA-256 of a certificate, in hexadecimal.
 pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    hexadecimal(&Sha256::digest(certificate))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(certificate))
 }
 
 /// Who this machine is, and whom it believes. Cloning is cheap.

@@ -241,10 +241,9 @@ fn hex32(value: u32) -> u64 {
 
 /// Appends bytes as hexadecimal digits, two each.
 pub fn write_hex_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    for byte in bytes {
-        out.push(HEX[usize::from(byte >> 4)]);
-        out.push(HEX[usize::from(byte & 15)]);
-    }
+    let start = out.len();
+    out.resize(start + 2 * bytes.len(), 0);
+    data_encoding::HEXLOWER.encode_mut(bytes, &mut out[start..]);
 }
 
 /// Appends an address: dotted IPv4 when `version` is 4, otherwise IPv6 as RFC 5952 wants it.

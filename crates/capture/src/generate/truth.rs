@@ -343,31 +343,21 @@ fn digest(hash: Option<Sha256>) -> [u8; 32] {
 
 /// Hashes as hexadecimal text.
 mod hex {
+    use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8; 32], to: S) -> Result<S::Ok, S::Error> {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(64);
-        for byte in bytes {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        to.serialize_str(&text)
+        to.serialize_str(&HEXLOWER.encode(bytes))
     }
 
     pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(from)?;
         let wrong = || D::Error::custom("a SHA-256 has 64 hexadecimal digits");
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(wrong());
-        }
-        let mut bytes = [0; 32];
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            let digits = text.get(2 * index..2 * index + 2).ok_or_else(wrong)?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
-        }
-        Ok(bytes)
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
+        bytes
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(wrong)
     }
 }
 

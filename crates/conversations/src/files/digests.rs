@@ -1,5 +1,6 @@
 //! Digests of a file while it comes.
 
+use data_encoding::HEXLOWER;
 use flowgauge_stack::SettingError;
 use md5::Md5;
 use sha1::Sha1;
@@ -68,13 +69,9 @@ impl Digests {
     /// MD5, SHA-1, SHA-256 in hexadecimal digits.
     pub(super) fn finish(self) -> [Option<String>; 3] {
         [
-            self.md5.map(|it| digits(&it.finalize())),
-            self.sha1.map(|it| digits(&it.finalize())),
-            self.sha256.map(|it| digits(&it.finalize())),
+            self.md5.map(|it| HEXLOWER.encode(&it.finalize())),
+            self.sha1.map(|it| HEXLOWER.encode(&it.finalize())),
+            self.sha256.map(|it| HEXLOWER.encode(&it.finalize())),
         ]
     }
-}
-
-fn digits(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,6 +5,7 @@ use flowgauge_record::dhcp::{DHCP_SCHEMA, DhcpMessage};
 use flowgauge_record::text::lossy;
 use flowgauge_stack::ComponentInfo;
 
+use super::dhcpv6::hardware;
 use super::matching::{Shared, give};
 use super::table::Table;
 use super::{At, Conversation, Give, ProtocolInfo, Transport, alone};
@@ -74,17 +75,10 @@ fn is_same(one: &DhcpMessage, other: &DhcpMessage) -> bool {
 fn read(parsed: &Message<'_>, length: usize, message: &mut DhcpMessage) {
     message.xid = parsed.xid;
     message.kind = parsed.type_name();
-    let hexadecimal = |bytes: &[u8], out: &mut String| {
-        for (index, byte) in bytes.iter().enumerate() {
-            // Into a string nothing fails.
-            let colon = if index > 0 { ":" } else { "" };
-            let _ = core::fmt::Write::write_fmt(out, format_args!("{colon}{byte:02x}"));
-        }
-    };
-    hexadecimal(parsed.hardware, &mut message.mac);
+    hardware(parsed.hardware, &mut message.mac);
     // Behind the type of its hardware address.
     if let Some([_, id @ ..]) = parsed.option(option::CLIENT_ID) {
-        hexadecimal(id, &mut message.client_id);
+        hardware(id, &mut message.client_id);
     }
     message.next_server = Some(parsed.next_server.octets());
     message.mask = parsed.address(option::SUBNET_MASK).map(|it| it.octets());

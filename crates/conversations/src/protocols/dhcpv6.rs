@@ -2,6 +2,7 @@
 
 use core::fmt::Write as _;
 
+use data_encoding::HEXLOWER;
 use flowgauge_proto::dhcp::v6::{Message, look, option};
 use flowgauge_record::dhcpv6::{DHCPV6_SCHEMA, Dhcpv6Message};
 use flowgauge_record::text::lossy;
@@ -84,11 +85,11 @@ fn is_same(one: &Dhcpv6Message, other: &Dhcpv6Message) -> bool {
         && one.relay == other.relay
 }
 
-fn digits(bytes: &[u8], between: &str, out: &mut String) {
-    for (index, byte) in bytes.iter().take(MAX_ID).enumerate() {
-        let between = if index > 0 { between } else { "" };
-        // Into a string nothing fails.
-        let _ = write!(out, "{between}{byte:02x}");
+/// Appends a hardware address, with colons.
+pub(super) fn hardware(bytes: &[u8], out: &mut String) {
+    for (index, byte) in bytes.iter().enumerate() {
+        out.push_str(if index > 0 { ":" } else { "" });
+        HEXLOWER.encode_append(&[*byte], out);
     }
 }
 
@@ -96,9 +97,10 @@ fn read(parsed: &Message<'_>, length: usize, message: &mut Dhcpv6Message) {
     message.xid = parsed.xid;
     message.kind = parsed.type_name();
     let of = |code: u16| parsed.option(code).unwrap_or_default();
-    digits(of(option::CLIENT_ID), "", &mut message.client_id);
-    digits(of(option::SERVER_ID), "", &mut message.server_id);
-    digits(parsed.hardware().unwrap_or_default(), ":", &mut message.mac);
+    let id = |code: u16| of(code).get(..MAX_ID).unwrap_or(of(code));
+    HEXLOWER.encode_append(id(option::CLIENT_ID), &mut message.client_id);
+    HEXLOWER.encode_append(id(option::SERVER_ID), &mut message.server_id);
+    hardware(parsed.hardware().unwrap_or_default(), &mut message.mac);
     message.relay = parsed
         .relay
         .map(|(link, peer)| [link.octets(), peer.octets()]);

@@ -1,7 +1,8 @@
 //! QUIC: what both sides say in their first packets.
 
+use data_encoding::HEXLOWER;
 use flowgauge_proto::quic::{Events, Kind, Packet, Parser, look};
-use flowgauge_proto::tls::{self, Carrier, ClientHello, ServerHello, hexadecimal};
+use flowgauge_proto::tls::{self, Carrier, ClientHello, ServerHello};
 use flowgauge_record::Held;
 use flowgauge_record::quic::{QUIC_SCHEMA, QuicRow};
 use flowgauge_stack::{ComponentInfo, ResultInfo};
@@ -130,19 +131,19 @@ impl Events for Datagram<'_, '_> {
                 // Behind a Retry packet there is another id.
                 if !*self.has_client || row.is_retried && row.server_scid.is_none() {
                     row.version = packet.version.name();
-                    row.client_initial_dcid = hexadecimal(packet.destination);
-                    row.client_scid = hexadecimal(packet.source);
+                    row.client_initial_dcid = HEXLOWER.encode(packet.destination);
+                    row.client_scid = HEXLOWER.encode(packet.source);
                 }
                 *self.has_client = true;
             }
             Some(false) => {
                 row.version = packet.version.name();
-                row.server_scid = Some(hexadecimal(packet.source));
+                row.server_scid = Some(HEXLOWER.encode(packet.source));
             }
             None if row.version.is_empty() && self.from_initiator => {
                 row.version = packet.version.name();
-                row.client_initial_dcid = hexadecimal(packet.destination);
-                row.client_scid = hexadecimal(packet.source);
+                row.client_initial_dcid = HEXLOWER.encode(packet.destination);
+                row.client_scid = HEXLOWER.encode(packet.source);
             }
             None => {}
         }

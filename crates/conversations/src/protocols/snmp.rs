@@ -2,6 +2,7 @@
 
 use core::fmt::Write as _;
 
+use data_encoding::HEXLOWER;
 use flowgauge_proto::snmp::{Message, look, write_oid};
 use flowgauge_record::snmp::{SNMP_SCHEMA, SnmpMessage};
 use flowgauge_record::text::lossy;
@@ -92,10 +93,7 @@ fn read(parsed: &Message<'_>, length: usize, message: &mut SnmpMessage) {
     if let Some(secure) = &parsed.secure {
         text(secure.user, &mut message.user);
         text(secure.context, &mut message.context);
-        for byte in secure.engine {
-            // Into a string nothing fails.
-            let _ = write!(message.engine, "{byte:02x}");
-        }
+        HEXLOWER.encode_append(secure.engine, &mut message.engine);
         message.level = Some(secure.level());
     }
     message.id = parsed.id();

@@ -84,8 +84,9 @@ fn layout(kind: u16) -> Option<&'static [Piece]> {
     })
 }
 
-/// The name of what a CAA record allows is a string without quotation marks (RFC 8659, section 4.1.1).
 use Piece::String as Tag;
+/// The name of what a CAA record allows is a string without quotation marks (RFC 8659, section 4.1.1).
+use data_encoding::{BASE32_DNSSEC, BASE64, HEXLOWER};
 
 impl<'a> Data<'a> {
     pub(super) fn new(message: &'a [u8], place: Range<usize>, kind: u16) -> Data<'a> {
@@ -135,7 +136,7 @@ impl<'a> Data<'a> {
         if !self.bytes().is_empty() {
             out.push(' ');
         }
-        write_hex(self.bytes(), out);
+        HEXLOWER.encode_append(self.bytes(), out);
     }
 
     /// `None` where the bytes do not have this form.
@@ -178,11 +179,11 @@ impl<'a> Data<'a> {
             }
             Piece::Salt => match cursor.vector8()? {
                 [] => out.push('-'),
-                salt => write_hex(salt, out),
+                salt => HEXLOWER.encode_append(salt, out),
             },
-            Piece::Hash => write_base32(cursor.vector8()?, out),
-            Piece::Hex => write_hex(all(cursor)?, out),
-            Piece::Base64 => write_base64(all(cursor)?, out),
+            Piece::Hash => BASE32_DNSSEC.encode_append(cursor.vector8()?, out),
+            Piece::Hex => HEXLOWER.encode_append(all(cursor)?, out),
+            Piece::Base64 => BASE64.encode_append(all(cursor)?, out),
             Piece::Text => quoted(all(cursor)?, out),
             Piece::Parameters => parameters(cursor, out)?,
             Piece::Eui => {
@@ -194,7 +195,7 @@ impl<'a> Data<'a> {
                     if index > 0 {
                         out.push('-');
                     }
-                    write_hex(&[*byte], out);
+                    HEXLOWER.encode_append(&[*byte], out);
                 }
             }
         }
@@ -294,7 +295,7 @@ fn parameters(cursor: &mut Cursor<'_>, out: &mut String) -> Option<()> {
                 }
             }
             3 => write!(out, "{}", value.u16()?).ok()?,
-            5 => write_base64(all(&mut value)?, out),
+            5 => BASE64.encode_append(all(&mut value)?, out),
             7 => write_escaped(
                 all(&mut value)?,
                 |byte| matches!(byte, b'"' | b'\\' | b' '),
@@ -307,45 +308,6 @@ fn parameters(cursor: &mut Cursor<'_>, out: &mut String) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// Appends two digits per byte.
-pub(crate) fn write_hex(bytes: &[u8], out: &mut String) {
-    for byte in bytes {
-        for half in [byte >> 4, byte & 15] {
-            out.extend(char::from_digit(u32::from(half), 16));
-        }
-    }
-}
-
-/// Appends bytes in groups of `BITS` bits.
-fn write_groups(bytes: &[u8], bits: u32, digits: &[u8], out: &mut String) {
-    let (mut kept, mut count) = (0_u32, 0);
-    let mut digit = |value: u32| {
-        let value = value & ((1 << bits) - 1);
-        out.extend(digits.get(value as usize).map(|&digit| char::from(digit)));
-    };
-    for &byte in bytes {
-        kept = kept << 8 | u32::from(byte);
-        count += 8;
-        while count >= bits {
-            count -= bits;
-            digit(kept >> count);
-        }
-    }
-    if count > 0 {
-        digit(kept << (bits - count));
-    }
-}
-
-fn write_base64(bytes: &[u8], out: &mut String) {
-    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    write_groups(bytes, 6, DIGITS, out);
-    out.extend((0..(3 - bytes.len() % 3) % 3).map(|_| '='));
-}
-
-fn write_base32(bytes: &[u8], out: &mut String) {
-    write_groups(bytes, 5, b"0123456789abcdefghijklmnopqrstuv", out);
 }
 
 #[cfg(test)]
@@ -461,8 +423,8 @@ mod tests {
     fn base64_and_base32() {
         let texts = |text: &[u8]| {
             let (mut base64, mut base32) = (String::new(), String::new());
-            write_base64(text, &mut base64);
-            write_base32(text, &mut base32);
+            BASE64.encode_append(text, &mut base64);
+            BASE32_DNSSEC.encode_append(text, &mut base32);
             (base64, base32)
         };
         assert_eq!(texts(b""), (String::new(), String::new()));

@@ -138,7 +138,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::hexadecimal;
+    use data_encoding::HEXLOWER;
 
     #[test]
     fn keys_are_those_of_the_rfcs() {
@@ -171,9 +171,9 @@ mod tests {
             let both = derive(Version(version), &id).expect("a known version");
             let all = both.iter().flat_map(|it| {
                 [
-                    hexadecimal(&it.key),
-                    hexadecimal(&it.iv),
-                    hexadecimal(&it.header),
+                    HEXLOWER.encode(&it.key),
+                    HEXLOWER.encode(&it.iv),
+                    HEXLOWER.encode(&it.header),
                 ]
             });
             assert_eq!(all.collect::<Vec<_>>(), expected);

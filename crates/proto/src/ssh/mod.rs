@@ -5,13 +5,13 @@
 
 mod parser;
 
+use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
 pub use parser::{Events, Parser, look};
 
 use crate::cursor::Cursor;
-use crate::tls::hexadecimal;
 
 /// The algorithms that one side offers, in its order: lists of names with commas between (RFC 4253,
 /// section 7.1).
@@ -54,7 +54,7 @@ impl<'a> Offer<'a> {
             self.codes[side],
             self.compressions[side],
         ];
-        hexadecimal(&Md5::digest(parts.join(&b';')))
+        HEXLOWER.encode(&Md5::digest(parts.join(&b';')))
     }
 }
 

@@ -3,6 +3,7 @@
 use core::fmt::Write;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+use data_encoding::{HEXLOWER, HEXUPPER};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use x509_parser::asn1_rs::{Any, Oid, Tag};
@@ -13,19 +14,17 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::X509Name;
 
-use super::fingerprint::hexadecimal;
-
 /// Bytes of any one text of a certificate that are kept.
 const MAX_TEXT: usize = 16 << 10;
 
 /// SHA-256 of a certificate as it was sent, in hexadecimal.
 pub fn sha256(der: &[u8]) -> String {
-    hexadecimal(&Sha256::digest(der))
+    HEXLOWER.encode(&Sha256::digest(der))
 }
 
 /// SHA-1 of a certificate as it was sent, in hexadecimal.
 pub fn sha1(der: &[u8]) -> String {
-    hexadecimal(&Sha1::digest(der))
+    HEXLOWER.encode(&Sha1::digest(der))
 }
 
 /// What a certificate says.
@@ -79,7 +78,7 @@ impl Certificate {
         let key = x509.public_key();
         let mut certificate = Certificate {
             version: x509.version().0 + 1,
-            serial: hexadecimal(x509.raw_serial()).to_uppercase(),
+            serial: HEXUPPER.encode(x509.raw_serial()),
             subject: String::new(),
             issuer: String::new(),
             not_before: validity.not_before.timestamp(),
@@ -208,7 +207,7 @@ fn value(text: &mut String, value: &Any<'_>) {
             );
         }
         _ => {
-            let _ = write!(text, "#{}", hexadecimal(bytes));
+            let _ = write!(text, "#{}", HEXLOWER.encode(bytes));
         }
     }
 }

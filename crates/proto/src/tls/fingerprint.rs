@@ -2,8 +2,7 @@
 //! ([its description](https://github.com/FoxIO-LLC/ja4/blob/main/technical_details/JA4.md)). The other
 //! fingerprints of that family are under another licence, and absent.
 
-use core::fmt::Write;
-
+use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
@@ -44,7 +43,7 @@ pub fn ja3(hello: &ClientHello<'_>) -> String {
 
 /// JA3 or JA3S of its text.
 pub fn ja3_of(text: &str) -> String {
-    hexadecimal(&Md5::digest(text))
+    HEXLOWER.encode(&Md5::digest(text))
 }
 
 /// What JA3S is a hash of.
@@ -63,9 +62,10 @@ pub fn ja3s(hello: &ServerHello<'_>) -> String {
 /// Appends a comma, and numbers with hyphens between them.
 fn list(text: &mut String, numbers: impl Iterator<Item = u16>) {
     text.push(',');
+    let mut decimal = itoa::Buffer::new();
     for (index, number) in numbers.enumerate() {
-        let hyphen = if index > 0 { "-" } else { "" };
-        let _ = write!(text, "{hyphen}{number}");
+        text.push_str(if index > 0 { "-" } else { "" });
+        text.push_str(decimal.format(number));
     }
 }
 
@@ -134,8 +134,8 @@ fn protocol(name: &[u8]) -> [char; 2] {
 fn sixteens(numbers: impl Iterator<Item = u16>) -> String {
     let mut text = String::new();
     for (index, number) in numbers.enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let _ = write!(text, "{comma}{number:04x}");
+        text.push_str(if index > 0 { "," } else { "" });
+        HEXLOWER.encode_append(&number.to_be_bytes(), &mut text);
     }
     text
 }
@@ -144,15 +144,6 @@ fn sixteens(numbers: impl Iterator<Item = u16>) -> String {
 fn short_hash(text: &mut String, of: &str) {
     match of {
         "" => text.push_str("000000000000"),
-        of => text.extend(hexadecimal(&Sha256::digest(of)).chars().take(12)),
+        of => HEXLOWER.encode_append(&Sha256::digest(of)[..6], text),
     }
-}
-
-/// Bytes as hexadecimal digits, small ones.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -43,7 +43,7 @@ mod parser;
 
 pub use certificate::{Certificate, sha1, sha256};
 pub use datagram::{DatagramParser, is_stun, look_datagram};
-pub use fingerprint::{Carrier, hexadecimal, ja3, ja3_of, ja3_text, ja3s, ja3s_text, ja4};
+pub use fingerprint::{Carrier, ja3, ja3_of, ja3_text, ja3s, ja3s_text, ja4};
 pub use handshake::message;
 pub(crate) use handshake::{Handshake, TOO_MANY};
 pub use hello::{ClientHello, Extension, Extensions, Protocols, ServerHello, is_grease};
