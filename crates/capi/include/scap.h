@@ -353,8 +353,8 @@ int scap_add_priority_class(scap_t *sc, int priority, const char *bpf);
 int scap_add_policy(scap_t *sc, const char *subnet, int policy);
 
 /* Threads that callbacks run in, up to 256: more are SCAP_EARGUMENT. 0 (the default) and 1: in that of scap_start_capture(), which is also where they run when no
- * data callback is set. With more, a file waits for slow ones; an interface cannot, so memory fills and priorities
- * decide. */
+ * data callback is set. A file waits for slow ones; an interface cannot and is captured in another thread, so memory fills and
+ * priorities decide. */
 int scap_set_worker_threads(scap_t *sc, int threads);
 
 /* Sets a parameter (enum scap_parameter) for all streams. */

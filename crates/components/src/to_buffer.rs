@@ -1,7 +1,6 @@
 //! `to_buffer`: keeps the last packets.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 
 use data_encoding::HEXLOWER;
 use flowgauge_stack::{

@@ -117,9 +117,10 @@ enum Input {
 ///
 /// # Threads
 /// [`Capture::shards`] are threads with an engine each: packets are divided among them by flow. Without
-/// [workers](Capture::workers) events are handled on them, in the middle of the engine: that is the
-/// fastest where handling keeps up. With workers events go to other threads through queues, so that
-/// a handler that takes its time does not hold up the capture.
+/// [workers](Capture::workers) events of files are handled on them, in the middle of the engine: that is the
+/// fastest, and a file waits. With workers events go to other threads through queues, so that
+/// a handler that takes its time does not hold up the capture: what finds no memory then is lost by priority. A source
+/// that cannot wait has one for each shard at least, one of them in the thread that calls [`Capture::run`].
 pub struct Capture {
     input: Input,
     filter: String,
@@ -212,8 +213,8 @@ impl Capture {
         self
     }
 
-    /// Handles events on so many threads of their own, at most [`Capture::MOST_THREADS`]; 0 (the default): where
-    /// they arise.
+    /// Handles events on so many threads of their own, at most [`Capture::MOST_THREADS`]; 0 (the default): those of files where
+    /// they arise, those of a live source in the calling thread (and one more for each further shard).
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Capture {
         self.workers = workers;

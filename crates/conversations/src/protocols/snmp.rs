@@ -1,7 +1,5 @@
 //! SNMP: requests and their replies, and traps.
 
-use core::fmt::Write as _;
-
 use data_encoding::HEXLOWER;
 use flowgauge_proto::snmp::{Message, look, write_oid};
 use flowgauge_record::snmp::{SNMP_SCHEMA, SnmpMessage};

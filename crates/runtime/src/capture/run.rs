@@ -1,5 +1,7 @@
 //! From what was opened to the outcome: a driver per shard, queues to workers.
 
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::thread;
 
@@ -29,6 +31,8 @@ pub(super) struct Prepared {
     engines: Vec<Engine>,
     applications: Vec<Application>,
     workers: usize,
+    /// The last worker runs in the calling thread.
+    works_here: bool,
     cores: Cores,
     patient: bool,
     live: bool,
@@ -106,12 +110,15 @@ impl Prepared {
             }
             engines.push(engine);
         }
+        // What cannot wait is not held up by a handler: its events are handled beside the engine.
+        let works_here = live && capture.workers == 0;
         Ok(Prepared {
             sources,
             reader,
             engines,
             applications: capture.applications,
-            workers: capture.workers,
+            workers: if works_here { shards } else { capture.workers },
+            works_here,
             cores: capture.cores,
             patient: capture.patient.unwrap_or(!live),
             live,
@@ -123,7 +130,7 @@ impl Prepared {
         let shards = self.sources.len();
         let health = Health::of(self.applications.len());
         let mut outcome = Outcome::default();
-        let (outlets, workers) = if self.workers == 0 {
+        let (outlets, mut workers) = if self.workers == 0 {
             let team = |number| Team::new(&mut self.applications, number, &health);
             let teams = (0..shards).map(team).map(Handling::Here).collect();
             (teams, Vec::new())
@@ -155,8 +162,9 @@ impl Prepared {
             outcome.failures = health.take_failures();
             return Ok(outcome);
         }
+        let own = if self.works_here { workers.pop() } else { None };
         let parts: Result<(), ThreadFailure> = thread::scope(|scope| {
-            let stopping = |failure| {
+            let stopping = |failure: ThreadFailure| {
                 self.control.stop();
                 failure
             };
@@ -189,6 +197,10 @@ impl Prepared {
                 threads::start(scope, "reader".to_owned(), core, read).map_err(stopping)
             });
             let mut first = Ok(());
+            let own = own.map(|worker| {
+                let worked = catch_unwind(AssertUnwindSafe(|| worker.run()));
+                worked.map_err(|panic| stopping(ThreadFailure::panicked("worker", &*panic)))
+            });
             for thread in shard_threads {
                 match thread.and_then(|thread| thread.join().map_err(stopping)) {
                     Ok(part) => outcome.take(part),
@@ -204,8 +216,10 @@ impl Prepared {
                     Err(failure) => first = first.and(Err(failure)),
                 }
             }
-            for thread in worker_threads {
-                match thread.and_then(threads::Running::join) {
+            let joined = worker_threads.into_iter();
+            let joined = joined.map(|thread| thread.and_then(threads::Running::join));
+            for worked in joined.chain(own) {
+                match worked {
                     Ok(statistics) => outcome.workers.push(statistics),
                     Err(failure) => first = first.and(Err(failure)),
                 }

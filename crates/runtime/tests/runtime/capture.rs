@@ -448,14 +448,16 @@ fn a_source_that_cannot_wait_loses_by_priority() {
 }
 
 /// Captured and dropped bytes, of UDP and of everything else, where nothing is taken until all was captured and streams of
-/// UDP have this priority, others 0.
+/// UDP have this priority, others 0. Handlers run in this thread, and do not hold up the live source.
 fn overloaded(path: &Path, priority: u8) -> [[u64; 2]; 2] {
     let ended = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&ended);
     let sums = Arc::new(Mutex::new([[0; 2]; 2]));
     let to = Arc::clone(&sums);
+    let here = std::thread::current().id();
     let stuck = Closures::new()
         .on_data(move |_, _| {
+            assert_eq!(std::thread::current().id(), here);
             while !over.load(Ordering::Acquire) {
                 std::thread::yield_now();
             }
@@ -477,7 +479,6 @@ fn overloaded(path: &Path, priority: u8) -> [[u64; 2]; 2] {
             memory_bytes: 1 << 20,
             ..EngineConfig::default()
         })
-        .workers(1)
         .application(config, move |_| stuck.clone())
         .run()
         .unwrap();
