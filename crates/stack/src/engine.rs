@@ -7,7 +7,7 @@
 
 use flowgauge_flow::FlowRecord;
 use flowgauge_reassembly::DefragmentStatistics;
-use flowgauge_stream::{Chunk, Handler, Remark, Shard, ShardConfig, Stream};
+use flowgauge_stream::{Chunk, Handler, Remark, Request, Shard, ShardConfig, Stream};
 use flowgauge_wire::{Batch, Decoded, DecodedBatch, Nanos, PacketDescriptor};
 
 use crate::account::Account;
@@ -114,8 +114,8 @@ impl Step<'_, '_> {
 pub enum Feed<'a, 'b> {
     /// The whole step, of the engine that it has for itself; `None`: it wants none of the graph's.
     Step(Option<&'a mut Engine>, Step<'a, 'b>),
-    /// One event of an engine that it shares.
-    Event(Event<'a>),
+    /// One event of an engine that it shares, and where what it asks for then goes.
+    Event(Event<'a>, &'a mut Vec<Request>),
     /// Nothing: it is asked which events it wants.
     Wants(&'a mut Wants),
 }
@@ -127,7 +127,12 @@ impl Feed<'_, '_> {
         match self {
             Feed::Step(Some(engine), step) => engine.take(&step, handler),
             Feed::Step(None, _) => {}
-            Feed::Event(event) => event.to(handler),
+            Feed::Event(event, requests) => {
+                event.to(handler);
+                while let Some(request) = handler.request() {
+                    requests.push(request);
+                }
+            }
             Feed::Wants(wants) => *wants = Wants::of::<H>(),
         }
     }
@@ -197,6 +202,15 @@ impl Event<'_> {
         }
     }
 
+    /// The stream whose bytes it has: who wants no more of that does not get it.
+    #[inline]
+    pub fn data_of(&self) -> Option<u32> {
+        match self {
+            Event::Data(stream, _) | Event::Remark(stream, _) => Some(stream.id),
+            _ => None,
+        }
+    }
+
     /// Whether it is among the events that are wanted.
     #[inline]
     pub fn is_wanted(&self, wants: Wants) -> bool {
@@ -209,47 +223,73 @@ impl Event<'_> {
     }
 }
 
-/// Hands the events of an engine to a function, one by one: to all subscribers of it.
+/// Hands the events of an engine to a function, one by one: to all subscribers of it. What these ask for together it
+/// gives back.
 #[derive(Debug)]
-pub struct Events<F, const STREAMS: bool, const REMARKS: bool>(pub F);
+pub struct Events<F, const STREAMS: bool, const REMARKS: bool> {
+    to: F,
+    requests: Vec<Request>,
+}
 
-impl<F: FnMut(Event<'_>), const STREAMS: bool, const REMARKS: bool> Handler
+impl<F: FnMut(Event<'_>, &mut Vec<Request>), const STREAMS: bool, const REMARKS: bool>
+    Events<F, STREAMS, REMARKS>
+{
+    /// To this function.
+    pub fn new(to: F) -> Self {
+        Events {
+            to,
+            requests: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn give(&mut self, event: Event<'_>) {
+        (self.to)(event, &mut self.requests);
+    }
+}
+
+impl<F: FnMut(Event<'_>, &mut Vec<Request>), const STREAMS: bool, const REMARKS: bool> Handler
     for Events<F, STREAMS, REMARKS>
 {
     const STREAMS: bool = STREAMS;
     const REMARKS: bool = REMARKS;
 
+    #[inline]
+    fn request(&mut self) -> Option<Request> {
+        self.requests.pop()
+    }
+
     fn batch(&mut self, batch: &Batch<'_>, decoded: &DecodedBatch) {
-        (self.0)(Event::Batch(batch, decoded));
+        self.give(Event::Batch(batch, decoded));
     }
 
     fn stream_created(&mut self, stream: &Stream<'_>) {
-        (self.0)(Event::Created(stream));
+        self.give(Event::Created(stream));
     }
 
     #[inline]
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
-        (self.0)(Event::Data(stream, chunk));
+        self.give(Event::Data(stream, chunk));
     }
 
     fn stream_remark(&mut self, stream: &Stream<'_>, remark: &Remark) {
-        (self.0)(Event::Remark(stream, remark));
+        self.give(Event::Remark(stream, remark));
     }
 
     fn fragment_remark(&mut self, packet: &Decoded, odd: &DefragmentStatistics) {
-        (self.0)(Event::FragmentRemark(packet, odd));
+        self.give(Event::FragmentRemark(packet, odd));
     }
 
     fn stream_closed(&mut self, stream: &Stream<'_>) {
-        (self.0)(Event::Closed(stream));
+        self.give(Event::Closed(stream));
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, trailing_gap: u64) {
-        (self.0)(Event::Terminated(stream, trailing_gap));
+        self.give(Event::Terminated(stream, trailing_gap));
     }
 
     fn flow(&mut self, record: &FlowRecord<'_>) {
-        (self.0)(Event::Flow(record));
+        self.give(Event::Flow(record));
     }
 }
 

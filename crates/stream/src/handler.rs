@@ -473,7 +473,8 @@ pub trait Handler {
     }
 
     /// What the handler asks for, one at a time: asked before each packet that it is shown
-    /// ([`Handler::stream_packet`]), so that what it decided by one packet holds for the next.
+    /// ([`Handler::stream_packet`]), or behind each packet where it is shown none, so that what it decided by one packet
+    /// holds for the next.
     #[inline(always)]
     fn request(&mut self) -> Option<Request> {
         None

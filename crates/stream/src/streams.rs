@@ -127,6 +127,9 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
             }
         } else {
             self.streams.payload(&pass, packet, flow, self.handler);
+            while let Some(request) = self.handler.request() {
+                self.streams.fulfil(request, self.handler);
+            }
         }
     }
 }

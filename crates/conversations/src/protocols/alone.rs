@@ -131,7 +131,9 @@ impl Alone {
         let mut give = Give::alone(out, chunk.key, &mut self.records, &mut self.room);
         match chunk.end {
             Some(end) => table.end(number, &piece, end, &mut give),
-            None => table.data(number, &piece, &mut give),
+            None => {
+                table.data(number, &piece, &mut give);
+            }
         }
         if self.room.is_short() {
             self.make_room(out);

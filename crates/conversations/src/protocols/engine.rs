@@ -12,7 +12,9 @@ use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
     Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamEnd,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Remark, Shard, ShardConfig, Stream, StreamStatus};
+use flowgauge_stream::{
+    Chunk, Handler, Needs, Remark, Request, Shard, ShardConfig, Stream, StreamStatus,
+};
 use flowgauge_wire::{Batch, DecodedBatch, Nanos};
 
 use super::anomalies::{Anomalies, Noticing, Way};
@@ -135,6 +137,8 @@ pub(crate) struct State {
     pub(super) outer: Option<Outer>,
     /// Messages that others would join are records of their own.
     each_message: bool,
+    /// Streams of which nothing more is wanted, where nobody wants to know what they carry in all.
+    unwanted: Option<Vec<u32>>,
     /// The input is.
     is_over: bool,
     /// Memory for what conversations keep.
@@ -159,6 +163,8 @@ const BOTH_ENDED: u8 = 3;
 const EXAMINED: u8 = 4;
 /// A signature told what is spoken, which can carry another protocol.
 const TOLD: u8 = 8;
+/// Nothing more is wanted of it.
+const PASSED: u8 = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
@@ -196,21 +202,21 @@ fn memory(settings: &Settings) -> Option<u64> {
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let (_, outer) = configuration(settings)?;
+    let flows = classifies(settings, "flows")?;
+    let anomalies = settings.flag("anomalies");
+    let counters = Counters::of(settings)?;
+    let counts_all = flows || anomalies || counters.is_some();
     Ok(Box::new(Transactions {
         state: State {
+            unwanted: (!counts_all).then(Vec::new),
             files: Files::of(settings)?,
             outer,
             each_message: settings.flag("each_message"),
-            anomalies: settings.flag("anomalies").then(Box::default),
+            anomalies: anomalies.then(Box::default),
             room: Room::of(settings, memory(settings), NEEDS),
-            ..State::new(
-                settings,
-                wanted(settings)?,
-                classifies(settings, "flows")?,
-                true,
-            )?
+            ..State::new(settings, wanted(settings)?, flows, true)?
         },
-        counters: Counters::of(settings)?,
+        counters,
     }))
 }
 
@@ -299,6 +305,7 @@ impl State {
             files: None,
             outer: None,
             each_message: false,
+            unwanted: None,
             is_over: false,
             room: Room::of(settings, settings.size("memory"), NEEDS),
         })
@@ -598,12 +605,30 @@ impl Leading<'_> {
         }
     }
 
+    /// Nothing more is wanted of a connection.
+    #[cold]
+    fn pass(&mut self, stream: u32) {
+        let slot = self.state.slot(stream / 2);
+        let is_new = slot.ended & PASSED == 0;
+        slot.ended |= PASSED;
+        if is_new && let Some(unwanted) = &mut self.state.unwanted {
+            unwanted.extend([stream, stream ^ 1]);
+        }
+    }
+
     #[inline]
-    fn with(&mut self, slot: Slot, work: impl FnOnce(&mut dyn Talks, u32, &mut Give<'_>)) {
-        if let Stage::Known(place) = slot.stage {
-            (self.state).with(usize::from(place), self.out, |table, give| {
-                work(table, slot.number, give);
-            });
+    fn with<T: Default>(
+        &mut self,
+        slot: Slot,
+        work: impl FnOnce(&mut dyn Talks, u32, &mut Give<'_>) -> T,
+    ) -> T {
+        match slot.stage {
+            Stage::Known(place) => {
+                (self.state).with(usize::from(place), self.out, |table, give| {
+                    work(table, slot.number, give)
+                })
+            }
+            _ => T::default(),
         }
     }
 
@@ -647,6 +672,12 @@ impl Handler for Leading<'_> {
         *self.state.slot(stream.id / 2) = Slot::default();
     }
 
+    #[inline(always)]
+    fn request(&mut self) -> Option<Request> {
+        let unwanted = self.state.unwanted.as_mut()?;
+        unwanted.pop().map(Request::Abandon)
+    }
+
     #[inline]
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
         let piece = Piece {
@@ -667,13 +698,19 @@ impl Handler for Leading<'_> {
             *self.state.slot(stream.id / 2) = slot;
         }
         match slot.stage {
-            Stage::Foreign => return,
-            Stage::Known(_) => {}
             Stage::Unknown | Stage::Watched => {
-                slot = self.state.look(stream, Some(&piece), self.out)
+                slot = self.state.look(stream, Some(&piece), self.out);
             }
+            _ if slot.ended & PASSED != 0 => return,
+            _ => {}
         }
-        self.with(slot, |table, number, give| table.data(number, &piece, give));
+        let is_over = match slot.stage {
+            Stage::Foreign => true,
+            _ => self.with(slot, |table, number, give| table.data(number, &piece, give)),
+        };
+        if is_over {
+            self.pass(stream.id);
+        }
         if self.state.room.is_short() {
             self.state.make_room(self.out);
         }

@@ -268,6 +268,11 @@ pub(crate) trait Conversation: Default + Send + 'static {
     /// Bytes of memory that it keeps beside itself. Asked for with each piece of data.
     fn held(&self) -> usize;
 
+    /// Whether nothing that is still said can tell anything. Asked for with each piece of data.
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// When the oldest of what waits for its partner came.
     fn oldest(&self) -> Option<Nanos> {
         None

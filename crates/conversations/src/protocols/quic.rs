@@ -80,6 +80,10 @@ impl Conversation for QuicTalk {
         }
     }
 
+    fn is_done(&self) -> bool {
+        self.is_given
+    }
+
     fn held(&self) -> usize {
         self.open.as_ref().map_or(0, |open| {
             size_of::<Open>() + open.parser.held() + open.handshake.held() + open.row.held()

@@ -251,6 +251,10 @@ impl Conversation for SshTalk {
         }
     }
 
+    fn is_done(&self) -> bool {
+        self.is_given
+    }
+
     fn held(&self) -> usize {
         self.open.as_ref().map_or(0, |open| open.held())
     }

@@ -23,8 +23,8 @@ pub(crate) trait Talks: Send {
     /// When something was said in one last.
     fn last(&self, number: u32) -> Nanos;
 
-    /// Bytes missing before these, and these.
-    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>);
+    /// Bytes missing before these, and these. Returns whether nothing that is still said can tell anything.
+    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>) -> bool;
 
     /// A direction is over, with what is missing at its end. Nothing follows in it.
     fn end(&mut self, number: u32, piece: &Piece<'_>, end: StreamEnd, give: &mut Give<'_>);
@@ -155,9 +155,9 @@ impl<C: Conversation> Talks for Table<C> {
         talk.map_or(Nanos(0), |talk| talk.last)
     }
 
-    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>) {
+    fn data(&mut self, number: u32, piece: &Piece<'_>, give: &mut Give<'_>) -> bool {
         let Some((talk, common)) = self.talk(number) else {
-            return;
+            return false;
         };
         talk.last = talk.last.max(piece.time);
         (give.flow_id, give.vlans) = (talk.connection.flow_id, talk.connection.vlans);
@@ -174,6 +174,7 @@ impl<C: Conversation> Talks for Table<C> {
             conversation.data(common, &at, piece.bytes, give);
         }
         talk.charge(give);
+        talk.conversation.is_done()
     }
 
     fn end(&mut self, number: u32, piece: &Piece<'_>, end: StreamEnd, give: &mut Give<'_>) {

@@ -89,10 +89,6 @@ pub(crate) struct TlsTalk {
 }
 
 impl TlsTalk {
-    fn is_done(&self) -> bool {
-        (self.handshake.as_ref()).is_some_and(|handshake| handshake.is_given)
-    }
-
     /// What the parsers are to do.
     fn side(
         &mut self,
@@ -152,6 +148,10 @@ impl Conversation for TlsTalk {
         {
             handshake.end(Some(end.name()), give);
         }
+    }
+
+    fn is_done(&self) -> bool {
+        (self.handshake.as_ref()).is_some_and(|handshake| handshake.is_given)
     }
 
     fn held(&self) -> usize {

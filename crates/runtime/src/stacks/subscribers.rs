@@ -2,6 +2,7 @@
 
 use flowgauge_stack::NodeId;
 use flowgauge_stack::engine::{Engine, Event, Events, Feed, Step, Wants};
+use flowgauge_stream::Request;
 
 use super::part::{Count, Part};
 
@@ -15,6 +16,34 @@ pub(super) struct Subscribers {
     reads: Vec<bool>,
     /// What any of them has wanted.
     all: Wants,
+    passed: Passed,
+}
+
+/// Parts that want no more of a stream, as bits, by the stream's number.
+#[derive(Default)]
+struct Passed(Vec<u64>);
+
+impl Passed {
+    fn of(&self, stream: u32) -> u64 {
+        self.0.get(stream as usize).copied().unwrap_or(0)
+    }
+
+    /// Part number `part` wants no more of a stream. Returns who does not. (More parts than bits want all.)
+    fn add(&mut self, stream: u32, part: usize) -> u64 {
+        let at = stream as usize;
+        if at >= self.0.len() {
+            self.0.resize((at + 1).next_power_of_two(), 0);
+        }
+        self.0[at] |= 1_u64.checked_shl(part as u32).unwrap_or(0);
+        self.0[at]
+    }
+
+    /// A stream begins.
+    fn clear(&mut self, stream: u32) {
+        if let Some(bits) = self.0.get_mut(stream as usize) {
+            *bits = 0;
+        }
+    }
 }
 
 impl Subscribers {
@@ -25,6 +54,7 @@ impl Subscribers {
             reads: vec![false; parts.len()],
             parts,
             all: Wants::default(),
+            passed: Passed::default(),
         }
     }
 
@@ -47,19 +77,40 @@ impl Subscribers {
             *reads |= wanted.streams;
             self.all = self.all.or(wanted);
         }
-        let (parts, wants) = (&mut self.parts, &self.wants);
-        let each = |event: Event<'_>| {
-            for (part, wants) in parts.iter_mut().zip(wants) {
-                if wants.is_some_and(|wants| event.is_wanted(wants)) {
-                    part.event(Feed::Event(event));
+        let (parts, wants, reads) = (&mut self.parts, &self.wants, &self.reads);
+        let passed = &mut self.passed;
+        let mut asked = Vec::new();
+        let each = |event: Event<'_>, requests: &mut Vec<Request>| {
+            if let Event::Created(stream) = event {
+                passed.clear(stream.id);
+            }
+            let over = event.data_of().map_or(0, |stream| passed.of(stream));
+            for (number, (part, wants)) in parts.iter_mut().zip(wants).enumerate() {
+                let is_over = over.checked_shr(number as u32).unwrap_or(0) & 1 != 0;
+                if is_over || !wants.is_some_and(|wants| event.is_wanted(wants)) {
+                    continue;
+                }
+                part.event(Feed::Event(event, &mut asked));
+                for request in asked.drain(..) {
+                    let Request::Abandon(stream) = request else {
+                        requests.push(request);
+                        continue;
+                    };
+                    let over = passed.add(stream, number);
+                    let mut all = reads.iter().enumerate();
+                    if all.all(|(at, reads)| {
+                        !reads || over.checked_shr(at as u32).unwrap_or(0) & 1 != 0
+                    }) {
+                        requests.push(request);
+                    }
                 }
             }
         };
         let engine = &mut self.engine;
         match (self.all.streams, self.all.remarks) {
-            (false, _) => engine.take(step, &mut Events::<_, false, false>(each)),
-            (true, false) => engine.take(step, &mut Events::<_, true, false>(each)),
-            (true, true) => engine.take(step, &mut Events::<_, true, true>(each)),
+            (false, _) => engine.take(step, &mut Events::<_, false, false>::new(each)),
+            (true, false) => engine.take(step, &mut Events::<_, true, false>::new(each)),
+            (true, true) => engine.take(step, &mut Events::<_, true, true>::new(each)),
         }
         for part in &mut self.parts {
             part.end_step(step, engine);

@@ -56,7 +56,9 @@ impl Spoken {
             connection.retransmitted = at.connection.retransmitted;
         }
         let piece = piece(at, bytes, gap_before);
-        self.with(give, |table, number, give| table.data(number, &piece, give));
+        self.with(give, |table, number, give| {
+            table.data(number, &piece, give);
+        });
     }
 }
 
