@@ -63,15 +63,6 @@ pub(crate) struct FollowStreams<'a, H> {
 }
 
 impl<H: Handler> FollowStreams<'_, H> {
-    /// Whether what a packet carries may be read, or nobody wants to.
-    #[inline(always)]
-    fn is_readable(&mut self, packet: &Decoded, flow: PacketFlow) -> bool {
-        let connection = self.streams.connections.get(flow.id);
-        let is_wanted = connection
-            .is_none_or(|connection| !connection[packet.direction.index()].half.is_abandoned());
-        !is_wanted || (self.checksums).takes_payload(self.batch, self.decoded, packet)
-    }
-
     /// A packet that counts, but what it carries is damaged.
     #[cold]
     fn damaged(&mut self, pass: &Pass<'_>, packet: &Decoded, flow: PacketFlow) {
@@ -111,7 +102,10 @@ impl<H: Handler> Follower for FollowStreams<'_, H> {
             decoded: self.decoded,
             tracker,
         };
-        if packet.flags.contains(DecodeFlags::UNVERIFIED) && !self.is_readable(packet, flow) {
+        // (Also what nobody wants: the account of a subscriber does not depend on others.)
+        let is_readable = !packet.flags.contains(DecodeFlags::UNVERIFIED)
+            || (self.checksums).takes_payload(self.batch, self.decoded, packet);
+        if !is_readable {
             return self.damaged(&pass, packet, flow);
         }
         if H::PACKETS {

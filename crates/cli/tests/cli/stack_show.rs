@@ -109,8 +109,8 @@ fn engines_that_several_stacks_share_are_told() {
     assert_eq!(
         engines,
         [
-            "one engine: streams of b, transactions of c",
-            "one engine: transactions of d, streams of f, flows of g"
+            "one engine: flows of a, transactions of d, streams of f, flows of g",
+            "one engine: streams of b, transactions of c"
         ]
     );
 }
