@@ -8,8 +8,8 @@ use flowgauge_record::schema::{
 };
 use flowgauge_record::{AggregateError, AggregateSpec, Aggregator, KnownRecord};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind,
-    Outlet, Output, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Output, Parallel,
+    Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -29,59 +29,25 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         Some(aggregate.begin(schema).ok()?.output)
     },
     outside: Some("it has one table of all groups"),
-    options: &[
-        OptionInfo::new("by", OptionKind::Text, "fields, as \"src_ip/24, dst_port\"").required(),
-        OptionInfo::new(
-            "sum",
-            OptionKind::Text,
-            "fields to add up; groups are in the order of the first one, else of their number of \
-             records",
-        ),
-        OptionInfo::new(
-            "mean",
-            OptionKind::Text,
-            "fields of which the mean is taken",
-        ),
-        OptionInfo::new(
-            "min",
-            OptionKind::Text,
-            "fields of which the least value is taken",
-        ),
-        OptionInfo::new(
-            "max",
-            OptionKind::Text,
-            "fields of which the largest value is taken",
-        ),
-        OptionInfo::new(
-            "top",
-            OptionKind::Integer {
-                min: 1,
-                max: 1_000_000_000,
-            },
-            "give only the largest groups",
-        ),
-        OptionInfo::new(
-            "within",
-            OptionKind::Text,
-            "fields of by: the largest groups of each of their values, which stand together",
-        ),
-        OptionInfo::new(
-            "interval",
-            OptionKind::Duration,
-            "give groups out every so often, on the clock of the capture, and begin anew",
-        ),
-        OptionInfo::new(
-            "memory",
-            OptionKind::Size,
-            "for groups; with more, the smaller half goes",
-        )
-        .or("256M"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("groups given up for memory", "groups")),
     parallel: Parallel::Never("its groups are of all cores"),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    by: Text = required, "fields, as \"src_ip/24, dst_port\"";
+    sum: Text, "fields to add up; groups are in the order of the first one, else of their number of records";
+    mean: Text, "fields of which the mean is taken";
+    min: Text, "fields of which the least value is taken";
+    max: Text, "fields of which the largest value is taken";
+    top: Integer(1, 1_000_000_000) as usize, "give only the largest groups";
+    within: Text, "fields of by: the largest groups of each of their values, which stand together";
+    interval: Duration as u64, "give groups out every so often, on the clock of the capture, and begin anew";
+    memory: Size = "256M", "for groups; with more, the smaller half goes";
+}
 
 struct Aggregate {
     keys: Vec<String>,
@@ -108,6 +74,7 @@ struct Groups {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
     let aggregate = Aggregate::read(settings)?;
     if !aggregate.within.is_empty() && aggregate.top.is_none() {
         return Err(
@@ -115,7 +82,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
                 .with_hint("say with top how many"),
         );
     }
-    if settings.duration("interval") == Some(0) {
+    if options.interval == Some(0) {
         return Err(SettingError::of("interval", "is no time"));
     }
     if let Some(schema) = settings.schema() {
@@ -136,28 +103,21 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 
 impl Aggregate {
     fn read(settings: &Settings) -> Result<Aggregate, SettingError> {
+        let options = Options::read(settings);
         let is_of_flows = settings.input() == Some(Port::Items(ItemType::Flow));
         let mut measures = Vec::new();
         for measure in [Measure::Mean, Measure::Min, Measure::Max] {
-            if settings.text(measure.name()).is_some() {
-                measures.push((measure, read_names(settings, measure.name())?));
-            }
+            measures.push((measure, read_names(settings, measure.name())?));
         }
         Ok(Aggregate {
             keys: read_names(settings, "by")?,
-            sums: match settings.text("sum") {
-                Some(_) => read_names(settings, "sum")?,
-                None => Vec::new(),
-            },
+            sums: read_names(settings, "sum")?,
             measures,
             count: if is_of_flows { "flows" } else { "records" },
-            within: match settings.text("within") {
-                Some(_) => read_names(settings, "within")?,
-                None => Vec::new(),
-            },
-            top: settings.integer("top").map(|top| top as usize),
-            intervals: settings.duration("interval").map(Intervals::new),
-            memory: settings.size("memory").unwrap_or(256 << 20),
+            within: read_names(settings, "within")?,
+            top: options.top,
+            intervals: options.interval.map(Intervals::new),
+            memory: options.memory,
             groups: None,
             now: Nanos(0),
             pruned: 0,

@@ -7,8 +7,8 @@ use flowgauge_anonymize::{Anonymizer, Error, Others, Policy, Rule};
 use flowgauge_record::OwnedRecord;
 use flowgauge_record::http::{HTTP_MESSAGE_SCHEMA, HttpMessage};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Packets, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Packets, RecordItem,
+    ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_sys::files;
 use flowgauge_wire::{DecodeFlags, LinkType};
@@ -27,27 +27,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            anonymize { \"IP,SRC_IP,PREFIX_PRESERVING; IP,DST_IP,PREFIX_PRESERVING\" }. Policies and rules: \
            docs/anonymization.md.",
     input: Input::Of(&[ItemType::Packet, ItemType::Record]),
-    options: &[
-        OptionInfo::new(
-            "rules",
-            OptionKind::Text,
-            "PROTO,FIELD,FUNCTION[,parameter...], with semicolons between; everything else stays",
-        ),
-        OptionInfo::new(
-            "policy",
-            OptionKind::InputFile,
-            "what is kept and replaced, in TOML",
-        ),
-        OptionInfo::new(
-            "key",
-            OptionKind::InputFile,
-            "the key, where the policy names none; it is made if there is no such file",
-        ),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("items anonymized", "items")),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    rules: Text, "PROTO,FIELD,FUNCTION[,parameter...], with semicolons between; everything else stays";
+    policy: InputFile, "what is kept and replaced, in TOML";
+    key: InputFile, "the key, where the policy names none; it is made if there is no such file";
+}
 
 /// What components made of the same settings share: the policy, read when the first of them starts, so that its
 /// key is one.
@@ -69,9 +60,10 @@ struct Anonymize {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
     let shared = settings.shared(|| {
         let mut rules = Vec::new();
-        for text in settings.text("rules").unwrap_or_default().split(';') {
+        for text in options.rules.unwrap_or_default().split(';') {
             if text.trim().is_empty() {
                 continue;
             }
@@ -81,13 +73,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
                 hint: of.hint,
             })?);
         }
-        if !rules.is_empty() && settings.text("policy").is_some() {
+        if !rules.is_empty() && options.policy.is_some() {
             return Err(
                 SettingError::of("rules", "stand in the policy where there is one")
                     .with_hint("give one of them"),
             );
         }
-        let owned = |option| settings.text(option).map(str::to_owned);
         // Rules that contradict each other are found here.
         if !rules.is_empty() {
             Policy::new(rules.clone(), Others::Unchanged).map_err(|error| SettingError {
@@ -98,8 +89,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         }
         Ok(Shared {
             rules,
-            policy: owned("policy"),
-            key: owned("key"),
+            policy: options.policy,
+            key: options.key,
             read: Mutex::new(None),
         })
     })?;

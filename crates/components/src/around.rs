@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use aho_corasick::AhoCorasick;
 use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Packets, Parallel, ResultInfo,
-    ResultValue, Selection, SettingError, Settings,
+    Component, ComponentInfo, Items, Outlet, Packets, Parallel, ResultInfo, ResultValue, Selection,
+    SettingError, Settings, options,
 };
 use flowgauge_wire::{DecodeFlags, Decoded, FlowKey, Nanos, PacketDescriptor};
 use hashbrown::HashTable;
@@ -23,44 +23,31 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            of its flow come out, both directions, then it, and then what follows of the flow. Texts are \
            written as for `search`; with in = payload one of up to 1025 bytes may lie across segments of a \
            connection that come in order: the packet that contains it is the one where it ends.",
-    options: &[
-        OptionInfo::new("pattern", OptionKind::Text, "what to search for").required(),
-        OptionInfo::new("before", PACKETS, "packets of the flow before it").or("100"),
-        OptionInfo::new("after", PACKETS, "packets of the flow after it").or("100"),
-        OptionInfo::new(
-            "timeout",
-            OptionKind::Duration,
-            "packets that come longer after the match, on the clock of the capture, do not belong to it",
-        )
-        .or("60s"),
-        OptionInfo::new(
-            "memory",
-            OptionKind::Size,
-            "for packets that are kept; with more the oldest of all flows go",
-        )
-        .or("64M"),
-        IN.or("payload"),
-        OptionInfo::new("nocase", OptionKind::Flag, "capital letters are small ones").or("no"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("packets with the text", "packets")),
     parallel: Parallel::ByFlow,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
-const PACKETS: OptionKind = OptionKind::Integer {
-    min: 0,
-    max: 1_000_000,
-};
+options! {
+    struct Options;
+    pattern: Text = required, "what to search for";
+    before: Integer(0, 1_000_000) as usize = "100", "packets of the flow before it";
+    after: Integer(0, 1_000_000) as u64 = "100", "packets of the flow after it";
+    timeout: Duration as u64 = "60s",
+        "packets that come longer after the match, on the clock of the capture, do not belong to it";
+    memory: Size = "64M", "for packets that are kept; with more the oldest of all flows go";
+    [IN.or("payload")];
+    nocase: Flag = "no", "capital letters are small ones";
+}
 
 struct Around {
     automaton: AhoCorasick,
     part: Part,
     /// Where payload is searched.
     edges: Option<Edges>,
-    before: usize,
-    after: u64,
-    timeout: u64,
+    options: Options,
     kept: Ring,
     /// Flows that had a match, what of them is still wanted, and until when.
     open: HashTable<Open>,
@@ -77,9 +64,10 @@ struct Open {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let text = settings.text("pattern").unwrap_or_default();
-    let patterns = search::patterns(text).map_err(|it| SettingError::of("pattern", it))?;
-    let memory = settings.size("memory").unwrap_or(64 << 20) / settings.copies() as u64;
+    let options = Options::read(settings);
+    let patterns =
+        search::patterns(&options.pattern).map_err(|it| SettingError::of("pattern", it))?;
+    let memory = options.memory / settings.copies() as u64;
     if memory < 1 << 16 {
         return Err(SettingError::of("memory", "is less than 64k for each core"));
     }
@@ -89,14 +77,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let edges = (part == Part::Payload).then(|| Edges::new(longest, memory / 8));
     Ok(Box::new(Around {
         automaton: AhoCorasick::builder()
-            .ascii_case_insensitive(settings.flag("nocase"))
+            .ascii_case_insensitive(options.nocase)
             .build(&patterns)
             .map_err(|error| SettingError::of("pattern", error.to_string()))?,
         part,
         edges,
-        before: settings.integer("before").unwrap_or(0) as usize,
-        after: settings.integer("after").unwrap_or(0) as u64,
-        timeout: settings.duration("timeout").unwrap_or(60_000_000_000),
+        options,
         kept: Ring::new(memory),
         open: HashTable::new(),
         made: Made::default(),
@@ -125,8 +111,8 @@ impl Around {
         let open = Open {
             hash: packet.hash,
             key: packet.key,
-            left: self.after,
-            until: Nanos(packet.time.0.saturating_add(self.timeout)),
+            left: self.options.after,
+            until: Nanos(packet.time.0.saturating_add(self.options.timeout)),
         };
         let is_it = |open: &Open| open.key == packet.key;
         match self.open.find_mut(packet.hash, is_it) {
@@ -145,7 +131,7 @@ impl Around {
         (index, packet): (usize, &Decoded),
         out: &mut dyn Outlet,
     ) {
-        self.kept.find(packet, self.before);
+        self.kept.find(packet, self.options.before);
         if self.kept.found.is_empty() {
             return;
         }
@@ -192,7 +178,7 @@ impl Component for Around {
                 }
                 self.open(packet);
             } else if !follows {
-                self.kept.push(&all, packet, self.before);
+                self.kept.push(&all, packet, self.options.before);
                 continue;
             }
             passed.insert(index);

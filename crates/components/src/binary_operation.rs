@@ -1,8 +1,6 @@
 //! `binary_operation`: the sum or difference of two results.
 
-use flowgauge_stack::{
-    Component, ComponentInfo, Input, OptionInfo, OptionKind, ResultInfo, ResultValue,
-};
+use flowgauge_stack::{Component, ComponentInfo, Input, ResultInfo, ResultValue, options};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "binary_operation",
@@ -11,24 +9,23 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "It is computed when it is read. A difference may be less than 0.",
     input: Input::Any,
     is_end: true,
-    options: &[
-        OptionInfo::new(
-            "operation",
-            OptionKind::Choice(&["add", "subtract", "0", "1"]),
-            "which; the numbers are MAPI's: 0 adds, 1 subtracts",
-        )
-        .required(),
-        OptionInfo::new("of", OptionKind::Measure, "the first component's label").required(),
-        OptionInfo::new("with", OptionKind::Measure, "the second component's label").required(),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("of both results", "")),
     make: |settings| {
+        let options = Options::read(settings);
         Ok(Box::new(Operation {
-            is_difference: matches!(settings.text("operation"), Some("subtract" | "1")),
+            is_difference: matches!(options.operation, "subtract" | "1"),
         }))
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    operation: Choice("add", "subtract", "0", "1") = required, "which; the numbers are MAPI's: 0 adds, 1 subtracts";
+    of: Measure = required, "the first component's label";
+    with: Measure = required, "the second component's label";
+}
 
 struct Operation {
     is_difference: bool,

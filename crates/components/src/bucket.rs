@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use flowgauge_kit::measure::{Growth, Intervals, OF, cell};
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Input, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, Table, TableColumn,
+    Cell, Component, ComponentInfo, Input, Items, Outlet, Parallel, ResultInfo, ResultValue, Table,
+    columns, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -18,27 +18,14 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            interval in which nothing came has 0, unless it is a count without `reset`.",
     input: Input::Any,
     is_end: true,
-    options: &[
-        OF.required(),
-        OptionInfo::new("interval", OptionKind::Duration, "length of the intervals").or("1s"),
-        OptionInfo::new("reset", OptionKind::Flag, "count anew in each interval").or("yes"),
-        OptionInfo::new(
-            "slots",
-            OptionKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "intervals kept; the oldest go",
-        )
-        .or("1000"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("values by interval", &COLUMNS)),
     parallel: Parallel::Never("its intervals are those of all packets"),
     make: |settings| {
+        let options = Options::read(settings);
         Ok(Box::new(Bucket {
-            intervals: Intervals::new(settings.duration("interval").unwrap_or(1_000_000_000)),
-            is_reset: settings.flag("reset"),
-            slots: settings.integer("slots").unwrap_or(1000) as usize,
+            intervals: Intervals::new(options.interval),
+            options,
             growth: Growth::default(),
             has_come: false,
             kept: VecDeque::new(),
@@ -47,20 +34,23 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
-static COLUMNS: [TableColumn; 2] = [
-    TableColumn::new(
-        "time",
-        FieldKind::Time,
-        Merge::Key,
-        "when the interval began",
-    ),
-    TableColumn::new("value", FieldKind::Unsigned, Merge::Sum, "the result"),
-];
+options! {
+    struct Options;
+    [OF.required()];
+    interval: Duration as u64 = "1s", "length of the intervals";
+    reset: Flag = "yes", "count anew in each interval";
+    slots: Integer(1, 1_000_000) as usize = "1000", "intervals kept; the oldest go";
+}
+
+columns! {
+    static COLUMNS;
+    time Time Key "when the interval began";
+    value Unsigned Sum "the result";
+}
 
 struct Bucket {
     intervals: Intervals,
-    is_reset: bool,
-    slots: usize,
+    options: Options,
     growth: Growth,
     /// Whether anything came in the interval.
     has_come: bool,
@@ -69,7 +59,7 @@ struct Bucket {
 
 impl Bucket {
     fn keep(&mut self, start: Nanos, value: i128) {
-        if self.kept.len() >= self.slots {
+        if self.kept.len() >= self.options.slots {
             self.kept.pop_front();
         }
         self.kept.push_back((start, value));
@@ -79,7 +69,7 @@ impl Bucket {
     fn values(&mut self, result: &ResultValue) -> (i128, i128) {
         let has_come = core::mem::take(&mut self.has_come);
         match result {
-            ResultValue::Sum(_) | ResultValue::Difference(_) if !self.is_reset => {
+            ResultValue::Sum(_) | ResultValue::Difference(_) if !self.options.reset => {
                 let value = result.number().unwrap_or(0);
                 (value, value)
             }
@@ -93,10 +83,6 @@ impl Bucket {
 impl Component for Bucket {
     fn process(&mut self, _: &mut Items<'_>, _: &mut dyn Outlet) {
         self.has_come = true;
-    }
-
-    fn has_timer(&self) -> bool {
-        true
     }
 
     fn interval(&self) -> Option<Nanos> {
@@ -121,7 +107,7 @@ impl Component for Bucket {
         let (value, empty) = self.values(&result);
         self.keep(start, value);
         // After a long silence only those that are kept are made.
-        let first = ended.saturating_sub(self.slots as u64).max(1);
+        let first = ended.saturating_sub(self.options.slots as u64).max(1);
         for number in first..ended {
             self.keep(Nanos(start.0 + number * self.intervals.length()), empty);
         }
@@ -137,7 +123,7 @@ impl Component for Bucket {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.slots);
+        let mut table = Table::new(&COLUMNS, self.options.slots);
         let rows = self.kept.iter();
         table.rows = rows
             .map(|(start, value)| vec![Cell::Time(*start), cell(*value)])

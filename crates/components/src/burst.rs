@@ -1,8 +1,8 @@
 //! `burst`: packets that follow each other without a pause, and the pauses between.
 
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
+    Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, SettingError,
+    Settings, Table, columns, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -17,62 +17,33 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            of what is smaller than `min`, the last of `max` and above; rows without anything are left \
            out.",
     is_end: true,
-    options: &[
-        OptionInfo::new("min", OptionKind::Size, "bytes where the first row begins").or("0"),
-        OptionInfo::new("max", OptionKind::Size, "bytes where the last one begins").or("64k"),
-        OptionInfo::new("step", OptionKind::Size, "bytes from row to row").or("1k"),
-        OptionInfo::new(
-            "iftime",
-            OptionKind::Duration,
-            "time between two packets of a burst",
-        )
-        .or("96ns"),
-        OptionInfo::new("late", OptionKind::Duration, "how much later one may come").or("1us"),
-        OptionInfo::new(
-            "early",
-            OptionKind::Duration,
-            "how much sooner one may come",
-        )
-        .or("1us"),
-        OptionInfo::new(
-            "speed",
-            OptionKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "of the link, in Mbit/s",
-        )
-        .or("1000"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("bursts and gaps by size", &COLUMNS)),
     parallel: Parallel::Never("packets on other cores lie between"),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
-static COLUMNS: [TableColumn; 6] = [
-    TableColumn::new(
-        "from",
-        FieldKind::Unsigned,
-        Merge::Key,
-        "least bytes of a burst or gap",
-    ),
-    TableColumn::new("bytes", FieldKind::Unsigned, Merge::Sum, "bytes in bursts"),
-    TableColumn::new(
-        "packets",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "packets in bursts",
-    ),
-    TableColumn::new("bursts", FieldKind::Unsigned, Merge::Sum, "bursts"),
-    TableColumn::new(
-        "gap_bytes",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "bytes that gaps could have carried",
-    ),
-    TableColumn::new("gaps", FieldKind::Unsigned, Merge::Sum, "gaps"),
-];
+options! {
+    struct Options;
+    min: Size = "0", "bytes where the first row begins";
+    max: Size = "64k", "bytes where the last one begins";
+    step: Size = "1k", "bytes from row to row";
+    iftime: Duration as u64 = "96ns", "time between two packets of a burst";
+    late: Duration as u64 = "1us", "how much later one may come";
+    early: Duration as u64 = "1us", "how much sooner one may come";
+    speed: Integer(1, 1_000_000) as u64 = "1000", "of the link, in Mbit/s";
+}
+
+columns! {
+    static COLUMNS;
+    from Unsigned Key "least bytes of a burst or gap";
+    bytes Unsigned Sum "bytes in bursts";
+    packets Unsigned Sum "packets in bursts";
+    bursts Unsigned Sum "bursts";
+    gap_bytes Unsigned Sum "bytes that gaps could have carried";
+    gaps Unsigned Sum "gaps";
+}
 
 /// Bytes, packets, bursts, bytes of gaps, gaps.
 type Slot = [u64; 5];
@@ -80,10 +51,7 @@ type Slot = [u64; 5];
 struct Burst {
     histogram: Histogram,
     slots: Vec<Slot>,
-    iftime: i128,
-    late: i128,
-    early: i128,
-    speed: u64,
+    options: Options,
     /// When the last packet ended.
     last: Option<Nanos>,
     bytes: u64,
@@ -91,17 +59,13 @@ struct Burst {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let size = |option| settings.size(option).unwrap_or(0);
-    let histogram = Histogram::new(size("min"), size("max"), size("step"))
+    let options = Options::read(settings);
+    let histogram = Histogram::new(options.min, options.max, options.step)
         .map_err(|message| SettingError::of("step", message))?;
-    let time = |option| i128::from(settings.duration(option).unwrap_or(0));
     Ok(Box::new(Burst {
         slots: vec![Slot::default(); histogram.len()],
         histogram,
-        iftime: time("iftime"),
-        late: time("late"),
-        early: time("early"),
-        speed: settings.integer("speed").unwrap_or(1000) as u64,
+        options,
         last: None,
         bytes: 0,
         packets: 0,
@@ -132,17 +96,20 @@ impl Component for Burst {
         let Items::Packets(packets) = items else {
             return;
         };
+        let options = &self.options;
+        let (iftime, speed) = (i128::from(options.iftime), options.speed);
+        let (late, early) = (i128::from(options.late), i128::from(options.early));
         for (_, packet) in packets.iter() {
             let length = u64::from(packet.wire_len);
             // Mbit/s are bits per microsecond.
-            let took = length * 8 * 1000 / self.speed;
+            let took = length * 8 * 1000 / speed;
             if let Some(last) = self.last {
                 let gap = i128::from(packet.time.0) - i128::from(took) - i128::from(last.0);
-                let too_late = gap - self.iftime;
-                if too_late > self.late || -too_late > self.early {
+                let too_late = gap - iftime;
+                if too_late > late || -too_late > early {
                     self.end();
                     let idle = u64::try_from(gap).unwrap_or(0);
-                    let idle = u128::from(idle) * u128::from(self.speed) / 8000;
+                    let idle = u128::from(idle) * u128::from(speed) / 8000;
                     let idle = u64::try_from(idle).unwrap_or(u64::MAX);
                     self.add(idle, [0, 0, 0, idle, 1]);
                 }

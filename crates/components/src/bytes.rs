@@ -1,8 +1,7 @@
 //! `bytes`: how many bytes came.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, ResultInfo,
-    ResultValue,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, ResultInfo, ResultValue, options,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -13,25 +12,26 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            fewer than the frames had: that is `of = captured`.",
     input: Input::Of(&[ItemType::Packet, ItemType::Chunk]),
     is_end: true,
-    options: &[OptionInfo::new(
-        "of",
-        OptionKind::Choice(&["wire", "captured", "ip", "payload"]),
-        "of packets: frames on the wire, what was captured of them, IP datagrams, or what the \
-         transport carries",
-    )
-    .or("wire")],
+    options: Options::ALL,
     result: Some(ResultInfo::number("bytes so far", "bytes")),
     make: |settings| {
-        let of = match settings.text("of") {
-            Some("captured") => Of::Captured,
-            Some("ip") => Of::Ip,
-            Some("payload") => Of::Payload,
+        let of = match Options::read(settings).of {
+            "captured" => Of::Captured,
+            "ip" => Of::Ip,
+            "payload" => Of::Payload,
             _ => Of::Wire,
         };
         Ok(Box::new(Bytes { of, sum: 0 }))
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    of: Choice("wire", "captured", "ip", "payload") = "wire",
+        "of packets: frames on the wire, what was captured of them, IP datagrams, or what the transport \
+         carries";
+}
 
 #[derive(Clone, Copy)]
 enum Of {

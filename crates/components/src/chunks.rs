@@ -1,8 +1,8 @@
 //! `chunks`: the bytes of streams in chunks of a size.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, Parallel,
-    PerKey, ResultInfo, ResultValue, SettingError, StreamChunk, StreamInfo,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Parallel, PerKey, ResultInfo,
+    ResultValue, SettingError, StreamChunk, StreamInfo, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -12,41 +12,35 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "Behind tcpreseq. A chunk is shorter than `size` before a hole, at the end of its stream, and \
            where `flush` or `memory` ask for it. A segment that holds a whole chunk is not copied.",
     input: Input::Of(&[ItemType::Chunk]),
-    options: &[
-        OptionInfo::new("size", OptionKind::Size, "bytes of a chunk").or("16k"),
-        OptionInfo::new(
-            "flush",
-            OptionKind::Duration,
-            "give a chunk that is not full so long after its first byte",
-        ),
-        OptionInfo::new(
-            "memory",
-            OptionKind::Size,
-            "bytes of chunks that are not full, of all streams; with more, the one under way is given",
-        )
-        .or("256M"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("chunks given on", "chunks")),
     parallel: Parallel::ByFlow,
     make: |settings| {
-        let size = settings.size("size").unwrap_or(16 << 10);
-        if size == 0 || size > 1 << 30 {
+        let options = Options::read(settings);
+        if !(1..=1 << 30).contains(&options.size) {
             return Err(SettingError::of("size", "is not between 1 and 1G"));
         }
         Ok(Box::new(Chunks {
             partial: PerKey::default(),
             given: Given {
-                size: size as usize,
-                flush: settings.duration("flush"),
+                size: options.size,
+                flush: options.flush,
                 chunks: 0,
             },
-            memory: settings.size("memory").unwrap_or(256 << 20) / settings.copies() as u64,
+            memory: options.memory / settings.copies() as u64,
             held: 0,
             earliest: None,
         }))
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    size: Size as usize = "16k", "bytes of a chunk";
+    flush: Duration as u64, "give a chunk that is not full so long after its first byte";
+    memory: Size = "256M", "bytes of chunks that are not full, of all streams; with more, the one under way is given";
+}
 
 struct Chunks {
     /// By key: of each direction what is not given yet.

@@ -14,8 +14,8 @@ use flowgauge_record::any::AnyRecord;
 use flowgauge_record::schema::{Field, FieldKind, Schema};
 use flowgauge_record::{FieldVisitor, ValueRef};
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, ResultInfo,
-    ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, ResultInfo, ResultValue,
+    SettingError, Settings, options,
 };
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
@@ -36,11 +36,16 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            A field of an object is request.src_port. Where a field has no value, or a record of another kind \
            has no such field, no test of it holds.",
     input: Input::Of(&[ItemType::Record]),
-    options: &[OptionInfo::new("condition", OptionKind::Text, "which records").required()],
+    options: Options::ALL,
     result: Some(ResultInfo::number("records let through", "records")),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    condition: Text = required, "which records";
+}
 
 struct Where {
     condition: Condition,
@@ -48,9 +53,8 @@ struct Where {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let text = settings.text("condition").unwrap_or_default();
     let of = |trouble: Trouble| trouble.of("condition");
-    let condition = Condition::read(text).map_err(of)?;
+    let condition = Condition::read(&Options::read(settings).condition).map_err(of)?;
     condition.check(settings.kinds()).map_err(of)?;
     Ok(Box::new(Where {
         condition,

@@ -4,8 +4,8 @@ use flowgauge_kit::engine;
 use flowgauge_kit::headers::{self, ACK, Headers, PUSH};
 use flowgauge_stack::engine::{Chosen, idle};
 use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Packets, ResultInfo,
-    ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Items, Outlet, Packets, ResultInfo, ResultValue, SettingError,
+    Settings, options,
 };
 use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream};
 use flowgauge_wire::{DecodeFlags, LinkType, Nanos, PacketDescriptor, checksum::Checksum};
@@ -23,42 +23,22 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            searches in packets then finds what lay across segments. What is not TCP comes through as it \
            is; fragments, segments without data, copies and damaged ones do not.",
     outside: Some("it has one table of all streams"),
-    options: &[
-        OptionInfo::new(
-            "threshold",
-            OptionKind::Size,
-            "bytes of a packet, 65000 at most",
-        )
-        .or("32k"),
-        OptionInfo::new(
-            "timeout",
-            OptionKind::Duration,
-            "give a piece that is not full so long after its first byte",
-        )
-        .or("30s"),
-        OptionInfo::new(
-            "once",
-            OptionKind::Flag,
-            "only the first piece of each direction",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "side",
-            OptionKind::Choice(&["both", "client", "server", "1", "2", "3"]),
-            "whose bytes; MAPI's numbers: 1 client, 2 server, 3 both",
-        )
-        .or("both"),
-        engine::CHECKSUMS,
-        engine::VLAN_AWARE,
-        engine::MEMORY,
-        engine::MAX_FLOWS,
-        engine::TCP_IDLE,
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("packets made", "packets")),
     parallel: flowgauge_stack::Parallel::ByFlow,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    threshold: Size = "32k", "bytes of a packet, 65000 at most";
+    timeout: Duration as u64 = "30s", "give a piece that is not full so long after its first byte";
+    once: Flag = "no", "only the first piece of each direction";
+    side: Choice("both", "client", "server", "1", "2", "3") = "both",
+        "whose bytes; MAPI's numbers: 1 client, 2 server, 3 both";
+    [engine::CHECKSUMS, engine::VLAN_AWARE, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE];
+}
 
 /// So that with its headers a packet is an IP datagram.
 const MAX_THRESHOLD: u64 = 65_000;
@@ -103,7 +83,8 @@ struct Piece {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let threshold = settings.size("threshold").unwrap_or(32 << 10);
+    let options = Options::read(settings);
+    let threshold = options.threshold;
     if !(1..=MAX_THRESHOLD).contains(&threshold) {
         let message = format!("is not between 1 and {MAX_THRESHOLD}: no IP datagram holds more");
         return Err(SettingError::of("threshold", message));
@@ -114,11 +95,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         chosen: Chosen::default(),
         pieces: Pieces {
             threshold: threshold as usize,
-            timeout: settings.duration("timeout").unwrap_or(30_000_000_000),
-            once: settings.flag("once"),
-            wanted: match settings.text("side") {
-                Some("client" | "1") => [false, true],
-                Some("server" | "2") => [true, false],
+            timeout: options.timeout,
+            once: options.once,
+            wanted: match options.side {
+                "client" | "1" => [false, true],
+                "server" | "2" => [true, false],
                 _ => [true, true],
             },
             memory: settings.size("memory").unwrap_or(MEMORY) / settings.copies() as u64,

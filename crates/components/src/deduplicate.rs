@@ -2,10 +2,9 @@
 
 use flowgauge_capture::Deduplicator;
 use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Parallel, ResultInfo,
-    ResultValue,
+    Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, options,
 };
-use flowgauge_wire::{DecodeFlags, Nanos};
+use flowgauge_wire::DecodeFlags;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "deduplicate",
@@ -18,38 +17,24 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            as IPv6 does, and TCP has no time stamps, they count as copies if they come within the \
            window. Of each packet a keyed hash of 128 bits is kept: a packet is taken for another one's \
            copy with a chance of 2^-112. Inside demultiplexers all keys share what is kept.",
-    options: &[
-        OptionInfo::new(
-            "window",
-            OptionKind::Duration,
-            "how long after a packet its copies are expected",
-        )
-        .or("100ms"),
-        OptionInfo::new(
-            "keep",
-            OptionKind::Integer {
-                min: 1,
-                max: 1 << 24,
-            },
-            "packets remembered, 32 to 48 bytes each",
-        )
-        .or("65536"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("copies dropped", "packets")),
     parallel: Parallel::ByFlow,
     make: |settings| {
-        let window = settings.duration("window").map(Nanos);
-        let keep = settings.integer("keep").map(|keep| keep as usize);
+        let options = Options::read(settings);
         Ok(Box::new(Deduplicate {
-            deduplicator: Deduplicator::new(
-                window.unwrap_or(Deduplicator::WINDOW),
-                keep.unwrap_or(Deduplicator::KEEP),
-            ),
+            deduplicator: Deduplicator::new(options.window, options.keep),
             copies: 0,
         }))
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    window: Duration = "100ms", "how long after a packet its copies are expected";
+    keep: Integer(1, 1 << 24) as usize = "65536", "packets remembered, 32 to 48 bytes each";
+}
 
 struct Deduplicate {
     deduplicator: Deduplicator,

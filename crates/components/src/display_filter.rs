@@ -7,9 +7,7 @@ mod parse;
 
 pub(crate) use parse::seconds;
 
-use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, SettingError, Settings,
-};
+use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, SettingError, Settings, options};
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
@@ -23,18 +21,23 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "A part of Wireshark's display filter language: comparisons, and/or/not, in {..}, contains, \
            matches, slices, CIDR, as in `ip.addr == 10.0.0.0/8 and tcp.port in {80, 8000..8080}`; \
            docs/display-filter.md says which part, and which fields there are.",
-    options: &[OptionInfo::new("expression", OptionKind::Text, "which packets").required()],
+    options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    expression: Text = required, "which packets";
+}
 
 struct DisplayFilter {
     tree: Tree<Test>,
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let expression = settings.text("expression").unwrap_or_default();
-    let tree = parse::parse(expression).map_err(|trouble| trouble.of("expression"))?;
+    let tree = parse::parse(&Options::read(settings).expression)
+        .map_err(|trouble| trouble.of("expression"))?;
     Ok(Box::new(DisplayFilter { tree }))
 }
 

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, Parallel,
-    PerKey, ResultInfo, ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Parallel, PerKey, ResultInfo,
+    ResultValue, SettingError, Settings, options,
 };
 use flowgauge_wire::Nanos;
 use hashbrown::HashTable;
@@ -17,34 +17,24 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "What was seen is remembered for keep values; then the one that was seen longest ago is \
            forgotten, and would be new again.",
     input: Input::Of(&[ItemType::Record]),
-    options: &[
-        OptionInfo::new("by", OptionKind::Text, "fields, as \"dst_ip, dst_port\"").required(),
-        OptionInfo::new(
-            "again",
-            OptionKind::Duration,
-            "what was not seen for so long, on the clock of the capture, counts as new",
-        ),
-        OptionInfo::new(
-            "keep",
-            OptionKind::Integer {
-                min: 1,
-                max: 100_000_000,
-            },
-            "values remembered at once",
-        )
-        .or("1M"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("different values", "values")),
     parallel: Parallel::Never("it remembers what came on any core"),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
+options! {
+    struct Options;
+    by: Text = required, "fields, as \"dst_ip, dst_port\"";
+    again: Duration, "what was not seen for so long, on the clock of the capture, counts as new";
+    keep: Integer(1, 100_000_000) as usize = "1M", "values remembered at once";
+}
+
 struct Distinct {
     fields: Fields,
     width: usize,
-    again: Option<Nanos>,
-    keep: usize,
+    options: Options,
     seen: PerKey<Recent>,
     key: Vec<u8>,
     different: u64,
@@ -55,8 +45,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     Ok(Box::new(Distinct {
         width: names.len(),
         fields: Fields::of(names, settings, "by")?,
-        again: settings.duration("again").map(Nanos),
-        keep: settings.integer("keep").unwrap_or(1_000_000) as usize,
+        options: Options::read(settings),
         seen: PerKey::default(),
         key: Vec::new(),
         different: 0,
@@ -72,9 +61,9 @@ impl Component for Distinct {
             self.fields.read(item.record);
             self.fields.write_key(0..self.width, &mut self.key);
             let seen = self.seen.of(item.key);
-            let last = seen.see(&self.key, item.time, self.keep);
+            let last = seen.see(&self.key, item.time, self.options.keep);
             let is_recent = |last: Nanos| {
-                let again = self.again;
+                let again = self.options.again;
                 again.is_none_or(|again| item.time.0 <= last.0.saturating_add(again.0))
             };
             if !last.is_some_and(is_recent) {

@@ -1,11 +1,10 @@
 //! `distribution`: a histogram of another component's result.
 
-use flowgauge_kit::measure::{EVERY, Measured, OF, amount};
+use flowgauge_kit::measure::{EVERY, Measured, OF, Summary, amount};
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
+    Cell, Component, ComponentInfo, Parallel, ResultInfo, SettingError, Settings, Table, columns,
+    options,
 };
-use flowgauge_wire::Nanos;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "distribution",
@@ -15,28 +14,27 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            last those of `max` and above. Numbers may have k, M, G, or be time spans in nanoseconds \
            (ns, us, ms, s, m, h).",
     is_end: true,
-    options: &[
-        OF.required(),
-        OptionInfo::new("min", OptionKind::Text, "where the first interval begins").required(),
-        OptionInfo::new("max", OptionKind::Text, "where the last one ends").required(),
-        OptionInfo::new("interval", OptionKind::Text, "width of the intervals").required(),
-        EVERY,
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("values by interval", &COLUMNS)),
     parallel: Parallel::Never("a result that packets do not have each is that of all packets"),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
-static COLUMNS: [TableColumn; 2] = [
-    TableColumn::new(
-        "from",
-        FieldKind::Unsigned,
-        Merge::Key,
-        "where the interval begins",
-    ),
-    TableColumn::new("count", FieldKind::Unsigned, Merge::Sum, "values in it"),
-];
+options! {
+    struct Options;
+    [OF.required()];
+    min: Text = required, "where the first interval begins";
+    max: Text = required, "where the last one ends";
+    interval: Text = required, "width of the intervals";
+    [EVERY];
+}
+
+columns! {
+    static COLUMNS;
+    from Unsigned Key "where the interval begins";
+    count Unsigned Sum "values in it";
+}
 
 /// Intervals at most.
 const MAX_SLOTS: u64 = 100_000;
@@ -93,71 +91,35 @@ impl Histogram {
     }
 }
 
-struct Distribution {
-    measured: Measured,
-    histogram: Histogram,
-}
-
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let read = |option: &'static str| {
-        let text = settings.text(option).unwrap_or_default();
-        amount(text).map_err(|message| SettingError::of(option, message))
-    };
-    let histogram = Histogram::new(read("min")?, read("max")?, read("interval")?);
-    Ok(Box::new(Distribution {
-        measured: Measured::new(settings.duration("every").unwrap_or(1_000_000_000)),
-        histogram: histogram.map_err(|message| SettingError::of("interval", message))?,
-    }))
+    let options = Options::read(settings);
+    let read =
+        |option, text: &str| amount(text).map_err(|message| SettingError::of(option, message));
+    let (min, max) = (read("min", &options.min)?, read("max", &options.max)?);
+    let histogram = Histogram::new(min, max, read("interval", &options.interval)?);
+    let histogram = histogram.map_err(|message| SettingError::of("interval", message))?;
+    Ok(Box::new(Measured::new(settings, histogram)))
 }
 
-impl Component for Distribution {
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            let histogram = &mut self.histogram;
-            self.measured
-                .packets(packets, out, |value| histogram.add(value));
-        }
-    }
-
-    fn has_timer(&self) -> bool {
-        true
-    }
-
-    fn interval(&self) -> Option<Nanos> {
-        self.measured.interval()
-    }
-
-    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        let histogram = &mut self.histogram;
-        self.measured.tick(now, out, |value| histogram.add(value));
-    }
-
-    fn finish(&mut self, out: &mut dyn Outlet) {
-        let histogram = &mut self.histogram;
-        self.measured.finish(out, |value| histogram.add(value));
-    }
-
-    fn result(&self) -> Option<ResultValue> {
-        let histogram = &self.histogram;
-        let mut table = Table::new(&COLUMNS, histogram.len());
-        let counts = histogram.slots.iter().enumerate();
-        table.rows = counts
-            .map(|(slot, count)| vec![histogram.from(slot), Cell::Unsigned(*count)])
-            .collect();
-        Some(ResultValue::Table(table))
-    }
-
-    fn reset(&mut self) {
-        self.histogram.slots.fill(0);
-    }
-}
-
-impl Histogram {
+impl Summary for Histogram {
     fn add(&mut self, value: i128) {
         let slot = self.slot(value);
         if let Some(count) = self.slots.get_mut(slot) {
             *count += 1;
         }
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&COLUMNS, self.len());
+        let counts = self.slots.iter().enumerate();
+        table.rows = counts
+            .map(|(slot, count)| vec![self.from(slot), Cell::Unsigned(*count)])
+            .collect();
+        table
+    }
+
+    fn clear(&mut self) {
+        self.slots.fill(0);
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, KeyTable, Merge, OptionInfo, OptionKind,
-    Outlet, Parallel, ResultInfo, ResultValue, Table, TableColumn,
+    Cell, Component, ComponentInfo, Items, KeyTable, Outlet, Parallel, ResultInfo, ResultValue,
+    Table, columns, options,
 };
 use flowgauge_wire::{Decoded, Direction, FlowKey, Nanos, TcpFlags};
 
@@ -18,55 +18,16 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            and in packets: those that follow (sent), all that came (received), that ended, that were left out \
            (ignored), and that were forgotten (dropped).",
     is_end: true,
-    options: &[
-        OptionInfo::new(
-            "flows",
-            OptionKind::Integer {
-                min: 1,
-                max: 10_000_000,
-            },
-            "ended flows that are kept",
-        )
-        .or("10k"),
-        OptionInfo::new(
-            "capacity",
-            OptionKind::Integer {
-                min: 1,
-                max: 100_000_000,
-            },
-            "flows at once; with more the longest idle ends",
-        )
-        .or("1M"),
-        OptionInfo::new(
-            "least",
-            OptionKind::Integer {
-                min: 1,
-                max: i64::MAX,
-            },
-            "packets of the flows that are kept",
-        )
-        .or("1"),
-        OptionInfo::new("timeout", OptionKind::Duration, "a flow's longest pause").or("60s"),
-        OptionInfo::new(
-            "warmup",
-            OptionKind::Flag,
-            "whether flows of the first timeout are left out",
-        )
-        .or("yes"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("ended flows", &COLUMNS)),
     parallel: Parallel::Never("the first packet of all decides which flows are whole"),
     make: |settings| {
-        let timeout = settings.duration("timeout").unwrap_or(60_000_000_000);
-        let capacity = settings.integer("capacity").unwrap_or(1) as usize;
+        let options = Options::read(settings);
         Ok(Box::new(ExpiredFlows {
-            table: KeyTable::new(Nanos(timeout), capacity),
+            table: KeyTable::new(Nanos(options.timeout), options.capacity),
             live: Vec::new(),
-            timeout,
-            has_warmup: settings.flag("warmup"),
+            options,
             first: None,
-            least: settings.integer("least").unwrap_or(1) as u64,
-            flows: settings.integer("flows").unwrap_or(1) as usize,
             ended: VecDeque::new(),
             received: Count::default(),
             expired: Count::default(),
@@ -78,68 +39,42 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
-const fn counted(name: &'static str, help: &'static str) -> TableColumn {
-    TableColumn::new(name, FieldKind::Unsigned, Merge::Sum, help)
+options! {
+    struct Options;
+    flows: Integer(1, 10_000_000) as usize = "10k", "ended flows that are kept";
+    capacity: Integer(1, 100_000_000) as usize = "1M", "flows at once; with more the longest idle ends";
+    least: Integer(1, i64::MAX) as u64 = "1", "packets of the flows that are kept";
+    timeout: Duration as u64 = "60s", "a flow's longest pause";
+    warmup: Flag = "yes", "whether flows of the first timeout are left out";
 }
 
-/// Of the row above the flows.
-static COUNTS: [TableColumn; 10] = [
-    counted("sent", "flows that follow"),
-    counted("received", "flows that came"),
-    counted("expired", "flows that have ended"),
-    counted(
-        "ignored",
-        "of them, those of the first timeout or of too few packets",
-    ),
-    counted("dropped", "of them, those that were forgotten"),
-    counted("sent_packets", "packets of the flows that follow"),
-    counted("received_packets", "packets that came"),
-    counted("expired_packets", "packets of flows that have ended"),
-    counted("ignored_packets", "packets of flows that are ignored"),
-    counted("dropped_packets", "packets of flows that were forgotten"),
-];
+// Of the row above the flows.
+columns! {
+    static COUNTS;
+    sent Unsigned Sum "flows that follow";
+    received Unsigned Sum "flows that came";
+    expired Unsigned Sum "flows that have ended";
+    ignored Unsigned Sum "of them, those of the first timeout or of too few packets";
+    dropped Unsigned Sum "of them, those that were forgotten";
+    sent_packets Unsigned Sum "packets of the flows that follow";
+    received_packets Unsigned Sum "packets that came";
+    expired_packets Unsigned Sum "packets of flows that have ended";
+    ignored_packets Unsigned Sum "packets of flows that are ignored";
+    dropped_packets Unsigned Sum "packets of flows that were forgotten";
+}
 
-static COLUMNS: [TableColumn; 9] = [
-    TableColumn::new(
-        "first",
-        FieldKind::Time,
-        Merge::Max,
-        "time of the first packet",
-    ),
-    TableColumn::new("packets", FieldKind::Unsigned, Merge::Max, "packets"),
-    TableColumn::new(
-        "bytes",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "bytes of IP datagrams",
-    ),
-    TableColumn::new("source", FieldKind::Address, Merge::Max, "source address"),
-    TableColumn::new(
-        "destination",
-        FieldKind::Address,
-        Merge::Max,
-        "destination address",
-    ),
-    TableColumn::new(
-        "source_port",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "source port",
-    ),
-    TableColumn::new(
-        "destination_port",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "destination port",
-    ),
-    TableColumn::new("protocol", FieldKind::Unsigned, Merge::Max, "IP protocol"),
-    TableColumn::new(
-        "ttl",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "time to live of the first packet",
-    ),
-];
+columns! {
+    static COLUMNS;
+    first Time Max "time of the first packet";
+    packets Unsigned Max "packets";
+    bytes Unsigned Max "bytes of IP datagrams";
+    source Address Max "source address";
+    destination Address Max "destination address";
+    source_port Unsigned Max "source port";
+    destination_port Unsigned Max "destination port";
+    protocol Unsigned Max "IP protocol";
+    ttl Unsigned Max "time to live of the first packet";
+}
 
 #[derive(Clone, Copy)]
 struct Flow {
@@ -168,11 +103,8 @@ struct ExpiredFlows {
     table: KeyTable<FlowKey>,
     /// By number in the table.
     live: Vec<Option<Flow>>,
-    timeout: u64,
-    has_warmup: bool,
+    options: Options,
     first: Option<Nanos>,
-    least: u64,
-    flows: usize,
     ended: VecDeque<Flow>,
     received: Count,
     expired: Count,
@@ -230,13 +162,14 @@ impl ExpiredFlows {
             let Some(flow) = self.live.get_mut(number as usize).and_then(Option::take) else {
                 continue;
             };
-            let is_whole = !self.has_warmup || flow.first.0 >= first.saturating_add(self.timeout);
+            let is_whole =
+                !self.options.warmup || flow.first.0 >= first.saturating_add(self.options.timeout);
             self.expired.add(&flow);
-            if !is_whole || flow.packets < self.least {
+            if !is_whole || flow.packets < self.options.least {
                 self.ignored.add(&flow);
                 continue;
             }
-            if self.ended.len() >= self.flows
+            if self.ended.len() >= self.options.flows
                 && let Some(oldest) = self.ended.pop_front()
             {
                 self.dropped.add(&oldest);
@@ -272,7 +205,7 @@ impl Component for ExpiredFlows {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.flows);
+        let mut table = Table::new(&COLUMNS, self.options.flows);
         table.rows = self.ended.iter().map(row).collect();
         let mut sent = Count::default();
         self.ended.iter().for_each(|flow| sent.add(flow));

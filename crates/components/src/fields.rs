@@ -8,7 +8,7 @@
 use flowgauge_record::link::LinkHeader;
 use flowgauge_stack::Packets;
 use flowgauge_wire::{
-    DecodeFlags, Decoded, LinkType, Nanos, PacketDescriptor, TcpOption, TcpOptions,
+    DecodeFlags, Decoded, LinkType, Nanos, PacketDescriptor, TcpOption, TcpOptions, Tunnel,
 };
 
 use crate::layers;
@@ -70,25 +70,8 @@ impl<'a> Found<'a> {
     /// A value that is written.
     pub(crate) fn one(value: Value<'a>) -> Found<'a> {
         let mut found = Found::new();
-        found.push(Some(value));
+        Some(value).read(&mut found);
         found
-    }
-
-    fn push(&mut self, value: Option<Value<'a>>) {
-        if let (Some(value), Some(slot)) = (value, self.values.get_mut(self.count)) {
-            *slot = value;
-            self.count += 1;
-        }
-    }
-
-    fn number(&mut self, value: Option<impl Into<u64>>) {
-        self.push(value.map(|value| Value::Number(value.into())));
-    }
-
-    fn bytes(&mut self, value: &'a [u8]) {
-        if !value.is_empty() {
-            self.push(Some(Value::Bytes(value)));
-        }
     }
 
     /// The values, in the order of the packet.
@@ -171,8 +154,16 @@ impl<'a> Packet<'a> {
         is_there.then_some(self.decoded.payload_len)
     }
 
-    fn options(&self) -> TcpOptions<'a> {
-        TcpOptions::of(self.bytes, self.decoded)
+    /// What options of TCP tell.
+    fn option<V>(
+        &self,
+        read: impl FnMut(TcpOption<'a>) -> Option<V>,
+    ) -> Each<impl Iterator<Item = V>> {
+        Each(TcpOptions::of(self.bytes, self.decoded).filter_map(read))
+    }
+
+    fn tunnel(&self) -> Option<&'a Tunnel> {
+        self.packets.decoded.tunnel(self.decoded)
     }
 }
 
@@ -257,298 +248,164 @@ const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 const ARP: u16 = 0x0806;
 
-const fn field(
-    name: &'static str,
-    kind: Kind,
-    read: for<'a> fn(&Packet<'a>, &mut Found<'a>),
-) -> Field {
-    Field { name, kind, read }
+/// What is read of a packet: one value, bytes that are there if they are not empty, or several values.
+trait Read<'a> {
+    fn read(self, found: &mut Found<'a>);
 }
 
-use Kind::{Bytes, Flag, Ipv4, Ipv6, Mac, Number, Protocol, Time};
+impl<'a, V: Into<Value<'a>>> Read<'a> for Option<V> {
+    fn read(self, found: &mut Found<'a>) {
+        if let (Some(value), Some(slot)) = (self, found.values.get_mut(found.count)) {
+            *slot = value.into();
+            found.count += 1;
+        }
+    }
+}
 
-/// All fields.
-pub(crate) static FIELDS: &[Field] = &[
-    field("frame", Protocol, |p, out| out.bytes(p.bytes)),
-    field("frame.len", Number, |p, out| {
-        out.number(Some(p.decoded.wire_len))
-    }),
-    field("frame.cap_len", Number, |p, out| {
-        out.number(Some(p.bytes.len() as u64))
-    }),
-    field("frame.time_epoch", Time, |p, out| {
-        out.push(Some(Value::Time(p.decoded.time)))
-    }),
-    field("frame.interface_id", Number, |p, out| {
-        out.number(p.descriptor.map(|descriptor| descriptor.interface));
-    }),
-    field("eth", Protocol, |p, out| out.bytes(p.ethernet())),
-    field("eth.dst", Mac, |p, out| out.push(p.mac(0))),
-    field("eth.src", Mac, |p, out| out.push(p.mac(6))),
-    field("eth.addr", Mac, |p, out| {
-        out.push(p.mac(0));
-        out.push(p.mac(6));
-    }),
-    field("eth.type", Number, |p, out| {
-        out.number(short(p.ethernet(), 12).filter(|value| *value >= 1536));
-    }),
-    field("vlan.id", Number, |p, out| {
-        let count = usize::from(p.decoded.vlan_count);
-        p.decoded
-            .vlan
-            .iter()
-            .take(count)
-            .for_each(|id| out.number(Some(*id)));
-    }),
-    field("mpls.label", Number, |p, out| {
-        let labels = p.link().into_iter().flat_map(|link| link.mpls());
-        labels.for_each(|entry| out.number(Some(entry.label)));
-    }),
-    field("arp", Protocol, |p, out| out.bytes(p.carried(ARP))),
-    field("arp.opcode", Number, |p, out| {
-        out.number(short(p.carried(ARP), 6))
-    }),
-    field("arp.src.hw_mac", Mac, |p, out| {
-        out.push(p.carried(ARP).get(8..14).map(Value::Bytes))
-    }),
-    field("arp.src.proto_ipv4", Ipv4, |p, out| {
-        out.push(ipv4(p.carried(ARP), 14))
-    }),
-    field("arp.dst.hw_mac", Mac, |p, out| {
-        out.push(p.carried(ARP).get(18..24).map(Value::Bytes))
-    }),
-    field("arp.dst.proto_ipv4", Ipv4, |p, out| {
-        out.push(ipv4(p.carried(ARP), 24))
-    }),
-    field("ip", Protocol, |p, out| out.bytes(p.ip(4))),
-    field("ip.version", Number, |p, out| {
-        out.number(byte(p.ip(4), 0).map(|byte| byte >> 4))
-    }),
-    field("ip.hdr_len", Number, |p, out| {
-        out.number(byte(p.ip(4), 0).map(|byte| (byte & 15) * 4))
-    }),
-    field("ip.dsfield", Number, |p, out| out.number(byte(p.ip(4), 1))),
-    field("ip.dsfield.dscp", Number, |p, out| {
-        out.number(byte(p.ip(4), 1).map(|byte| byte >> 2))
-    }),
-    field("ip.dsfield.ecn", Number, |p, out| {
-        out.number(byte(p.ip(4), 1).map(|byte| byte & 3))
-    }),
-    field("ip.len", Number, |p, out| out.number(short(p.ip(4), 2))),
-    field("ip.id", Number, |p, out| out.number(short(p.ip(4), 4))),
-    field("ip.flags.df", Flag, |p, out| {
-        out.number(bit(p.ip(4), 6, 0x40))
-    }),
-    field("ip.flags.mf", Flag, |p, out| {
-        out.number(bit(p.ip(4), 6, 0x20))
-    }),
-    field("ip.frag_offset", Number, |p, out| {
-        out.number(short(p.ip(4), 6).map(|value| u32::from(value & 0x1fff) * 8));
-    }),
-    field("ip.ttl", Number, |p, out| out.number(byte(p.ip(4), 8))),
-    field("ip.proto", Number, |p, out| out.number(byte(p.ip(4), 9))),
-    field("ip.checksum", Number, |p, out| {
-        out.number(short(p.ip(4), 10))
-    }),
-    field("ip.src", Ipv4, |p, out| out.push(ipv4(p.ip(4), 12))),
-    field("ip.dst", Ipv4, |p, out| out.push(ipv4(p.ip(4), 16))),
-    field("ip.addr", Ipv4, |p, out| {
-        out.push(ipv4(p.ip(4), 12));
-        out.push(ipv4(p.ip(4), 16));
-    }),
-    field("ipv6", Protocol, |p, out| out.bytes(p.ip(6))),
-    field("ipv6.version", Number, |p, out| {
-        out.number(byte(p.ip(6), 0).map(|byte| byte >> 4))
-    }),
-    field("ipv6.tclass", Number, |p, out| {
-        out.number(short(p.ip(6), 0).map(|value| value >> 4 & 0xff));
-    }),
-    field("ipv6.flow", Number, |p, out| {
-        out.number(long(p.ip(6), 0).map(|value| value & 0xf_ffff))
-    }),
-    field("ipv6.plen", Number, |p, out| out.number(short(p.ip(6), 4))),
-    field("ipv6.nxt", Number, |p, out| out.number(byte(p.ip(6), 6))),
-    field("ipv6.hlim", Number, |p, out| out.number(byte(p.ip(6), 7))),
-    field("ipv6.src", Ipv6, |p, out| out.push(ipv6(p.ip(6), 8))),
-    field("ipv6.dst", Ipv6, |p, out| out.push(ipv6(p.ip(6), 24))),
-    field("ipv6.addr", Ipv6, |p, out| {
-        out.push(ipv6(p.ip(6), 8));
-        out.push(ipv6(p.ip(6), 24));
-    }),
-    field("tcp", Protocol, |p, out| out.bytes(p.transport(TCP))),
-    field("tcp.srcport", Number, |p, out| {
-        out.number(short(p.transport(TCP), 0))
-    }),
-    field("tcp.dstport", Number, |p, out| {
-        out.number(short(p.transport(TCP), 2))
-    }),
-    field("tcp.port", Number, |p, out| {
-        out.number(short(p.transport(TCP), 0));
-        out.number(short(p.transport(TCP), 2));
-    }),
-    field("tcp.seq_raw", Number, |p, out| {
-        out.number(long(p.transport(TCP), 4))
-    }),
-    field("tcp.ack_raw", Number, |p, out| {
-        out.number(long(p.transport(TCP), 8))
-    }),
-    field("tcp.hdr_len", Number, |p, out| {
-        out.number(byte(p.transport(TCP), 12).map(|byte| (byte >> 4) * 4));
-    }),
-    field("tcp.len", Number, |p, out| out.number(p.payload_len(TCP))),
-    field("tcp.flags", Number, |p, out| {
-        out.number(short(p.transport(TCP), 12).map(|value| value & 0x0fff));
-    }),
-    field("tcp.flags.fin", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 1))
-    }),
-    field("tcp.flags.syn", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 2))
-    }),
-    field("tcp.flags.reset", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 4))
-    }),
-    field("tcp.flags.push", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 8))
-    }),
-    field("tcp.flags.ack", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 16))
-    }),
-    field("tcp.flags.urg", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 32))
-    }),
-    field("tcp.flags.ece", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 64))
-    }),
-    field("tcp.flags.cwr", Flag, |p, out| {
-        out.number(bit(p.transport(TCP), 13, 128))
-    }),
-    field("tcp.window_size_value", Number, |p, out| {
-        out.number(short(p.transport(TCP), 14))
-    }),
-    field("tcp.checksum", Number, |p, out| {
-        out.number(short(p.transport(TCP), 16))
-    }),
-    field("tcp.urgent_pointer", Number, |p, out| {
-        out.number(short(p.transport(TCP), 18))
-    }),
-    field("tcp.options.mss_val", Number, |p, out| {
-        p.options().for_each(|option| {
-            if let TcpOption::MaximumSegmentSize(size) = option {
-                out.number(Some(size));
+impl<'a> Read<'a> for &'a [u8] {
+    fn read(self, found: &mut Found<'a>) {
+        Some(Value::Bytes(self))
+            .filter(|_| !self.is_empty())
+            .read(found);
+    }
+}
+
+/// Of a field that occurs several times.
+struct Each<I>(I);
+
+impl<'a, I: Iterator<Item: Into<Value<'a>>>> Read<'a> for Each<I> {
+    fn read(self, found: &mut Found<'a>) {
+        self.0.for_each(|value| Some(value).read(found));
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => { $(
+        impl From<$type> for Value<'_> {
+            fn from(number: $type) -> Self {
+                Value::Number(number.into())
             }
-        });
-    }),
-    field("tcp.options.wscale.shift", Number, |p, out| {
-        p.options().for_each(|option| {
-            if let TcpOption::WindowScale(shift) = option {
-                out.number(Some(shift));
-            }
-        });
-    }),
-    field("tcp.options.timestamp.tsval", Number, |p, out| {
-        p.options().for_each(|option| {
-            if let TcpOption::Timestamps(value, _) = option {
-                out.number(Some(value));
-            }
-        });
-    }),
-    field("tcp.options.timestamp.tsecr", Number, |p, out| {
-        p.options().for_each(|option| {
-            if let TcpOption::Timestamps(_, echo) = option {
-                out.number(Some(echo));
-            }
-        });
-    }),
-    field("tcp.payload", Bytes, |p, out| out.bytes(p.payload(TCP))),
-    field("udp", Protocol, |p, out| out.bytes(p.transport(UDP))),
-    field("udp.srcport", Number, |p, out| {
-        out.number(short(p.transport(UDP), 0))
-    }),
-    field("udp.dstport", Number, |p, out| {
-        out.number(short(p.transport(UDP), 2))
-    }),
-    field("udp.port", Number, |p, out| {
-        out.number(short(p.transport(UDP), 0));
-        out.number(short(p.transport(UDP), 2));
-    }),
-    field("udp.length", Number, |p, out| {
-        out.number(short(p.transport(UDP), 4))
-    }),
-    field("udp.checksum", Number, |p, out| {
-        out.number(short(p.transport(UDP), 6))
-    }),
-    field("udp.payload", Bytes, |p, out| out.bytes(p.payload(UDP))),
-    field("sctp", Protocol, |p, out| out.bytes(p.transport(SCTP))),
-    field("sctp.srcport", Number, |p, out| {
-        out.number(short(p.transport(SCTP), 0))
-    }),
-    field("sctp.dstport", Number, |p, out| {
-        out.number(short(p.transport(SCTP), 2))
-    }),
-    field("sctp.port", Number, |p, out| {
-        out.number(short(p.transport(SCTP), 0));
-        out.number(short(p.transport(SCTP), 2));
-    }),
-    field("icmp", Protocol, |p, out| out.bytes(p.transport(ICMP))),
-    field("icmp.type", Number, |p, out| {
-        out.number(byte(p.transport(ICMP), 0))
-    }),
-    field("icmp.code", Number, |p, out| {
-        out.number(byte(p.transport(ICMP), 1))
-    }),
-    field("icmp.checksum", Number, |p, out| {
-        out.number(short(p.transport(ICMP), 2))
-    }),
-    field("icmp.ident", Number, |p, out| {
-        out.number(echo(p.transport(ICMP), [0, 8], 4))
-    }),
-    field("icmp.seq", Number, |p, out| {
-        out.number(echo(p.transport(ICMP), [0, 8], 6))
-    }),
-    field("icmpv6", Protocol, |p, out| out.bytes(p.transport(ICMPV6))),
-    field("icmpv6.type", Number, |p, out| {
-        out.number(byte(p.transport(ICMPV6), 0))
-    }),
-    field("icmpv6.code", Number, |p, out| {
-        out.number(byte(p.transport(ICMPV6), 1))
-    }),
-    field("icmpv6.checksum", Number, |p, out| {
-        out.number(short(p.transport(ICMPV6), 2))
-    }),
-    field("icmpv6.echo.identifier", Number, |p, out| {
-        out.number(echo(p.transport(ICMPV6), [128, 129], 4));
-    }),
-    field("icmpv6.echo.sequence_number", Number, |p, out| {
-        out.number(echo(p.transport(ICMPV6), [128, 129], 6));
-    }),
-    field("tunnel.depth", Number, |p, out| {
-        out.number(
-            p.packets
-                .decoded
-                .tunnel(p.decoded)
-                .map(|tunnel| tunnel.depth),
-        );
-    }),
-    field("tunnel.id", Number, |p, out| {
-        out.number(
-            p.packets
-                .decoded
-                .tunnel(p.decoded)
-                .and_then(|tunnel| tunnel.id),
-        );
-    }),
-    field("tunnel.src", Ipv4, |p, out| {
-        let tunnel = p.packets.decoded.tunnel(p.decoded);
-        let tunnel = tunnel.filter(|tunnel| tunnel.version == 4);
-        out.push(tunnel.and_then(|tunnel| ipv4_of(&tunnel.source.0)));
-    }),
-    field("tunnel.dst", Ipv4, |p, out| {
-        let tunnel = p.packets.decoded.tunnel(p.decoded);
-        let tunnel = tunnel.filter(|tunnel| tunnel.version == 4);
-        out.push(tunnel.and_then(|tunnel| ipv4_of(&tunnel.destination.0)));
-    }),
-];
+        }
+    )* };
+}
+numbers!(u8 u16 u32 u64);
+
+/// Declares the fields: name, kind, and what is read of a packet.
+macro_rules! fields {
+    ($packet:ident: $($name:literal $kind:ident $($value:expr),+;)*) => {
+        /// All fields.
+        pub(crate) static FIELDS: &[Field] = &[$(Field {
+            name: $name,
+            kind: Kind::$kind,
+            read: |$packet, found| { $(Read::read($value, found);)+ },
+        }),*];
+    };
+}
+
+fields! {
+    p:
+    "frame" Protocol p.bytes;
+    "frame.len" Number Some(p.decoded.wire_len);
+    "frame.cap_len" Number Some(p.bytes.len() as u64);
+    "frame.time_epoch" Time Some(Value::Time(p.decoded.time));
+    "frame.interface_id" Number p.descriptor.map(|descriptor| descriptor.interface);
+    "eth" Protocol p.ethernet();
+    "eth.dst" Mac p.mac(0);
+    "eth.src" Mac p.mac(6);
+    "eth.addr" Mac p.mac(0), p.mac(6);
+    "eth.type" Number short(p.ethernet(), 12).filter(|value| *value >= 1536);
+    "vlan.id" Number Each(p.decoded.vlan.iter().copied().take(p.decoded.vlan_count.into()));
+    "mpls.label" Number Each(p.link().into_iter().flat_map(|link| link.mpls()).map(|entry| entry.label));
+    "arp" Protocol p.carried(ARP);
+    "arp.opcode" Number short(p.carried(ARP), 6);
+    "arp.src.hw_mac" Mac p.carried(ARP).get(8..14).map(Value::Bytes);
+    "arp.src.proto_ipv4" Ipv4 ipv4(p.carried(ARP), 14);
+    "arp.dst.hw_mac" Mac p.carried(ARP).get(18..24).map(Value::Bytes);
+    "arp.dst.proto_ipv4" Ipv4 ipv4(p.carried(ARP), 24);
+    "ip" Protocol p.ip(4);
+    "ip.version" Number byte(p.ip(4), 0).map(|byte| byte >> 4);
+    "ip.hdr_len" Number byte(p.ip(4), 0).map(|byte| (byte & 15) * 4);
+    "ip.dsfield" Number byte(p.ip(4), 1);
+    "ip.dsfield.dscp" Number byte(p.ip(4), 1).map(|byte| byte >> 2);
+    "ip.dsfield.ecn" Number byte(p.ip(4), 1).map(|byte| byte & 3);
+    "ip.len" Number short(p.ip(4), 2);
+    "ip.id" Number short(p.ip(4), 4);
+    "ip.flags.df" Flag bit(p.ip(4), 6, 0x40);
+    "ip.flags.mf" Flag bit(p.ip(4), 6, 0x20);
+    "ip.frag_offset" Number short(p.ip(4), 6).map(|value| u32::from(value & 0x1fff) * 8);
+    "ip.ttl" Number byte(p.ip(4), 8);
+    "ip.proto" Number byte(p.ip(4), 9);
+    "ip.checksum" Number short(p.ip(4), 10);
+    "ip.src" Ipv4 ipv4(p.ip(4), 12);
+    "ip.dst" Ipv4 ipv4(p.ip(4), 16);
+    "ip.addr" Ipv4 ipv4(p.ip(4), 12), ipv4(p.ip(4), 16);
+    "ipv6" Protocol p.ip(6);
+    "ipv6.version" Number byte(p.ip(6), 0).map(|byte| byte >> 4);
+    "ipv6.tclass" Number short(p.ip(6), 0).map(|value| value >> 4 & 0xff);
+    "ipv6.flow" Number long(p.ip(6), 0).map(|value| value & 0xf_ffff);
+    "ipv6.plen" Number short(p.ip(6), 4);
+    "ipv6.nxt" Number byte(p.ip(6), 6);
+    "ipv6.hlim" Number byte(p.ip(6), 7);
+    "ipv6.src" Ipv6 ipv6(p.ip(6), 8);
+    "ipv6.dst" Ipv6 ipv6(p.ip(6), 24);
+    "ipv6.addr" Ipv6 ipv6(p.ip(6), 8), ipv6(p.ip(6), 24);
+    "tcp" Protocol p.transport(TCP);
+    "tcp.srcport" Number short(p.transport(TCP), 0);
+    "tcp.dstport" Number short(p.transport(TCP), 2);
+    "tcp.port" Number short(p.transport(TCP), 0), short(p.transport(TCP), 2);
+    "tcp.seq_raw" Number long(p.transport(TCP), 4);
+    "tcp.ack_raw" Number long(p.transport(TCP), 8);
+    "tcp.hdr_len" Number byte(p.transport(TCP), 12).map(|byte| (byte >> 4) * 4);
+    "tcp.len" Number p.payload_len(TCP);
+    "tcp.flags" Number short(p.transport(TCP), 12).map(|value| value & 0x0fff);
+    "tcp.flags.fin" Flag bit(p.transport(TCP), 13, 1);
+    "tcp.flags.syn" Flag bit(p.transport(TCP), 13, 2);
+    "tcp.flags.reset" Flag bit(p.transport(TCP), 13, 4);
+    "tcp.flags.push" Flag bit(p.transport(TCP), 13, 8);
+    "tcp.flags.ack" Flag bit(p.transport(TCP), 13, 16);
+    "tcp.flags.urg" Flag bit(p.transport(TCP), 13, 32);
+    "tcp.flags.ece" Flag bit(p.transport(TCP), 13, 64);
+    "tcp.flags.cwr" Flag bit(p.transport(TCP), 13, 128);
+    "tcp.window_size_value" Number short(p.transport(TCP), 14);
+    "tcp.checksum" Number short(p.transport(TCP), 16);
+    "tcp.urgent_pointer" Number short(p.transport(TCP), 18);
+    "tcp.options.mss_val" Number
+        p.option(|option| match option { TcpOption::MaximumSegmentSize(size) => Some(size), _ => None });
+    "tcp.options.wscale.shift" Number
+        p.option(|option| match option { TcpOption::WindowScale(shift) => Some(shift), _ => None });
+    "tcp.options.timestamp.tsval" Number
+        p.option(|option| match option { TcpOption::Timestamps(value, _) => Some(value), _ => None });
+    "tcp.options.timestamp.tsecr" Number
+        p.option(|option| match option { TcpOption::Timestamps(_, echo) => Some(echo), _ => None });
+    "tcp.payload" Bytes p.payload(TCP);
+    "udp" Protocol p.transport(UDP);
+    "udp.srcport" Number short(p.transport(UDP), 0);
+    "udp.dstport" Number short(p.transport(UDP), 2);
+    "udp.port" Number short(p.transport(UDP), 0), short(p.transport(UDP), 2);
+    "udp.length" Number short(p.transport(UDP), 4);
+    "udp.checksum" Number short(p.transport(UDP), 6);
+    "udp.payload" Bytes p.payload(UDP);
+    "sctp" Protocol p.transport(SCTP);
+    "sctp.srcport" Number short(p.transport(SCTP), 0);
+    "sctp.dstport" Number short(p.transport(SCTP), 2);
+    "sctp.port" Number short(p.transport(SCTP), 0), short(p.transport(SCTP), 2);
+    "icmp" Protocol p.transport(ICMP);
+    "icmp.type" Number byte(p.transport(ICMP), 0);
+    "icmp.code" Number byte(p.transport(ICMP), 1);
+    "icmp.checksum" Number short(p.transport(ICMP), 2);
+    "icmp.ident" Number echo(p.transport(ICMP), [0, 8], 4);
+    "icmp.seq" Number echo(p.transport(ICMP), [0, 8], 6);
+    "icmpv6" Protocol p.transport(ICMPV6);
+    "icmpv6.type" Number byte(p.transport(ICMPV6), 0);
+    "icmpv6.code" Number byte(p.transport(ICMPV6), 1);
+    "icmpv6.checksum" Number short(p.transport(ICMPV6), 2);
+    "icmpv6.echo.identifier" Number echo(p.transport(ICMPV6), [128, 129], 4);
+    "icmpv6.echo.sequence_number" Number echo(p.transport(ICMPV6), [128, 129], 6);
+    "tunnel.depth" Number p.tunnel().map(|tunnel| tunnel.depth);
+    "tunnel.id" Number p.tunnel().and_then(|tunnel| tunnel.id);
+    "tunnel.src" Ipv4 p.tunnel().and_then(|tunnel| ipv4_of(tunnel.version, &tunnel.source.0));
+    "tunnel.dst" Ipv4 p.tunnel().and_then(|tunnel| ipv4_of(tunnel.version, &tunnel.destination.0));
+}
 
 /// A number in an echo request or reply.
 fn echo(message: &[u8], types: [u8; 2], at: usize) -> Option<u16> {
@@ -557,8 +414,8 @@ fn echo(message: &[u8], types: [u8; 2], at: usize) -> Option<u16> {
 }
 
 /// The IPv4 address in its mapped form.
-fn ipv4_of<'a>(mapped: &[u8; 16]) -> Option<Value<'a>> {
-    long(mapped, 12).map(Value::Ipv4)
+fn ipv4_of<'a>(version: u8, mapped: &'a [u8; 16]) -> Option<Value<'a>> {
+    ipv4(mapped, 12).filter(|_| version == 4)
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use flowgauge_capture::Filter;
 use flowgauge_capture::filter::DEFAULT_SNAP_LEN;
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Items, OptionInfo, OptionKind, Outlet, SettingError,
-    Settings,
+    Component, ComponentInfo, Failure, Items, Outlet, SettingError, Settings, options,
 };
 use flowgauge_wire::{DecodeFlags, LinkType};
 
@@ -14,21 +13,17 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "lets packets through that an expression selects",
     help: "The expression is one of pcap-filter(7), as for tcpdump; an empty one selects all. It is \
            compiled for each link type of the input.",
-    options: &[
-        OptionInfo::new("expression", OptionKind::Filter, "which packets").required(),
-        // MAPI's BPF_FILTER has a second argument in an older form.
-        OptionInfo::new(
-            "version",
-            OptionKind::Integer {
-                min: 0,
-                max: i64::MAX,
-            },
-            "taken for MAPI's sake, without effect",
-        ),
-    ],
+    options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    expression: Filter = required, "which packets";
+    // MAPI's BPF_FILTER has a second argument in an older form.
+    version: Integer(0, i64::MAX), "taken for MAPI's sake, without effect";
+}
 
 struct Packets {
     expression: String,
@@ -37,7 +32,7 @@ struct Packets {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let expression = settings.text("expression").unwrap_or_default().to_owned();
+    let expression = Options::read(settings).expression;
     // What the input will be is not known here. An expression that is right for Ethernet is well
     // written; one may be right for another link type only.
     let links = [LinkType::ETHERNET, LinkType::RAW, LinkType::IEEE802_11];

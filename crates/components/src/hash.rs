@@ -1,7 +1,7 @@
 //! `hash`: a sum over the bytes of each packet.
 
 use flowgauge_record::link::LinkHeader;
-use flowgauge_stack::{ComponentInfo, OptionInfo, OptionKind, Packets, ResultInfo};
+use flowgauge_stack::{ComponentInfo, Packets, ResultInfo, options};
 use flowgauge_wire::{DecodeFlags, Decoded};
 
 use crate::layers;
@@ -12,22 +12,22 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "computes a sum over the bytes of each packet",
     help: "MAPI's: the number of bytes and their sum, modulo 500009. Captured bytes count, padding \
            behind an IP datagram only in layer 0.",
-    options: &[OptionInfo::new(
-        "layer",
-        OptionKind::Integer { min: 0, max: 3 },
-        "0: the whole frame, 1: without the link layer, 2: what IP carries, 3: what the transport \
-         carries",
-    )
-    .or("0")],
+    options: Options::ALL,
     result: Some(ResultInfo::per_packet("sum of the last packet", "")),
     make: |settings| {
-        let of = settings.integer("layer").unwrap_or(0);
+        let of = Options::read(settings).layer;
         Ok(each(move |packets, packet| {
             Some(sum(layer(of, packets, packet)))
         }))
     },
     ..OF_EACH_PACKET
 };
+
+options! {
+    struct Options;
+    layer: Integer(0, 3) = "0",
+        "0: the whole frame, 1: without the link layer, 2: what IP carries, 3: what the transport carries";
+}
 
 /// What MAPI's sums are modulo of.
 const MODULUS: u64 = 500_009;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
-    ResultInfo, ResultValue, Table, TableColumn,
+    Cell, Component, ComponentInfo, FieldKind, Items, Merge, Outlet, ResultInfo, ResultValue,
+    Table, TableColumn, options,
 };
 use flowgauge_wire::{Decoded, HashSeed};
 
@@ -17,34 +17,23 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            hash is public for that: a sender can choose ports of which no flow, or each, is \
            chosen. What is not IP is not let through. The last packets are kept as samples.",
     is_end: true,
-    options: &[
-        OptionInfo::new(
-            "range",
-            OptionKind::Integer { min: 1, max: 1024 },
-            "of 1024 parts of the flows so many",
-        )
-        .required(),
-        OptionInfo::new(
-            "samples",
-            OptionKind::Integer {
-                min: 0,
-                max: 1_000_000,
-            },
-            "packets kept as samples",
-        )
-        .or("1000"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("the last packets", &COLUMNS)),
     make: |settings| {
-        let samples = settings.integer("samples").unwrap_or(0) as usize;
+        let options = Options::read(settings);
         Ok(Box::new(Sampler {
-            range: settings.integer("range").unwrap_or(0) as u64,
-            samples,
-            kept: VecDeque::with_capacity(samples),
+            kept: VecDeque::with_capacity(options.samples),
+            options,
         }))
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    range: Integer(1, 1024) as u64 = required, "of 1024 parts of the flows so many";
+    samples: Integer(0, 1_000_000) as usize = "1000", "packets kept as samples";
+}
 
 static COLUMNS: [TableColumn; 8] = [
     column("time", FieldKind::Time, "capture time"),
@@ -70,8 +59,7 @@ const fn column(name: &'static str, kind: FieldKind, help: &'static str) -> Tabl
 }
 
 struct Sampler {
-    range: u64,
-    samples: usize,
+    options: Options,
     kept: VecDeque<Decoded>,
 }
 
@@ -84,22 +72,22 @@ impl Component for Sampler {
         for (index, packet) in all.iter() {
             // Not by the hash of this run: other sensors choose the same flows.
             let is_chosen =
-                packet.has_ip() && HashSeed::PUBLIC.hash(&packet.key) % 1024 < self.range;
+                packet.has_ip() && HashSeed::PUBLIC.hash(&packet.key) % 1024 < self.options.range;
             if !is_chosen {
                 packets.selected.remove(index);
                 continue;
             }
-            if self.kept.len() == self.samples {
+            if self.kept.len() == self.options.samples {
                 self.kept.pop_front();
             }
-            if self.samples > 0 {
+            if self.options.samples > 0 {
                 self.kept.push_back(*packet);
             }
         }
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.samples);
+        let mut table = Table::new(&COLUMNS, self.options.samples);
         table.rows = self.kept.iter().map(row).collect();
         Some(ResultValue::Table(table))
     }

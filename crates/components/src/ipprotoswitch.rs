@@ -1,8 +1,7 @@
 //! `ipprotoswitch`: a branch per IP protocol.
 
 use flowgauge_stack::{
-    Branches, Component, ComponentInfo, ComponentKind, OptionInfo, OptionKind, Packets, Selection,
-    Settings,
+    Branches, Component, ComponentInfo, ComponentKind, Packets, Selection, Settings, options,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -10,20 +9,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "sends packets to branches by their IP protocol",
     help: "Packets of other protocols, and what is not IP, go on to what follows.",
     kind: ComponentKind::Switch(Branches::ByOptions),
-    options: &[
-        OptionInfo::new("tcpbranch", OptionKind::Branch, "the branch of TCP").or("0"),
-        OptionInfo::new("udpbranch", OptionKind::Branch, "the branch of UDP").or("1"),
-        OptionInfo::new(
-            "icmpbranch",
-            OptionKind::Branch,
-            "the branch of ICMP and ICMPv6",
-        )
-        .or("2"),
-        OptionInfo::new("sctpbranch", OptionKind::Branch, "the branch of SCTP"),
-    ],
+    options: Options::ALL,
     make: |settings| Ok(Box::new(ByProtocol::new(settings))),
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    tcpbranch: Branch = "0", "the branch of TCP";
+    udpbranch: Branch = "1", "the branch of UDP";
+    icmpbranch: Branch = "2", "the branch of ICMP and ICMPv6";
+    sctpbranch: Branch, "the branch of SCTP";
+}
 
 /// The protocol numbers of each option.
 const PROTOCOLS: [(&str, &[u8]); 4] = [

@@ -2,8 +2,8 @@
 
 use flowgauge_reassembly::{DefragmentConfig, Defragmenter, Fragment, Outcome};
 use flowgauge_stack::{
-    Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Packets,
-    Parallel, ResultInfo, ResultValue, Settings,
+    Component, ComponentInfo, ItemType, Items, Outlet, Output, Packets, Parallel, ResultInfo,
+    ResultValue, Settings, options,
 };
 use flowgauge_wire::{DecodeFlags, Decoded, LinkType, Nanos};
 
@@ -17,20 +17,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            its last fragment came, with the link-layer header of that one; a datagram within a \
            tunnel without those of the tunnel.",
     output: Output::Of(ItemType::Datagram),
-    options: &[
-        OptionInfo::new(
-            "timeout",
-            OptionKind::Duration,
-            "how long fragments wait for the rest of their datagram",
-        )
-        .or("60s"),
-        OptionInfo::new(
-            "memory",
-            OptionKind::Size,
-            "bytes in which fragments wait at most",
-        )
-        .or("64M"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number(
         "datagrams of which not all fragments came",
         "datagrams",
@@ -39,6 +26,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make: |settings| Ok(Box::new(Reassembly::new(settings))),
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    timeout: Duration = "60s", "how long fragments wait for the rest of their datagram";
+    memory: Size = "64M", "bytes in which fragments wait at most";
+}
 
 struct Reassembly {
     defragmenter: Defragmenter<()>,
@@ -51,11 +44,11 @@ struct Reassembly {
 
 impl Reassembly {
     fn new(settings: &Settings) -> Reassembly {
-        let timeout = Nanos(settings.duration("timeout").unwrap_or(60_000_000_000));
+        let options = Options::read(settings);
         let config = DefragmentConfig {
-            timeout_v4: timeout,
-            timeout_v6: timeout,
-            max_bytes: settings.size("memory").unwrap_or(64 << 20),
+            timeout_v4: options.timeout,
+            timeout_v6: options.timeout,
+            max_bytes: options.memory,
             ..DefragmentConfig::default()
         };
         Reassembly {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use flowgauge_record::any::OwnedObject;
 use flowgauge_record::transaction::{TRANSACTION_SCHEMA, TransactionRow};
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
-    Parallel, PerKey, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Parallel, PerKey, RecordItem,
+    ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -25,46 +25,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     input: Input::Of(&[ItemType::Record]),
     output: Output::Of(ItemType::Transaction),
     fields: |_| Some(TRANSACTION_SCHEMA),
-    options: &[
-        OptionInfo::new(
-            "key",
-            OptionKind::Text,
-            "fields that are equal in both, as \"src_ip, src_port, dst_ip, dst_port, ip_id\"",
-        )
-        .required(),
-        OptionInfo::new(
-            "way",
-            OptionKind::Choice(&["reverse", "same"]),
-            "whether the reply goes the other way",
-        )
-        .or("reverse"),
-        OptionInfo::new(
-            "request",
-            OptionKind::Text,
-            "what a request has in a field, as \"dst_port = 53\" or \"interface = a | b\"",
-        ),
-        OptionInfo::new(
-            "timeout",
-            OptionKind::Duration,
-            "how long a record waits for its partner, on the clock of the capture",
-        )
-        .or("10s"),
-        OptionInfo::new(
-            "keep",
-            OptionKind::Integer {
-                min: 1,
-                max: 100_000_000,
-            },
-            "records that wait at once; with more the oldest goes on alone",
-        )
-        .or("1M"),
-        OptionInfo::new(
-            "unmatched",
-            OptionKind::Flag,
-            "whether what finds no partner is given on",
-        )
-        .or("yes"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("pairs matched", "pairs")),
     parallel: Parallel::ByFlow,
     sequential: |settings| {
@@ -78,6 +39,16 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
+options! {
+    struct Options;
+    key: Text = required, "fields that are equal in both, as \"src_ip, src_port, dst_ip, dst_port, ip_id\"";
+    way: Choice("reverse", "same") = "reverse", "whether the reply goes the other way";
+    request: Text, "what a request has in a field, as \"dst_port = 53\" or \"interface = a | b\"";
+    timeout: Duration = "10s", "how long a record waits for its partner, on the clock of the capture";
+    keep: Integer(1, 100_000_000) as usize = "1M", "records that wait at once; with more the oldest goes on alone";
+    unmatched: Flag = "yes", "whether what finds no partner is given on";
+}
+
 struct Matcher {
     /// The key's fields, those whose values stand there in a partner, and the one that tells requests.
     fields: Fields,
@@ -85,9 +56,7 @@ struct Matcher {
     width: usize,
     /// What a request has in the last of the fields.
     requests: Option<Vec<String>>,
-    timeout: Nanos,
-    keep: usize,
-    gives_unmatched: bool,
+    options: Options,
     waiting: PerKey<HashMap<Key, Waiting>>,
     /// What waits, by time, and for equal times in the order in which it came: a time far in the
     /// future holds up nobody but itself.
@@ -106,15 +75,16 @@ struct Waiting {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
     let names = read_names(settings, "key")?;
-    let partner = match settings.text("way") {
-        Some("same") => names.clone(),
+    let partner = match options.way {
+        "same" => names.clone(),
         _ => names.iter().map(|name| reversed(name)).collect(),
     };
     let width = names.len();
     let mut fields = [names, partner].concat();
     let mut requests = None;
-    if let Some(text) = settings.text("request") {
+    if let Some(text) = &options.request {
         let (field, values) = read_request(text)?;
         fields.push(field);
         requests = Some(values);
@@ -123,9 +93,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         fields: Fields::of(fields, settings, "key")?,
         width,
         requests,
-        timeout: Nanos(settings.duration("timeout").unwrap_or(10_000_000_000)),
-        keep: settings.integer("keep").unwrap_or(1_000_000) as usize,
-        gives_unmatched: settings.flag("unmatched"),
+        options,
         waiting: PerKey::default(),
         queue: BTreeMap::new(),
         next: 0,
@@ -204,7 +172,7 @@ impl Matcher {
             self.give_alone(item.key, &before, out);
         }
         self.queue.insert((item.time, number), (item.key, own));
-        while self.queue.len() > self.keep {
+        while self.queue.len() > self.options.keep {
             self.oldest(out);
         }
     }
@@ -221,7 +189,7 @@ impl Matcher {
     }
 
     fn give_alone(&self, key: u32, found: &Waiting, out: &mut dyn Outlet) {
-        if !self.gives_unmatched {
+        if !self.options.unmatched {
             return;
         }
         let one = Some((found.time, &found.record));
@@ -284,7 +252,7 @@ impl Component for Matcher {
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
         while let Some(((time, _), _)) = self.queue.first_key_value() {
-            if now.0 < time.0.saturating_add(self.timeout.0) {
+            if now.0 < time.0.saturating_add(self.options.timeout.0) {
                 break;
             }
             self.oldest(out);

@@ -12,9 +12,8 @@ use flowgauge_capture::{Error, FileFormat, FileSink, Interface, PacketSink, Sink
 use flowgauge_kit::file_name::Name;
 use flowgauge_record::{Format, Output, OutputError, RecordWriter, Schema, WholeWrites};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Packets, Parallel, Port, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
-    StreamChunk,
+    Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Packets, Parallel, Port,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::{Batch, LinkType, Nanos, PacketDescriptor};
@@ -38,48 +37,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            written over.\n\n  With \"to\" it sends them to an input on another machine instead: docs/links.md.",
     input: Input::Any,
     is_end: true,
-    options: &[
-        FILE,
-        OptionInfo::new(
-            "format",
-            OptionKind::Choice(&["json", "csv", "csv_safe", "table"]),
-            "how records are written (csv_safe: no cell is a formula to a spreadsheet); where it is not said, the name of the file says it",
-        ),
-        OptionInfo::new(
-            "fields",
-            OptionKind::Text,
-            "of records only these fields, as \"time, src_ip, uri\", in the order that they have",
-        ),
-        OptionInfo::new(
-            "rotate_size",
-            OptionKind::Size,
-            "begin a new file when this one would become larger",
-        ),
-        OptionInfo::new(
-            "rotate_time",
-            OptionKind::Duration,
-            "begin a new file every so often, on the clock of the capture; the name is a strftime \
-             format",
-        ),
-        OptionInfo::new(
-            "rotate_files",
-            OptionKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "how many files there are; with rotate_size the oldest is written over, with rotate_time the \
-             stack ends after them",
-        ),
-        send::TO,
-        send::PEER,
-        send::SPOOL,
-        send::SPOOL_FOLDER,
-        send::SPOOL_FILE,
-        send::WHEN_FULL,
-        send::LINGER,
-        network::KEYS,
-        network::IDENTITY,
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("items written", "items")),
     parallel: Parallel::Never("it writes one file"),
     effects: true,
@@ -87,13 +45,22 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
-/// Where to.
-static FILE: OptionInfo = OptionInfo::new(
-    "file",
-    OptionKind::OutputFile,
-    "where to write; - is standard output; with fields of strftime, %{key} and %{number}",
-)
-.or("-");
+options! {
+    struct Options;
+    file: OutputFile = "-",
+        "where to write; - is standard output; with fields of strftime, %{key} and %{number}";
+    format: Choice("json", "csv", "csv_safe", "table"),
+        "how records are written (csv_safe: no cell is a formula to a spreadsheet); where it is not said, \
+         the name of the file says it";
+    fields: Text, "of records only these fields, as \"time, src_ip, uri\", in the order that they have";
+    rotate_size: Size, "begin a new file when this one would become larger";
+    rotate_time: Duration as u64,
+        "begin a new file every so often, on the clock of the capture; the name is a strftime format";
+    rotate_files: Integer(1, 1_000_000) as u32,
+        "how many files there are; with rotate_size the oldest is written over, with rotate_time the stack \
+         ends after them";
+    [send::TO, send::PEER, send::SPOOL, send::SPOOL_FOLDER, send::SPOOL_FILE, send::WHEN_FULL, send::LINGER, network::KEYS, network::IDENTITY];
+}
 
 /// How long records and bytes may wait for a buffer to become full.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -144,6 +111,7 @@ enum Sink {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
     let is_given = |option: &str| {
         let setting = settings.setting(option);
         setting.is_some_and(|setting| setting.span.is_some())
@@ -159,8 +127,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         }
         return send::make(settings, to);
     }
-    let options = send::OPTIONS.iter().map(|option| option.name);
-    for option in options.chain(["keys", "identity"]) {
+    let of_links = send::OPTIONS.iter().map(|option| option.name);
+    for option in of_links.chain(["keys", "identity"]) {
         if is_given(option) {
             return Err(SettingError::of(option, "has no meaning without to"));
         }
@@ -183,13 +151,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             }
         }
     }
-    let seconds = match settings.duration("rotate_time") {
+    let seconds = match options.rotate_time {
         Some(nanos) if nanos < 1_000_000_000 => {
             return Err(SettingError::of("rotate_time", "is less than a second"));
         }
         nanos => nanos.map(|nanos| nanos / 1_000_000_000),
     };
-    let path = settings.text("file").unwrap_or_default();
+    let path = options.file.as_str();
     for option in ["rotate_size", "rotate_time", "rotate_files"] {
         if path == "-" && settings.setting(option).is_some() {
             return Err(
@@ -198,7 +166,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             );
         }
     }
-    let format = match settings.text("format") {
+    let format = match options.format {
         Some("csv") => Format::Csv,
         Some("csv_safe") => Format::SafeCsv,
         Some("table") => Format::Table,
@@ -207,16 +175,14 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         _ => Format::Json,
     };
     let rotation = Rotation {
-        bytes: settings.size("rotate_size"),
+        bytes: options.rotate_size,
         seconds,
-        files: settings
-            .integer("rotate_files")
-            .and_then(|files| u32::try_from(files).ok()),
+        files: options.rotate_files,
     };
     // The names of files of a rotation by time are filled in as each begins.
     let is_filled_in = path.contains('%') && (rotation.seconds.is_none() || path.contains("%{"));
     let name = is_filled_in
-        .then(|| Name::read(settings, FILE.name))
+        .then(|| Name::read(settings, "file"))
         .transpose()?;
     let constant = name.as_ref().and_then(Name::constant);
     let path = constant.as_deref().unwrap_or(path);
@@ -228,10 +194,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             hint: error.hint(),
         })?),
     };
-    let fields = match settings.text("fields") {
-        Some(_) => read_names(settings, "fields")?,
-        None => Vec::new(),
-    };
+    let fields = read_names(settings, "fields")?;
     check(&fields, settings, "fields", |_| true)?;
     let (input, schema) = (settings.input(), settings.schema());
     let to_file = move |path: String, appends: bool| ToFile {

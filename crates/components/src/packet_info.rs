@@ -1,6 +1,6 @@
 //! `packet_info`: size or time of each packet.
 
-use flowgauge_stack::{ComponentInfo, OptionInfo, OptionKind, ResultInfo};
+use flowgauge_stack::{ComponentInfo, ResultInfo, options};
 
 use crate::per_packet::{OF_EACH_PACKET, each};
 
@@ -8,20 +8,21 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "packet_info",
     aliases: &["pktinfo"],
     summary: "tells the size or the time of each packet",
-    options: &[OptionInfo::new(
-        "info",
-        OptionKind::Choice(&["size", "captured", "time", "0", "1"]),
-        "size on the wire, bytes captured, or capture time in nanoseconds since 1970; MAPI's numbers: \
-         0 is time, 1 is size",
-    )
-    .or("size")],
+    options: Options::ALL,
     result: Some(ResultInfo::per_packet("of the last packet", "bytes or ns")),
     make: |settings| {
-        Ok(match settings.text("info") {
-            Some("captured") => each(|packets, packet| Some(packets.bytes(packet).len() as u64)),
-            Some("time" | "0") => each(|_, packet| Some(packet.time.0)),
+        Ok(match Options::read(settings).info {
+            "captured" => each(|packets, packet| Some(packets.bytes(packet).len() as u64)),
+            "time" | "0" => each(|_, packet| Some(packet.time.0)),
             _ => each(|_, packet| Some(u64::from(packet.wire_len))),
         })
     },
     ..OF_EACH_PACKET
 };
+
+options! {
+    struct Options;
+    info: Choice("size", "captured", "time", "0", "1") = "size",
+        "size on the wire, bytes captured, or capture time in nanoseconds since 1970; MAPI's numbers: 0 is \
+         time, 1 is size";
+}

@@ -3,8 +3,8 @@
 use flowgauge_record::PacketRow;
 use flowgauge_record::packet::PACKET_SCHEMA;
 use flowgauge_stack::{
-    Component, ComponentInfo, ItemType, Items, OptionInfo, OptionKind, Outlet, Output, Packets,
-    Parallel, RecordItem, SettingError, Settings,
+    Component, ComponentInfo, ItemType, Items, Outlet, Output, Packets, Parallel, RecordItem,
+    SettingError, Settings, options,
 };
 use flowgauge_wire::ChecksumVerdict;
 
@@ -16,15 +16,16 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            fragments that of its last one.",
     output: Output::Of(ItemType::Record),
     fields: |_| Some(PACKET_SCHEMA),
-    options: &[OptionInfo::new(
-        "interface",
-        OptionKind::Text,
-        "what stands in the field interface: tells links apart whose records meet elsewhere",
-    )],
+    options: Options::ALL,
     parallel: Parallel::Anyhow,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    interface: Text, "what stands in the field interface: tells links apart whose records meet elsewhere";
+}
 
 struct ToRecords {
     interface: Option<String>,
@@ -32,7 +33,7 @@ struct ToRecords {
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     Ok(Box::new(ToRecords {
-        interface: settings.text("interface").map(str::to_owned),
+        interface: Options::read(settings).interface,
     }))
 }
 

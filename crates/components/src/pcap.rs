@@ -7,8 +7,8 @@ use flowgauge_capture::{Error, Filtered, PacketSource, open_all};
 use flowgauge_flow::CaptureClock;
 use flowgauge_record::ledger::ledger_line;
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, OptionInfo, OptionKind,
-    Outlet, Output, Packets, Parallel, Received, ResultInfo, ResultValue, Selection, SettingError,
+    Account, Component, ComponentInfo, Failure, Input, ItemType, Items, Outlet, Output, Packets,
+    Parallel, Received, ResultInfo, ResultValue, Selection, SettingError, options,
 };
 use flowgauge_wire::{Batch, DecodedBatch, Decoder, hash_batch};
 
@@ -21,58 +21,22 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            which is faster.",
     input: Input::Nothing,
     output: Output::Of(ItemType::Packet),
-    options: &[
-        OptionInfo::new(
-            "file",
-            OptionKind::InputFile,
-            "a file, or several by a pattern with * and ?, merged by time",
-        ),
-        OptionInfo::new(
-            "interface",
-            OptionKind::Text,
-            "an interface, or any for all",
-        ),
-        OptionInfo::new(
-            "filter",
-            OptionKind::Filter,
-            "only packets that this expression selects",
-        ),
-        OptionInfo::new(
-            "snap_len",
-            OptionKind::Integer {
-                min: 1,
-                max: 262_144,
-            },
-            "bytes of each packet that are captured on an interface at most",
-        ),
-        OptionInfo::new(
-            "promiscuous",
-            OptionKind::Flag,
-            "whether packets for others are captured, too",
-        )
-        .or("yes"),
-        OptionInfo::new(
-            "own_traffic",
-            OptionKind::Flag,
-            "whether packets of this program's own links (output, input) are captured on an interface, too",
-        )
-        .or("no"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("packets received", "packets")),
     parallel: Parallel::Never("it is a source"),
     effects: true,
     make: |settings| {
-        let (file, interface) = (settings.text("file"), settings.text("interface"));
-        let from = match (file, interface) {
-            (Some(file), None) => From::Files(file.to_owned()),
+        let options = Options::read(settings);
+        let is_of_files = options.file.is_some();
+        let filter = options.filter.unwrap_or_default();
+        let from = match (options.file, options.interface) {
+            (Some(file), None) => From::Files(file),
             (None, Some(interface)) => {
-                let mut config = LiveConfig::new(interface);
-                config.filter = settings.text("filter").unwrap_or_default().to_owned();
-                config.promiscuous = settings.flag("promiscuous");
-                config.own_traffic = settings.flag("own_traffic");
-                if let Some(bytes) = settings.integer("snap_len") {
-                    config.snap_len = bytes as u32;
-                }
+                let mut config = LiveConfig::new(&interface);
+                config.filter = filter.clone();
+                config.promiscuous = options.promiscuous;
+                config.own_traffic = options.own_traffic;
+                config.snap_len = options.snap_len.unwrap_or(config.snap_len);
                 From::Interface(config)
             }
             _ => {
@@ -85,12 +49,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
                 });
             }
         };
-        if interface.is_none() && settings.integer("snap_len").is_some() {
+        if is_of_files && options.snap_len.is_some() {
             return Err(SettingError::of("snap_len", "is for interfaces"));
         }
         Ok(Box::new(Pcap {
             from,
-            filter: settings.text("filter").unwrap_or_default().to_owned(),
+            filter,
             source: None,
             stop: StopHandle::default(),
             decoder: Decoder::default(),
@@ -103,6 +67,17 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    file: InputFile, "a file, or several by a pattern with * and ?, merged by time";
+    interface: Text, "an interface, or any for all";
+    filter: Filter, "only packets that this expression selects";
+    snap_len: Integer(1, 262_144) as u32, "bytes of each packet that are captured on an interface at most";
+    promiscuous: Flag = "yes", "whether packets for others are captured, too";
+    own_traffic: Flag = "no",
+        "whether packets of this program's own links (output, input) are captured on an interface, too";
+}
 
 enum From {
     Files(String),

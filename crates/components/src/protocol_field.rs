@@ -1,8 +1,6 @@
 //! `protocol_field`: the value of a field of each packet.
 
-use flowgauge_stack::{
-    Component, ComponentInfo, OptionInfo, OptionKind, ResultInfo, SettingError, Settings,
-};
+use flowgauge_stack::{Component, ComponentInfo, ResultInfo, SettingError, Settings, options};
 
 use crate::fields::{Field, Kind, Packet, Value};
 use crate::per_packet::{OF_EACH_PACKET, each};
@@ -14,7 +12,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "Fields have Wireshark's names, as ip.ttl; docs/display-filter.md lists them. IPv4 addresses \
            are told as numbers, times in nanoseconds; of a field that occurs several times the first \
            counts. Packets without the field have no value.",
-    options: &[OptionInfo::new("field", OptionKind::Text, "which field").required()],
+    options: Options::ALL,
     result: Some(ResultInfo::per_packet(
         "of the last packet that has the field",
         "",
@@ -22,6 +20,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make,
     ..OF_EACH_PACKET
 };
+
+options! {
+    struct Options;
+    field: Text = required, "which field";
+}
 
 /// That there is no such field.
 pub(crate) fn unknown(name: &str) -> (String, String) {
@@ -35,7 +38,8 @@ pub(crate) fn unknown(name: &str) -> (String, String) {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let name = settings.text("field").unwrap_or_default();
+    let options = Options::read(settings);
+    let name = options.field.as_str();
     let Some(field) = Field::find(name) else {
         let (message, hint) = unknown(name);
         return Err(SettingError::of("field", message).with_hint(hint));

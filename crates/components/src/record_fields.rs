@@ -10,12 +10,14 @@ use flowgauge_stack::{SettingError, Settings};
 /// Values of several fields, one after the other.
 pub(crate) type Key = Box<[u8]>;
 
-/// The names in an option, with commas between them.
+/// The names in an option, with commas between them; none where it is not set.
 pub(crate) fn read_names(
     settings: &Settings,
     option: &'static str,
 ) -> Result<Vec<String>, SettingError> {
-    let text = settings.text(option).unwrap_or_default();
+    let Some(text) = settings.text(option) else {
+        return Ok(Vec::new());
+    };
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
     if names.iter().any(String::is_empty) {
         return Err(SettingError::of(option, "names no field")

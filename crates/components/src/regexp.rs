@@ -1,8 +1,6 @@
 //! `regexp`: packets that a regular expression matches.
 
-use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, SettingError, Settings,
-};
+use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, SettingError, Settings, options};
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::search::{IN, Part};
@@ -13,13 +11,16 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "The syntax is that of Rust's crate regex, over bytes: Perl's without look-around and \
            back-references, so that a packet takes time in proportion to its length. `(?i)` ignores \
            case, `(?s)` lets a dot match line ends. Each packet is searched for itself.",
-    options: &[
-        OptionInfo::new("expression", OptionKind::Text, "what to search for").required(),
-        IN.or("payload"),
-    ],
+    options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    expression: Text = required, "what to search for";
+    [IN.or("payload")];
+}
 
 /// Bytes that a compiled expression may take, and as many for what it learns as it goes.
 const MAX_BYTES: usize = 8 << 20;
@@ -51,8 +52,7 @@ struct Expression {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let expression = settings.text("expression").unwrap_or_default();
-    let regex = compile(expression, false).map_err(|message| {
+    let regex = compile(&Options::read(settings).expression, false).map_err(|message| {
         SettingError::of("expression", message)
             .with_hint("the syntax is that of https://docs.rs/regex")
     })?;

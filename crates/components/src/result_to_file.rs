@@ -9,8 +9,8 @@ use flowgauge_record as record;
 use flowgauge_record::results::{ReadingRow, Value};
 use flowgauge_record::{Encoder, WholeWrites};
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, Failure, Input, OptionInfo, OptionKind, Outlet, Parallel,
-    ResultInfo, ResultValue,
+    Cell, Component, ComponentInfo, Failure, Input, Outlet, Parallel, ResultInfo, ResultValue,
+    options,
 };
 use flowgauge_sys::files::{self, How};
 use flowgauge_wire::Nanos;
@@ -27,43 +27,25 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            the end; with an interval of 0 only at the end.",
     input: Input::Any,
     is_end: true,
-    options: &[
-        OptionInfo::new("of", OptionKind::References, "labels of the components").required(),
-        OptionInfo::new(
-            "file",
-            OptionKind::OutputFile,
-            "where to write; - is standard output; with fields of strftime, filled in once",
-        )
-        .or("-"),
-        OptionInfo::new("interval", OptionKind::Duration, "how often").or("0"),
-        OptionInfo::new(
-            "format",
-            OptionKind::Choice(&["text", "raw", "seconds", "json", "0", "1", "2", "3"]),
-            "how: text; raw: numbers of 8 bytes, the least first; seconds: as text, but numbers, which are \
-             nanoseconds, in seconds; json: a line for each number and row. MAPI's numbers: 0 is raw, 1 \
-             and 3 are text, 2 is seconds",
-        )
-        .or("text"),
-        OptionInfo::new("header", OptionKind::Text, "what the file begins with"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("times results were written", "times")),
     parallel: Parallel::Never("it writes one file"),
     effects: true,
     make: |settings| {
-        let interval = settings.duration("interval").unwrap_or(0);
+        let options = Options::read(settings);
         let name = Name::read_of_one(settings, "file")?;
         Ok(Box::new(ToFile {
             path: name.constant(),
             name,
-            format: match settings.text("format") {
-                Some("raw" | "0") => Format::Raw,
-                Some("seconds" | "2") => Format::Seconds,
-                Some("json") => Format::Json(Encoder::new(record::Format::Json)),
+            format: match options.format {
+                "raw" | "0" => Format::Raw,
+                "seconds" | "2" => Format::Seconds,
+                "json" => Format::Json(Encoder::new(record::Format::Json)),
                 _ => Format::Text,
             },
             line: Vec::new(),
-            header: settings.text("header").map(str::to_owned),
-            intervals: (interval > 0).then(|| Intervals::new(interval)),
+            header: options.header,
+            intervals: (options.interval > 0).then(|| Intervals::new(options.interval)),
             now: Nanos(0),
             writer: None,
             written: 0,
@@ -71,6 +53,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    of: References = required, "labels of the components";
+    file: OutputFile = "-", "where to write; - is standard output; with fields of strftime, filled in once";
+    interval: Duration as u64 = "0", "how often";
+    format: Choice("text", "raw", "seconds", "json", "0", "1", "2", "3") = "text",
+        "how: text; raw: numbers of 8 bytes, the least first; seconds: as text, but numbers, which are \
+         nanoseconds, in seconds; json: a line for each number and row. MAPI's numbers: 0 is raw, 1 and 3 \
+         are text, 2 is seconds";
+    header: Text, "what the file begins with";
+}
 
 enum Format {
     Text,

@@ -1,8 +1,7 @@
 //! `sample`: some of the packets.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Parallel, SettingError,
-    Settings,
+    Component, ComponentInfo, Items, Outlet, Parallel, SettingError, Settings, options,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -11,40 +10,24 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "`deterministic` lets every value-th packet through, beginning with the value-th; \
            `probabilistic` each with a probability of value per cent. The choice is the same in each \
            run with the same seed.",
-    options: &[
-        OptionInfo::new(
-            "value",
-            OptionKind::Integer {
-                min: 1,
-                max: i64::MAX,
-            },
-            "one of so many, or per cent",
-        )
-        .required(),
-        OptionInfo::new(
-            "mode",
-            OptionKind::Choice(&["deterministic", "periodic", "probabilistic", "2", "3"]),
-            "how they are chosen; the numbers are MAPI's",
-        )
-        .or("deterministic"),
-        OptionInfo::new(
-            "seed",
-            OptionKind::Integer {
-                min: 0,
-                max: i64::MAX,
-            },
-            "of the probabilistic choice",
-        )
-        .or("1"),
-    ],
+    options: Options::ALL,
     parallel: Parallel::Never("it counts all packets"),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
+options! {
+    struct Options;
+    value: Integer(1, i64::MAX) as u64 = required, "one of so many, or per cent";
+    mode: Choice("deterministic", "periodic", "probabilistic", "2", "3") = "deterministic",
+        "how they are chosen; the numbers are MAPI's";
+    seed: Integer(0, i64::MAX) as u64 = "1", "of the probabilistic choice";
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let value = settings.integer("value").unwrap_or(1) as u64;
-    if !matches!(settings.text("mode"), Some("probabilistic" | "3")) {
+    let options = Options::read(settings);
+    let value = options.value;
+    if !matches!(options.mode, "probabilistic" | "3") {
         return Ok(Box::new(Every { value, count: 0 }));
     }
     if value > 100 {
@@ -56,7 +39,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     Ok(Box::new(Chance {
         // Of all numbers of 64 bits the share that is below.
         below: (u128::from(value) << 64) / 100,
-        state: settings.integer("seed").unwrap_or(1) as u64,
+        state: options.seed,
     }))
 }
 

@@ -1,9 +1,7 @@
 //! `search`: packets that contain a text.
 
 use aho_corasick::AhoCorasick;
-use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, SettingError, Settings,
-};
+use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, SettingError, Settings, options};
 
 use crate::layers;
 
@@ -13,29 +11,27 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "lets packets through that contain a text",
     help: "Bytes stand in hexadecimal between pipes, `|0d 0a|`; `\\|` is a pipe, `\\\\` a backslash; \
            `||` separates alternatives, `GET||POST`. Each packet is searched for itself.",
-    options: &[
-        OptionInfo::new("pattern", OptionKind::Text, "what to search for").required(),
-        OptionInfo::new("offset", LENGTH, "bytes left out before the search begins").or("0"),
-        OptionInfo::new("depth", LENGTH, "bytes searched from there; 0: all").or("0"),
-        IN.or("packet"),
-        OptionInfo::new("nocase", OptionKind::Flag, "capital letters are small ones").or("no"),
-    ],
+    options: Options::ALL,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
-const LENGTH: OptionKind = OptionKind::Integer {
-    min: 0,
-    max: u32::MAX as i64,
-};
+options! {
+    struct Options;
+    pattern: Text = required, "what to search for";
+    offset: Integer(0, u32::MAX as i64) as usize = "0", "bytes left out before the search begins";
+    depth: Integer(0, u32::MAX as i64) as usize = "0", "bytes searched from there; 0: all";
+    [IN.or("packet")];
+    nocase: Flag = "no", "capital letters are small ones";
+}
 
-/// Option `in`.
-pub(crate) const IN: OptionInfo = OptionInfo::new(
-    "in",
-    OptionKind::Choice(&["packet", "ip", "payload"]),
-    "where: the frame from its first byte, the IP datagram from its header, or what the transport \
-     carries",
-);
+options! {
+    pub(crate) const;
+    /// Option `in`.
+    IN = r#in: Choice("packet", "ip", "payload"),
+        "where: the frame from its first byte, the IP datagram from its header, or what the transport \
+         carries";
+}
 
 /// Which part of a packet option `in` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +72,12 @@ struct Search {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let text = settings.text("pattern").unwrap_or_default();
-    let patterns = patterns(text).map_err(|message| {
+    let options = Options::read(settings);
+    let patterns = patterns(&options.pattern).map_err(|message| {
         SettingError::of("pattern", message)
             .with_hint("as in \"GET |0d 0a|||POST\": bytes between pipes, || between alternatives")
     })?;
-    let depth = settings.integer("depth").unwrap_or(0) as usize;
+    let depth = options.depth;
     let longest = patterns.iter().map(Vec::len).max().unwrap_or(0);
     if depth > 0 && depth < longest {
         return Err(SettingError::of(
@@ -90,12 +86,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         ));
     }
     let automaton = AhoCorasick::builder()
-        .ascii_case_insensitive(settings.flag("nocase"))
+        .ascii_case_insensitive(options.nocase)
         .build(&patterns)
         .map_err(|error| SettingError::of("pattern", error.to_string()))?;
     Ok(Box::new(Search {
         automaton,
-        offset: settings.integer("offset").unwrap_or(0) as usize,
+        offset: options.offset,
         depth: (depth > 0).then_some(depth),
         part: Part::new(settings),
     }))

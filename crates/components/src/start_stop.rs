@@ -2,8 +2,8 @@
 
 use flowgauge_kit::measure::amount;
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
+    Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, SettingError,
+    Settings, Table, columns, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -14,31 +14,25 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     help: "Times are those of the capture: `+10s` (us, ms, s, m, h) after the first packet, or \
            `2026-11-22 10:30:00` in UTC. The first packet of the second time does not come through.",
     is_end: true,
-    options: &[
-        OptionInfo::new("start", OptionKind::Text, "when it begins").or("+0"),
-        OptionInfo::new("stop", OptionKind::Text, "when it ends; without it, never"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("times of packets", &COLUMNS)),
     parallel: Parallel::Never("times are counted from the first of all packets"),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
-static COLUMNS: [TableColumn; 3] = [
-    TableColumn::new(
-        "first",
-        FieldKind::Time,
-        Merge::Min,
-        "the first packet that came",
-    ),
-    TableColumn::new(
-        "first_processed",
-        FieldKind::Time,
-        Merge::Min,
-        "the first let through",
-    ),
-    TableColumn::new("last", FieldKind::Time, Merge::Max, "the last let through"),
-];
+options! {
+    struct Options;
+    start: Text = "+0", "when it begins";
+    stop: Text, "when it ends; without it, never";
+}
+
+columns! {
+    static COLUMNS;
+    first Time Min "the first packet that came";
+    first_processed Time Min "the first let through";
+    last Time Max "the last let through";
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
@@ -112,14 +106,12 @@ struct StartStop {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let read = |option: &'static str| {
-        let text = settings.text(option);
-        let read = text.map(When::read).transpose();
-        read.map_err(|message| SettingError::of(option, message))
-    };
+    let options = Options::read(settings);
+    let read =
+        |option, text: &str| When::read(text).map_err(|message| SettingError::of(option, message));
     Ok(Box::new(StartStop {
-        start: read("start")?.unwrap_or(When::After(0)),
-        stop: read("stop")?,
+        start: read("start", &options.start)?,
+        stop: options.stop.map(|stop| read("stop", &stop)).transpose()?,
         first: None,
         first_processed: None,
         last: None,

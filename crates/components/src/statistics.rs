@@ -1,11 +1,7 @@
 //! `statistics`: count, sum, sum of squares, smallest and largest value of a result.
 
-use flowgauge_kit::measure::{EVERY, Measured, OF, cell};
-use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, Outlet, Parallel, ResultInfo,
-    ResultValue, Table, TableColumn,
-};
-use flowgauge_wire::Nanos;
+use flowgauge_kit::measure::{EVERY, Measured, OF, Summary, cell};
+use flowgauge_stack::{Cell, ComponentInfo, Parallel, ResultInfo, Table, columns};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "statistics",
@@ -18,27 +14,18 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     options: &[OF.required(), EVERY],
     result: Some(ResultInfo::table("of all values", &COLUMNS)),
     parallel: Parallel::Never("a result that packets do not have each is that of all packets"),
-    make: |settings| {
-        Ok(Box::new(Statistics {
-            measured: Measured::new(settings.duration("every").unwrap_or(1_000_000_000)),
-            sums: Sums::default(),
-        }))
-    },
+    make: |settings| Ok(Box::new(Measured::new(settings, Sums::default()))),
     ..flowgauge_kit::OF_PACKETS
 };
 
-static COLUMNS: [TableColumn; 5] = [
-    TableColumn::new("count", FieldKind::Unsigned, Merge::Sum, "how many values"),
-    TableColumn::new("sum", FieldKind::Unsigned, Merge::Sum, "their sum"),
-    TableColumn::new(
-        "sum2",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "the sum of their squares",
-    ),
-    TableColumn::new("max", FieldKind::Unsigned, Merge::Max, "the largest"),
-    TableColumn::new("min", FieldKind::Unsigned, Merge::Min, "the smallest"),
-];
+columns! {
+    static COLUMNS;
+    count Unsigned Sum "how many values";
+    sum Unsigned Sum "their sum";
+    sum2 Unsigned Sum "the sum of their squares";
+    max Unsigned Max "the largest";
+    min Unsigned Min "the smallest";
+}
 
 #[derive(Default)]
 struct Sums {
@@ -49,7 +36,7 @@ struct Sums {
     smallest: Option<i128>,
 }
 
-impl Sums {
+impl Summary for Sums {
     fn add(&mut self, value: i128) {
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
@@ -57,52 +44,21 @@ impl Sums {
         self.largest = Some(self.largest.map_or(value, |largest| largest.max(value)));
         self.smallest = Some(self.smallest.map_or(value, |smallest| smallest.min(value)));
     }
-}
 
-struct Statistics {
-    measured: Measured,
-    sums: Sums,
-}
-
-impl Component for Statistics {
-    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            self.measured
-                .packets(packets, out, |value| self.sums.add(value));
-        }
-    }
-
-    fn has_timer(&self) -> bool {
-        true
-    }
-
-    fn interval(&self) -> Option<Nanos> {
-        self.measured.interval()
-    }
-
-    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
-        self.measured.tick(now, out, |value| self.sums.add(value));
-    }
-
-    fn finish(&mut self, out: &mut dyn Outlet) {
-        self.measured.finish(out, |value| self.sums.add(value));
-    }
-
-    fn result(&self) -> Option<ResultValue> {
-        let sums = &self.sums;
+    fn table(&self) -> Table {
         let optional = |value: Option<i128>| value.map_or(Cell::None, cell);
         let mut table = Table::new(&COLUMNS, 1);
         table.rows.push(vec![
-            Cell::Unsigned(sums.count),
-            cell(sums.sum),
-            cell(sums.squares),
-            optional(sums.largest),
-            optional(sums.smallest),
+            Cell::Unsigned(self.count),
+            cell(self.sum),
+            cell(self.squares),
+            optional(self.largest),
+            optional(self.smallest),
         ]);
-        Some(ResultValue::Table(table))
+        table
     }
 
-    fn reset(&mut self) {
-        self.sums = Sums::default();
+    fn clear(&mut self) {
+        *self = Sums::default();
     }
 }

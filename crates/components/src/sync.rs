@@ -1,8 +1,7 @@
 //! `sync`: waits until others have begun.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, Items, OptionInfo, OptionKind, Outlet, Parallel, ResultInfo,
-    ResultValue,
+    Component, ComponentInfo, Input, Items, Outlet, Parallel, ResultInfo, ResultValue, options,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -12,9 +11,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            never again once all are there.",
     input: Input::Any,
     is_end: true,
-    options: &[
-        OptionInfo::new("of", OptionKind::References, "labels of the components").required(),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("items held back", "items")),
     parallel: Parallel::Never("it waits for all packets' results"),
     make: |_| {
@@ -25,6 +22,11 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     },
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    of: References = required, "labels of the components";
+}
 
 struct Sync {
     is_open: bool,

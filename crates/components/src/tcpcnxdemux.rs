@@ -2,7 +2,7 @@
 
 use flowgauge_kit::Closing;
 use flowgauge_kit::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, until_closed};
-use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, options};
 use flowgauge_wire::{Decoded, FlowKey};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -12,19 +12,9 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            ends behind the packets at hand when the connection was reset, or both directions were \
            closed and that was acknowledged; what still comes of it then makes a new instance.",
     input: Input::Of(&[ItemType::Segment]),
-    options: &[
-        TIMEOUT,
-        KEYS,
-        RESULTS,
-        OptionInfo::new(
-            "end",
-            OptionKind::Choice(&["timeout", "closed"]),
-            "whether an instance ends by timeout only, or when its connection has closed, too",
-        )
-        .or("timeout"),
-    ],
+    options: Options::ALL,
     make: |settings| {
-        let closes = settings.text("end") == Some("closed");
+        let closes = Options::read(settings).end == "closed";
         Ok(until_closed(
             settings,
             closes.then(Closing::default),
@@ -33,6 +23,13 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     },
     ..DEMULTIPLEXER
 };
+
+options! {
+    struct Options;
+    [TIMEOUT, KEYS, RESULTS];
+    end: Choice("timeout", "closed") = "timeout",
+        "whether an instance ends by timeout only, or when its connection has closed, too";
+}
 
 #[inline]
 fn connection(packet: &Decoded) -> Option<(FlowKey, u64)> {

@@ -3,7 +3,7 @@
 use core::hash::BuildHasher;
 
 use flowgauge_kit::keyed::{DEMULTIPLEXER, KEYS, RESULTS, TIMEOUT, by};
-use flowgauge_stack::{ComponentInfo, Input, ItemType, OptionInfo, OptionKind, Parallel};
+use flowgauge_stack::{ComponentInfo, Input, ItemType, Parallel, options};
 use flowgauge_wire::{Decoded, FoldedState};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -11,27 +11,23 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "an instance per TCP port",
     help: "The lower port of a connection is taken for the server's.",
     input: Input::Of(&[ItemType::Segment]),
-    options: &[
-        TIMEOUT,
-        KEYS,
-        RESULTS,
-        OptionInfo::new(
-            "port",
-            OptionKind::Choice(&["lower", "source", "destination"]),
-            "which of a segment's ports",
-        )
-        .or("lower"),
-    ],
+    options: Options::ALL,
     parallel: Parallel::Never("connections on several cores have the same port"),
     make: |settings| {
-        Ok(match settings.text("port") {
-            Some("source") => by(settings, |packet| hashed(packet.source().1)),
-            Some("destination") => by(settings, |packet| hashed(packet.destination().1)),
+        Ok(match Options::read(settings).port {
+            "source" => by(settings, |packet| hashed(packet.source().1)),
+            "destination" => by(settings, |packet| hashed(packet.destination().1)),
             _ => by(settings, |packet| hashed(lower(packet))),
         })
     },
     ..DEMULTIPLEXER
 };
+
+options! {
+    struct Options;
+    [TIMEOUT, KEYS, RESULTS];
+    port: Choice("lower", "source", "destination") = "lower", "which of a segment's ports";
+}
 
 fn lower(packet: &Decoded) -> u16 {
     packet.key.low_port.min(packet.key.high_port)

@@ -2,9 +2,8 @@
 
 use flowgauge_kit::engine;
 use flowgauge_stack::{
-    Component, ComponentInfo, Input, ItemType, Items, OptionInfo, OptionKind, Outlet, Output,
-    Packets, Parallel, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, StreamEnd,
-    StreamInfo,
+    Component, ComponentInfo, Input, ItemType, Items, Outlet, Output, Packets, Parallel,
+    ResultInfo, ResultValue, SettingError, Settings, StreamChunk, StreamEnd, StreamInfo, options,
 };
 use flowgauge_stream::{Chunk, Handler, Numbered, Sequencer, ShardConfig, Stream, StreamStatus};
 use flowgauge_wire::{Decoded, Nanos, TcpFlags};
@@ -19,26 +18,21 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            unless their sender computes none.",
     input: Input::Of(&[ItemType::Segment]),
     output: Output::Of(ItemType::Chunk),
-    options: &[
-        engine::CHECKSUMS,
-        OptionInfo::new(
-            "memory",
-            OptionKind::Size,
-            "bytes that wait for earlier ones, of all connections together",
-        )
-        .or("256M"),
-        OptionInfo::new(
-            "policy",
-            OptionKind::Text,
-            "which copy of overlapping bytes counts, by the receiver's system: first, last, linux, \
-             windows, bsd, ...",
-        ),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("bytes put in order", "bytes")),
     parallel: Parallel::ByFlow,
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    [engine::CHECKSUMS];
+    memory: Size = "256M", "bytes that wait for earlier ones, of all connections together";
+    policy: Text,
+        "which copy of overlapping bytes counts, by the receiver's system: first, last, linux, windows, bsd, \
+         ...";
+}
 
 /// Of a connection: who began it is known ...
 const KNOWN: u8 = 1;
@@ -67,6 +61,7 @@ struct State {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
     let by_direction = match settings.around() {
         ["tcpcnxdemux", ..] => false,
         ["tcpdirdemux", "tcpcnxdemux", ..] => true,
@@ -81,15 +76,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let mut config = ShardConfig {
         checksums: engine::checksums(settings)?,
         ..ShardConfig::default()
-    };
-    if let Some(policy) = settings.text("policy") {
+    }
+    .with_memory(options.memory);
+    if let Some(policy) = options.policy {
         let policy = policy
             .parse()
             .map_err(|error| SettingError::of("policy", format!("{error}")))?;
         config = config.with_policy(policy);
-    }
-    if let Some(bytes) = settings.size("memory") {
-        config = config.with_memory(bytes);
     }
     Ok(Box::new(Resequence {
         sequencer: Sequencer::new(&config, 1 << 20),

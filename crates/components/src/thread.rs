@@ -1,8 +1,7 @@
 //! `thread`: cuts a stack in two that run on a thread each.
 
 use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, Input, OptionInfo, OptionKind, Parallel, ResultInfo,
-    ResultValue,
+    Component, ComponentInfo, ComponentKind, Input, Parallel, ResultInfo, ResultValue, options,
 };
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -14,23 +13,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            without copying them. It stands in the outermost row of a stack only.",
     kind: ComponentKind::Thread,
     input: Input::Any,
-    options: &[
-        OptionInfo::new(
-            "queue",
-            OptionKind::Integer {
-                min: 1,
-                max: 65_536,
-            },
-            "batches (at most 256 packets each) that wait at most",
-        )
-        .or("64"),
-        OptionInfo::new(
-            "when_full",
-            OptionKind::Choice(&["wait", "drop"]),
-            "what becomes of a batch for which there is no room",
-        )
-        .or("wait"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number(
         "items dropped because the queue was full",
         "items",
@@ -40,6 +23,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make: |_| Ok(Box::new(Cut)),
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    queue: Integer(1, 65_536) = "64", "batches (at most 256 packets each) that wait at most";
+    when_full: Choice("wait", "drop") = "wait", "what becomes of a batch for which there is no room";
+}
 
 /// The queue is the runtime's; here its end is.
 struct Cut;

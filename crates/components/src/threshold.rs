@@ -2,8 +2,8 @@
 
 use flowgauge_kit::measure::{Intervals, OF, cell};
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Input, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, SettingError, Table, TableColumn,
+    Cell, Component, ComponentInfo, Input, Items, Outlet, Parallel, ResultInfo, ResultValue,
+    SettingError, Table, columns, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -16,78 +16,21 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            blocks until it has held so often, as does a run of a stack with `then = end`.",
     input: Input::Any,
     is_end: true,
-    options: &[
-        OF.required(),
-        OptionInfo::new("threshold", NUMBER, "the bound").required(),
-        OptionInfo::new(
-            "boundary",
-            OptionKind::Choice(&[
-                "equal",
-                "greater",
-                "less",
-                "difference_equal",
-                "difference_greater",
-                "difference_less",
-                "0",
-                "1",
-                "2",
-                "4",
-                "8",
-                "16",
-            ]),
-            "what must hold; the numbers are MAPI's, in the same order",
-        )
-        .or("greater"),
-        OptionInfo::new("interval", OptionKind::Duration, "how often it is read").or("1s"),
-        OptionInfo::new(
-            "divider",
-            OptionKind::Integer {
-                min: 1,
-                max: i64::MAX,
-            },
-            "what the result is divided by",
-        )
-        .or("1"),
-        OptionInfo::new(
-            "count",
-            OptionKind::Integer {
-                min: 1,
-                max: 100_000,
-            },
-            "how often it is noted",
-        )
-        .or("1"),
-        OptionInfo::new(
-            "then",
-            OptionKind::Choice(&["note", "open", "end"]),
-            "when it has held `count` times: note: nothing more; open: items come through from then on, \
-             and none before; end: the stack ends",
-        )
-        .or("note"),
-        OptionInfo::new(
-            "timeout",
-            OptionKind::Duration,
-            "with end: it ends so long after the first packet at the latest",
-        ),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("when the condition held", &COLUMNS)),
     parallel: Parallel::Never("it compares the result of all packets"),
     make: |settings| {
-        if settings.duration("timeout").is_some() && settings.text("then") != Some("end") {
-            return Err(SettingError::of("timeout", "has no meaning without then = end"));
+        let options = Options::read(settings);
+        if options.timeout.is_some() && options.then != "end" {
+            return Err(SettingError::of(
+                "timeout",
+                "has no meaning without then = end",
+            ));
         }
         Ok(Box::new(Threshold {
-            intervals: Intervals::new(settings.duration("interval").unwrap_or(1_000_000_000)),
-            bound: i128::from(settings.integer("threshold").unwrap_or(0)),
-            condition: Condition::new(settings.text("boundary").unwrap_or_default()),
-            divider: i128::from(settings.integer("divider").unwrap_or(1).max(1)),
-            count: settings.integer("count").unwrap_or(1) as usize,
-            then: match settings.text("then") {
-                Some("open") => Then::Open,
-                Some("end") => Then::End,
-                _ => Then::Note,
-            },
-            timeout: settings.duration("timeout"),
+            intervals: Intervals::new(options.interval),
+            condition: Condition::new(options.boundary),
+            options,
             latest: None,
             before: None,
             held: Vec::new(),
@@ -96,20 +39,26 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
-const NUMBER: OptionKind = OptionKind::Integer {
-    min: i64::MIN,
-    max: i64::MAX,
-};
+options! {
+    struct Options;
+    [OF.required()];
+    threshold: Integer(i64::MIN, i64::MAX) = required, "the bound";
+    boundary: Choice("equal", "greater", "less", "difference_equal", "difference_greater", "difference_less", "0", "1", "2", "4", "8", "16") = "greater",
+        "what must hold; the numbers are MAPI's, in the same order";
+    interval: Duration as u64 = "1s", "how often it is read";
+    divider: Integer(1, i64::MAX) = "1", "what the result is divided by";
+    count: Integer(1, 100_000) as usize = "1", "how often it is noted";
+    then: Choice("note", "open", "end") = "note",
+        "when it has held `count` times: note: nothing more; open: items come through from then on, and none \
+         before; end: the stack ends";
+    timeout: Duration as u64, "with end: it ends so long after the first packet at the latest";
+}
 
-static COLUMNS: [TableColumn; 2] = [
-    TableColumn::new("time", FieldKind::Time, Merge::Max, "when it was read"),
-    TableColumn::new(
-        "value",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "what was compared",
-    ),
-];
+columns! {
+    static COLUMNS;
+    time Time Max "when it was read";
+    value Unsigned Max "what was compared";
+}
 
 #[derive(Clone, Copy)]
 struct Condition {
@@ -135,23 +84,12 @@ impl Condition {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Note,
-    Open,
-    End,
-}
-
 struct Threshold {
-    then: Then,
-    timeout: Option<u64>,
+    options: Options,
     /// When it ends at the latest.
     latest: Option<u64>,
     intervals: Intervals,
-    bound: i128,
     condition: Condition,
-    divider: i128,
-    count: usize,
     /// The reading before.
     before: Option<i128>,
     held: Vec<(Nanos, i128)>,
@@ -162,14 +100,16 @@ impl Threshold {
         let Some(value) = out.result("of").and_then(|result| result.number()) else {
             return;
         };
-        let value = value / self.divider;
+        let value = value / i128::from(self.options.divider);
         let before = self.before.replace(value);
         let compared = match (self.condition.is_difference, before) {
             (false, _) => value,
             (true, Some(before)) => value - before,
             (true, None) => return,
         };
-        if compared.cmp(&self.bound) == self.condition.order && self.held.len() < self.count {
+        if compared.cmp(&self.options.threshold.into()) == self.condition.order
+            && self.held.len() < self.options.count
+        {
             self.held.push((time, compared));
         }
     }
@@ -177,13 +117,9 @@ impl Threshold {
 
 impl Component for Threshold {
     fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        if self.then == Then::Open && self.held.len() < self.count {
+        if self.options.then == "open" && self.held.len() < self.options.count {
             items.clear();
         }
-    }
-
-    fn has_timer(&self) -> bool {
-        true
     }
 
     fn interval(&self) -> Option<Nanos> {
@@ -192,15 +128,15 @@ impl Component for Threshold {
 
     fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
         self.look(now, out);
-        if self.then != Then::End {
+        if self.options.then != "end" {
             return;
         }
         if self.latest.is_none() {
-            let timeout = self.timeout;
+            let timeout = self.options.timeout;
             self.latest = timeout.map(|timeout| now.0.saturating_add(timeout));
         }
         let is_late = self.latest.is_some_and(|latest| now.0 >= latest);
-        if is_late || self.held.len() >= self.count {
+        if is_late || self.held.len() >= self.options.count {
             out.enough();
         }
     }
@@ -212,7 +148,7 @@ impl Component for Threshold {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.count);
+        let mut table = Table::new(&COLUMNS, self.options.count);
         let rows = self.held.iter();
         table.rows = rows
             .map(|(time, value)| vec![Cell::Time(*time), cell(*value)])

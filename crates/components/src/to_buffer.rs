@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use data_encoding::HEXLOWER;
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, Table, TableColumn,
+    Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, Table,
+    columns, options,
 };
 use flowgauge_wire::{LinkType, Nanos};
 
@@ -14,59 +14,31 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     summary: "keeps the last packets",
     help: "With more the oldest go. Memory is `packets` times the largest of them, `snap` bytes at most.",
     is_end: true,
-    options: &[
-        OptionInfo::new(
-            "packets",
-            OptionKind::Integer {
-                min: 1,
-                max: 1_000_000,
-            },
-            "how many are kept",
-        )
-        .or("1000"),
-        OptionInfo::new(
-            "snap",
-            OptionKind::Integer {
-                min: 1,
-                max: 262_144,
-            },
-            "bytes kept of each",
-        )
-        .or("65535"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("the last packets", &COLUMNS)),
     parallel: Parallel::Never("the last packets of all are kept"),
     make: |settings| {
         Ok(Box::new(Ring {
-            packets: settings.integer("packets").unwrap_or(1) as usize,
-            snap: settings.integer("snap").unwrap_or(65_535) as usize,
+            options: Options::read(settings),
             kept: VecDeque::new(),
         }))
     },
     ..flowgauge_kit::OF_PACKETS
 };
 
-static COLUMNS: [TableColumn; 4] = [
-    TableColumn::new("time", FieldKind::Time, Merge::Max, "capture time"),
-    TableColumn::new(
-        "length",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "bytes on the wire",
-    ),
-    TableColumn::new(
-        "link",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "link type, pcap's number",
-    ),
-    TableColumn::new(
-        "bytes",
-        FieldKind::Text,
-        Merge::Max,
-        "the bytes, in hexadecimal",
-    ),
-];
+options! {
+    struct Options;
+    packets: Integer(1, 1_000_000) as usize = "1000", "how many are kept";
+    snap: Integer(1, 262_144) as usize = "65535", "bytes kept of each";
+}
+
+columns! {
+    static COLUMNS;
+    time Time Max "capture time";
+    length Unsigned Max "bytes on the wire";
+    link Unsigned Max "link type, pcap's number";
+    bytes Text Max "the bytes, in hexadecimal";
+}
 
 struct Kept {
     time: Nanos,
@@ -76,8 +48,7 @@ struct Kept {
 }
 
 struct Ring {
-    packets: usize,
-    snap: usize,
+    options: Options,
     kept: VecDeque<Kept>,
 }
 
@@ -90,11 +61,11 @@ impl Component for Ring {
             let bytes = packets.bytes(packet);
             let descriptor = packets.batch.packets.get(usize::from(packet.index));
             // The oldest packet's memory serves again.
-            let is_full = self.kept.len() >= self.packets;
+            let is_full = self.kept.len() >= self.options.packets;
             let oldest = if is_full { self.kept.pop_front() } else { None };
             let mut memory = oldest.map_or_else(Vec::new, |kept| kept.bytes);
             memory.clear();
-            memory.extend_from_slice(bytes.get(..self.snap).unwrap_or(bytes));
+            memory.extend_from_slice(bytes.get(..self.options.snap).unwrap_or(bytes));
             self.kept.push_back(Kept {
                 time: packet.time,
                 length: packet.wire_len,
@@ -105,7 +76,7 @@ impl Component for Ring {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.packets);
+        let mut table = Table::new(&COLUMNS, self.options.packets);
         table.rows = self.kept.iter().map(row).collect();
         Some(ResultValue::Table(table))
     }

@@ -5,8 +5,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use flowgauge_kit::measure::Intervals;
 use flowgauge_record::link::Mac;
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, OptionInfo, OptionKind, Outlet,
-    Parallel, ResultInfo, ResultValue, SettingError, Settings, Table, TableColumn,
+    Cell, Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, SettingError,
+    Settings, Table, columns, options,
 };
 use flowgauge_wire::{FoldedState, Nanos};
 use hashbrown::HashMap;
@@ -22,58 +22,29 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            long as there are no more than `table`; then the smaller half is forgotten, and `error` says \
            how much a value that came later may have had before.",
     is_end: true,
-    options: &[
-        OptionInfo::new("by", OptionKind::Text, "which fields").or("ip.addr ipv6.addr"),
-        OptionInfo::new(
-            "count",
-            OptionKind::Integer { min: 1, max: 1000 },
-            "how many values are told",
-        )
-        .or("10"),
-        OptionInfo::new(
-            "sort",
-            OptionKind::Choice(&["packets", "bytes", "1", "2"]),
-            "the most of what; the numbers are MAPI's",
-        )
-        .or("bytes"),
-        OptionInfo::new(
-            "interval",
-            OptionKind::Duration,
-            "count anew so often, and tell those of the last whole interval; 0: never",
-        )
-        .or("0"),
-        OptionInfo::new(
-            "table",
-            OptionKind::Integer {
-                min: 2000,
-                max: 100_000_000,
-            },
-            "values counted at once",
-        )
-        .or("100k"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("the most", &COLUMNS)),
     parallel: Parallel::Never("a value that is small on each core may be large on all"),
     make,
     ..flowgauge_kit::OF_PACKETS
 };
 
-static COLUMNS: [TableColumn; 4] = [
-    TableColumn::new("value", FieldKind::Text, Merge::Key, "value of the field"),
-    TableColumn::new("packets", FieldKind::Unsigned, Merge::Sum, "its packets"),
-    TableColumn::new(
-        "bytes",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "their bytes on the wire",
-    ),
-    TableColumn::new(
-        "error",
-        FieldKind::Unsigned,
-        Merge::Max,
-        "packets or bytes it may have had more",
-    ),
-];
+options! {
+    struct Options;
+    by: Text = "ip.addr ipv6.addr", "which fields";
+    count: Integer(1, 1000) as usize = "10", "how many values are told";
+    sort: Choice("packets", "bytes", "1", "2") = "bytes", "the most of what; the numbers are MAPI's";
+    interval: Duration as u64 = "0", "count anew so often, and tell those of the last whole interval; 0: never";
+    table: Integer(2000, 100_000_000) as usize = "100k", "values counted at once";
+}
+
+columns! {
+    static COLUMNS;
+    value Text Key "value of the field";
+    packets Unsigned Sum "its packets";
+    bytes Unsigned Sum "their bytes on the wire";
+    error Unsigned Max "packets or bytes it may have had more";
+}
 
 /// A value, by what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,10 +85,9 @@ struct Sums {
 
 struct Top {
     fields: Vec<&'static Field>,
-    count: usize,
+    options: Options,
     is_by_bytes: bool,
     intervals: Option<Intervals>,
-    limit: usize,
     sums: HashMap<Key, Sums, FoldedState>,
     /// The most that a value had that was forgotten.
     forgotten: u64,
@@ -126,9 +96,9 @@ struct Top {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let names = settings.text("by").unwrap_or_default();
+    let options = Options::read(settings);
     let mut fields = Vec::new();
-    for name in names.split([' ', ',']).filter(|name| !name.is_empty()) {
+    for name in options.by.split([' ', ',']).filter(|name| !name.is_empty()) {
         let field = Field::find(name).ok_or_else(|| {
             let (message, hint) = unknown(name);
             SettingError::of("by", message).with_hint(hint)
@@ -144,15 +114,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     if fields.is_empty() {
         return Err(SettingError::of("by", "names no field"));
     }
-    let interval = settings
-        .duration("interval")
-        .filter(|interval| *interval > 0);
     Ok(Box::new(Top {
         fields,
-        count: settings.integer("count").unwrap_or(10) as usize,
-        is_by_bytes: !matches!(settings.text("sort"), Some("packets" | "1")),
-        intervals: interval.map(Intervals::new),
-        limit: settings.integer("table").unwrap_or(100_000) as usize,
+        intervals: (options.interval > 0).then(|| Intervals::new(options.interval)),
+        is_by_bytes: !matches!(options.sort, "packets" | "1"),
+        options,
         sums: HashMap::default(),
         forgotten: 0,
         last: None,
@@ -169,7 +135,7 @@ impl Top {
     }
 
     fn add(&mut self, key: Key, bytes: u32) {
-        if self.sums.len() >= self.limit && !self.sums.contains_key(&key) {
+        if self.sums.len() >= self.options.table && !self.sums.contains_key(&key) {
             self.forget();
         }
         let error = self.forgotten;
@@ -200,7 +166,7 @@ impl Top {
     fn rows(&self) -> Vec<Vec<Cell>> {
         let mut all: Vec<(&Key, &Sums)> = self.sums.iter().collect();
         all.sort_unstable_by_key(|(key, sums)| (core::cmp::Reverse(self.weight(sums)), **key));
-        let most = all.into_iter().take(self.count);
+        let most = all.into_iter().take(self.options.count);
         most.map(|(key, sums)| {
             let numbers = [sums.packets, sums.bytes, sums.error];
             let mut row = vec![key.cell()];
@@ -231,10 +197,6 @@ impl Component for Top {
         }
     }
 
-    fn has_timer(&self) -> bool {
-        self.intervals.is_some()
-    }
-
     fn interval(&self) -> Option<Nanos> {
         let length = |intervals: Intervals| Nanos(intervals.length());
         self.intervals.map(length)
@@ -255,7 +217,7 @@ impl Component for Top {
     }
 
     fn result(&self) -> Option<ResultValue> {
-        let mut table = Table::new(&COLUMNS, self.count);
+        let mut table = Table::new(&COLUMNS, self.options.count);
         table.largest_of = Some(if self.is_by_bytes { 2 } else { 1 });
         table.rows = self.last.clone().unwrap_or_else(|| self.rows());
         Some(ResultValue::Table(table))

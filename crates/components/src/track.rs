@@ -8,8 +8,7 @@ use core::hash::Hash;
 use core::net::Ipv4Addr;
 
 use flowgauge_stack::{
-    Component, ComponentInfo, Items, OptionInfo, OptionKind, Outlet, Parallel, ResultInfo,
-    ResultValue, Settings,
+    Component, ComponentInfo, Items, Outlet, Parallel, ResultInfo, ResultValue, Settings, options,
 };
 use flowgauge_wire::{Address, Decoded, FlowKey, Nanos, TunnelKind};
 use hashbrown::HashTable;
@@ -22,33 +21,20 @@ const OF_FLOWS: ComponentInfo = ComponentInfo {
     help: "A flow is found by what one of its packets carries, or by its ports; from that packet on all \
            of its packets come through, both directions. Data connections that FTP announces are found, \
            too, if they are between the same two hosts.",
-    options: &[
-        OptionInfo::new(
-            "timeout",
-            OptionKind::Duration,
-            "a flow is forgotten when nothing came for so long, on the clock of the capture",
-        )
-        .or("300s"),
-        OptionInfo::new(
-            "flows",
-            OptionKind::Integer {
-                min: 1,
-                max: 100_000_000,
-            },
-            "flows remembered at once; further ones are looked at packet by packet",
-        )
-        .or("1M"),
-        OptionInfo::new(
-            "ports",
-            OptionKind::Flag,
-            "whether well-known ports count, or what packets carry alone",
-        )
-        .or("yes"),
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("flows found", "flows")),
     parallel: Parallel::ByFlow,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    timeout: Duration as u64 = "300s",
+        "a flow is forgotten when nothing came for so long, on the clock of the capture";
+    flows: Integer(1, 100_000_000) as usize = "1M",
+        "flows remembered at once; further ones are looked at packet by packet";
+    ports: Flag = "yes", "whether well-known ports count, or what packets carry alone";
+}
 
 pub(crate) static FTP: ComponentInfo = ComponentInfo {
     name: "track_ftp",
@@ -349,11 +335,14 @@ type Endpoint = (Address, u16);
 
 impl Track {
     fn of(settings: &Settings, signs: &'static Signs) -> Box<dyn Component> {
-        let timeout = settings.duration("timeout").unwrap_or(300_000_000_000);
-        let flows = settings.integer("flows").unwrap_or(1_000_000) as usize;
+        let Options {
+            timeout,
+            flows,
+            ports,
+        } = Options::read(settings);
         Box::new(Track {
             signs,
-            by_ports: settings.flag("ports"),
+            by_ports: ports,
             flows: Recent::new(flows, timeout),
             expected: Recent::new(flows.min(1 << 16), timeout),
             found: 0,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use flowgauge_reassembly::OverlapPolicy;
-use flowgauge_stack::{OptionInfo, OptionKind, OptionValue, SettingError, Settings};
+use flowgauge_stack::{OptionInfo, OptionKind, OptionValue, SettingError, Settings, options};
 use flowgauge_stream::engine::{
     ApplicationConfig, Cutoff, Cutoffs, HostPolicies, Mode, Priorities, StreamFilter,
 };
@@ -14,93 +14,43 @@ use flowgauge_wire::Nanos;
 /// Largest file of policies that is read.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// Option `mode`.
-pub const MODE: OptionInfo = OptionInfo::new(
-    "mode",
-    OptionKind::Choice(&["wait", "fast", "strict"]),
-    "how TCP is put in order: wait for a hole until it is hopeless, fast (never wait, flag holes), strict \
-     (only correctly sequenced data of established connections)",
-);
-
-/// Option `policy`.
-pub const POLICY: OptionInfo = OptionInfo::new(
-    "policy",
-    OptionKind::WordOrFile,
-    "overlap policy of the receiving host: a name as for `overlap_policy`, or a file with lines \
-     \"10.0.0.0/8 windows\" and \"default linux\"",
-);
-
-/// Option `cutoff`.
-pub const CUTOFF: OptionInfo = OptionInfo::new(
-    "cutoff",
-    OptionKind::Size,
-    "only the first bytes of each stream; 0: statistics only",
-);
-
-/// Option `cutoff_client`.
-pub const CUTOFF_CLIENT: OptionInfo = OptionInfo::new(
-    "cutoff_client",
-    OptionKind::Size,
-    "cutoff of what the initiator sends, before cutoff",
-);
-
-/// Option `cutoff_server`.
-pub const CUTOFF_SERVER: OptionInfo = OptionInfo::new(
-    "cutoff_server",
-    OptionKind::Size,
-    "cutoff of what the responder sends, before cutoff",
-);
-
-/// Option `cutoff_class`.
-pub const CUTOFF_CLASS: OptionInfo = OptionInfo::new(
-    "cutoff_class",
-    OptionKind::Text,
-    "cutoff of streams that a filter matches, before all others: \"10K:tcp port 443\"; of several, a line each, the \
-     first that matches counts",
-);
-
-/// Option `priority`.
-pub const PRIORITY: OptionInfo = OptionInfo::new(
-    "priority",
-    OptionKind::Text,
-    "priority under overload of streams that a filter matches: \"2:host 192.0.2.1\"; higher is kept longer, 0 is the \
-     default; of several, a line each, the first that matches counts",
-);
-
-/// Option `chunk`.
-pub const CHUNK: OptionInfo = OptionInfo::new(
-    "chunk",
-    OptionKind::Size,
-    "size of chunks, 16K where nothing is said; 0: segments as they come",
-);
-
-/// Option `overlap`.
-pub const OVERLAP: OptionInfo = OptionInfo::new(
-    "overlap",
-    OptionKind::Size,
-    "bytes of a chunk repeated at the start of the next",
-);
-
-/// Option `flush_timeout`.
-pub const FLUSH_TIMEOUT: OptionInfo = OptionInfo::new(
-    "flush_timeout",
-    OptionKind::Duration,
-    "deliver a chunk that is not full after so long",
-);
-
-/// Option `base_threshold`.
-pub const BASE_THRESHOLD: OptionInfo = OptionInfo::new(
-    "base_threshold",
-    OptionKind::Number { min: 0.0, max: 1.0 },
-    "share of the memory for chunks below which nothing is dropped, 0.5 where nothing is said",
-);
-
-/// Option `overload_cutoff`.
-pub const OVERLOAD_CUTOFF: OptionInfo = OptionInfo::new(
-    "overload_cutoff",
-    OptionKind::Size,
-    "under overload, drop what lies beyond so many bytes in its stream first",
-);
+options! {
+    pub const;
+    /// Option `mode`.
+    MODE = mode: Choice("wait", "fast", "strict"),
+        "how TCP is put in order: wait for a hole until it is hopeless, fast (never wait, flag holes), \
+         strict (only correctly sequenced data of established connections)";
+    /// Option `policy`.
+    POLICY = policy: WordOrFile,
+        "overlap policy of the receiving host: a name as for `overlap_policy`, or a file with lines \
+         \"10.0.0.0/8 windows\" and \"default linux\"";
+    /// Option `cutoff`.
+    CUTOFF = cutoff: Size, "only the first bytes of each stream; 0: statistics only";
+    /// Option `cutoff_client`.
+    CUTOFF_CLIENT = cutoff_client: Size, "cutoff of what the initiator sends, before cutoff";
+    /// Option `cutoff_server`.
+    CUTOFF_SERVER = cutoff_server: Size, "cutoff of what the responder sends, before cutoff";
+    /// Option `cutoff_class`.
+    CUTOFF_CLASS = cutoff_class: Text,
+        "cutoff of streams that a filter matches, before all others: \"10K:tcp port 443\"; of several, a \
+         line each, the first that matches counts";
+    /// Option `priority`.
+    PRIORITY = priority: Text,
+        "priority under overload of streams that a filter matches: \"2:host 192.0.2.1\"; higher is kept \
+         longer, 0 is the default; of several, a line each, the first that matches counts";
+    /// Option `chunk`.
+    CHUNK = chunk: Size, "size of chunks, 16K where nothing is said; 0: segments as they come";
+    /// Option `overlap`.
+    OVERLAP = overlap: Size, "bytes of a chunk repeated at the start of the next";
+    /// Option `flush_timeout`.
+    FLUSH_TIMEOUT = flush_timeout: Duration, "deliver a chunk that is not full after so long";
+    /// Option `base_threshold`.
+    BASE_THRESHOLD = base_threshold: Number(0.0, 1.0),
+        "share of the memory for chunks below which nothing is dropped, 0.5 where nothing is said";
+    /// Option `overload_cutoff`.
+    OVERLOAD_CUTOFF = overload_cutoff: Size,
+        "under overload, drop what lies beyond so many bytes in its stream first";
+}
 /// The options that have streams delivered in chunks.
 static OPTIONS: [&OptionInfo; 12] = [
     &MODE,

@@ -2,106 +2,53 @@
 
 use flowgauge_reassembly::{OverlapPolicy, UnknownPolicy};
 use flowgauge_stack::engine::Required;
-use flowgauge_stack::{OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stack::{SettingError, Settings, options};
 use flowgauge_stream::{ChecksumPolicy, Needs, ShardConfig, Shares, VlanAware};
 use flowgauge_wire::Nanos;
 
-/// Option `checksums`: see [`checksums`].
-pub const CHECKSUMS: OptionInfo = OptionInfo::new(
-    "checksums",
-    OptionKind::Choice(&["auto", "verify", "ignore"]),
-    "what to do with wrong checksums: verify refuses such packets, ignore does not look, auto refuses them, except from \
-     senders all of whose packets are wrong (offloading hosts)",
-)
-.or("auto");
-
-/// Option `overlap_policy`.
-pub const OVERLAP_POLICY: OptionInfo = OptionInfo::new(
-    "overlap_policy",
-    OptionKind::Text,
-    "which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd, solaris and others",
-)
-.or("first");
-
-/// Option `vlan_aware`: see [`VlanAware`].
-pub const VLAN_AWARE: OptionInfo = OptionInfo::new(
-    "vlan_aware",
-    OptionKind::Choice(&["auto", "yes", "no"]),
-    "whether equal endpoints in different VLANs are different flows; auto: where packets go from one address to \
-     another in both VLANs, so that a VLAN for each direction is one flow; yes: always",
-)
-.or("auto");
+options! {
+    pub const;
+    /// Option `checksums`: see [`checksums`].
+    CHECKSUMS = checksums: Choice("auto", "verify", "ignore") = "auto",
+        "what to do with wrong checksums: verify refuses such packets, ignore does not look, auto refuses \
+         them, except from senders all of whose packets are wrong (offloading hosts)";
+    /// Option `overlap_policy`.
+    OVERLAP_POLICY = overlap_policy: Text = "first",
+        "which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd, solaris \
+         and others";
+    /// Option `vlan_aware`: see [`VlanAware`].
+    VLAN_AWARE = vlan_aware: Choice("auto", "yes", "no") = "auto",
+        "whether equal endpoints in different VLANs are different flows; auto: where packets go from one \
+         address to another in both VLANs, so that a VLAN for each direction is one flow; yes: always";
+}
 
 /// The least `memory` for each core: room for hundreds of flows and whole datagrams.
 const LEAST_MEMORY: u64 = 256 << 10;
 
-/// Option `memory`, in bytes.
-pub const MEMORY: OptionInfo = OptionInfo::new(
-    "memory",
-    OptionKind::Size,
-    "memory for all that grows with the input: flows, segments and fragments that wait, groups, bytes collected for \
-     files; at least 256K for each core",
-);
-
-/// Option `max_flows`.
-pub const MAX_FLOWS: OptionInfo = OptionInfo::new(
-    "max_flows",
-    OptionKind::Integer {
-        min: 1,
-        max: 1 << 30,
-    },
-    "flows tracked at once; the longest idle one ends when there are more",
-);
-
-/// Option `tcp_timeout`.
-pub const TCP_IDLE: OptionInfo = OptionInfo::new(
-    "tcp_timeout",
-    OptionKind::Duration,
-    "an idle TCP connection ends after so long, on the clock of the capture",
-)
-.or("300s");
-
-/// Option `udp_timeout`.
-pub const UDP_IDLE: OptionInfo = OptionInfo::new(
-    "udp_timeout",
-    OptionKind::Duration,
-    "an idle UDP flow ends after so long",
-)
-.or("60s");
-
-/// Option `other_timeout`.
-pub const OTHER_IDLE: OptionInfo = OptionInfo::new(
-    "other_timeout",
-    OptionKind::Duration,
-    "an idle flow of another protocol ends after so long",
-)
-.or("30s");
-
-/// Option `closed_timeout`.
-pub const CLOSED_TIMEOUT: OptionInfo = OptionInfo::new(
-    "closed_timeout",
-    OptionKind::Duration,
-    "a TCP connection that both sides closed, or one reset, ends after so long without packets",
-)
-.or("5s");
-
-/// Option `active_timeout`.
-pub const ACTIVE_TIMEOUT: OptionInfo = OptionInfo::new(
-    "active_timeout",
-    OptionKind::Duration,
-    "write a record of flows that last longer than this, again and again",
-);
-
-/// Option `community_id_seed`.
-pub const COMMUNITY_ID_SEED: OptionInfo = OptionInfo::new(
-    "community_id_seed",
-    OptionKind::Integer {
-        min: 0,
-        max: 65_535,
-    },
-    "seed of the Community ID",
-)
-.or("0");
+options! {
+    pub const;
+    /// Option `memory`, in bytes.
+    MEMORY = memory: Size,
+        "memory for all that grows with the input: flows, segments and fragments that wait, groups, bytes \
+         collected for files; at least 256K for each core";
+    /// Option `max_flows`.
+    MAX_FLOWS = max_flows: Integer(1, 1 << 30),
+        "flows tracked at once; the longest idle one ends when there are more";
+    /// Option `tcp_timeout`.
+    TCP_IDLE = tcp_timeout: Duration = "300s",
+        "an idle TCP connection ends after so long, on the clock of the capture";
+    /// Option `udp_timeout`.
+    UDP_IDLE = udp_timeout: Duration = "60s", "an idle UDP flow ends after so long";
+    /// Option `other_timeout`.
+    OTHER_IDLE = other_timeout: Duration = "30s", "an idle flow of another protocol ends after so long";
+    /// Option `closed_timeout`.
+    CLOSED_TIMEOUT = closed_timeout: Duration = "5s",
+        "a TCP connection that both sides closed, or one reset, ends after so long without packets";
+    /// Option `active_timeout`.
+    ACTIVE_TIMEOUT = active_timeout: Duration, "write a record of flows that last longer than this, again and again";
+    /// Option `community_id_seed`.
+    COMMUNITY_ID_SEED = community_id_seed: Integer(0, 65_535) = "0", "seed of the Community ID";
+}
 
 /// What [`CHECKSUMS`] says.
 ///

@@ -4,8 +4,8 @@ use core::hash::Hash;
 use core::net::SocketAddr;
 
 use flowgauge_stack::{
-    Component, ComponentInfo, ComponentKind, KeyTable, OptionInfo, OptionKind, Outlet, Packets,
-    Parallel, RESULTS_OPTION, ResultInfo, ResultValue, Selection, Settings, StreamChunk,
+    Component, ComponentInfo, ComponentKind, KeyTable, Outlet, Packets, Parallel, ResultInfo,
+    ResultValue, Selection, Settings, StreamChunk, options,
 };
 use flowgauge_wire::{Address, BATCH_SIZE, Decoded, FlowKey, Nanos};
 
@@ -20,36 +20,18 @@ pub const DEMULTIPLEXER: ComponentInfo = ComponentInfo {
     ..crate::OF_PACKETS
 };
 
-/// Option `timeout`.
-pub const TIMEOUT: OptionInfo = OptionInfo::new(
-    "timeout",
-    OptionKind::Duration,
-    "an instance ends when nothing came for this long, on the clock of the capture",
-)
-.or("60s");
-
-/// Option `keys`.
-pub const KEYS: OptionInfo = OptionInfo::new(
-    "keys",
-    OptionKind::Integer {
-        min: 1,
-        max: 100_000_000,
-    },
-    "instances at once; with more the longest idle ends",
-)
-.or("1M");
-
-/// Option `results`.
-pub const RESULTS: OptionInfo = OptionInfo::new(
-    RESULTS_OPTION,
-    OptionKind::Integer {
-        min: 0,
-        max: 100_000,
-    },
-    "results of components inside are given for so many instances, too: those with the largest, of \
-     tables those with the most items",
-)
-.or("0");
+options! {
+    pub const;
+    /// Option `timeout`.
+    TIMEOUT = timeout: Duration = "60s",
+        "an instance ends when nothing came for this long, on the clock of the capture";
+    /// Option `keys`.
+    KEYS = keys: Integer(1, 100_000_000) = "1M", "instances at once; with more the longest idle ends";
+    /// Option `results`.
+    RESULTS = results: Integer(0, 100_000) = "0",
+        "results of components inside are given for so many instances, too: those with the largest, of \
+         tables those with the most items";
+}
 
 /// A demultiplexer by the key that `key` makes of a packet; packets without one go on.
 pub fn by<K, F>(settings: &Settings, key: F) -> Box<dyn Component>
@@ -75,11 +57,12 @@ where
 
 /// A demultiplexer by what `keying` says.
 pub fn keying<B: Keying + 'static>(settings: &Settings, keying: B) -> Box<dyn Component> {
-    let timeout = settings.duration("timeout").unwrap_or(60_000_000_000);
-    let keys = settings.integer("keys").unwrap_or(1_000_000);
     Box::new(Demultiplexer {
         keys: Keys {
-            table: KeyTable::new(Nanos(timeout), keys as usize),
+            table: KeyTable::new(
+                settings.value(&TIMEOUT).unwrap_or_default(),
+                settings.value(&KEYS).unwrap_or_default(),
+            ),
             finished: Vec::new(),
         },
         keying,

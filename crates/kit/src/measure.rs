@@ -1,23 +1,17 @@
 //! What components that look at another one's result have in common: when it is read, and in which
 //! intervals.
 
-use flowgauge_stack::{Cell, OptionInfo, OptionKind, Outlet, Packets, ResultValue};
+use flowgauge_stack::{Cell, Component, Items, Outlet, ResultValue, Settings, Table, options};
 use flowgauge_wire::Nanos;
 
-/// Option `of`.
-pub const OF: OptionInfo = OptionInfo::new(
-    "of",
-    OptionKind::Measure,
-    "whose result: a component's label, as count(0)",
-);
-
-/// Option `every`.
-pub const EVERY: OptionInfo = OptionInfo::new(
-    "every",
-    OptionKind::Duration,
-    "how often a result is read that packets do not have each, on the clock of the capture",
-)
-.or("1s");
+options! {
+    pub const;
+    /// Option `of`.
+    OF = of: Measure, "whose result: a component's label, as count(0)";
+    /// Option `every`.
+    EVERY = every: Duration = "1s",
+        "how often a result is read that packets do not have each, on the clock of the capture";
+}
 
 /// The least interval at which results are read.
 const LEAST: u64 = 1_000;
@@ -108,9 +102,22 @@ impl Growth {
     }
 }
 
-/// Values of another component: of each packet where it has them, else what was added in each interval.
+/// What values are summed up in.
+pub trait Summary: Send {
+    /// Takes one.
+    fn add(&mut self, value: i128);
+
+    /// All so far.
+    fn table(&self) -> Table;
+
+    /// Forgets them.
+    fn clear(&mut self);
+}
+
+/// Sums up the values of another component: of each packet where it has them, else what was added in each interval.
 #[derive(Debug)]
-pub struct Measured {
+pub struct Measured<S> {
+    summary: S,
     intervals: Intervals,
     growth: Growth,
     /// Whether packets have values; not known at first.
@@ -119,36 +126,46 @@ pub struct Measured {
     has_come: bool,
 }
 
-impl Measured {
-    /// With an interval of so many nanoseconds.
-    pub fn new(every: u64) -> Measured {
+impl<S: Summary> Measured<S> {
+    /// As the options [`OF`] and [`EVERY`] say.
+    pub fn new(settings: &Settings, summary: S) -> Measured<S> {
         Measured {
-            intervals: Intervals::new(every),
+            summary,
+            intervals: Intervals::new(settings.value(&EVERY).unwrap_or_default()),
             growth: Growth::default(),
             is_per_packet: None,
             has_come: false,
         }
     }
 
-    /// The values of packets.
-    pub fn packets(&mut self, packets: &Packets<'_>, out: &dyn Outlet, mut take: impl FnMut(i128)) {
+    /// Of intervals without packets there is no value.
+    fn read(&mut self, result: &ResultValue) {
+        let value = self.growth.since(result);
+        if core::mem::take(&mut self.has_come) {
+            self.summary.add(value);
+        }
+    }
+}
+
+impl<S: Summary> Component for Measured<S> {
+    fn process(&mut self, items: &mut Items<'_>, out: &mut dyn Outlet) {
+        let Items::Packets(packets) = items else {
+            return;
+        };
         self.has_come = true;
         let values = out.values("of");
         self.is_per_packet = Some(values.is_some());
         if let Some(values) = values {
-            values
-                .of(packets, out)
-                .for_each(|(_, value)| take(i128::from(value)));
+            let values = values.of(packets, out);
+            values.for_each(|(_, value)| self.summary.add(value.into()));
         }
     }
 
-    /// [`flowgauge_stack::Component::interval`].
-    pub fn interval(&self) -> Option<Nanos> {
+    fn interval(&self) -> Option<Nanos> {
         Some(Nanos(self.intervals.length()))
     }
 
-    /// The value of an interval that has ended; of intervals without packets there is none.
-    pub fn tick(&mut self, now: Nanos, out: &dyn Outlet, take: impl FnMut(i128)) {
+    fn tick(&mut self, now: Nanos, out: &mut dyn Outlet) {
         let per_packet = *self
             .is_per_packet
             .get_or_insert_with(|| out.values("of").is_some());
@@ -166,24 +183,25 @@ impl Measured {
             .advance(now)
             .is_some_and(|(_, ended)| ended > 0)
         {
-            self.read(&result, take);
+            self.read(&result);
         }
     }
 
     /// The value of the interval under way.
-    pub fn finish(&mut self, out: &dyn Outlet, take: impl FnMut(i128)) {
+    fn finish(&mut self, out: &mut dyn Outlet) {
         if self.is_per_packet == Some(false)
             && let Some(result) = out.result("of")
         {
-            self.read(&result, take);
+            self.read(&result);
         }
     }
 
-    fn read(&mut self, result: &ResultValue, mut take: impl FnMut(i128)) {
-        let value = self.growth.since(result);
-        if core::mem::take(&mut self.has_come) {
-            take(value);
-        }
+    fn result(&self) -> Option<ResultValue> {
+        Some(ResultValue::Table(self.summary.table()))
+    }
+
+    fn reset(&mut self) {
+        self.summary.clear();
     }
 }
 

@@ -162,6 +162,25 @@ impl ResultInfo {
     }
 }
 
+/// Declares the columns of a table of results: name, kind of value, how rows of several cores are joined, help.
+///
+/// ```
+/// flowgauge_stack::columns! {
+///     static COLUMNS;
+///     sender Text Key "who sends";
+///     items Unsigned Sum "what came";
+/// }
+/// assert_eq!(COLUMNS.len(), 2);
+/// ```
+#[macro_export]
+macro_rules! columns {
+    (static $columns:ident; $($name:ident $kind:ident $merge:ident $help:literal;)*) => {
+        static $columns: [$crate::TableColumn; [$(stringify!($name)),*].len()] = [$($crate::TableColumn::new(
+            stringify!($name), $crate::FieldKind::$kind, $crate::Merge::$merge, $help,
+        )),*];
+    };
+}
+
 /// How a component can run on several cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallel {
@@ -588,9 +607,9 @@ pub trait Component: Send {
         }
     }
 
-    /// Whether [`Component::tick`] is wanted.
+    /// Whether [`Component::tick`] is wanted; it is by those that work in intervals.
     fn has_timer(&self) -> bool {
-        false
+        self.interval().is_some()
     }
 
     /// The capture clock has gone on, where [`Component::has_timer`] says that this is wanted: some

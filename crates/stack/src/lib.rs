@@ -75,6 +75,8 @@ pub use component::{
 pub use diagnostic::{Diagnostic, Severity};
 pub use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
 pub use flowgauge_record::schema::FieldKind;
+#[doc(hidden)]
+pub use flowgauge_wire::Nanos; // what `options!` makes of durations
 pub use format::{format, format_line};
 pub use graph::{ComponentFailure, Graph, NoTail, Passed, TICK, Tail};
 pub use include::{MAX_FILES, ReadInclude, parse_all};
@@ -85,7 +87,9 @@ pub use parse::{MAX_COMPONENTS, MAX_DEPTH, parse, parse_stack};
 pub use program::{Inner, Node, NodeId, Program, Sequential, Stack, Stage};
 pub use registry::{Registry, near};
 pub use selection::{Selected, Selection};
-pub use settings::{OptionInfo, Setting, Settings};
+#[doc(hidden)]
+pub use settings::bare_name;
+pub use settings::{OptionInfo, OptionType, Setting, Settings};
 pub use source::{FileId, Position, Sources, Span};
 pub use value::{OptionKind, OptionValue};
 pub use values::PacketValues;

@@ -1,9 +1,11 @@
 //! The options of one component, read and completed with defaults.
 
 use core::any::Any;
+use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use flowgauge_record::schema::Schema;
+use flowgauge_wire::Nanos;
 
 use crate::component::SettingError;
 use crate::items::Port;
@@ -53,6 +55,155 @@ impl OptionInfo {
             is_required: true,
             ..self
         }
+    }
+}
+
+/// What the value of an option is read as.
+pub trait OptionType: Sized {
+    /// The value of this option; `None`: it is of another kind.
+    fn of(value: &OptionValue, option: &OptionInfo) -> Option<Self>;
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty)*) => { $(
+        impl OptionType for $type {
+            fn of(value: &OptionValue, _: &OptionInfo) -> Option<$type> {
+                match *value {
+                    OptionValue::Integer(number) => Some(number.try_into().unwrap_or(<$type>::MAX)),
+                    OptionValue::Size(number) | OptionValue::Duration(number) => {
+                        Some(number.try_into().unwrap_or(<$type>::MAX))
+                    }
+                    _ => None,
+                }
+            }
+        }
+    )* };
+}
+whole_numbers!(i64 u64 u32 usize);
+
+macro_rules! option_types {
+    ($($type:ty: $value:pat, $option:pat => $read:expr;)*) => { $(
+        impl OptionType for $type {
+            fn of(value: &OptionValue, option: &OptionInfo) -> Option<$type> {
+                match (value, option.kind) {
+                    ($value, $option) => $read,
+                    _ => None,
+                }
+            }
+        }
+    )* };
+}
+option_types! {
+    bool: OptionValue::Flag(flag), _ => Some(*flag);
+    f64: OptionValue::Number(number), _ => Some(*number);
+    Nanos: OptionValue::Duration(nanos), _ => Some(Nanos(*nanos));
+    Duration: OptionValue::Duration(nanos), _ => Some(Duration::from_nanos(*nanos));
+    String: OptionValue::Text(text), _ => Some(text.clone());
+    &'static str: OptionValue::Text(text), OptionKind::Choice(words) => words.iter().find(|word| **word == *text).copied();
+}
+
+/// Declares the options of a component, once each: name, kind, default or `required`, help. From that come the list for its
+/// [`ComponentInfo`](crate::ComponentInfo), `ALL`, and a struct with the values, which `read` makes of [`Settings`]. An
+/// option without a default is an `Option`; `as` names another type than the kind's own ([`OptionType`]). In square brackets
+/// stand options that are declared elsewhere, and read there.
+///
+/// ```
+/// flowgauge_stack::options! {
+///     struct Options;
+///     rows: Integer(1, 1000) as usize = "10", "rows that are kept";
+///     by: Choice("packets", "bytes") = required, "the most of what";
+///     interval: Duration, "how often";
+/// }
+/// assert_eq!(Options::ALL[0].name, "rows");
+/// let options = Options::read(&flowgauge_stack::Settings::default());
+/// assert_eq!((options.rows, options.interval), (10, None));
+/// ```
+///
+/// Options that several components have are constants, read by name:
+///
+/// ```
+/// flowgauge_stack::options! {
+///     pub const;
+///     /// How much may wait.
+///     SPOOL = spool: Size = "64M", "memory for what waits";
+/// }
+/// assert_eq!(SPOOL.default, Some("64M"));
+/// ```
+#[macro_export]
+macro_rules! options {
+    (
+        struct $options:ident;
+        $(
+            $([$($shared:expr),+ $(,)?])?
+            $(
+                $name:ident: $kind:ident $(($($of:expr),+ $(,)?))? $(as $type:ty)? $(= $default:tt)?,
+                $help:literal
+            )?;
+        )*
+    ) => {
+        #[allow(dead_code, reason = "some options are read by their names")]
+        struct $options { $($($name: $crate::options!(@field $($default)?, $kind $($type)?),)?)* }
+
+        #[allow(dead_code, reason = "some options are read by their names")]
+        impl $options {
+            const ALL: &[$crate::OptionInfo] = &[$(
+                $($($shared,)+)?
+                $($crate::options!(@info $name, $help, [$($default)?], $kind $(, $($of),+)?),)?
+            )*];
+
+            fn read(settings: &$crate::Settings) -> $options {
+                $options { $($(
+                    $name: $crate::options!(@read settings.named(Self::ALL, stringify!($name)), $($default)?),
+                )?)* }
+            }
+        }
+    };
+    (
+        $visible:vis const;
+        $(
+            $(#[$about:meta])*
+            $const:ident = $name:ident: $kind:ident $(($($of:expr),+ $(,)?))? $(= $default:tt)?, $help:literal;
+        )*
+    ) => { $(
+        $(#[$about])*
+        $visible const $const: $crate::OptionInfo =
+            $crate::options!(@info $name, $help, [$($default)?], $kind $(, $($of),+)?);
+    )* };
+    (@info $name:ident, $help:literal, [$($default:tt)?], $($kind:tt)+) => {
+        $crate::options!(
+            @or $crate::OptionInfo::new(
+                $crate::bare_name(stringify!($name)), $crate::options!(@kind $($kind)+), $help
+            ) $(, $default)?
+        )
+    };
+    (@or $info:expr) => { $info };
+    (@or $info:expr, required) => { $info.required() };
+    (@or $info:expr, $default:literal) => { $info.or($default) };
+    (@kind Integer, $min:expr, $max:expr) => { $crate::OptionKind::Integer { min: $min, max: $max } };
+    (@kind Number, $min:expr, $max:expr) => { $crate::OptionKind::Number { min: $min, max: $max } };
+    (@kind Choice, $($word:expr),+) => { $crate::OptionKind::Choice(&[$($word),+]) };
+    (@kind $kind:ident) => { $crate::OptionKind::$kind };
+    (@field , $kind:ident $($type:ty)?) => { Option<$crate::options!(@type $kind $($type)?)> };
+    (@field $default:tt, $kind:ident $($type:ty)?) => { $crate::options!(@type $kind $($type)?) };
+    (@type Integer) => { i64 };
+    (@type Number) => { f64 };
+    (@type Flag) => { bool };
+    (@type Duration) => { $crate::Nanos };
+    (@type Size) => { u64 };
+    (@type Choice) => { &'static str };
+    (@type Branch) => { i64 };
+    (@type $kind:ident) => { String };
+    (@type $kind:ident $type:ty) => { $type };
+    (@read $value:expr,) => { $value };
+    (@read $value:expr, $default:tt) => { $value.unwrap_or_default() };
+}
+
+/// A name that may be a raw identifier, without its mark.
+#[doc(hidden)]
+pub const fn bare_name(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [b'r', b'#', ..] => name.split_at(2).1,
+        _ => name,
     }
 }
 
@@ -212,6 +363,22 @@ impl Settings {
         self.settings
             .iter()
             .find(|setting| setting.option.name == option)
+    }
+
+    /// The value of an option, given or by default.
+    pub fn value<T: OptionType>(&self, option: &OptionInfo) -> Option<T> {
+        match self.setting(option.name) {
+            Some(setting) => T::of(&setting.value, option),
+            None => T::of(&option.kind.read(option.default?).ok()?, option),
+        }
+    }
+
+    /// The value of one of these options. Its name may be a raw identifier.
+    #[doc(hidden)]
+    pub fn named<T: OptionType>(&self, options: &[OptionInfo], name: &'static str) -> Option<T> {
+        let name = bare_name(name);
+        let option = options.iter().find(|option| option.name == name);
+        self.value(option?)
     }
 
     /// All settings, in the order of the component's options.

@@ -7,22 +7,17 @@ pub(crate) mod send;
 mod source;
 
 use flowgauge_link::KeyFolder;
-use flowgauge_stack::{Failure, OptionInfo, OptionKind, Settings};
+use flowgauge_stack::{Failure, Settings, options};
 
 pub use codec::fuzz;
 
-/// Where keys are.
-pub(crate) const KEYS: OptionInfo = OptionInfo::new(
-    "keys",
-    OptionKind::InputFolder,
-    "folder of the keys; else $FLOWGAUGE_KEYS, else ~/.config/flowgauge/keys",
-);
-/// Which of them is this machine's.
-pub(crate) const IDENTITY: OptionInfo = OptionInfo::new(
-    "identity",
-    OptionKind::Text,
-    "the name of this machine's key, where there are several in the folder",
-);
+options! {
+    pub(crate) const;
+    /// Where keys are.
+    KEYS = keys: InputFolder, "folder of the keys; else $FLOWGAUGE_KEYS, else ~/.config/flowgauge/keys";
+    /// Which of them is this machine's.
+    IDENTITY = identity: Text, "the name of this machine's key, where there are several in the folder";
+}
 
 /// The folder that options name, or the usual one.
 fn keys(settings: &Settings) -> KeyFolder {

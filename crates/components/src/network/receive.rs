@@ -7,12 +7,10 @@ use flowgauge_link::{
     Event, KeyFolder, Listener, ListenerOptions, ReceivedItems, SessionCounts, SessionId,
 };
 use flowgauge_record::AnyRecord;
-use flowgauge_record::FieldKind;
-use flowgauge_record::results::{Cell, Merge, Table, TableColumn};
+use flowgauge_record::results::{Cell, Table};
 use flowgauge_stack::{
-    Component, ComponentInfo, Failure, Input, Items, OptionInfo, OptionKind, Outlet, Output,
-    Packets, Parallel, Received, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
-    StreamChunk,
+    Component, ComponentInfo, Failure, Input, Items, Outlet, Output, Packets, Parallel, Received,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, StreamChunk, columns, options,
 };
 use flowgauge_wire::decode::Decoder as HeaderDecoder;
 use flowgauge_wire::{BATCH_SIZE, Batch, DecodedBatch, Nanos, PacketDescriptor, hash_batch};
@@ -33,56 +31,17 @@ const MOST_LEFT: usize = 16;
 /// Interfaces of all senders.
 const MOST_INTERFACES: usize = 65_536;
 
-static COLUMNS: [TableColumn; 8] = [
-    TableColumn::new(
-        "sender",
-        FieldKind::Text,
-        Merge::Key,
-        "name in the sender's certificate",
-    ),
-    TableColumn::new(
-        "received",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "items that came",
-    ),
-    TableColumn::new(
-        "lost",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "items that the sender's spool had no room for",
-    ),
-    TableColumn::new(
-        "before",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "items that an input had taken before this one was started",
-    ),
-    TableColumn::new(
-        "repeated",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "items that came again after a connection broke, and were left out",
-    ),
-    TableColumn::new(
-        "late",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "items of a time before what had been given on",
-    ),
-    TableColumn::new(
-        "refused",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "items of another type, or damaged",
-    ),
-    TableColumn::new(
-        "gone",
-        FieldKind::Unsigned,
-        Merge::Sum,
-        "items that were last known to be with a sender that did not come back",
-    ),
-];
+columns! {
+    static COLUMNS;
+    sender Text Key "name in the sender's certificate";
+    received Unsigned Sum "items that came";
+    lost Unsigned Sum "items that the sender's spool had no room for";
+    before Unsigned Sum "items that an input had taken before this one was started";
+    repeated Unsigned Sum "items that came again after a connection broke, and were left out";
+    late Unsigned Sum "items of a time before what had been given on";
+    refused Unsigned Sum "items of another type, or damaged";
+    gone Unsigned Sum "items that were last known to be with a sender that did not come back";
+}
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "input",
@@ -93,59 +52,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
            for any longer.",
     input: Input::Nothing,
     output: Output::Option("type"),
-    options: &[
-        OptionInfo::new(
-            "listen",
-            OptionKind::Text,
-            "address and port: 192.0.2.1:2233, [::]:2233",
-        )
-        .required(),
-        OptionInfo::new(
-            "type",
-            OptionKind::Choice(&["packet", "chunk", "record", "flow"]),
-            "what comes",
-        )
-        .or("packet"),
-        OptionInfo::new(
-            "senders",
-            OptionKind::Integer { min: 1, max: 1024 },
-            "wait for so many senders before anything is given on, and end when so many have ended; \
-             where it is not said, take whoever comes, until stopped. What an earlier run of a sender left \
-             is not another sender",
-        ),
-        OptionInfo::new(
-            "timeout",
-            OptionKind::Duration,
-            "how long to wait for a sender from which nothing is heard",
-        )
-        .or("10s"),
-        OptionInfo::new(
-            "forget",
-            OptionKind::Duration,
-            "how long a sender that left without an end may take to come back; then it is forgotten, and \
-             what it is known to have had counts as gone",
-        )
-        .or("10m"),
-        OptionInfo::new(
-            "allow",
-            OptionKind::Text,
-            "names that may send, separated by blanks; where it is not said, all of the authority",
-        ),
-        OptionInfo::new(
-            "queue",
-            OptionKind::Size,
-            "memory for what waits of each sender, however many sessions it has; one that is ahead is held up",
-        )
-        .or("16M"),
-        OptionInfo::new(
-            "memory",
-            OptionKind::Size,
-            "memory for what waits of all senders; all are held up at that",
-        )
-        .or("256M"),
-        super::KEYS,
-        super::IDENTITY,
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::table("what came from whom", &COLUMNS)),
     parallel: Parallel::Never("it puts what comes in order"),
     effects: true,
@@ -153,8 +60,28 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     ..flowgauge_kit::OF_PACKETS
 };
 
+options! {
+    struct Options;
+    listen: Text = required, "address and port: 192.0.2.1:2233, [::]:2233";
+    r#type: Choice("packet", "chunk", "record", "flow") = "packet", "what comes";
+    senders: Integer(1, 1024) as usize,
+        "wait for so many senders before anything is given on, and end when so many have ended; where it is \
+         not said, take whoever comes, until stopped. What an earlier run of a sender left is not another \
+         sender";
+    timeout: Duration as Duration = "10s", "how long to wait for a sender from which nothing is heard";
+    forget: Duration as Duration = "10m",
+        "how long a sender that left without an end may take to come back; then it is forgotten, and what it \
+         is known to have had counts as gone";
+    allow: Text, "names that may send, separated by blanks; where it is not said, all of the authority";
+    queue: Size as usize = "16M",
+        "memory for what waits of each sender, however many sessions it has; one that is ahead is held up";
+    memory: Size as usize = "256M", "memory for what waits of all senders; all are held up at that";
+    [super::KEYS, super::IDENTITY];
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let listen = settings.text("listen").unwrap_or_default();
+    let wanted = Options::read(settings);
+    let listen = wanted.listen.as_str();
     let port = listen.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     if !matches!(port, Some(Ok(_))) {
         return Err(
@@ -163,31 +90,22 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         );
     }
     let mut options = ListenerOptions::new(listen);
-    let allow = settings.text("allow").unwrap_or_default();
+    let allow = wanted.allow.unwrap_or_default();
     options.allowed = allow.split_whitespace().map(str::to_owned).collect();
-    if let Some(bytes) = settings.size("queue") {
-        options.queue_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    }
-    if let Some(bytes) = settings.size("memory") {
-        options.total_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    }
-    let kind = match settings.text("type") {
-        Some("chunk") => Kind::Chunks,
-        Some("record" | "flow") => Kind::Records,
+    options.queue_bytes = wanted.queue;
+    options.total_bytes = wanted.memory;
+    let kind = match wanted.r#type {
+        "chunk" => Kind::Chunks,
+        "record" | "flow" => Kind::Records,
         _ => Kind::Packets,
     };
-    let senders = settings
-        .integer("senders")
-        .and_then(|count| usize::try_from(count).ok());
-    let timeout = settings.duration("timeout").unwrap_or(10_000_000_000);
-    let forget = settings.duration("forget").unwrap_or(600_000_000_000);
     Ok(Box::new(FromNetwork {
         keys: super::keys(settings),
         identity: settings.text("identity").map(str::to_owned),
         options,
-        senders,
-        timeout: Duration::from_nanos(timeout),
-        forget: Duration::from_nanos(forget),
+        senders: wanted.senders,
+        timeout: wanted.timeout,
+        forget: wanted.forget,
         forgotten: Vec::new(),
         listener: None,
         begun: None,

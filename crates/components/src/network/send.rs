@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_link::{KeyFolder, Sender, SenderCounts, SenderOptions, Sent, WhenFull};
 use flowgauge_stack::{
-    Component, Failure, Items, OptionInfo, OptionKind, Outlet, ResultValue, SettingError, Settings,
+    Component, Failure, Items, OptionInfo, Outlet, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_wire::Nanos;
 
@@ -21,51 +21,29 @@ const MOST_PACKET: usize = 2 << 20;
 /// How long the start of a stack waits to learn that the other side will never answer.
 const START_WAIT: Duration = Duration::from_secs(2);
 
-/// Where to.
-pub(crate) const TO: OptionInfo = OptionInfo::new(
-    "to",
-    OptionKind::Text,
-    "send to an input on another machine, at host:port, instead of to a file",
-);
-/// Who is expected there.
-pub(crate) const PEER: OptionInfo = OptionInfo::new(
-    "peer",
-    OptionKind::Text,
-    "the name in the other machine's certificate, where it is not the host of to",
-);
-/// How much may wait.
-pub(crate) const SPOOL: OptionInfo = OptionInfo::new(
-    "spool",
-    OptionKind::Size,
-    "memory for what waits while the other machine is away or slow; 64M where it is not said",
-);
-/// Where more may wait.
-pub(crate) const SPOOL_FOLDER: OptionInfo = OptionInfo::new(
-    "spool_folder",
-    OptionKind::OutputFolder,
-    "a folder where more may wait; what is there when this process ends, or is killed, the next one with \
-     the same identity, folder and to sends",
-);
-/// How much more.
-pub(crate) const SPOOL_FILE: OptionInfo = OptionInfo::new(
-    "spool_file",
-    OptionKind::Size,
-    "the most bytes in that folder; 1G where it is not said",
-);
-/// What then.
-pub(crate) const WHEN_FULL: OptionInfo = OptionInfo::new(
-    "when_full",
-    OptionKind::Choice(&["wait", "drop_newest", "drop_oldest"]),
-    "what to do when the spool is full: hold up the source, or lose items, which the other machine is \
-     told; wait where it is not said",
-);
-/// How long the end waits.
-pub(crate) const LINGER: OptionInfo = OptionInfo::new(
-    "linger",
-    OptionKind::Duration,
-    "how long to wait at the end for all to have arrived, and for room in the spool once the run is to \
-     end; 30s where it is not said",
-);
+options! {
+    pub(crate) const;
+    /// Where to.
+    TO = to: Text, "send to an input on another machine, at host:port, instead of to a file";
+    /// Who is expected there.
+    PEER = peer: Text, "the name in the other machine's certificate, where it is not the host of to";
+    /// How much may wait.
+    SPOOL = spool: Size, "memory for what waits while the other machine is away or slow; 64M where it is not said";
+    /// Where more may wait.
+    SPOOL_FOLDER = spool_folder: OutputFolder,
+        "a folder where more may wait; what is there when this process ends, or is killed, the next one with \
+         the same identity, folder and to sends";
+    /// How much more.
+    SPOOL_FILE = spool_file: Size, "the most bytes in that folder; 1G where it is not said";
+    /// What then.
+    WHEN_FULL = when_full: Choice("wait", "drop_newest", "drop_oldest"),
+        "what to do when the spool is full: hold up the source, or lose items, which the other machine is \
+         told; wait where it is not said";
+    /// How long the end waits.
+    LINGER = linger: Duration,
+        "how long to wait at the end for all to have arrived, and for room in the spool once the run is to \
+         end; 30s where it is not said";
+}
 
 /// The options that only sending has.
 pub(crate) const OPTIONS: [OptionInfo; 6] =

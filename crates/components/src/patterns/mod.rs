@@ -14,8 +14,8 @@ use flowgauge_record::words::count;
 use flowgauge_record::{KnownRecord, MatchCountRow, MatchRow, PatternName};
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, Failure, ItemType, Items, Outlet, Output, Parallel,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Budget, ChunkFlags, DataChunk, EngineConfig, Events, Mode,
@@ -46,77 +46,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         })
     },
     outside: Some("it has one table of all streams"),
-    options: &[
-        OptionInfo::new(
-            "pattern",
-            OptionKind::Text,
-            "what to find; several in lines (\\n between quotes)",
-        ),
-        OptionInfo::new(
-            "file",
-            OptionKind::InputFiles,
-            "a file with patterns, one per line; several files in lines; - is standard input",
-        ),
-        OptionInfo::new(
-            "fixed",
-            OptionKind::Flag,
-            "every pattern is the bytes that it is written with",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "ignore_case",
-            OptionKind::Flag,
-            "upper and lower case letters (A to Z) are the same",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "matcher",
-            OptionKind::Choice(&["auto", "vectorscan", "aho-corasick"]),
-            "what searches; auto is Vectorscan where its library is installed, else aho-corasick, which is slower and without \
-             regular expressions",
-        )
-        .or("auto"),
-        OptionInfo::new(
-            "first",
-            OptionKind::Flag,
-            "a pattern counts once per stream, where it is found first",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "count",
-            OptionKind::Flag,
-            "give at the end how often each pattern was found, and in how many streams, not where",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "zeros",
-            OptionKind::Flag,
-            "with count: give patterns that were not found, too",
-        )
-        .or("yes"),
-        OptionInfo::new(
-            "max_matches",
-            OptionKind::Integer {
-                min: 1,
-                max: i64::MAX,
-            },
-            "the input ends after so many matches",
-        ),
-        engine::CHECKSUMS,
-        engine::VLAN_AWARE,
-        engine::OVERLAP_POLICY,
-        engine::MEMORY,
-        engine::MAX_FLOWS,
-        engine::TCP_IDLE,
-        engine::UDP_IDLE,
-        engine::OTHER_IDLE,
-        chunked::MODE,
-        chunked::POLICY,
-        chunked::CUTOFF,
-        chunked::CUTOFF_CLIENT,
-        chunked::CUTOFF_SERVER,
-        chunked::CUTOFF_CLASS,
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("matches", "matches")),
     parallel: Parallel::ByFlow,
     decodes: true,
@@ -124,6 +54,22 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    pattern: Text, "what to find; several in lines (\\n between quotes)";
+    file: InputFiles, "a file with patterns, one per line; several files in lines; - is standard input";
+    fixed: Flag = "no", "every pattern is the bytes that it is written with";
+    ignore_case: Flag = "no", "upper and lower case letters (A to Z) are the same";
+    matcher: Choice("auto", "vectorscan", "aho-corasick") = "auto",
+        "what searches; auto is Vectorscan where its library is installed, else aho-corasick, which is slower and \
+         without regular expressions";
+    first: Flag = "no", "a pattern counts once per stream, where it is found first";
+    count: Flag = "no", "give at the end how often each pattern was found, and in how many streams, not where";
+    zeros: Flag = "yes", "with count: give patterns that were not found, too";
+    max_matches: Integer(1, i64::MAX) as u64, "the input ends after so many matches";
+    [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS];
+}
 
 /// What the copies on several cores share.
 struct Shared {
@@ -212,7 +158,8 @@ fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
-    let (first, tally) = (settings.flag("first"), settings.flag("count"));
+    let options = Options::read(settings);
+    let (first, tally) = (options.first, options.count);
     if first && tally {
         return Err(SettingError::of(
             "first",
@@ -226,9 +173,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             set: OnceLock::new(),
             matches: AtomicU64::new(0),
             not_found: OnceLock::new(),
-            limit: settings
-                .integer("max_matches")
-                .map_or(u64::MAX, i64::unsigned_abs),
+            limit: options.max_matches.unwrap_or(u64::MAX),
             unsearched: AtomicU64::new(0),
             copies: AtomicUsize::new(0),
             ended: Mutex::default(),
@@ -263,7 +208,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             set: None,
             first,
             counts: tally.then(Vec::new),
-            zeros: settings.flag("zeros"),
+            zeros: options.zeros,
             pending: Vec::with_capacity(TOGETHER),
             matches: 0,
         },

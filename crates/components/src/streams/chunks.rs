@@ -5,7 +5,7 @@ use flowgauge_record::stream::{GapRow, StreamCounters};
 use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::TotalsRow;
 use flowgauge_stack::engine::Step;
-use flowgauge_stack::{Account, OptionInfo, OptionKind, SettingError, Settings};
+use flowgauge_stack::{Account, SettingError, Settings, options};
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Budget, DataChunk, EngineConfig, Events, StreamRef,
 };
@@ -17,11 +17,11 @@ use sha2::{Digest, Sha256};
 use super::{Wanted, Ways, give, slot};
 use crate::chunked::{self, Chunked, Usual};
 
-pub(super) const COUNTERS: OptionInfo = OptionInfo::new(
-    "counters",
-    OptionKind::Flag,
-    "add to each record what became of the stream's packets: all, dropped, discarded, captured",
-);
+options! {
+    pub(super) const;
+    COUNTERS = counters: Flag,
+        "add to each record what became of the stream's packets: all, dropped, discarded, captured";
+}
 
 /// Whether any of the options was given that have streams delivered in chunks.
 pub(super) fn are_wanted(settings: &Settings) -> bool {

@@ -16,8 +16,8 @@ use flowgauge_record::totals::{TOTALS_SCHEMA, TotalsRow};
 use flowgauge_record::{AnyRecord, Schema};
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
-    Account, Component, ComponentInfo, Failure, ItemType, Items, OptionInfo, OptionKind, Outlet,
-    Output, Parallel, RecordItem, ResultInfo, ResultValue, SettingError, Settings,
+    Account, Component, ComponentInfo, Failure, ItemType, Items, Outlet, Output, Parallel,
+    RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::engine::Budget;
 use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream};
@@ -41,59 +41,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     fields: |settings| Some(Wanted::of(settings).schema()),
     is_end: true,
     outside: Some("it has one table of all streams"),
-    options: &[
-        OptionInfo::new("list", OptionKind::Flag, "give a record of each direction").or("yes"),
-        OptionInfo::new(
-            "gaps",
-            OptionKind::Flag,
-            "give a record of each hole: where it begins and its size",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "hash",
-            OptionKind::Flag,
-            "add the SHA-256 of the delivered bytes to each record",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "count",
-            OptionKind::Flag,
-            "read every delivered byte and give totals only",
-        )
-        .or("no"),
-        OptionInfo::new(
-            "out",
-            OptionKind::OutputFolder,
-            "write the bytes of each direction to a file in this folder, named as tcpflow names them",
-        ),
-        OptionInfo::new(
-            "fill_gaps",
-            OptionKind::Flag,
-            "fill the holes in the files with zeros, so that positions are those of the stream",
-        )
-        .or("no"),
-        engine::CHECKSUMS,
-        engine::VLAN_AWARE,
-        engine::OVERLAP_POLICY,
-        engine::MEMORY,
-        engine::MAX_FLOWS,
-        engine::TCP_IDLE,
-        engine::UDP_IDLE,
-        engine::OTHER_IDLE,
-        chunked::MODE,
-        chunked::POLICY,
-        chunked::CUTOFF,
-        chunked::CUTOFF_CLIENT,
-        chunked::CUTOFF_SERVER,
-        chunked::CUTOFF_CLASS,
-        chunked::PRIORITY,
-        chunked::CHUNK,
-        chunked::OVERLAP,
-        chunked::FLUSH_TIMEOUT,
-        chunked::BASE_THRESHOLD,
-        chunked::OVERLOAD_CUTOFF,
-        chunks::COUNTERS,
-    ],
+    options: Options::ALL,
     result: Some(ResultInfo::number("streams that ended", "streams")),
     parallel: Parallel::ByFlow,
     decodes: true,
@@ -102,6 +50,17 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
     make,
     ..flowgauge_kit::OF_PACKETS
 };
+
+options! {
+    struct Options;
+    list: Flag = "yes", "give a record of each direction";
+    gaps: Flag = "no", "give a record of each hole: where it begins and its size";
+    hash: Flag = "no", "add the SHA-256 of the delivered bytes to each record";
+    count: Flag = "no", "read every delivered byte and give totals only";
+    out: OutputFolder, "write the bytes of each direction to a file in this folder, named as tcpflow names them";
+    fill_gaps: Flag = "no", "fill the holes in the files with zeros, so that positions are those of the stream";
+    [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS, chunked::PRIORITY, chunked::CHUNK, chunked::OVERLAP, chunked::FLUSH_TIMEOUT, chunked::BASE_THRESHOLD, chunked::OVERLOAD_CUTOFF, chunks::COUNTERS];
+}
 
 /// Which records are asked for.
 #[derive(Clone, Copy, Debug)]
@@ -115,12 +74,13 @@ struct Wanted {
 
 impl Wanted {
     fn of(settings: &Settings) -> Wanted {
+        let options = Options::read(settings);
         Wanted {
-            streams: settings.flag("list"),
-            gaps: settings.flag("gaps"),
-            hashes: settings.flag("hash"),
+            streams: options.list,
+            gaps: options.gaps,
+            hashes: options.hash,
             counters: settings.flag("counters"),
-            totals: settings.flag("count"),
+            totals: options.count,
         }
     }
 
@@ -180,11 +140,12 @@ enum Kind {
 }
 
 fn needs(settings: &Settings) -> Needs {
-    let has_files = settings.text("out").is_some();
+    let options = Options::read(settings);
+    let has_files = options.out.is_some();
     let in_chunks = chunks::are_wanted(settings);
     Needs {
         streams: true,
-        per_flow: 2 * size_of::<Option<Sha256>>() as u64 * u64::from(settings.flag("hash"))
+        per_flow: 2 * size_of::<Option<Sha256>>() as u64 * u64::from(options.hash)
             + files::BYTES_PER_CONNECTION * u64::from(has_files)
             + chunks::BYTES_PER_CONNECTION * u64::from(in_chunks),
         results: has_files,
@@ -199,13 +160,14 @@ fn required(settings: &Settings) -> Result<Option<Required>, SettingError> {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
+    let options = Options::read(settings);
     let wanted = Wanted::of(settings);
     refuse_contradictions(settings, wanted)?;
     let needs = needs(settings);
     let memory = settings.size("memory");
-    let folder = settings.text("out").map(|path| Folder {
+    let folder = options.out.map(|path| Folder {
         path: path.to_owned(),
-        fill_gaps: settings.flag("fill_gaps"),
+        fill_gaps: options.fill_gaps,
         memory: memory.map(|bytes| Shares::of_results(bytes, needs)),
     });
     let shared = settings.shared(|| {
@@ -237,8 +199,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
 }
 
 fn refuse_contradictions(settings: &Settings, wanted: Wanted) -> Result<(), SettingError> {
-    let has_files = settings.text("out").is_some();
-    if settings.flag("fill_gaps") && !has_files {
+    let options = Options::read(settings);
+    let has_files = options.out.is_some();
+    if options.fill_gaps && !has_files {
         return Err(SettingError::of("fill_gaps", "has no meaning without out"));
     }
     if wanted.totals && (wanted.gaps || wanted.hashes || has_files) {
