@@ -134,10 +134,9 @@ impl Aggregate {
 
     /// Groups of the kind of record that comes first.
     fn begin(&self, schema: Schema) -> Result<Groups, Failure> {
-        let spec = self.spec(schema).map_err(|error| Failure {
-            message: error.to_string(),
-            hint: Some(error.hint()),
-        })?;
+        let spec = self
+            .spec(schema)
+            .map_err(|error| Failure::of(&error, Some(error.hint())))?;
         let aggregator = Aggregator::new(spec.clone());
         let mut output = aggregator.schema();
         if self.intervals.is_some() {
@@ -167,10 +166,8 @@ impl Aggregate {
             return Ok(());
         };
         if !core::ptr::eq(groups.input, schema) {
-            return Err(Failure {
-                message: "records of several kinds came".to_owned(),
-                hint: Some("aggregate those of one kind".to_owned()),
-            });
+            return Err(Failure::new("records of several kinds came")
+                .with_hint("aggregate those of one kind"));
         }
         groups.aggregator.add(&(item.record as &dyn AnyObject));
         Ok(())

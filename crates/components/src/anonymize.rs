@@ -67,11 +67,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             if text.trim().is_empty() {
                 continue;
             }
-            rules.push(Rule::parse(text.trim()).map_err(|of| SettingError {
-                option: Some("rules"),
-                message: of.message,
-                hint: of.hint,
-            })?);
+            rules.push(
+                Rule::parse(text.trim())
+                    .map_err(|of| SettingError::of("rules", of.message).hinted(of.hint))?,
+            );
         }
         if !rules.is_empty() && options.policy.is_some() {
             return Err(
@@ -81,10 +80,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         }
         // Rules that contradict each other are found here.
         if !rules.is_empty() {
-            Policy::new(rules.clone(), Others::Unchanged).map_err(|error| SettingError {
-                option: Some("rules"),
-                message: error.to_string(),
-                hint: error.hint(),
+            Policy::new(rules.clone(), Others::Unchanged).map_err(|error| {
+                SettingError::of("rules", error.to_string()).hinted(error.hint())
             })?;
         }
         Ok(Shared {
@@ -208,10 +205,7 @@ impl Anonymize {
 impl Component for Anonymize {
     fn start(&mut self) -> Result<(), Failure> {
         let made = self.shared.anonymizer();
-        let made = made.map_err(|error| Failure {
-            message: error.to_string(),
-            hint: error.hint(),
-        })?;
+        let made = made.map_err(|error| Failure::of(&error, error.hint()))?;
         self.anonymizer = Some(made);
         Ok(())
     }

@@ -23,7 +23,7 @@ use regex::bytes::Regex;
 use self::literal::Literal;
 use self::read::test;
 use crate::boolean::{self, Tree};
-use crate::words::{Trouble, Words};
+use crate::words::{Order, Trouble, Words};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "where",
@@ -120,29 +120,6 @@ enum Relation {
     In(Vec<(Literal, Literal)>),
     Contains(Box<Finder<'static>>),
     Matches(Regex),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-impl Order {
-    fn holds(self, order: Ordering) -> bool {
-        match self {
-            Order::Equal => order.is_eq(),
-            Order::NotEqual => order.is_ne(),
-            Order::Less => order.is_lt(),
-            Order::LessOrEqual => order.is_le(),
-            Order::Greater => order.is_gt(),
-            Order::GreaterOrEqual => order.is_ge(),
-        }
-    }
 }
 
 /// The tests of the fields of one kind of record, in the order of the fields.

@@ -1,16 +1,17 @@
 //! `cook`: packets made of the bytes of streams, MAPI's COOKING.
 
 use flowgauge_kit::engine;
-use flowgauge_kit::headers::{self, ACK, Headers, PUSH};
+use flowgauge_kit::headers::{ACK, Headers, PUSH};
 use flowgauge_stack::engine::{Chosen, idle};
 use flowgauge_stack::{
     Component, ComponentInfo, Items, Outlet, Packets, ResultInfo, ResultValue, SettingError,
     Settings, options,
 };
-use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream};
-use flowgauge_wire::{DecodeFlags, LinkType, Nanos, PacketDescriptor, checksum::Checksum};
+use flowgauge_stream::{Chunk, Handler, Needs, Shard, Stream, StreamIdentity};
+use flowgauge_wire::{DecodeFlags, LinkType, Nanos, PacketDescriptor};
 
 use crate::buffers::Buffers;
+use crate::cutter::Cutter;
 use crate::made::Made;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -53,31 +54,19 @@ struct Cook {
 }
 
 struct Pieces {
-    threshold: usize,
-    timeout: u64,
+    /// By number of the stream.
+    cutter: Cutter<Sender>,
     once: bool,
     /// Of the server, of the client.
     wanted: [bool; 2],
-    memory: u64,
-    /// By number of the stream.
-    streams: Vec<Piece>,
-    /// Bytes of all pieces.
-    held: u64,
-    /// No piece is older.
-    earliest: Option<Nanos>,
     made: Made,
-    buffers: Buffers,
     count: u64,
 }
 
-/// The next packet of a stream, as far as it is there.
+/// What is known of a stream.
 #[derive(Default)]
-struct Piece {
-    /// Headers, then the bytes.
-    bytes: Vec<u8>,
-    headers: usize,
-    first: Nanos,
-    last: Nanos,
+struct Sender {
+    identity: StreamIdentity,
     /// No more is wanted.
     is_done: bool,
 }
@@ -90,154 +79,58 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         return Err(SettingError::of("threshold", message));
     }
     let config = engine::configuration(settings, Needs::default())?;
+    let memory = settings.size("memory").unwrap_or(MEMORY) / settings.copies() as u64;
+    let buffers = Buffers::new(threshold as usize);
     Ok(Box::new(Cook {
         shard: Box::new(Shard::new(config)),
         chosen: Chosen::default(),
         pieces: Pieces {
-            threshold: threshold as usize,
-            timeout: options.timeout,
+            cutter: Cutter::new(
+                threshold as usize,
+                Some(options.timeout),
+                memory,
+                Some(buffers),
+            ),
             once: options.once,
             wanted: match options.side {
                 "client" | "1" => [false, true],
                 "server" | "2" => [true, false],
                 _ => [true, true],
             },
-            memory: settings.size("memory").unwrap_or(MEMORY) / settings.copies() as u64,
-            streams: Vec::new(),
-            held: 0,
-            earliest: None,
             made: Made::default(),
-            buffers: Buffers::new(threshold as usize + headers::MOST),
             count: 0,
         },
     }))
 }
 
 impl Pieces {
-    fn take(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) -> bool {
-        let index = stream.id as usize;
-        if index >= self.streams.len() {
-            let length = (index + 1).next_power_of_two();
-            self.streams.resize_with(length, Piece::default);
-        }
-        if !self.wanted[usize::from(stream.from_initiator)] {
-            return false;
-        }
-        let is_late = self
-            .streams
-            .get(index)
-            .is_some_and(|piece| chunk.time.0 >= piece.first.0.saturating_add(self.timeout));
-        if chunk.gap_before > 0 || is_late {
-            self.end(index);
-        }
-        let (mut rest, mut offset) = (chunk.bytes, chunk.offset);
-        while !rest.is_empty() {
-            let Some(piece) = self.streams.get_mut(index).filter(|piece| !piece.is_done) else {
-                break;
+    /// The pieces, and what makes a packet of each that is complete.
+    fn cut(
+        &mut self,
+    ) -> (
+        &mut Cutter<Sender>,
+        impl FnMut(usize, &mut Sender, &Chunk<'_>),
+    ) {
+        let (made, count, once) = (&mut self.made, &mut self.count, self.once);
+        let give = move |_, sender: &mut Sender, piece: &Chunk<'_>| {
+            if sender.is_done {
+                return;
+            }
+            let positions = ((piece.offset as u32).wrapping_add(1), 1);
+            let length = piece.bytes.len();
+            let headers = Headers::new(&sender.identity, positions, PUSH | ACK, length);
+            let headers = headers.with_checksums(piece.bytes);
+            let descriptor = PacketDescriptor {
+                time: piece.time,
+                link: LinkType::RAW,
+                ..PacketDescriptor::default()
             };
-            if piece.bytes.is_empty() {
-                piece.begin(stream, offset, chunk.time, &mut self.buffers);
-                if self.earliest.is_none_or(|earliest| chunk.time < earliest) {
-                    self.earliest = Some(chunk.time);
-                }
-            }
-            let room = self.threshold - (piece.bytes.len() - piece.headers);
-            let (bytes, others) = rest.split_at(room.min(rest.len()));
-            self.buffers.extend(&mut piece.bytes, bytes);
-            piece.last = chunk.time;
-            self.held += bytes.len() as u64;
-            offset += bytes.len() as u64;
-            rest = others;
-            if bytes.len() == room || self.held > self.memory {
-                self.end(index);
-            }
-        }
-        self.made.is_full()
-    }
-
-    /// The piece of a stream is complete, as far as it goes.
-    fn end(&mut self, index: usize) {
-        let Some(piece) = self
-            .streams
-            .get_mut(index)
-            .filter(|it| !it.bytes.is_empty())
-        else {
-            return;
+            made.push(descriptor, &[headers.bytes(), piece.bytes], 0, 0);
+            *count += 1;
+            sender.is_done = once;
         };
-        self.held -= (piece.bytes.len() - piece.headers) as u64;
-        piece.finish();
-        let descriptor = PacketDescriptor {
-            time: piece.last,
-            link: LinkType::RAW,
-            ..PacketDescriptor::default()
-        };
-        self.made.push(descriptor, &[&piece.bytes], 0, 0);
-        self.count += 1;
-        self.buffers.give_back(&mut piece.bytes);
-        piece.is_done = self.once;
+        (&mut self.cutter, give)
     }
-
-    /// Pieces that have waited for too long.
-    fn expire(&mut self, now: Nanos) {
-        let is_due = |first: Nanos| now.0 >= first.0.saturating_add(self.timeout);
-        if !self.earliest.is_some_and(is_due) {
-            return;
-        }
-        self.earliest = None;
-        for index in 0..self.streams.len() {
-            let Some(piece) = self.streams.get(index).filter(|it| !it.bytes.is_empty()) else {
-                continue;
-            };
-            let first = piece.first;
-            if now.0 >= first.0.saturating_add(self.timeout) {
-                self.end(index);
-            } else if self.earliest.is_none_or(|earliest| first < earliest) {
-                self.earliest = Some(first);
-            }
-        }
-    }
-}
-
-impl Piece {
-    /// Writes the headers; lengths and checksums follow.
-    fn begin(&mut self, stream: &Stream<'_>, offset: u64, time: Nanos, buffers: &mut Buffers) {
-        let positions = ((offset as u32).wrapping_add(1), 1);
-        let headers = Headers::new(&stream.identity(), positions, PUSH | ACK, 0);
-        self.bytes.clear();
-        buffers.extend(&mut self.bytes, headers.bytes());
-        self.headers = headers.bytes().len();
-        self.first = time;
-    }
-
-    fn finish(&mut self) {
-        let length = self.bytes.len();
-        let is_v4 = self.headers == 40;
-        let start = if is_v4 { 20 } else { 40 };
-        let put = |bytes: &mut [u8], at: usize, value: u16| {
-            if let Some(place) = bytes.get_mut(at..at + 2) {
-                place.copy_from_slice(&value.to_be_bytes());
-            }
-        };
-        if is_v4 {
-            put(&mut self.bytes, 2, length as u16);
-            let header = sum(&[self.bytes.get(..20).unwrap_or(&[])]);
-            put(&mut self.bytes, 10, header);
-        } else {
-            put(&mut self.bytes, 4, (length - 40) as u16);
-        }
-        let addresses = self.bytes.get(if is_v4 { 12 } else { 8 }..start);
-        let segment = self.bytes.get(start..).unwrap_or(&[]);
-        let pseudo = [0, 6, ((length - start) >> 8) as u8, (length - start) as u8];
-        let transport = sum(&[addresses.unwrap_or(&[]), &pseudo, segment]);
-        put(&mut self.bytes, start + 16, transport);
-    }
-}
-
-/// The Internet checksum of these parts; all but the last have an even length.
-fn sum(parts: &[&[u8]]) -> u16 {
-    let mut checksum = Checksum::default();
-    parts.iter().for_each(|part| checksum.add(part));
-    checksum.finish()
 }
 
 /// Takes what the engine puts in order.
@@ -251,6 +144,12 @@ impl Take<'_> {
     fn give(&mut self) {
         self.pieces.made.give(self.before, self.out, |_, _| {});
     }
+
+    fn give_full(&mut self) {
+        if self.pieces.made.is_full() {
+            self.give();
+        }
+    }
 }
 
 impl Handler for Take<'_> {
@@ -258,20 +157,25 @@ impl Handler for Take<'_> {
     const FLOWS: bool = false;
 
     fn stream_data(&mut self, stream: &Stream<'_>, chunk: &Chunk<'_>) {
-        if self.pieces.take(stream, chunk) {
-            self.give();
+        let index = stream.id as usize;
+        let is_wanted = self.pieces.wanted[usize::from(stream.from_initiator)];
+        if !is_wanted || self.pieces.cutter.of(index).is_done {
+            return;
         }
+        let note = |sender: &mut Sender, begins| {
+            if begins {
+                sender.identity = stream.identity();
+            }
+        };
+        let (cutter, give) = self.pieces.cut();
+        cutter.take(index, chunk, note, give);
+        self.give_full();
     }
 
     fn stream_terminated(&mut self, stream: &Stream<'_>, _: u64) {
-        let index = stream.id as usize;
-        self.pieces.end(index);
-        if let Some(piece) = self.pieces.streams.get_mut(index) {
-            *piece = Piece::default();
-        }
-        if self.pieces.made.is_full() {
-            self.give();
-        }
+        let (cutter, give) = self.pieces.cut();
+        cutter.close(stream.id as usize, give);
+        self.give_full();
     }
 }
 
@@ -329,7 +233,8 @@ impl Component for Cook {
             if is_behind {
                 shard.process(&idle(now), take);
             }
-            take.pieces.expire(now);
+            let (cutter, give) = take.pieces.cut();
+            cutter.expire(now, give);
         });
     }
 

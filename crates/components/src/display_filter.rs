@@ -7,12 +7,13 @@ mod parse;
 
 pub(crate) use parse::seconds;
 
-use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, SettingError, Settings, options};
+use flowgauge_stack::{Component, ComponentInfo, SettingError, Settings, options};
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
-use crate::boolean::Tree;
 use crate::fields::{Field, Found, Packet, Value};
+use crate::per_packet::only;
+use crate::words::Order;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "display_filter",
@@ -31,29 +32,13 @@ options! {
     expression: Text = required, "which packets";
 }
 
-struct DisplayFilter {
-    tree: Tree<Test>,
-}
-
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let tree = parse::parse(&Options::read(settings).expression)
         .map_err(|trouble| trouble.of("expression"))?;
-    Ok(Box::new(DisplayFilter { tree }))
-}
-
-impl Component for DisplayFilter {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        let Items::Packets(packets) = items else {
-            return;
-        };
-        let all = *packets;
-        for (index, decoded) in all.iter() {
-            let packet = Packet::new(&all, decoded);
-            if !self.tree.holds(&|test: &Test| test.holds(&packet)) {
-                packets.selected.remove(index);
-            }
-        }
-    }
+    Ok(only(move |packets, decoded| {
+        let packet = Packet::new(packets, decoded);
+        tree.holds(&|test: &Test| test.holds(&packet))
+    }))
 }
 
 /// What is asked of a packet.
@@ -61,28 +46,19 @@ impl Component for DisplayFilter {
 enum Test {
     /// It has the field; with a mask, a value with one of its bits.
     Exists(Operand),
-    Compare(Operand, Relation, Operand),
+    /// Of any pair of their values, or of all of them.
+    Compare(Operand, Order, Pairs, Operand),
     /// A value lies in one of the ranges.
     In(Operand, Vec<(Literal, Literal)>),
     Contains(Operand, Box<Finder<'static>>),
     Matches(Operand, Regex),
 }
 
-/// How values are compared, and of how many that must hold.
+/// Of how many pairs of values a comparison must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
-    /// Of any pair: equal.
-    Equal,
-    /// Of all pairs: not equal.
-    NotEqual,
-    /// Of all pairs: equal.
-    AllEqual,
-    /// Of any pair: not equal.
-    AnyNotEqual,
-    Greater,
-    Less,
-    GreaterOrEqual,
-    LessOrEqual,
+enum Pairs {
+    Any,
+    All,
 }
 
 /// Something that has values.
@@ -253,12 +229,10 @@ impl Test {
                 let mut values = values.iter();
                 values.any(|value| !is_masked || value != Value::Number(0))
             }
-            Test::Compare(left, relation, right) => compare(
-                &left.values(packet),
-                *relation,
-                &right.values(packet),
-                right,
-            ),
+            Test::Compare(left, relation, pairs, right) => {
+                let (left, others) = (left.values(packet), right.values(packet));
+                compare(&left, (*relation, *pairs), &others, right)
+            }
             Test::In(operand, ranges) => {
                 let values = operand.values(packet);
                 let mut values = values.iter();
@@ -292,7 +266,12 @@ fn is_in(value: Value<'_>, low: &Literal, high: &Literal) -> bool {
         && order(value, high.value()).is_some_and(core::cmp::Ordering::is_le)
 }
 
-fn compare(left: &Values<'_>, relation: Relation, right: &Values<'_>, literal: &Operand) -> bool {
+fn compare(
+    left: &Values<'_>,
+    (relation, wanted): (Order, Pairs),
+    right: &Values<'_>,
+    literal: &Operand,
+) -> bool {
     let masked = |value| match literal {
         Operand::Literal(literal) => literal.masked(value),
         Operand::Field { .. } => value,
@@ -304,20 +283,14 @@ fn compare(left: &Values<'_>, relation: Relation, right: &Values<'_>, literal: &
             pairs += 1;
             let order = order(masked(value), other);
             holding += u32::from(match relation {
-                Relation::Equal | Relation::AllEqual => order.is_some_and(|order| order.is_eq()),
-                Relation::NotEqual | Relation::AnyNotEqual => {
-                    order.is_none_or(|order| order.is_ne())
-                }
-                Relation::Greater => order.is_some_and(|order| order.is_gt()),
-                Relation::Less => order.is_some_and(|order| order.is_lt()),
-                Relation::GreaterOrEqual => order.is_some_and(|order| order.is_ge()),
-                Relation::LessOrEqual => order.is_some_and(|order| order.is_le()),
+                Order::NotEqual => order.is_none_or(|order| order.is_ne()),
+                relation => order.is_some_and(|order| relation.holds(order)),
             });
         }
     }
-    match relation {
-        Relation::NotEqual | Relation::AllEqual => pairs > 0 && holding == pairs,
-        _ => holding > 0,
+    match wanted {
+        Pairs::All => pairs > 0 && holding == pairs,
+        Pairs::Any => holding > 0,
     }
 }
 

@@ -77,10 +77,7 @@ impl Component for Packets {
                         self.filters.len() - 1
                     }
                     Err(error) => {
-                        out.fail(Failure {
-                            message: error.to_string(),
-                            hint: error.hint(),
-                        });
+                        out.fail(Failure::of(&error, error.hint()));
                         items.clear();
                         return;
                     }

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use flowgauge_stack::{
-    Cell, Component, ComponentInfo, FieldKind, Items, Merge, Outlet, ResultInfo, ResultValue,
-    Table, TableColumn, options,
+    Cell, Component, ComponentInfo, Items, Outlet, ResultInfo, ResultValue, Table, columns, options,
 };
 use flowgauge_wire::{Decoded, HashSeed};
 
@@ -35,27 +34,16 @@ options! {
     samples: Integer(0, 1_000_000) as usize = "1000", "packets kept as samples";
 }
 
-static COLUMNS: [TableColumn; 8] = [
-    column("time", FieldKind::Time, "capture time"),
-    column("source", FieldKind::Address, "source address"),
-    column("destination", FieldKind::Address, "destination address"),
-    column(
-        "source_port",
-        FieldKind::Unsigned,
-        "source port; for ICMP the type",
-    ),
-    column("destination_port", FieldKind::Unsigned, "destination port"),
-    column("sequence", FieldKind::Unsigned, "TCP sequence number"),
-    column(
-        "tcp_flags",
-        FieldKind::Unsigned,
-        "TCP flags, the low eight bits",
-    ),
-    column("protocol", FieldKind::Unsigned, "IP protocol"),
-];
-
-const fn column(name: &'static str, kind: FieldKind, help: &'static str) -> TableColumn {
-    TableColumn::new(name, kind, Merge::Max, help)
+columns! {
+    static COLUMNS;
+    time Time Max "capture time";
+    source Address Max "source address";
+    destination Address Max "destination address";
+    source_port Unsigned Max "source port; for ICMP the type";
+    destination_port Unsigned Max "destination port";
+    sequence Unsigned Max "TCP sequence number";
+    tcp_flags Unsigned Max "TCP flags, the low eight bits";
+    protocol Unsigned Max "IP protocol";
 }
 
 struct Sampler {

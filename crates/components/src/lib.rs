@@ -25,6 +25,7 @@ mod chunks;
 mod condition;
 mod cook;
 mod count;
+mod cutter;
 mod deduplicate;
 mod discard;
 mod display_filter;
@@ -36,7 +37,6 @@ mod filter;
 mod gap;
 mod hash;
 mod hash_sample;
-mod icmpscan;
 mod identity;
 mod ipcnxdemux;
 mod ipfragdemux;
@@ -69,13 +69,11 @@ mod tcpcnxdemux;
 mod tcpdirdemux;
 mod tcpportdemux;
 mod tcpreseq;
-mod tcpscan;
 mod thread;
 mod threshold;
 mod to_buffer;
 mod top;
 mod track;
-mod udpscan;
 mod words;
 
 /// The example in `docs/components.md`, compiled and run.
@@ -129,9 +127,9 @@ pub static PACKETS: &[&ComponentInfo] = &[
     &track::IRC,
     &track::WEB,
     &track::MAPI,
-    &tcpscan::INFO,
-    &udpscan::INFO,
-    &icmpscan::INFO,
+    &scan::TCP,
+    &scan::UDP,
+    &scan::ICMP,
     &ipprotoswitch::INFO,
     &ipfragswitch::INFO,
     &ipfragdemux::INFO,

@@ -188,11 +188,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let path = constant.as_deref().unwrap_or(path);
     let rotator = match rotation == Rotation::default() {
         true => None,
-        false => Some(Rotator::new(path, rotation).map_err(|error| SettingError {
-            option: None,
-            message: error.to_string(),
-            hint: error.hint(),
-        })?),
+        false => Some(
+            Rotator::new(path, rotation)
+                .map_err(|error| SettingError::of_all(error.to_string()).hinted(error.hint()))?,
+        ),
     };
     let fields = read_names(settings, "fields")?;
     check(&fields, settings, "fields", |_| true)?;
@@ -239,10 +238,7 @@ impl From<Error> for Stop {
             Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
                 Stop::NotWanted
             }
-            _ => Stop::Failed(Failure {
-                hint: error.hint(),
-                message: error.to_string(),
-            }),
+            _ => Stop::Failed(Failure::of(&error, error.hint())),
         }
     }
 }
@@ -476,13 +472,13 @@ impl ToFile {
                 self.sink = Sink::Records(Box::new(writer));
             }
             (_, Some((_, _, before))) if self.format != Format::Json && *before != written => {
-                return Err(Stop::Failed(Failure {
-                    message: format!(
+                return Err(Stop::Failed(
+                    Failure::new(format!(
                         "{}: records of several kinds, and only JSON has names in each line",
                         self.path
-                    ),
-                    hint: Some("set format to json, or write them to a file each".to_owned()),
-                }));
+                    ))
+                    .with_hint("set format to json, or write them to a file each"),
+                ));
             }
             _ => {}
         }
@@ -491,10 +487,10 @@ impl ToFile {
     }
 
     fn mixed(&self) -> Stop {
-        Stop::Failed(Failure {
-            message: format!("{}: items of several types in one file", self.path),
-            hint: Some("write them to a file each".to_owned()),
-        })
+        Stop::Failed(
+            Failure::new(format!("{}: items of several types in one file", self.path))
+                .with_hint("write them to a file each"),
+        )
     }
 }
 

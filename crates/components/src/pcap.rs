@@ -40,13 +40,10 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
                 From::Interface(config)
             }
             _ => {
-                return Err(SettingError {
-                    option: None,
-                    message: "takes a file or an interface, one of them".to_owned(),
-                    hint: Some(
-                        "pcap { file = trace.pcap } or pcap { interface = eth0 }".to_owned(),
-                    ),
-                });
+                return Err(
+                    SettingError::of_all("takes a file or an interface, one of them")
+                        .with_hint("pcap { file = trace.pcap } or pcap { interface = eth0 }"),
+                );
             }
         };
         if is_of_files && options.snap_len.is_some() {
@@ -100,10 +97,7 @@ struct Pcap {
 }
 
 fn failure(error: &Error) -> Failure {
-    Failure {
-        message: error.to_string(),
-        hint: error.hint(),
-    }
+    Failure::of(&error, error.hint())
 }
 
 impl Pcap {

@@ -1,4 +1,4 @@
-//! Components that find a value for each packet.
+//! Components that are a function of a packet: they find a value for each, or let some through.
 
 use flowgauge_stack::{
     Component, ComponentInfo, Items, Outlet, PacketValues, Packets, Parallel, ResultValue,
@@ -57,5 +57,31 @@ where
 
     fn reset(&mut self) {
         self.last = 0;
+    }
+}
+
+/// A component that lets those packets through for which `wanted` says so.
+pub(crate) fn only<W>(wanted: W) -> Box<dyn Component>
+where
+    W: FnMut(&Packets<'_>, &Decoded) -> bool + Send + 'static,
+{
+    Box::new(Only(wanted))
+}
+
+struct Only<W>(W);
+
+impl<W> Component for Only<W>
+where
+    W: FnMut(&Packets<'_>, &Decoded) -> bool + Send,
+{
+    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
+        if let Items::Packets(packets) = items {
+            let all = *packets;
+            for (index, packet) in all.iter() {
+                if !(self.0)(&all, packet) {
+                    packets.selected.remove(index);
+                }
+            }
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! `regexp`: packets that a regular expression matches.
 
-use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, SettingError, Settings, options};
+use flowgauge_stack::{Component, ComponentInfo, SettingError, Settings, options};
 use regex::bytes::{Regex, RegexBuilder};
 
+use crate::per_packet::only;
 use crate::search::{IN, Part};
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
@@ -46,34 +47,15 @@ pub(crate) fn compile(expression: &str, ignores_case: bool) -> Result<Regex, Str
     })
 }
 
-struct Expression {
-    regex: Regex,
-    part: Part,
-}
-
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let regex = compile(&Options::read(settings).expression, false).map_err(|message| {
         SettingError::of("expression", message)
             .with_hint("the syntax is that of https://docs.rs/regex")
     })?;
-    Ok(Box::new(Expression {
-        regex,
-        part: Part::new(settings),
+    let part = Part::new(settings);
+    Ok(only(move |packets, packet| {
+        regex.is_match(part.of(packets, packet))
     }))
-}
-
-impl Component for Expression {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        let Items::Packets(packets) = items else {
-            return;
-        };
-        let all = *packets;
-        for (index, packet) in all.iter() {
-            if !self.regex.is_match(self.part.of(&all, packet)) {
-                packets.selected.remove(index);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

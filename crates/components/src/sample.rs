@@ -1,8 +1,8 @@
 //! `sample`: some of the packets.
 
-use flowgauge_stack::{
-    Component, ComponentInfo, Items, Outlet, Parallel, SettingError, Settings, options,
-};
+use flowgauge_stack::{Component, ComponentInfo, Parallel, SettingError, Settings, options};
+
+use crate::per_packet::only;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "sample",
@@ -28,7 +28,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let options = Options::read(settings);
     let value = options.value;
     if !matches!(options.mode, "probabilistic" | "3") {
-        return Ok(Box::new(Every { value, count: 0 }));
+        let mut count = 0;
+        return Ok(only(move |_, _| {
+            count = (count + 1) % value;
+            count == 0
+        }));
     }
     if value > 100 {
         return Err(SettingError::of(
@@ -36,46 +40,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
             format!("{value} is more than 100 per cent"),
         ));
     }
-    Ok(Box::new(Chance {
-        // Of all numbers of 64 bits the share that is below.
-        below: (u128::from(value) << 64) / 100,
-        state: options.seed,
-    }))
-}
-
-struct Every {
-    value: u64,
-    count: u64,
-}
-
-impl Component for Every {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            packets.selected.retain(|_| {
-                self.count += 1;
-                let is_next = self.count == self.value;
-                if is_next {
-                    self.count = 0;
-                }
-                is_next
-            });
-        }
-    }
-}
-
-struct Chance {
-    below: u128,
-    state: u64,
-}
-
-impl Component for Chance {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            packets
-                .selected
-                .retain(|_| u128::from(next(&mut self.state)) < self.below);
-        }
-    }
+    // Of all numbers of 64 bits the share that is below.
+    let below = (u128::from(value) << 64) / 100;
+    let mut state = options.seed;
+    Ok(only(move |_, _| u128::from(next(&mut state)) < below))
 }
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).

@@ -1,28 +1,47 @@
-//! What the scans have in common: packets whose transport header was decoded.
+//! `tcpscan`, `udpscan`, `icmpscan`: packets whose transport header was captured.
 
-use flowgauge_stack::{Component, Items, Outlet};
+use flowgauge_stack::{Component, ComponentInfo, ItemType, Output};
 use flowgauge_wire::DecodeFlags;
 
+use crate::per_packet::only;
+
+/// What they have in common.
+const SCAN: ComponentInfo = ComponentInfo {
+    help: "Fragments are none: they come through once they were put together (ipreass).",
+    output: Output::Of(ItemType::Datagram),
+    ..flowgauge_kit::OF_PACKETS
+};
+
+pub(crate) static TCP: ComponentInfo = ComponentInfo {
+    name: "tcpscan",
+    aliases: &["scantcp"],
+    summary: "lets TCP segments through whose header was captured",
+    output: Output::Of(ItemType::Segment),
+    make: |_| Ok(scan(&[6])),
+    ..SCAN
+};
+
+pub(crate) static UDP: ComponentInfo = ComponentInfo {
+    name: "udpscan",
+    aliases: &["scanudp"],
+    summary: "lets UDP datagrams through whose header was captured",
+    make: |_| Ok(scan(&[17])),
+    ..SCAN
+};
+
+pub(crate) static ICMP: ComponentInfo = ComponentInfo {
+    name: "icmpscan",
+    aliases: &["scanicmp"],
+    summary: "lets ICMP and ICMPv6 messages through whose header was captured",
+    make: |_| Ok(scan(&[1, 58])),
+    ..SCAN
+};
+
 /// Lets packets of these IP protocols through, whole datagrams only.
-pub(crate) fn scan(protocols: &'static [u8]) -> Box<dyn Component> {
-    Box::new(Scan { protocols })
-}
-
-struct Scan {
-    protocols: &'static [u8],
-}
-
-impl Component for Scan {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        if let Items::Packets(packets) = items {
-            let decoded = packets.decoded;
-            packets.selected.retain(|index| {
-                decoded.packets.get(index).is_some_and(|packet| {
-                    self.protocols.contains(&packet.key.protocol)
-                        && packet.flags.contains(DecodeFlags::TRANSPORT)
-                        && !packet.flags.contains(DecodeFlags::FRAGMENT)
-                })
-            });
-        }
-    }
+fn scan(protocols: &'static [u8]) -> Box<dyn Component> {
+    only(move |_, packet| {
+        protocols.contains(&packet.key.protocol)
+            && packet.flags.contains(DecodeFlags::TRANSPORT)
+            && !packet.flags.contains(DecodeFlags::FRAGMENT)
+    })
 }

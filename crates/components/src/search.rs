@@ -1,9 +1,10 @@
 //! `search`: packets that contain a text.
 
 use aho_corasick::AhoCorasick;
-use flowgauge_stack::{Component, ComponentInfo, Items, Outlet, SettingError, Settings, options};
+use flowgauge_stack::{Component, ComponentInfo, SettingError, Settings, options};
 
 use crate::layers;
+use crate::per_packet::only;
 
 pub(crate) static INFO: ComponentInfo = ComponentInfo {
     name: "search",
@@ -64,13 +65,6 @@ impl Part {
     }
 }
 
-struct Search {
-    automaton: AhoCorasick,
-    offset: usize,
-    depth: Option<usize>,
-    part: Part,
-}
-
 fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
     let options = Options::read(settings);
     let patterns = patterns(&options.pattern).map_err(|message| {
@@ -89,32 +83,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         .ascii_case_insensitive(options.nocase)
         .build(&patterns)
         .map_err(|error| SettingError::of("pattern", error.to_string()))?;
-    Ok(Box::new(Search {
-        automaton,
-        offset: options.offset,
-        depth: (depth > 0).then_some(depth),
-        part: Part::new(settings),
+    let part = Part::new(settings);
+    Ok(only(move |packets, packet| {
+        let bytes = part.of(packets, packet);
+        let bytes = bytes.get(options.offset..).unwrap_or(&[]);
+        let within = bytes.get(..depth).filter(|_| depth > 0);
+        automaton.is_match(within.unwrap_or(bytes))
     }))
-}
-
-impl Component for Search {
-    fn process(&mut self, items: &mut Items<'_>, _: &mut dyn Outlet) {
-        let Items::Packets(packets) = items else {
-            return;
-        };
-        let all = *packets;
-        for (index, packet) in all.iter() {
-            let bytes = self.part.of(&all, packet);
-            let bytes = bytes.get(self.offset..).unwrap_or(&[]);
-            let bytes = self
-                .depth
-                .and_then(|depth| bytes.get(..depth))
-                .unwrap_or(bytes);
-            if !self.automaton.is_match(bytes) {
-                packets.selected.remove(index);
-            }
-        }
-    }
 }
 
 /// Bytes of all alternatives together; automata of more take too long to make.

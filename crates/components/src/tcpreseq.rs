@@ -66,11 +66,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Component>, SettingError> {
         ["tcpcnxdemux", ..] => false,
         ["tcpdirdemux", "tcpcnxdemux", ..] => true,
         _ => {
-            return Err(SettingError {
-                option: None,
-                message: "takes all that has one key for one connection".to_owned(),
-                hint: Some("write tcpcnxdemux < tcpreseq ... >".to_owned()),
-            });
+            return Err(
+                SettingError::of_all("takes all that has one key for one connection")
+                    .with_hint("write tcpcnxdemux < tcpreseq ... >"),
+            );
         }
     };
     let mut config = ShardConfig {

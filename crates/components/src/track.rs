@@ -36,83 +36,32 @@ options! {
     ports: Flag = "yes", "whether well-known ports count, or what packets carry alone";
 }
 
-pub(crate) static FTP: ComponentInfo = ComponentInfo {
-    name: "track_ftp",
-    summary: "lets FTP through: control and data connections",
-    make: |settings| Ok(Track::of(settings, &FTP_SIGNS)),
-    ..OF_FLOWS
-};
+/// Declares the components: names, summary, and by what the application is known.
+macro_rules! applications {
+    ($($info:ident $name:literal $(($alias:literal))? $summary:literal $signs:ident;)*) => { $(
+        pub(crate) static $info: ComponentInfo = ComponentInfo {
+            name: $name,
+            aliases: &[$($alias)?],
+            summary: $summary,
+            make: |settings| Ok(Track::of(settings, &$signs)),
+            ..OF_FLOWS
+        };
+    )* };
+}
 
-pub(crate) static GRID_FTP: ComponentInfo = ComponentInfo {
-    name: "track_grid_ftp",
-    aliases: &["track_gridftp"],
-    summary: "lets GridFTP through: control and data connections",
-    make: |settings| Ok(Track::of(settings, &GRID_FTP_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static DC: ComponentInfo = ComponentInfo {
-    name: "track_dc",
-    summary: "lets Direct Connect through",
-    make: |settings| Ok(Track::of(settings, &DC_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static GNUTELLA: ComponentInfo = ComponentInfo {
-    name: "track_gnutella",
-    summary: "lets Gnutella through",
-    make: |settings| Ok(Track::of(settings, &GNUTELLA_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static EDONKEY: ComponentInfo = ComponentInfo {
-    name: "track_edonkey",
-    summary: "lets eDonkey and eMule through",
-    make: |settings| Ok(Track::of(settings, &EDONKEY_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static TORRENT: ComponentInfo = ComponentInfo {
-    name: "track_torrent",
-    summary: "lets BitTorrent through: peers, trackers, DHT",
-    make: |settings| Ok(Track::of(settings, &TORRENT_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static SKYPE: ComponentInfo = ComponentInfo {
-    name: "track_skype",
-    summary: "lets the classic Skype protocol through, by a guess at its datagrams",
-    make: |settings| Ok(Track::of(settings, &SKYPE_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static IPOVERIP: ComponentInfo = ComponentInfo {
-    name: "track_ipoverip",
-    summary: "lets packets through that lie within an IP tunnel: IP in IP, 6in4",
-    make: |settings| Ok(Track::of(settings, &IPOVERIP_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static IRC: ComponentInfo = ComponentInfo {
-    name: "track_irc",
-    summary: "lets IRC through",
-    make: |settings| Ok(Track::of(settings, &IRC_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static WEB: ComponentInfo = ComponentInfo {
-    name: "track_web",
-    summary: "lets HTTP and HTTPS through",
-    make: |settings| Ok(Track::of(settings, &WEB_SIGNS)),
-    ..OF_FLOWS
-};
-
-pub(crate) static MAPI: ComponentInfo = ComponentInfo {
-    name: "track_mapi",
-    summary: "lets the traffic of MAPI's own agents through",
-    make: |settings| Ok(Track::of(settings, &MAPI_SIGNS)),
-    ..OF_FLOWS
-};
+applications! {
+    FTP "track_ftp" "lets FTP through: control and data connections" FTP_SIGNS;
+    GRID_FTP "track_grid_ftp" ("track_gridftp") "lets GridFTP through: control and data connections" GRID_FTP_SIGNS;
+    DC "track_dc" "lets Direct Connect through" DC_SIGNS;
+    GNUTELLA "track_gnutella" "lets Gnutella through" GNUTELLA_SIGNS;
+    EDONKEY "track_edonkey" "lets eDonkey and eMule through" EDONKEY_SIGNS;
+    TORRENT "track_torrent" "lets BitTorrent through: peers, trackers, DHT" TORRENT_SIGNS;
+    SKYPE "track_skype" "lets the classic Skype protocol through, by a guess at its datagrams" SKYPE_SIGNS;
+    IPOVERIP "track_ipoverip" "lets packets through that lie within an IP tunnel: IP in IP, 6in4" IPOVERIP_SIGNS;
+    IRC "track_irc" "lets IRC through" IRC_SIGNS;
+    WEB "track_web" "lets HTTP and HTTPS through" WEB_SIGNS;
+    MAPI "track_mapi" "lets the traffic of MAPI's own agents through" MAPI_SIGNS;
+}
 
 /// By what an application is known.
 struct Signs {

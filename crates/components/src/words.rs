@@ -1,5 +1,7 @@
 //! The words of expressions: display filters and conditions, and how they are gone through.
 
+use core::cmp::Ordering;
+
 use flowgauge_stack::SettingError;
 
 /// A word, and where it begins.
@@ -61,6 +63,43 @@ impl Trouble {
     }
 }
 
+/// How values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Order {
+    /// As C writes it.
+    pub(crate) fn of(symbol: &str) -> Option<Order> {
+        Some(match symbol {
+            "==" => Order::Equal,
+            "!=" => Order::NotEqual,
+            "<" => Order::Less,
+            "<=" => Order::LessOrEqual,
+            ">" => Order::Greater,
+            ">=" => Order::GreaterOrEqual,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn holds(self, order: Ordering) -> bool {
+        match self {
+            Order::Equal => order.is_eq(),
+            Order::NotEqual => order.is_ne(),
+            Order::Less => order.is_lt(),
+            Order::LessOrEqual => order.is_le(),
+            Order::Greater => order.is_gt(),
+            Order::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
 /// The words of an expression, taken one after the other.
 pub(crate) struct Words {
     tokens: Vec<Token>,
@@ -108,6 +147,33 @@ impl Words {
         };
         self.next += usize::from(is_next);
         is_next
+    }
+
+    /// Values and ranges in braces, each of which `value` reads.
+    pub(crate) fn set<V: Clone>(
+        &mut self,
+        mut value: impl FnMut(&mut Words) -> Result<V, Trouble>,
+        exceeds: impl Fn(&V, &V) -> bool,
+    ) -> Result<Vec<(V, V)>, Trouble> {
+        self.expect("{")?;
+        let mut ranges = Vec::new();
+        while !self.accept(&["}"]) {
+            let column = self.peek().column;
+            let low = value(self)?;
+            let high = match self.accept(&[".."]) {
+                true => value(self)?,
+                false => low.clone(),
+            };
+            if exceeds(&low, &high) {
+                return Err(Trouble::empty_range(column));
+            }
+            ranges.push((low, high));
+            self.accept(&[","]);
+        }
+        match ranges.is_empty() {
+            true => Err(self.here("the set is empty")),
+            false => Ok(ranges),
+        }
     }
 
     pub(crate) fn expect(&mut self, symbol: &str) -> Result<(), Trouble> {

@@ -134,10 +134,10 @@ impl Name {
         let folder = self.folder();
         match files::named().is_folder(Path::new(folder)) {
             true => Ok(()),
-            false => Err(Failure {
-                message: format!("cannot write to {folder}: it is no folder"),
-                hint: Some("make it".to_owned()),
-            }),
+            false => Err(
+                Failure::new(format!("cannot write to {folder}: it is no folder"))
+                    .with_hint("make it"),
+            ),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Headers of IP, TCP and UDP for packets that are made of what a stream delivers.
 
 use flowgauge_stream::StreamIdentity;
+use flowgauge_wire::checksum::Checksum;
 
 /// Bytes of an IPv6 header and a TCP header.
 pub const MOST: usize = 60;
@@ -55,6 +56,33 @@ impl Headers {
             headers.push(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
         }
         headers
+    }
+
+    /// With the checksums of IP and TCP, in front of this payload.
+    #[must_use]
+    pub fn with_checksums(mut self, payload: &[u8]) -> Headers {
+        let sum = |parts: &[&[u8]]| {
+            let mut checksum = Checksum::default();
+            parts.iter().for_each(|part| checksum.add(part));
+            checksum.finish().to_be_bytes()
+        };
+        let is_v4 = self.bytes[0] >> 4 == 4;
+        let (addresses, start) = if is_v4 { (12, 20) } else { (8, 40) };
+        if is_v4 {
+            let header = sum(&[&self.bytes[..start]]);
+            self.bytes[10..12].copy_from_slice(&header);
+        }
+        let tcp = &self.bytes[start..start + 20];
+        let length = (tcp.len() + payload.len()) as u16;
+        let [high, low] = length.to_be_bytes();
+        let transport = sum(&[
+            &self.bytes[addresses..start],
+            &[0, 6, high, low],
+            tcp,
+            payload,
+        ]);
+        self.bytes[start + 16..start + 18].copy_from_slice(&transport);
+        self
     }
 
     /// From the IP header on.

@@ -213,11 +213,24 @@ impl SettingError {
         }
     }
 
+    /// Of all together.
+    pub fn of_all(message: impl Into<String>) -> SettingError {
+        SettingError {
+            option: None,
+            ..SettingError::of("", message)
+        }
+    }
+
     /// With what to do about it.
     #[must_use]
-    pub fn with_hint(mut self, hint: impl Into<String>) -> SettingError {
-        self.hint = Some(hint.into());
-        self
+    pub fn with_hint(self, hint: impl Into<String>) -> SettingError {
+        self.hinted(Some(hint.into()))
+    }
+
+    /// With what to do about it, if that is known.
+    #[must_use]
+    pub fn hinted(self, hint: Option<String>) -> SettingError {
+        SettingError { hint, ..self }
     }
 }
 
@@ -514,9 +527,23 @@ pub struct Failure {
 impl Failure {
     /// Without a hint.
     pub fn new(message: impl Into<String>) -> Failure {
+        Failure::of(message.into(), None)
+    }
+
+    /// Of an error, with what to do about it.
+    pub fn of(error: impl core::fmt::Display, hint: Option<String>) -> Failure {
         Failure {
-            message: message.into(),
-            hint: None,
+            message: error.to_string(),
+            hint,
+        }
+    }
+
+    /// With what to do about it.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Failure {
+        Failure {
+            hint: Some(hint.into()),
+            ..self
         }
     }
 }

@@ -3,9 +3,9 @@
 use memchr::memmem::Finder;
 
 use super::literal::Literal;
-use super::{Order, Relation, Test};
+use super::{Relation, Test};
 use crate::regexp::compile;
-use crate::words::{TokenKind, Trouble, Words};
+use crate::words::{Order, TokenKind, Trouble, Words};
 
 pub(super) fn test(words: &mut Words) -> Result<Test, Trouble> {
     let column = words.peek().column;
@@ -20,7 +20,8 @@ pub(super) fn test(words: &mut Words) -> Result<Test, Trouble> {
         relation,
     };
     let order = match &words.peek().kind {
-        TokenKind::Symbol(symbol) => order(symbol),
+        TokenKind::Symbol("=") => Some(Order::Equal),
+        TokenKind::Symbol(symbol) => Order::of(symbol),
         _ => None,
     };
     if let Some(order) = order {
@@ -42,35 +43,11 @@ pub(super) fn test(words: &mut Words) -> Result<Test, Trouble> {
         return Ok(test(Relation::Matches(regex)));
     }
     if words.accept(&["in"]) {
-        words.expect("{")?;
-        let mut ranges = Vec::new();
-        while !words.accept(&["}"]) {
-            let low = literal(words)?;
-            let high = match words.accept(&[".."]) {
-                true => literal(words)?,
-                false => low.clone(),
-            };
-            ranges.push((low, high));
-            words.accept(&[","]);
-        }
-        if ranges.is_empty() {
-            return Err(words.here("the set is empty"));
-        }
+        // Whether a range is empty depends on the kind of the field.
+        let ranges = words.set(literal, |_, _| false)?;
         return Ok(test(Relation::In(ranges)));
     }
     Ok(test(Relation::Exists))
-}
-
-fn order(symbol: &str) -> Option<Order> {
-    Some(match symbol {
-        "=" | "==" => Order::Equal,
-        "!=" => Order::NotEqual,
-        "<" => Order::Less,
-        "<=" => Order::LessOrEqual,
-        ">" => Order::Greater,
-        ">=" => Order::GreaterOrEqual,
-        _ => return None,
-    })
 }
 
 fn literal(words: &mut Words) -> Result<Literal, Trouble> {

@@ -4,12 +4,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use memchr::memmem::Finder;
 
-use super::{Function, Literal, Operand, Relation, Slice, Test};
+use super::{Function, Literal, Operand, Pairs, Slice, Test};
 use crate::boolean::{self, Tree};
 use crate::fields::{Field, Kind};
 use crate::protocol_field::unknown;
 use crate::regexp::compile;
-use crate::words::{TokenKind, Trouble, Words};
+use crate::words::{Order, TokenKind, Trouble, Words};
 
 /// Reads an expression.
 pub(super) fn parse(text: &str) -> Result<Tree<Test>, Trouble> {
@@ -33,26 +33,21 @@ impl Parser<'_> {
             TokenKind::Word(word) => relation(&word.to_ascii_lowercase()),
             TokenKind::Text(_) | TokenKind::End => None,
         };
-        if let Some(relation) = relation {
+        if let Some((relation, pairs)) = relation {
             self.words.skip();
             let right = self.right(kind)?;
-            let has_prefix = matches!(
-                &right,
-                Operand::Literal(Literal::Ipv4(_, mask)) if *mask != u32::MAX
-            ) || matches!(
-                &right,
-                Operand::Literal(Literal::Ipv6(_, mask)) if *mask != u128::MAX
-            );
-            let is_order = !matches!(
-                relation,
-                Relation::Equal | Relation::NotEqual | Relation::AllEqual | Relation::AnyNotEqual
-            );
+            let has_prefix = match &right {
+                Operand::Literal(Literal::Ipv4(_, mask)) => *mask != u32::MAX,
+                Operand::Literal(Literal::Ipv6(_, mask)) => *mask != u128::MAX,
+                _ => false,
+            };
+            let is_order = !matches!(relation, Order::Equal | Order::NotEqual);
             if has_prefix && is_order {
                 return Err(self
                     .words
                     .here("networks are equal to addresses or not, nothing else"));
             }
-            return Ok(Tree::Test(Test::Compare(left, relation, right)));
+            return Ok(Tree::Test(Test::Compare(left, relation, pairs, right)));
         }
         if self.words.accept(&["contains"]) {
             self.bytes_wanted(kind, "contains")?;
@@ -251,26 +246,8 @@ impl Parser<'_> {
     }
 
     fn set(&mut self, kind: Kind) -> Result<Vec<(Literal, Literal)>, Trouble> {
-        self.words.expect("{")?;
-        let mut ranges = Vec::new();
-        while !self.words.accept(&["}"]) {
-            let column = self.words.peek().column;
-            let low = self.literal(kind)?;
-            let high = if self.words.accept(&[".."]) {
-                self.literal(kind)?
-            } else {
-                low.clone()
-            };
-            if low.exceeds(&high) {
-                return Err(Trouble::empty_range(column));
-            }
-            ranges.push((low, high));
-            self.words.accept(&[","]);
-        }
-        if ranges.is_empty() {
-            return Err(self.words.here("the set is empty"));
-        }
-        Ok(ranges)
+        let value = |words: &mut Words| Parser { words }.literal(kind);
+        self.words.set(value, Literal::exceeds)
     }
 
     /// A value for a field of this kind.
@@ -311,17 +288,19 @@ impl Parser<'_> {
     }
 }
 
-fn relation(word: &str) -> Option<Relation> {
+fn relation(word: &str) -> Option<(Order, Pairs)> {
+    let order = match word {
+        "eq" | "any_eq" | "===" | "all_eq" => Order::Equal,
+        "ne" | "all_ne" | "!==" | "~=" | "any_ne" => Order::NotEqual,
+        "gt" => Order::Greater,
+        "lt" => Order::Less,
+        "ge" => Order::GreaterOrEqual,
+        "le" => Order::LessOrEqual,
+        symbol => Order::of(symbol)?,
+    };
     Some(match word {
-        "==" | "eq" | "any_eq" => Relation::Equal,
-        "!=" | "ne" | "all_ne" => Relation::NotEqual,
-        "===" | "all_eq" => Relation::AllEqual,
-        "!==" | "~=" | "any_ne" => Relation::AnyNotEqual,
-        ">" | "gt" => Relation::Greater,
-        "<" | "lt" => Relation::Less,
-        ">=" | "ge" => Relation::GreaterOrEqual,
-        "<=" | "le" => Relation::LessOrEqual,
-        _ => return None,
+        "!=" | "ne" | "all_ne" | "===" | "all_eq" => (order, Pairs::All),
+        _ => (order, Pairs::Any),
     })
 }
 

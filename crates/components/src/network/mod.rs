@@ -27,8 +27,5 @@ fn keys(settings: &Settings) -> KeyFolder {
 }
 
 fn failure(error: &flowgauge_link::Error) -> Failure {
-    Failure {
-        message: error.to_string(),
-        hint: error.hint(),
-    }
+    Failure::of(&error, error.hint())
 }

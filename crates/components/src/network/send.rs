@@ -259,16 +259,15 @@ impl Component for ToNetwork {
         let pending = pending - kept;
         if pending > 0 {
             let why = trouble.map_or(String::new(), |error| format!(": {error}"));
-            out.fail(Failure {
-                message: format!(
+            out.fail(
+                Failure::new(format!(
                     "{address}: {pending} items had not arrived after {} s{why}",
                     self.options.linger.as_secs()
+                ))
+                .with_hint(
+                    "linger says how long to wait at the end, spool_folder where the rest is kept",
                 ),
-                hint: Some(
-                    "linger says how long to wait at the end, spool_folder where the rest is kept"
-                        .to_owned(),
-                ),
-            });
+            );
         }
         if lost > 0 {
             flowgauge_link::tell(format_args!(

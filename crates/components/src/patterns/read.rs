@@ -47,11 +47,9 @@ impl Wanted {
             },
         };
         if wanted.given.is_empty() && wanted.files.is_empty() {
-            return Err(SettingError {
-                option: None,
-                message: "there is nothing to find".to_owned(),
-                hint: Some("set pattern, or file".to_owned()),
-            });
+            return Err(
+                SettingError::of_all("there is nothing to find").with_hint("set pattern, or file")
+            );
         }
         for line in &wanted.given {
             wanted.read(line.as_bytes(), 1).map_err(|error| {
@@ -130,10 +128,7 @@ fn text_of(path: &str) -> Result<(String, Vec<u8>), Failure> {
             path: Path::new(path).to_owned(),
             source,
         };
-        Failure {
-            message: error.to_string(),
-            hint: error.hint(),
-        }
+        Failure::of(&error, error.hint())
     };
     let (name, read) = if path == "-" {
         let read = files::read_limited(io::stdin().lock(), LARGEST_FILE);
@@ -141,9 +136,9 @@ fn text_of(path: &str) -> Result<(String, Vec<u8>), Failure> {
     } else {
         (path, files::named().read(Path::new(path), LARGEST_FILE))
     };
-    let text = read.map_err(failed)?.ok_or_else(|| Failure {
-        message: format!("{name} is larger than 64 MiB"),
-        hint: Some("a file of patterns has one in each line; is this a capture?".to_owned()),
+    let text = read.map_err(failed)?.ok_or_else(|| {
+        Failure::new(format!("{name} is larger than 64 MiB"))
+            .with_hint("a file of patterns has one in each line; is this a capture?")
     })?;
     Ok((name.to_owned(), text))
 }

@@ -1,15 +1,14 @@
 //! Streams in chunks: with cutoffs, priorities, modes and one memory budget.
 
 use flowgauge_record::StreamRow;
-use flowgauge_record::stream::{GapRow, StreamCounters};
-use flowgauge_record::text::write_hex_bytes;
+use flowgauge_record::stream::StreamCounters;
 use flowgauge_record::totals::TotalsRow;
 use flowgauge_stack::engine::Step;
 use flowgauge_stack::{Account, SettingError, Settings, options};
 use flowgauge_stream::engine::{
     ApplicationConfig, ApplicationId, Budget, DataChunk, EngineConfig, Events, StreamRef,
 };
-use flowgauge_stream::{Chunk, ShardConfig, Stream, StreamIdentity};
+use flowgauge_stream::{Chunk, ShardConfig, Stream};
 use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
@@ -145,33 +144,13 @@ impl Give<'_, '_> {
         let progress = slot(&mut self.state.progress, stream.uid() as u32);
         progress.missing_bytes += size;
         progress.gaps += 1;
-        let wanted = self.state.wanted;
-        if wanted.gaps {
-            let row = GapRow {
-                identity: stream.identity(),
-                offset,
-                size,
-                with_streams: wanted.streams,
-                with_hashes: wanted.hashes,
-            };
-            give(self.ways.out, self.now, &row);
-        }
+        let (wanted, identity) = (self.state.wanted, stream.identity());
+        self.ways.gap(wanted, self.now, identity, (offset, size));
     }
 
     fn write(&mut self, stream: &StreamRef<'_>, progress: Progress, hash: Option<Sha256>) {
         let wanted = self.state.wanted;
-        let mut text = Vec::new();
-        if let Some(hash) = hash {
-            write_hex_bytes(&mut text, &hash.finalize());
-        }
-        let StreamIdentity {
-            flow_id,
-            source,
-            destination,
-            version,
-            protocol,
-            ..
-        } = stream.identity();
+        let identity = stream.identity();
         let state = if stream.is_cut() {
             "cutoff"
         } else if stream.is_halted() {
@@ -180,23 +159,21 @@ impl Give<'_, '_> {
             stream.status().name()
         };
         let row = StreamRow {
-            version,
-            protocol,
-            source,
-            destination,
             bytes: progress.bytes,
             missing_bytes: progress.missing_bytes,
             gaps: progress.gaps,
             state,
-            flow_id,
             with_gaps: wanted.gaps,
             counters: wanted.counters.then(|| StreamCounters {
                 statistics: stream.statistics(),
                 chunks: stream.chunks(),
             }),
-            sha256: (wanted.hashes).then(|| core::str::from_utf8(&text).unwrap_or("")),
+            ..StreamRow::new(&Stream::detached(0, &identity), 0, None)
         };
-        give(self.ways.out, self.now, &row);
+        match wanted.hashes {
+            true => self.ways.hashed(self.now, row, hash),
+            false => give(self.ways.out, self.now, &row),
+        }
     }
 }
 

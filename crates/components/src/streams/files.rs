@@ -196,10 +196,7 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> Failure {
         path: path.to_owned(),
         source,
     };
-    Failure {
-        hint: error.hint(),
-        message: error.to_string(),
-    }
+    Failure::of(&error, error.hint())
 }
 
 impl Files {
@@ -485,15 +482,11 @@ fn refuse_earlier(folder: &Path) -> Result<(), Failure> {
         .find(|name| name.to_str().is_some_and(is_file_name));
     match earlier {
         None => Ok(()),
-        Some(name) => Err(Failure {
-            message: format!(
-                "{} is a stream's file of an earlier run",
-                folder.join(name).display()
-            ),
-            hint: Some(
-                "give `out` an empty or new folder, or remove the files of that run".to_owned(),
-            ),
-        }),
+        Some(name) => Err(Failure::new(format!(
+            "{} is a stream's file of an earlier run",
+            folder.join(name).display()
+        ))
+        .with_hint("give `out` an empty or new folder, or remove the files of that run")),
     }
 }
 

@@ -9,20 +9,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use flowgauge_kit::engine;
 use flowgauge_record::stream::{
-    GAP_SCHEMA, STREAM_COUNTERS_HASH_SCHEMA, STREAM_COUNTERS_SCHEMA, STREAM_GAPS_HASH_SCHEMA,
-    STREAM_GAPS_SCHEMA, STREAM_HASH_SCHEMA, STREAM_SCHEMA,
+    GAP_SCHEMA, GapRow, STREAM_COUNTERS_HASH_SCHEMA, STREAM_COUNTERS_SCHEMA,
+    STREAM_GAPS_HASH_SCHEMA, STREAM_GAPS_SCHEMA, STREAM_HASH_SCHEMA, STREAM_SCHEMA,
 };
+use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::{TOTALS_SCHEMA, TotalsRow};
-use flowgauge_record::{AnyRecord, Schema};
+use flowgauge_record::{AnyRecord, Schema, StreamRow};
 use flowgauge_stack::engine::{Feed, Required, Step};
 use flowgauge_stack::{
     Account, Component, ComponentInfo, Failure, ItemType, Items, Outlet, Output, Parallel,
     RecordItem, ResultInfo, ResultValue, SettingError, Settings, options,
 };
 use flowgauge_stream::engine::Budget;
-use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream};
+use flowgauge_stream::{Chunk, Needs, Shard, Shares, Stream, StreamIdentity};
 use flowgauge_wire::Nanos;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::chunked;
 use chunks::Chunks;
@@ -223,6 +224,39 @@ fn refuse_contradictions(settings: &Settings, wanted: Wanted) -> Result<(), Sett
 struct Ways<'a> {
     files: &'a mut Option<FileWriter>,
     out: &'a mut dyn Outlet,
+}
+
+impl Ways<'_> {
+    /// Gives a record of a hole, where that is wanted.
+    fn gap(
+        &mut self,
+        wanted: Wanted,
+        now: Nanos,
+        identity: StreamIdentity,
+        (offset, size): (u64, u64),
+    ) {
+        if wanted.gaps {
+            let row = GapRow {
+                identity,
+                offset,
+                size,
+                with_streams: wanted.streams,
+                with_hashes: wanted.hashes,
+            };
+            give(self.out, now, &row);
+        }
+    }
+
+    /// Gives the record of a stream that has ended, with the hash of its bytes.
+    fn hashed(&mut self, now: Nanos, row: StreamRow<'_>, hash: Option<Sha256>) {
+        let mut text = Vec::with_capacity(64);
+        write_hex_bytes(&mut text, &hash.unwrap_or_default().finalize());
+        let row = StreamRow {
+            sha256: Some(core::str::from_utf8(&text).unwrap_or("")),
+            ..row
+        };
+        give(self.out, now, &row);
+    }
 }
 
 /// Gives a record to what follows.

@@ -1,8 +1,6 @@
 //! Streams as their segments come.
 
 use flowgauge_record::StreamRow;
-use flowgauge_record::stream::GapRow;
-use flowgauge_record::text::write_hex_bytes;
 use flowgauge_record::totals::TotalsRow;
 use flowgauge_stack::engine::Feed;
 use flowgauge_stack::{Items, RecordItem};
@@ -11,7 +9,7 @@ use flowgauge_sys::tally::byte_sum;
 use flowgauge_wire::Nanos;
 use sha2::{Digest, Sha256};
 
-use super::{Wanted, Ways, give, slot};
+use super::{Wanted, Ways, slot};
 
 /// Records that go on together at most.
 const TOGETHER: usize = 32;
@@ -112,13 +110,7 @@ impl Handler for Give<'_, '_> {
             return;
         }
         let hash = slot(&mut self.state.hashes, stream.id).take();
-        let mut text = Vec::with_capacity(64);
-        write_hex_bytes(&mut text, &hash.unwrap_or_default().finalize());
-        let row = StreamRow {
-            sha256: Some(core::str::from_utf8(&text).unwrap_or("")),
-            ..row
-        };
-        give(self.ways.out, self.now, &row);
+        self.ways.hashed(self.now, row, hash);
     }
 }
 
@@ -146,15 +138,8 @@ impl Give<'_, '_> {
     #[cold]
     fn gap(&mut self, stream: &Stream<'_>, offset: u64, size: u64) {
         self.rows();
-        let wanted = self.state.wanted;
-        let row = GapRow {
-            identity: stream.identity(),
-            offset,
-            size,
-            with_streams: wanted.streams,
-            with_hashes: wanted.hashes,
-        };
-        give(self.ways.out, self.now, &row);
+        let (wanted, identity) = (self.state.wanted, stream.identity());
+        self.ways.gap(wanted, self.now, identity, (offset, size));
     }
 }
 
