@@ -97,7 +97,7 @@ struct Pcap {
 }
 
 fn failure(error: &Error) -> Failure {
-    Failure::of(&error, error.hint())
+    Failure::of(error, error.hint())
 }
 
 impl Pcap {

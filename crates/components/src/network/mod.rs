@@ -27,5 +27,5 @@ fn keys(settings: &Settings) -> KeyFolder {
 }
 
 fn failure(error: &flowgauge_link::Error) -> Failure {
-    Failure::of(&error, error.hint())
+    Failure::of(error, error.hint())
 }
