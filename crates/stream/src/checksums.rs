@@ -241,7 +241,16 @@ impl Checksums {
         wrong
     }
 
-    /// How many packets were left out, or their payload, until now.
+    /// The counters of [`wrong`](Checksums::wrong).
+    pub(crate) fn statistics(&self, read: bool) -> ChecksumStatistics {
+        let mut statistics = self.of_packets.statistics;
+        if read {
+            statistics.merge(&self.of_payload.statistics);
+        }
+        statistics
+    }
+
+    /// How many packets were left out until now.
     pub(crate) fn left_out(&self) -> u64 {
         self.of_packets.statistics.left_out
     }

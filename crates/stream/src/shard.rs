@@ -149,7 +149,7 @@ impl Shard {
             flow: self.tracker.statistics(),
             defragment: self.fragments.defragmenter().statistics(),
             reassembly: self.streams.reassembler().statistics(),
-            checksums: self.checksums.wrong(true).statistics,
+            checksums: self.checksums.statistics(true),
             connections: self.streams.created,
             connections_high: self.streams.high,
             syns_refused: self.streams.syns.refused,

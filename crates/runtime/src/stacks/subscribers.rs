@@ -28,7 +28,7 @@ impl Passed {
         self.0.get(stream as usize).copied().unwrap_or(0)
     }
 
-    /// Part number `part` wants no more of a stream. Returns who does not. (More parts than bits want all.)
+    /// Part number `part` wants no more of a stream. Returns all that do not. (Parts beyond the bits want all.)
     fn add(&mut self, stream: u32, part: usize) -> u64 {
         let at = stream as usize;
         if at >= self.0.len() {
