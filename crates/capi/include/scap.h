@@ -304,8 +304,8 @@ typedef struct scap_stats {
     uint64_t memory_used;
     uint64_t memory_high;
     uint64_t memory_size;
-    uint64_t streams_lost; /* streams of which no event came: where programs share a capture, and this one was too slow;
-                            * known at the end */
+    uint64_t streams_lost; /* streams of which no event came: callbacks were too slow, and there was no memory for their
+                            * events; where programs share a capture, known at the end */
     uint64_t requests_lost; /* what was asked for (cutoffs, priorities, parameters) and the process that captures for several
                              * programs refused, or was too slow to hear */
     uint64_t reserved[6];

@@ -237,9 +237,9 @@ impl Capture {
 
     /// Whether the source waits for slow workers (a file does, an interface cannot): then nothing is
     /// lost. Without waiting, memory fills and prioritized loss decides, for a file as for an
-    /// interface: chunks that find no memory are in [`Outcome::lost`]. Creations and ends are never
-    /// lost; with 65,536 events waiting for one worker the capture waits, too, and what the kernel then
-    /// drops is in the ledger.
+    /// interface: chunks that find no memory are in [`Outcome::lost`]. With 65,536 events waiting for one
+    /// worker further ones take memory, too: where there is none, streams that begin then are lost, of which no
+    /// event comes. A stream whose creation was told has its end told.
     #[must_use]
     pub fn wait_for_workers(mut self, wait: bool) -> Capture {
         self.patient = Some(wait);

@@ -3,7 +3,8 @@
 //! An event leaves with a snapshot of its stream and, if it has one, the chunk, whose memory stays
 //! charged to the budget until the worker is done with it. Where a worker does not keep up its queue
 //! fills: a source that can wait (a file) waits then, so nothing is lost; one that cannot keeps
-//! the events aside, the budget fills, and prioritized packet loss decides what goes.
+//! the events aside, the budget fills, and prioritized packet loss decides what goes. Where very many are kept aside, further
+//! ones are charged to it: where there is no room even for one, its chunk, or its whole stream, is lost and counted.
 //!
 //! # Balance (section 4.4 of the paper)
 //! Each connection has a home, by a hash, and both directions live there. When that worker has more
@@ -11,19 +12,20 @@
 //! those away from home are remembered.
 
 use core::ops::Range;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flowgauge_stream::engine::{
-    ApplicationId, ChunkInfo, Command, DataChunk, Engine, Events, OwnedChunk, StreamErrors,
+    ApplicationId, Budget, ChunkInfo, Command, DataChunk, Engine, Events, OwnedChunk, StreamErrors,
     StreamRef, StreamSnapshot,
 };
 
 use crate::queue::{Bell, Receiver, Sender};
 use crate::shared::HeldChunk;
 
-/// Events kept aside for one worker before even a live source has to wait.
+/// Events kept aside for one worker before further ones are charged to the budget, or the sender waits where there
+/// is none.
 const MOST_ASIDE: usize = 1 << 16;
 /// A worker has too many streams above its share and this part of it, and so many.
 const TOLERATED_PART: u64 = 4;
@@ -98,7 +100,28 @@ pub(crate) struct Lane {
     pub(crate) queue: Sender<Message>,
     pub(crate) orders: Receiver<Order>,
     /// What the queue had no room for, in order.
-    pub(crate) aside: VecDeque<Message>,
+    pub(crate) aside: VecDeque<Aside>,
+}
+
+/// An event that waits for room in its queue, and what it is charged.
+pub(crate) struct Aside(Message, Option<Charge>);
+
+/// Bytes of an event that is kept aside, charged as long as it is.
+struct Charge(Budget);
+
+impl Charge {
+    const BYTES: u64 = size_of::<Aside>() as u64;
+
+    fn to(budget: &Budget) -> Option<Charge> {
+        let is_room = budget.charge(Charge::BYTES, budget.limit());
+        is_room.then(|| Charge(budget.clone()))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.0.release(Charge::BYTES);
+    }
 }
 
 /// Sends a shard's events to the workers.
@@ -110,7 +133,11 @@ pub(crate) struct Outlet {
     bell: Arc<Bell>,
     /// Whether the source can wait.
     patient: bool,
+    /// What very many events kept aside are charged to; nothing for those of a capture that processes share, which can wait.
+    budget: Option<Budget>,
     pub(crate) lost: Lost,
+    /// Streams of which no event is sent: there was no room for the first.
+    untold: HashSet<(u64, ApplicationId)>,
     /// Of streams whose last chunks were lost: how many bytes are missing behind what was sent.
     trailing: HashMap<(u64, ApplicationId), u64>,
 }
@@ -122,7 +149,7 @@ pub struct Lost {
     pub chunks: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Streams of which no event came, where processes share a capture and this one was too slow.
+    /// Streams of which no event came.
     pub streams: u64,
     /// Commands and changes that the process which captures for several refused, or did not hear in time.
     pub commands: u64,
@@ -150,9 +177,17 @@ impl Outlet {
             loads,
             bell,
             patient,
+            budget: None,
             lost: Lost::default(),
+            untold: HashSet::new(),
             trailing: HashMap::new(),
         }
+    }
+
+    /// Charges events kept aside to a budget: what finds no room there is lost.
+    pub(crate) fn charged_to(mut self, budget: &Budget) -> Outlet {
+        self.budget = Some(budget.clone());
+        self
     }
 
     /// To be called between batches: what workers have asked for is done, what was kept aside goes
@@ -186,9 +221,16 @@ impl Outlet {
         is_aside
     }
 
-    /// Sends an event to the worker that has its stream.
-    pub(crate) fn deliver(&mut self, stream: StreamSnapshot, kind: Kind) {
+    /// Sends an event to the worker that has its stream. False where there is no room for it; a termination is
+    /// always sent, and a creation when the connection's other stream was.
+    pub(crate) fn deliver(&mut self, stream: StreamSnapshot, kind: Kind) -> bool {
         let uid = stream.uid;
+        let must = match kind {
+            Kind::Created => self.placement.was_last(uid),
+            Kind::Data(_) => false,
+            Kind::Terminated => true,
+        };
+        let is_data = matches!(kind, Kind::Data(_));
         let worker = match kind {
             Kind::Created => self.placement.place(uid),
             Kind::Data(_) => {
@@ -200,13 +242,21 @@ impl Outlet {
             }
             Kind::Terminated => self.placement.leave(uid),
         };
-        self.send(worker, stream, kind);
+        let sent = self.send(worker, Message { stream, kind }, must);
+        if !sent && is_data {
+            if let Some(load) = self.loads.get(worker) {
+                load.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
+        } else if !sent {
+            self.placement.take_back(uid);
+        }
+        sent
     }
 
     /// All that was kept aside goes to the workers.
     pub(crate) fn finish(&mut self) {
         for lane in &mut self.lanes {
-            while let Some(message) = lane.aside.pop_front() {
+            while let Some(Aside(message, _charge)) = lane.aside.pop_front() {
                 if lane.queue.send(message).is_err() {
                     break;
                 }
@@ -214,34 +264,47 @@ impl Outlet {
         }
     }
 
-    fn send(&mut self, worker: usize, stream: StreamSnapshot, kind: Kind) {
+    fn send(&mut self, worker: usize, message: Message, must: bool) -> bool {
         let Some(lane) = self.lanes.get_mut(worker) else {
-            return;
+            return true;
         };
-        let message = Message { stream, kind };
         if self.patient {
             // An error means that the worker is gone, and with it everyone who wants this.
             let _ = lane.queue.send(message);
-            return;
+            return true;
         }
         lane.push_aside();
         let message = if lane.aside.is_empty() {
             match lane.queue.try_send(message) {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(message) => message,
             }
         } else {
             message
         };
         if lane.queue.is_closed() {
-            return;
+            return true;
         }
-        lane.aside.push_back(message);
-        if lane.aside.len() > MOST_ASIDE
-            && let Some(first) = lane.aside.pop_front()
-        {
-            let _ = lane.queue.send(first);
+        let mut charge = None;
+        if lane.aside.len() >= MOST_ASIDE {
+            if let Some(budget) = &self.budget {
+                charge = Charge::to(budget);
+                if charge.is_none() && !must {
+                    return false;
+                }
+            } else if let Some(Aside(first, _)) = lane.aside.pop_front() {
+                let _ = lane.queue.send(first);
+            }
         }
+        lane.aside.push_back(Aside(message, charge));
+        true
+    }
+
+    /// A chunk is lost: so many bytes are missing behind what was sent of its stream.
+    fn lose(&mut self, key: (u64, ApplicationId), bytes: u64, missing: u64) {
+        self.lost.chunks += 1;
+        self.lost.bytes += bytes;
+        *self.trailing.entry(key).or_default() += missing;
     }
 }
 
@@ -255,10 +318,10 @@ fn are_idle(lanes: &[Lane], loads: &[Load]) -> bool {
 
 impl Lane {
     fn push_aside(&mut self) {
-        while let Some(message) = self.aside.pop_front() {
+        while let Some(Aside(message, charge)) = self.aside.pop_front() {
             if let Err(message) = self.queue.try_send(message) {
                 if !self.queue.is_closed() {
-                    self.aside.push_front(message);
+                    self.aside.push_front(Aside(message, charge));
                 }
                 return;
             }
@@ -267,8 +330,13 @@ impl Lane {
 }
 
 impl Events for Outlet {
-    fn created(&mut self, _application: ApplicationId, stream: &mut StreamRef<'_>) {
-        self.deliver(stream.snapshot(), Kind::Created);
+    fn created(&mut self, application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let uid = stream.uid();
+        let is_other_untold = self.untold.contains(&(uid ^ 1, application));
+        if is_other_untold || !self.deliver(stream.snapshot(), Kind::Created) {
+            self.lost.streams += 1;
+            self.untold.insert((uid, application));
+        }
     }
 
     fn data(
@@ -277,6 +345,14 @@ impl Events for Outlet {
         stream: &mut StreamRef<'_>,
         chunk: &mut DataChunk<'_>,
     ) {
+        let key = (stream.uid(), application);
+        let bytes = chunk.bytes().len() as u64;
+        let missing = chunk.gap_before() + chunk.new_bytes().len() as u64;
+        if self.untold.contains(&key) {
+            self.lost.chunks += 1;
+            self.lost.bytes += bytes;
+            return;
+        }
         let taken = match chunk.take() {
             Ok(taken) => Some(taken),
             Err(_) if self.patient => {
@@ -291,25 +367,22 @@ impl Events for Outlet {
             }
             Err(_) => None,
         };
-        let Some(taken) = taken else {
-            self.lost.chunks += 1;
-            self.lost.bytes += chunk.bytes().len() as u64;
-            let missing = chunk.gap_before() + chunk.new_bytes().len() as u64;
-            *self
-                .trailing
-                .entry((stream.uid(), application))
-                .or_default() += missing;
-            return;
-        };
-        if !self.trailing.is_empty() {
-            self.trailing.remove(&(stream.uid(), application));
+        let sent = taken
+            .is_some_and(|taken| self.deliver(stream.snapshot(), Kind::Data(Parcel::Own(taken))));
+        if !sent {
+            self.lose(key, bytes, missing);
+        } else if !self.trailing.is_empty() {
+            self.trailing.remove(&key);
         }
-        self.deliver(stream.snapshot(), Kind::Data(Parcel::Own(taken)));
     }
 
     fn terminated(&mut self, application: ApplicationId, stream: &mut StreamRef<'_>) {
+        let key = (stream.uid(), application);
+        if self.untold.remove(&key) {
+            return;
+        }
         let mut snapshot = stream.snapshot();
-        if let Some(missing) = self.trailing.remove(&(stream.uid(), application)) {
+        if let Some(missing) = self.trailing.remove(&key) {
             snapshot.missing_at_end += missing;
             snapshot.errors.insert(StreamErrors::GAP);
         }
@@ -383,6 +456,18 @@ impl Placement {
         }
         let least = (0..self.loads.len()).min_by_key(|&worker| streams(worker));
         least.unwrap_or(home)
+    }
+
+    /// Whether a stream's connection was placed last.
+    fn was_last(&self, uid: u64) -> bool {
+        let connection = Placement::connection(uid);
+        self.last.is_some_and(|(last, _)| last == connection)
+    }
+
+    /// The stream placed last is sent to nobody.
+    fn take_back(&mut self, uid: u64) {
+        self.leave(uid);
+        self.last = None;
     }
 
     /// One of the connection's streams ended; where it was.

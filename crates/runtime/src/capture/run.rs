@@ -245,7 +245,8 @@ impl Prepared {
             &budget,
             self.patient,
         );
-        (outlets.into_iter().map(Handling::Queued).collect(), workers)
+        let charged = |outlet: Outlet| Handling::Queued(Box::new(outlet.charged_to(&budget)));
+        (outlets.into_iter().map(charged).collect(), workers)
     }
 }
 
@@ -261,7 +262,7 @@ impl Outcome {
 /// Where a shard's events are handled.
 enum Handling {
     Here(Team),
-    Queued(Outlet),
+    Queued(Box<Outlet>),
 }
 
 /// What all shards share.
@@ -291,7 +292,7 @@ impl Driver<'_> {
             Handling::Queued(mut outlet) => {
                 let between = Outlet::between_batches;
                 let mut part =
-                    self.drive(source, engine, &mut outlet, between, |outlet| outlet.lost);
+                    self.drive(source, engine, &mut *outlet, between, |outlet| outlet.lost);
                 outlet.finish();
                 part.lost = outlet.lost;
                 part

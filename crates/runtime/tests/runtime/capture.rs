@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::wait::wait_until;
+use crate::workers;
 use flowgauge_capture::generate::{Config, Preset, generate};
 use flowgauge_capture::{Error, Interface, PacketSource, open};
 use flowgauge_reassembly::OverlapPolicy;
@@ -496,6 +497,71 @@ fn what_is_more_important_is_lost_less() {
     // The memory behind the lower watermark is there for UDP alone: an eighth of it at least is full of it.
     assert!(udp[1] + (32 << 10) < udp_alike[1], "{udp:?} {udp_alike:?}");
     assert!(rest[1] > rest_alike[1], "{rest:?} {rest_alike:?}");
+}
+
+/// What comes of so many connections at once where a callback takes no event until all were captured.
+fn with_a_stuck_callback(connections: u32, memory_bytes: u64) -> Outcome {
+    let connection = |number: u32| {
+        let [_, high, middle, low] = number.to_be_bytes();
+        let datagram = workers::udp(4000, &[]);
+        let packet = workers::ipv4([10, high, middle, low], [10, 9, 9, 9], 1, 0, &datagram);
+        (0, packet)
+    };
+    let packets: Vec<_> = (0..connections).map(connection).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("connections.pcap");
+    std::fs::write(&path, workers::capture(&packets)).unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&ended);
+    let live = Arc::new(AtomicU64::new(0));
+    let (begun, left) = (Arc::clone(&live), Arc::clone(&live));
+    let stuck = Closures::new()
+        .on_created(move |_| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            while !over.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+        })
+        .on_terminated(move |_| {
+            left.fetch_sub(1, Ordering::Relaxed);
+        });
+    let source = Telling {
+        inner: open(&path).unwrap(),
+        ended,
+    };
+    let outcome = Capture::source(source, true)
+        .engine(EngineConfig {
+            memory_bytes,
+            ..EngineConfig::default()
+        })
+        .application(ApplicationConfig::default(), move |_| stuck.clone())
+        .run()
+        .unwrap();
+    assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+    assert!(outcome.ledger.is_balanced(), "{:?}", outcome.ledger);
+    assert_eq!(
+        live.load(Ordering::Relaxed),
+        0,
+        "who began is told of its end"
+    );
+    let total = outcome.total();
+    assert_eq!(total.created, u64::from(connections) * 2);
+    assert!(total.memory_high <= memory_bytes, "{total:?}");
+    let told = outcome.workers[0].streams;
+    assert_eq!(told + outcome.lost.streams, total.created);
+    outcome
+}
+
+#[test]
+fn a_live_source_never_waits_for_a_callback() {
+    let outcome = with_a_stuck_callback(40_000, 256 << 20);
+    assert_eq!(outcome.lost, Default::default());
+    // What there is no memory for is lost, and counted, both streams of a connection.
+    let lost = with_a_stuck_callback(40_000, 1 << 20).lost;
+    assert!(
+        lost.streams > 0 && lost.streams.is_multiple_of(2),
+        "{lost:?}"
+    );
 }
 
 /// Loses the last packet of its first batch.

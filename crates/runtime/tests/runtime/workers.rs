@@ -199,7 +199,13 @@ fn real_captures_have_the_same_flows_and_streams_on_any_number_of_shards() {
     assert!(different.is_empty(), "{} differences", different.len());
 }
 
-fn ipv4(source: [u8; 4], destination: [u8; 4], id: u16, fragment: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn ipv4(
+    source: [u8; 4],
+    destination: [u8; 4],
+    id: u16,
+    fragment: u16,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend((20 + payload.len() as u16).to_be_bytes());
     packet.extend(id.to_be_bytes());
@@ -211,7 +217,7 @@ fn ipv4(source: [u8; 4], destination: [u8; 4], id: u16, fragment: u16, payload: 
     packet
 }
 
-fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let mut datagram = [port.to_be_bytes(), port.to_be_bytes()].concat();
     datagram.extend((8 + payload.len() as u16).to_be_bytes());
     datagram.extend([0, 0]);
@@ -220,7 +226,7 @@ fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A capture of IP packets without frames, with their times in seconds.
-fn capture(packets: &[(u32, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn capture(packets: &[(u32, Vec<u8>)]) -> Vec<u8> {
     const RAW: u32 = 101;
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0xffff, RAW] {
