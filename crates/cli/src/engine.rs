@@ -15,13 +15,15 @@ pub(crate) fn statistics(counters: &ShardStatistics) -> Vec<String> {
     vec![
         format!(
             "flows: {} created, {} at once at most, {} evicted; {} without a flow, {} before the \
-             clock; up to {} probes for one",
+             clock; up to {} probes for one; {} within connections refused, {} of addresses forgotten",
             flow.created,
             flow.most_flows,
             flow.evicted,
             count(flow.without_flow, "packet"),
             flow.time_backwards,
-            flow.most_probes
+            flow.most_probes,
+            count(flow.syns_refused + counters.syns_refused, "SYN"),
+            count(counters.pairs_forgotten, "pair")
         ),
         format!(
             "checksums: {} with a wrong IP header, {} with a wrong transport checksum, {} with a \

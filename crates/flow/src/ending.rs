@@ -179,7 +179,7 @@ impl FlowTracker {
     fn drain_all(&mut self, taker: &mut impl Taker) {
         self.finished = false;
         self.overdue = false;
-        self.strays.clear();
+        self.held_syns.clear();
         self.statistics.most_probes = self.statistics().most_probes;
         self.index = Index::new();
         self.wheels = self.timeouts.map(|timeout| Wheel::new(timeout.0));
@@ -346,7 +346,7 @@ impl FlowTracker {
         let tag = flow.tag();
         let reason = closed_reason(flow).unwrap_or(reason);
         flow.hot.flags.clear(FlowFlags::LIVE);
-        self.strays.forget(id);
+        self.held_syns.forget(id);
         self.index.remove(tag, id);
         self.wheels[class as usize].remove(&mut self.links, id);
         self.ended.push((FlowId(id), reason, self.clock()));

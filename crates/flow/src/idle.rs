@@ -3,11 +3,11 @@
 use flowgauge_wire::Nanos;
 
 use crate::config::FlowConfig;
+use crate::fast_path::Quiet;
 use crate::flow::FlowFlags;
 use crate::packet_flow::FlowId;
 use crate::tcp;
 use crate::tracker::{CLASSES, Class, FlowTracker};
-use crate::usual::Quiet;
 use crate::wheel::{Link, TICK_SHIFT, Wheel, ticks_of};
 
 impl FlowTracker {

@@ -14,16 +14,16 @@ pub mod tracker;
 mod clock;
 mod ending;
 mod extra;
+mod fast_path;
 mod flow;
+mod held_syns;
 mod history;
 mod holes;
 mod idle;
 mod ports;
 mod slab;
-mod strays;
 mod tcp;
 mod tcp_state;
-mod usual;
 mod wheel;
 
 pub use clock::{CaptureClock, FAR_JUMP};

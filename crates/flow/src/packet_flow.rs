@@ -96,7 +96,7 @@ impl PacketFlowFlags {
     pub const FIRST_UNVERIFIED: PacketFlowFlags = PacketFlowFlags(128);
     /// A SYN within a connection that goes on: most likely nobody's, as long as it is not answered (RFC 5961, section 4).
     /// It counts, and changes nothing.
-    pub const STRAY_SYN: PacketFlowFlags = PacketFlowFlags(256);
+    pub const HELD_SYN: PacketFlowFlags = PacketFlowFlags(256);
     /// The packet says that the last such SYN began a connection: its flow is a new one, whose first packet the SYN is.
     /// It counted in the [one before](crate::FlowTracker::reopened) until now.
     pub const REOPENED: PacketFlowFlags = PacketFlowFlags(512);

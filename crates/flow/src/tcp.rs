@@ -61,7 +61,7 @@ pub(crate) mod seen {
 pub(crate) enum Reuse {
     No,
     Yes,
-    /// If it is answered ([`strays`](crate::strays)).
+    /// If it is answered ([`held_syns`](crate::held_syns)).
     Perhaps,
 }
 

@@ -3,8 +3,8 @@
 //! A packet goes through three stages, each some packets after the one before, so that the cache
 //! misses of many overlap with each other and with the work on those before: prefetch where the
 //! index would have it; look it up and prefetch its record; update. The packets of a connection that
-//! goes as it should, from its SYN to its FINs, take a straight way through the third (`usual`),
-//! what is remarkable the long one. Flows
+//! goes as it should, from its SYN to its FINs, take the fast path through the third (`fast_path`),
+//! all others the slow path. Flows
 //! that end are unlinked at once but kept until [`FlowTracker::drain_ended`], so that callers can
 //! keep state of their own by [`FlowId`]: an id never means two flows within a batch. What callers
 //! do per packet they can do in the third stage, while the packet's and the flow's lines are at hand
@@ -24,7 +24,7 @@
 //! - idle: nothing seen for its protocol's timeout on the capture clock;
 //! - closed: both sides sent FIN, or one a RST that fits, and then nothing came for the linger
 //!   time; or a new SYN took the five-tuple over: within a connection that goes on, only one that is
-//!   answered (`strays`);
+//!   answered (`held_syns`);
 //! - evicted: the table was full. Attempts go first (flows of one packet, or of nothing but SYNs and
 //!   RSTs), so that a flood of them pushes no conversation out; among attempts, and when there are
 //!   none among the others, the one that was idle longest, to one tick (1.07 s and more for long
@@ -42,16 +42,16 @@ use crate::clock::CaptureClock;
 use crate::config::FlowConfig;
 use crate::ending::{END_PER_BATCH, closed_reason};
 use crate::extra::Extras;
+use crate::fast_path::{Quiet, is_plain_syn};
 use crate::flow::{CHECKSUMS, Flow, FlowFlags, UDP};
+use crate::held_syns::{HeldSyn, HeldSyns};
 use crate::history::Letter;
 use crate::idle::timeouts_of;
 use crate::index::{Index, tag_of};
 use crate::packet_flow::{FlowId, PacketFlow, PacketFlowFlags, is_counted};
 use crate::ports;
 use crate::record::{EndReason, FlowIdentity, FlowRecord};
-use crate::strays::{Stray, Strays};
 use crate::tcp::{self, Reuse};
-use crate::usual::{Quiet, is_plain_syn};
 use crate::wheel::{Link, Links, NONE, TICK_SHIFT, Wheel};
 
 /// What a tracker has done so far.
@@ -70,6 +70,8 @@ pub struct FlowStatistics {
     /// The most places of the index that were looked at to enter a flow. The hash is keyed, so that nobody can choose
     /// flows that need more than others: of a million some sixty, and over 256 by a chance of 10^-15.
     pub most_probes: u64,
+    /// SYNs within connections that could not be held until they are answered: they begin no connection.
+    pub syns_refused: u64,
 }
 
 /// Packets whose flows are looked up, and their lines asked for, in one go: few, so that the
@@ -170,7 +172,7 @@ pub struct FlowTracker {
     pub(crate) tick: u32,
     /// Whether flows have timed out that are not ended yet.
     pub(crate) overdue: bool,
-    pub(crate) strays: Strays,
+    pub(crate) held_syns: HeldSyns,
     reopened: FlowId,
     /// Ended and not drained yet, and when.
     pub(crate) ended: Vec<(FlowId, EndReason, Nanos)>,
@@ -210,7 +212,7 @@ impl FlowTracker {
             clock: CaptureClock::new(config.led_clock),
             tick: 0,
             overdue: false,
-            strays: Strays::default(),
+            held_syns: HeldSyns::default(),
             reopened: FlowId::NONE,
             ended: Vec::new(),
             cuts: Vec::new(),
@@ -421,6 +423,7 @@ impl FlowTracker {
         FlowStatistics {
             time_backwards: self.clock.backwards,
             most_probes: self.statistics.most_probes.max(self.index.most_probes()),
+            syns_refused: self.held_syns.refused,
             ..self.statistics
         }
     }
@@ -444,7 +447,7 @@ impl FlowTracker {
         }
         match self.goes_on(packet, candidate) {
             Some(flow) => flow,
-            None => self.remarkable_packet(packet, candidate.0, tunnels),
+            None => self.slow_path(packet, candidate.0, tunnels),
         }
     }
 
@@ -471,10 +474,10 @@ impl FlowTracker {
         match self.index.find(tag_of(packet.hash), is_it) {
             Some(id) => match self.goes_on(packet, FlowId(id)) {
                 Some(flow) => flow,
-                None => self.remarkable_packet(packet, id, tunnels),
+                None => self.slow_path(packet, id, tunnels),
             },
             None if is_plain_syn(packet) && self.quiet.is_any() => self.open(packet),
-            None => self.remarkable_packet(packet, NONE, tunnels),
+            None => self.slow_path(packet, NONE, tunnels),
         }
     }
 
@@ -513,7 +516,7 @@ impl FlowTracker {
 
     /// A packet that is not simply the next one of its flow `id`, or has none ([`NONE`]).
     #[inline(never)]
-    fn remarkable_packet(&mut self, packet: &Decoded, id: u32, tunnels: &[Tunnel]) -> PacketFlow {
+    fn slow_path(&mut self, packet: &Decoded, id: u32, tunnels: &[Tunnel]) -> PacketFlow {
         let mut id = id;
         let damaged = packet.flags.contains(DecodeFlags::BAD_CHECKSUM);
         if !packet.has_ip() || (packet.flags.contains(DecodeFlags::EXCLUDED) && !damaged) {
@@ -541,9 +544,9 @@ impl FlowTracker {
                 id = self.create(packet, side, tunnels);
                 flags.insert(PacketFlowFlags::NEW);
             }
-            Fate::Stray => flags.insert(PacketFlowFlags::STRAY_SYN),
-            Fate::Reopened(stray) => {
-                id = self.reopen(id, &stray, packet, tunnels);
+            Fate::Held => flags.insert(PacketFlowFlags::HELD_SYN),
+            Fate::Reopened(held) => {
+                id = self.reopen(id, &held, packet, tunnels);
                 flags.insert(PacketFlowFlags::NEW);
                 flags.insert(PacketFlowFlags::REOPENED);
             }
@@ -552,7 +555,7 @@ impl FlowTracker {
         flow.hot.last_tick = self.tick;
         flags.insert(flow.note_right(packet));
         let was_closed = flow.hot.flags.has(FlowFlags::CLOSED);
-        let counted = flags.contains(PacketFlowFlags::STRAY_SYN)
+        let counted = flags.contains(PacketFlowFlags::HELD_SYN)
             || analyse(flow, &mut self.extras, packet, damaged, &mut flags);
         if side == flow.initiator() {
             flags.insert(PacketFlowFlags::FROM_INITIATOR);
@@ -607,8 +610,8 @@ impl FlowTracker {
         if !is_segment {
             return Fate::Same;
         }
-        if let Some(stray) = self.strays.confirmed(id, flow, packet) {
-            return Fate::Reopened(stray);
+        if let Some(held) = self.held_syns.confirmed(id, flow, packet) {
+            return Fate::Reopened(held);
         }
         if !packet.tcp_flags.contains(TcpFlags::SYN) {
             return Fate::Same;
@@ -620,12 +623,12 @@ impl FlowTracker {
                 Fate::New
             }
             Reuse::Perhaps => {
-                let stray = Stray {
+                let held = HeldSyn {
                     syn: *packet,
                     last: flow.sides[side].last,
                 };
-                self.strays.note(id, stray);
-                Fate::Stray
+                self.held_syns.note(id, held);
+                Fate::Held
             }
         }
     }
@@ -633,17 +636,17 @@ impl FlowTracker {
     /// A SYN within flow `id` has turned out to begin another connection: the flow ends, and the one that the SYN
     /// opens is returned, which `packet` goes on with.
     #[cold]
-    fn reopen(&mut self, id: u32, stray: &Stray, packet: &Decoded, tunnels: &[Tunnel]) -> u32 {
+    fn reopen(&mut self, id: u32, held: &HeldSyn, packet: &Decoded, tunnels: &[Tunnel]) -> u32 {
         let syn = Decoded {
             // Of this batch.
             tunnel: packet.tunnel,
-            ..stray.syn
+            ..held.syn
         };
         let side = syn.direction.index();
-        self.flows.at(id).uncount(&syn, side, stray.last);
+        self.flows.at(id).uncount(&syn, side, held.last);
         self.end(id, EndReason::Idle);
         self.reopened = FlowId(id);
-        self.remarkable_packet(&syn, NONE, tunnels).id.0
+        self.slow_path(&syn, NONE, tunnels).id.0
     }
 
     fn create(&mut self, packet: &Decoded, side: usize, tunnels: &[Tunnel]) -> u32 {
@@ -693,9 +696,9 @@ enum Fate {
     /// That is over: the packet begins another.
     New,
     /// It is a SYN that may begin another, if it is answered.
-    Stray,
+    Held,
     /// It answers such a one.
-    Reopened(Stray),
+    Reopened(HeldSyn),
 }
 
 /// What the packet means for its flow. Returns whether it is counted.

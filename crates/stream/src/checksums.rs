@@ -79,6 +79,11 @@ impl Checksums {
         }
     }
 
+    /// Pairs of sender and receiver that were forgotten to make room for others.
+    pub(crate) fn pairs_forgotten(&self) -> u64 {
+        self.good.forgotten
+    }
+
     /// Whether the IPv4 header checksum of a packet rules it out. With `auto` it does only for a
     /// sender that is known to compute checksums: captures with rewritten addresses, and headers
     /// left to the network card (a field of zero), are wrong throughout.

@@ -19,7 +19,7 @@ impl Streams {
         handler: &mut H,
     ) {
         let flags = packet.tcp_flags;
-        if flow.flags.contains(PacketFlowFlags::STRAY_SYN) {
+        if flow.flags.contains(PacketFlowFlags::HELD_SYN) {
             return self.keep(pass, packet, flow);
         }
         if flow.flags.contains(PacketFlowFlags::REOPENED)
@@ -86,7 +86,7 @@ impl Streams {
         let Some(connection) = self.connections.get_mut(flow.id) else {
             return;
         };
-        if flow.flags.contains(PacketFlowFlags::STRAY_SYN) {
+        if flow.flags.contains(PacketFlowFlags::HELD_SYN) {
             return self.keep(pass, packet, flow);
         }
         let (side, peer) = sides(connection, direction);

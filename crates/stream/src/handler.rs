@@ -268,7 +268,7 @@ impl StreamPacket<'_> {
         self.expected
             && !self.waiting
             && !self.decoded.tcp_flags.contains(TcpFlags::RST)
-            && !self.flow.flags.contains(PacketFlowFlags::STRAY_SYN)
+            && !self.flow.flags.contains(PacketFlowFlags::HELD_SYN)
             && !half.is_passed()
             && !half.flags().contains(HalfFlags::CLOSED)
             && self.stream_ends_after().is_none_or(|rest| rest >= len)

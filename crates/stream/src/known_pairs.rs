@@ -37,6 +37,8 @@ pub(crate) struct KnownPairs {
     old: Table,
     /// The most pairs in a table.
     limit: usize,
+    /// Pairs that were forgotten to make room.
+    pub(crate) forgotten: u64,
 }
 
 impl KnownPairs {
@@ -54,6 +56,7 @@ impl KnownPairs {
             young: Table::default(),
             old: Table::default(),
             limit: (max_flows as usize / 2).clamp(FEWEST, MOST),
+            forgotten: 0,
         }
     }
 
@@ -102,6 +105,7 @@ impl KnownPairs {
     fn settle(&mut self) {
         for index in 0..self.queued {
             if self.young.len >= self.limit {
+                self.forgotten += self.old.len as u64;
                 self.old = core::mem::take(&mut self.young);
             }
             self.young.insert(self.waiting[index], self.limit);
@@ -279,6 +283,7 @@ mod tests {
         }
         assert!((0..100_000).all(|from| known.knows(&packet(from, 7))));
         assert!((100_000..200_000).all(|from| !known.knows(&packet(from, 7))));
+        assert_eq!(known.forgotten, 0);
         for from in 100_000..400_000 {
             note(&mut known, &packet(from, 7));
         }
@@ -287,6 +292,7 @@ mod tests {
         };
         // (How long one stays among the recent ones is chance: hardly ever for 180,000 others.)
         assert_eq!(known_of(&mut known, 0..20_000), 0);
+        assert!(known.forgotten >= 100_000);
         // Some of the first may be among the last to go to the large tables.
         let first = 200_000 + RECENT as u32;
         let last = known_of(&mut known, first..400_000);

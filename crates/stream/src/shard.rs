@@ -153,6 +153,7 @@ impl Shard {
             connections: self.streams.created,
             connections_high: self.streams.high,
             syns_refused: self.streams.syns.refused,
+            pairs_forgotten: self.checksums.pairs_forgotten() + self.vlans.forgotten,
             delivered_bytes: self.streams.delivered.bytes,
             chunks: self.streams.delivered.chunks,
         }

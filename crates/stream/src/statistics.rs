@@ -20,6 +20,8 @@ pub struct ShardStatistics {
     pub connections_high: u64,
     /// SYNs within connections that went on, for whose data there was no room.
     pub syns_refused: u64,
+    /// Pairs of addresses whose checksums or VLANs were known, forgotten to make room for others.
+    pub pairs_forgotten: u64,
     /// Bytes delivered to streams.
     pub delivered_bytes: u64,
     /// Chunks they were delivered in.

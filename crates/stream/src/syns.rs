@@ -1,4 +1,4 @@
-//! SYNs within connections that go on ([`PacketFlowFlags::STRAY_SYN`](flowgauge_flow::PacketFlowFlags::STRAY_SYN)), as
+//! SYNs within connections that go on ([`PacketFlowFlags::HELD_SYN`](flowgauge_flow::PacketFlowFlags::HELD_SYN)), as
 //! long as it is not known whether they begin another: its streams begin with them then, and with their data.
 
 use std::collections::HashMap;

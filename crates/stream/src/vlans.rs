@@ -39,6 +39,8 @@ pub(crate) struct Vlans {
     limit: usize,
     /// A packet with a tag came.
     has_tags: bool,
+    /// Pairs that were forgotten to make room.
+    pub(crate) forgotten: u64,
 }
 
 type Pair = (Address, Address);
@@ -67,6 +69,7 @@ impl Vlans {
             pairs: HashMap::default(),
             limit: MOST.min(max_flows as usize),
             has_tags: false,
+            forgotten: 0,
         }
     }
 
@@ -123,6 +126,7 @@ impl Vlans {
             return 0;
         }
         if self.pairs.len() >= self.limit {
+            self.forgotten += self.pairs.len() as u64;
             self.pairs.clear();
         }
         self.pairs.entry(pair).or_default().place(way, vlan)
@@ -270,6 +274,7 @@ mod tests {
         let flows = FlowTracker::new(FlowConfig::default());
         for pair in 0..3000_u32 {
             let mut packet = Decoded {
+                vlan: [7, 0],
                 vlan_count: 1,
                 ..Decoded::default()
             };
@@ -278,6 +283,7 @@ mod tests {
             vlans.pass(core::slice::from_mut(&mut packet), &flows);
             assert!(vlans.pairs.len() <= 1000);
         }
+        assert_eq!(vlans.forgotten + vlans.pairs.len() as u64, 3000);
         let many: Vec<(bool, u16)> = (1..1000).map(|vlan| (true, vlan)).collect();
         assert!(
             contexts(&many)

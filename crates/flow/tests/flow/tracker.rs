@@ -385,7 +385,7 @@ fn a_syn_within_a_connection_changes_nothing_until_it_is_answered() {
         packets.push(tcp(true, SECOND + 13, FIN.with(ACK), 9000, 222, 0));
         let (refs, flows) = run(FlowConfig::default(), &packets);
         assert!(refs.iter().all(|flow| flow.id == refs[0].id));
-        assert!(refs[5].flags.contains(PacketFlowFlags::STRAY_SYN));
+        assert!(refs[5].flags.contains(PacketFlowFlags::HELD_SYN));
         let [flow] = flows.as_slice() else {
             panic!("{flows:?}");
         };

@@ -96,7 +96,7 @@ impl<E: Events + ?Sized> Hook<'_, E> {
         let is_false_reset = is_tcp
             && decoded.tcp_flags.contains(TcpFlags::RST)
             && !packet.flow.flags.contains(PacketFlowFlags::RST_VALID);
-        let is_stray = packet.flow.flags.contains(PacketFlowFlags::STRAY_SYN);
+        let is_stray = packet.flow.flags.contains(PacketFlowFlags::HELD_SYN);
         if is_false_reset || is_stray || !packet.expected {
             core.note_error(stream.id, StreamErrors::INVALID_SEQUENCE);
         }

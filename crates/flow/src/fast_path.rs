@@ -1,6 +1,6 @@
-//! The packets of a connection that goes as it should: each in a straight line, doing to the flow
-//! exactly what the general way ([`tcp::segment`] and what is around it) would do. Whether a packet
-//! is such a one is decided by a few comparisons before anything is changed.
+//! The fast path: packets of a connection that goes as it should, each in straight-line code, doing to the flow
+//! exactly what the slow path ([`tcp::segment`] and its callers) would do. Whether a packet
+//! is one of these is decided by a few comparisons before anything is changed.
 //!
 //! ```text
 //!  SYN                 Flow::open, called by the tracker where there is no flow yet
@@ -21,16 +21,15 @@ use crate::tcp::{self, FAR, PLAIN, seen};
 use crate::tcp_state::TcpState;
 use crate::wheel::TICK_SHIFT;
 
-/// What of a packet's decode flags tells whether there is anything unusual about it.
+/// What of a packet's decode flags sends it to the slow path.
 const LOOKED_AT: u16 = DecodeFlags::FRAGMENT.0
     | DecodeFlags::REASSEMBLED.0
     | DecodeFlags::TRANSPORT.0
     | DecodeFlags::BAD_CHECKSUM.0
     | DecodeFlags::EXCLUDED.0;
 
-/// Flow flags of connections that are not usual.
-const REMARKABLE: u16 =
-    FlowFlags::HOLES[0] | FlowFlags::HOLES[1] | FlowFlags::CUT[0] | FlowFlags::CUT[1];
+/// Flow flags of connections that take the slow path.
+const SLOW: u16 = FlowFlags::HOLES[0] | FlowFlags::HOLES[1] | FlowFlags::CUT[0] | FlowFlags::CUT[1];
 
 const ACK: u8 = TcpFlags::ACK.0;
 const FIN_ACK: u8 = TcpFlags::FIN.0 | TcpFlags::ACK.0;
@@ -59,7 +58,7 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    /// With `own` the shortest that a single flow has. None at all where every packet has to go the general way.
+    /// With `own` the shortest that a single flow has. None at all where every packet has to take the slow path.
     pub(crate) fn of(config: &FlowConfig, own: Nanos) -> Quiet {
         let most = if is_forced(Way::GeneralFlows) {
             0
@@ -138,10 +137,10 @@ impl Flow {
         quiet: &Quiet,
     ) -> Option<PacketFlowFlags> {
         let side = packet.direction.index();
-        let usual = quiet.covers(self, tick)
+        let is_fast = quiet.covers(self, tick)
             && (packet.vlan_count == 0 || self.hot.flags.has(FlowFlags::VLANS))
             && self.sides[side].packets < u32::MAX - 0x1_0000;
-        if !usual {
+        if !is_fast {
             return None;
         }
         let (decoded, tcp_flags) = (packet.flags.0, packet.tcp_flags.0);
@@ -166,9 +165,9 @@ impl Flow {
     /// A further packet of a protocol without connections.
     #[inline(always)]
     fn has_more(&mut self, packet: &Decoded, side: usize, tick: u32) -> Option<PacketFlowFlags> {
-        let usual = packet.flags.0 & LOOKED_AT == DecodeFlags::TRANSPORT.0
+        let is_fast = packet.flags.0 & LOOKED_AT == DecodeFlags::TRANSPORT.0
             && self.hot.flags.has(FlowFlags::LIVE);
-        if !usual {
+        if !is_fast {
             return None;
         }
         self.confirm();
@@ -186,7 +185,7 @@ impl Flow {
     #[inline(always)]
     fn is_next(&self, packet: &Decoded, side: usize) -> bool {
         state(self.hot.tcp.0, self.hot.flags.0)
-            & state(TcpState::ESTABLISHED_MASK, REMARKABLE | FlowFlags::LIVE)
+            & state(TcpState::ESTABLISHED_MASK, SLOW | FlowFlags::LIVE)
             == state(TcpState::BOTH_ESTABLISHED, FlowFlags::LIVE)
             && packet.window != 0
             && packet.seq == self.hot.next_seq[side]
@@ -240,12 +239,12 @@ impl Flow {
     /// The first FIN of a side.
     #[inline(always)]
     fn finishes(&mut self, packet: &Decoded, side: usize, tick: u32) -> Option<PacketFlowFlags> {
-        let usual = self.is_next(packet, side)
+        let is_fast = self.is_next(packet, side)
             && !self.hot.tcp.has_closed(side)
             && self.hot.seen[side] & seen::FIN == 0
             && !self.hot.flags.has(FlowFlags::SYN_TIME)
             && self.is_confirmed();
-        if !usual {
+        if !is_fast {
             return None;
         }
         let end = packet.seq.wrapping_add(packet.payload_len).wrapping_add(1);
@@ -273,15 +272,15 @@ impl Flow {
     #[inline(always)]
     fn answers(&mut self, packet: &Decoded, side: usize, tick: u32) -> Option<PacketFlowFlags> {
         let peer = 1 - side;
-        let usual = state(self.hot.tcp.0, self.hot.flags.0)
-            & state(TcpState::CURRENT, REMARKABLE | FlowFlags::LIVE)
+        let is_fast = state(self.hot.tcp.0, self.hot.flags.0)
+            & state(TcpState::CURRENT, SLOW | FlowFlags::LIVE)
             == state(TcpState::syn_sent(peer).0, FlowFlags::LIVE)
             && peer == self.initiator()
             && packet.window != 0
             && packet.payload_len == 0
             && packet.ack == self.hot.next_seq[peer]
             && self.hot.seen[side] & seen::SYN == 0;
-        if !usual {
+        if !is_fast {
             return None;
         }
         let hot = &mut self.hot;
