@@ -369,39 +369,47 @@ mod tests {
         Some(row.replace("NAME|FILE", "NAME\\|FILE"))
     }
 
-    /// The manual's tables say of each option what its help says (that of `log` says more). With `FLOWGAUGE_REWRITE_CASES=1` they are written.
+    /// The lines of the manual about a command: its section, and the common options that it has.
+    fn about(manual: &[String], command: &str) -> Vec<usize> {
+        let (heading, name) = (format!("## `flowgauge {command}`"), format!("`{command}`"));
+        assert!(manual.contains(&heading), "{heading}");
+        let mut is_about = false;
+        let lines = manual.iter().enumerate().filter(|(_, line)| {
+            if line.starts_with("## ") {
+                is_about = **line == heading;
+            } else if line.starts_with("Commands: ") {
+                is_about = line.contains(&name);
+            }
+            is_about
+        });
+        lines.map(|(at, _)| at).collect()
+    }
+
+    /// The manual's tables say of each option what its help says. With `FLOWGAUGE_REWRITE_CASES=1` they are written.
     #[test]
     fn the_manual_has_a_row_for_each_option() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual.md");
-        let mut manual = fs::read_to_string(&path).unwrap();
+        let manual = fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<String> = manual.lines().map(str::to_owned).collect();
         let mut wrong = Vec::new();
-        for command in Cli::command()
-            .get_subcommands()
-            .filter(|it| !it.is_hide_set() && it.get_name() != "log")
-        {
-            let heading = format!("\n## `flowgauge {}`\n", command.get_name());
-            let Some((before, after)) = manual.split_once(&heading) else {
-                continue;
-            };
-            let (section, rest) = after.split_once("\n## ").unwrap_or((after, ""));
-            let mut lines: Vec<String> = section.lines().map(str::to_owned).collect();
+        for command in Cli::command().get_subcommands() {
+            let about = about(&lines, command.get_name());
             for row in command.get_arguments().filter_map(row) {
-                let is_same = |line: &String| {
+                let is_same = |at: &&usize| {
                     let first =
                         |row: &str| row.split(['`', ' ', '[', ',']).nth(2).map(str::to_owned);
-                    line.starts_with("| `-") && first(line) == first(&row)
+                    lines[**at].starts_with("| `-") && first(&lines[**at]) == first(&row)
                 };
-                match lines.iter_mut().find(|line| is_same(line)) {
-                    Some(line) if *line == row => continue,
-                    Some(line) => *line = row.clone(),
+                match about.iter().find(is_same) {
+                    Some(&at) if lines[at] == row => continue,
+                    Some(&at) => lines[at] = row.clone(),
                     None => {}
                 }
                 wrong.push(format!("{}: {row}", command.get_name()));
             }
-            manual = format!("{before}{heading}{}\n\n## {rest}", lines.join("\n"));
         }
         if std::env::var_os("FLOWGAUGE_REWRITE_CASES").is_some() {
-            fs::write(path, manual).unwrap();
+            fs::write(path, lines.join("\n") + "\n").unwrap();
             return;
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
