@@ -265,9 +265,9 @@ def note(text):
 def document(results, flowgauge, options):
     lines = ["# Benchmarks", ""]
     lines += [
-        "Written by `make bench` (`bench/run.py`). Each tool is a whole process, one core's worth of work, run in turn with the",
-        "others from the page cache; cost is user + system CPU time as a **ratio to a libpcap read loop over the same file in",
-        "the same run** (= 1.0). Shown: the ratio of the medians, and in brackets the lowest and highest ratio of a single round.",
+        "Written by `make bench` (`bench/run.py`). Each tool is a complete process with one core's worth of work; the tools take turns,",
+        "reading from the page cache. Cost is user + system CPU time as a **ratio to a libpcap read loop over the same file in the same",
+        "run** (= 1.0): the ratio of the medians, and in brackets the lowest and highest ratio of a single round.",
         "",
     ]
     lines += machine(flowgauge, options) + [""]
@@ -320,7 +320,7 @@ def targets_table(results):
     rows = [(result["trace"], row) for result in results for row in result["targets"]]
     if not rows:
         return []
-    lines = ["## Targets", "", "| trace | what | target | measured | |", "|---|---|---|---|---|"]
+    lines = ["## Targets", "", "| trace | tool and task | target | measured | |", "|---|---|---|---|---|"]
     for trace, row in rows:
         verdict = "pass" if row["passed"] else "**missed**"
         lines.append(f"| {trace} | {row['tool']}: {WORK_TITLES[row['work']]} | {row['limit']} | {row['ratio']:.2f} | {verdict} |")
@@ -367,7 +367,7 @@ def correctness_table(results):
             if expected and row["tool"].ours:
                 # Ours delivers UDP payloads as well.
                 expected += result["udp_bytes"]
-            share = f"{100 * delivered / expected:.3f} %" if expected else "no truth"
+            share = f"{100 * delivered / expected:.3f} %" if expected else "unknown"
             exact = "" if not expected else ("exact" if delivered == expected else f"{delivered - expected:+,}")
             truth = f"{expected:,}" if expected else "-"
             lines.append(f"| {result['trace']} | {row['tool'].name} | {delivered:,} | {truth} | {share} | {exact} |")
@@ -376,11 +376,11 @@ def correctness_table(results):
     head = [
         "## Stream bytes delivered",
         "",
-        "Against what the generator put into the capture (captured bytes only: on `loss` frames are missing); TCP, and for",
-        "flowgauge, which delivers them too, UDP payloads. flowscope throws a segment away whole that begins before the byte",
-        "it waits for and never skips a hole; our driver cuts the old part off, or a fifth would be missing.",
+        "Compared with the generator's ground truth (captured bytes only: in `loss`, frames are missing), for TCP and, in flowgauge, UDP",
+        "payloads. flowscope discards segments that begin before the next expected byte and never skips a gap; our driver trims them,",
+        "otherwise a fifth of the bytes would be missing.",
         "",
-        "| trace | tool | bytes delivered | truth | share | difference |",
+        "| trace | tool | bytes delivered | ground truth | share | difference |",
         "|---|---|---|---|---|---|",
     ]
     return head + lines + [""]
@@ -396,7 +396,7 @@ def matches_table(results):
                 continue
             same = ""
             if "matches" in peer and values is not peer:
-                same = "the same" if (values["matches"], values["sum"]) == (peer["matches"], peer["sum"]) else "**others**"
+                same = "equal" if (values["matches"], values["sum"]) == (peer["matches"], peer["sum"]) else "**different**"
             lines.append(f"| {result['trace']} | {name} | {values['matches']:,} | {values.get('all_matches', ''):,} | {same} |"
                          if "all_matches" in values else f"| {result['trace']} | {name} | {values['matches']:,} | | |")
     if not lines:
@@ -404,10 +404,10 @@ def matches_table(results):
     head = [
         "## Matches found",
         "",
-        "Matches in TCP streams (libnids' UDP is not searched), compared by their number and by the sum of pattern times end over",
-        "all of them. On `late` and `loss` libnids loses bytes, and with them matches; on `real` it knows fewer streams.",
+        "Matches in TCP streams (UDP is not searched with libnids), compared by number and by the sum of pattern number times end",
+        "position. On `late` and `loss`, libnids loses bytes and therefore matches; on `real`, it tracks fewer streams.",
         "",
-        "| trace | tool | in TCP | in all streams | against libnids |",
+        "| trace | tool | in TCP | in all streams | compared with libnids |",
         "|---|---|---|---|---|",
     ]
     return head + lines + [""]

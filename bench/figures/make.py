@@ -82,13 +82,13 @@ def load():
     busy, cores = os.getloadavg()[0], os.cpu_count() or 1
     if busy <= cores:
         return ""
-    return f"\nMachine busy: a load of {busy:.1f} on {cores} cores.\n"
+    return f"\nMachine busy: load {busy:.1f} on {cores} cores.\n"
 
 
 HEAD = """# The Scap paper's figures, here
 
-Written by `bench/figures/make.py`. Each table has the command that made it. What depends on the machine's speed
-is CPU time of one core; the overload figures are on the capture clock and come out the same everywhere.
+Written by `bench/figures/make.py`; each table names its command. Figures that depend on the machine are CPU time of one core;
+the overload figures use the capture clock and are the same on every machine.
 """
 
 
@@ -138,12 +138,13 @@ def connections(_):
     text = output(binary("connections"), "10000000", "--chunks").splitlines()
     words = text[0].split()
     lost = "none" if "none lost" in text[1] else text[1]
-    rows.append(["10,000,000, data of each pending in a chunk", words[5], words[words.index("resident") - 2], lost])
+    rows.append(["10,000,000, each with data pending in a chunk", words[5], words[words.index("resident") - 2], lost])
     table = plot.table(["connections", "ns per packet", "bytes resident per connection", "lost"], rows)
     return section(
         "Connections open at once (figure 5)", "connections COUNT", "connections.svg", table,
-        "Packets are made in memory, and their making subtracted. One data segment of 64 bytes after another, each of another connection. "
-        "With `--chunks` each has data pending, in 512 MiB for all: nearly every packet sends another one's chunk early.",
+        "Packets are generated in memory; the cost of generating them is subtracted. Each packet is a 64-byte data segment of the next "
+        "connection. With `--chunks` every connection has pending data, in 512 MiB overall, so nearly every packet flushes another "
+        "connection's chunk.",
     )
 
 
@@ -153,8 +154,8 @@ def overload(folder):
         "low_lost": "low priority lost",
         "high_lost": "high priority lost",
         "heads_kept_with_cutoff": "first 10 KB kept, overload cutoff",
-        "heads_kept_without": "first 10 KB kept, none",
-        "heads_kept_at_random": "first 10 KB kept, as much lost at random",
+        "heads_kept_without": "first 10 KB kept, no overload cutoff",
+        "heads_kept_at_random": "first 10 KB kept, same loss at random",
     }
     series = [(name, [(row["load"], row[key]) for row in found]) for key, name in names.items()]
     plot.lines(os.path.join(PLOTS, "overload.svg"), "Overload on elephants", "load over what the consumer takes", "share", series, y_max=1.0)
@@ -189,13 +190,13 @@ def loss(_):
             [row[key], row["n"], f"{row['model']:.3e}", f"{row['measured']:.3e}", f"{row['half_width']:.1e}"] for row in rows
         ]
         head = "load" if key == "rho" else "priority"
-        parts += [plot.table([head, "N", "model", "measured", "half its confidence interval"], cells), ""]
+        parts += [plot.table([head, "N", "model", "measured", "half-width of the confidence interval"], cells), ""]
         parts += [f"![{title}](figures/{image})", ""]
     return section(
         "Loss by queueing theory (section 7)", "loss", None, "\n".join(parts),
-        "Ten million arrivals each, on the engine's watermarks; the interval is that of 99.9 %. One priority: "
-        "M/M/1/N in closed form. Three (loads 0.6, 0.5 and 0.4 from the lowest, base threshold N / 5): the Markov chain, solved; "
-        "the paper's closed form for it mixes exponents N and N/3.",
+        "Ten million arrivals each, with the engine's watermarks; 99.9 % confidence intervals. One priority: M/M/1/N in closed "
+        "form. Three priorities (loads 0.6, 0.5 and 0.4 from the lowest, base threshold N / 5): the Markov chain, solved "
+        "numerically, because the paper's closed form mixes exponents N and N/3.",
     )
 
 
@@ -243,8 +244,8 @@ def matching(folder):
     table = plot.table(["patterns", "libpcap loop, CPU s", *(f"{name}, CPU s (ratio)" for name in tools)], rows)
     return section(
         "Pattern matching (section 6.5)", "flowgauge match -r mix.pcap -q --json -w /dev/null -f PATTERNS", "matching.svg", table,
-        "The first of the 2,120 patterns of [benchmarks.md](benchmarks.md), where peers and matches found are, too; the least "
-        "of three runs.",
+        "The first N of the 2,120 patterns of [benchmarks.md](benchmarks.md), which also compares the matches found; minimum of three "
+        "runs.",
     )
 
 
@@ -302,14 +303,14 @@ def packets(folder):
             cost = lambda way: f"{least[way]:.2f} ({least[way] / least['chunks']:.2f})" if way in least else ""
             rows.append([preset, what, f"{least['chunks']:.2f}", cost("both"), cost("packets")])
     table = plot.table(
-        ["capture", "application", "chunks, CPU s", "... and each of their packets looked at (ratio)",
-         "each packet's payload instead (ratio)"],
+        ["capture", "application", "chunks, CPU s", "chunks, and each of their packets (ratio)",
+         "packet payloads instead (ratio)"],
         rows,
     )
     return section(
         "Packet delivery (section 6.5.3)", "chunks FILE [--packets]`, `packet_search chunks|both|packets FILE PATTERNS", None, table,
-        f"The least of {ROUNDS} runs by turns. The paper's application searches for patterns; adding bytes up is the least that one can do "
-        "with them. Vectorscan searches 16 KiB at once faster than eleven times 1,448 bytes, whoever gives them to it.",
+        f"Minimum of {ROUNDS} alternating runs. The paper's application searches for patterns; adding up bytes is the cheapest possible "
+        "application. Vectorscan searches 16 KiB at once faster than eleven times 1,448 bytes, independently of the capture library.",
     )
 
 
@@ -342,7 +343,7 @@ def cores(folder):
     table = plot.table(["threads", "seconds", "speed-up over one worker"], rows)
     return section(
         "Two cores", "flowgauge match -r mix.pcap -q --json -w /dev/null -f PATTERNS --workers N", None, table,
-        f"2,120 patterns; seconds by the clock, the least of {ROUNDS} runs by turns.",
+        f"2,120 patterns; wall-clock seconds, minimum of {ROUNDS} alternating runs.",
     )
 
 
@@ -352,7 +353,7 @@ def misses(folder):
     table = cache.measure(binary(), nids if os.path.exists(nids) else None, captures)
     return section(
         "Cache misses per packet (figure 7)", "bench/figures/cache.py FLOWGAUGE NIDS_COUNT CAPTURE ...", None, table,
-        "Simulated by cachegrind with a last level of 6 MB and 24 ways.",
+        "Simulated by cachegrind with a last-level cache of 6 MB and 24 ways.",
     )
 
 

@@ -19,9 +19,9 @@ TRACES = [("web", 0.25), ("mix", 0.1)]
 
 HEAD = """# The Pandora paper's tables 6 and 7, here
 
-Written by `bench/figures/protocols.py`: time on one core by `flowgauge stack bench`, packets in memory and decoded once more
-by what tracks connections by itself (`transactions`), the least of {repeat} runs.{remark} The paper, on an Alpha of 500 MHz: 50 microseconds per
-packet and 75 to 88 Mbit/s for HTTP, 612 to 2,600 records per second.
+Written by `bench/figures/protocols.py`: time on one core by `flowgauge stack bench`, minimum of {repeat} runs, packets in memory.
+Components that track connections themselves (`transactions`) decode them once more.{remark} The paper, on a 500 MHz Alpha: 50
+microseconds per packet and 75 to 88 Mbit/s for HTTP, 612 to 2,600 records per second.
 """
 
 # A name, the stack, and which component's result is the number of records.
@@ -90,7 +90,7 @@ def whole(options, captures):
         "stack bench -r TRACE -e 'tcpscan tcpcnxdemux < tcpreseq http > count'",
         None,
         plot.table(headings, rows),
-        "Packets of all protocols count; the other stacks are in the script.",
+        "Per packet of any protocol; the script has the other stacks.",
     )
 
 
@@ -109,7 +109,7 @@ def parts_of(options, captures):
         "stack bench -r TRACE -e 'tcpscan COMPONENT count'",
         None,
         plot.table(headings, rows),
-        "What each adds to the stack before it, per packet of the trace.",
+        "Cost that each adds to the stack before it, per packet of the trace.",
     )
 
 

@@ -26,8 +26,8 @@ MOST_IDENTITIES = 8
 
 HEAD = """# The Pandora paper's figure 6 and tables 3 and 4, here
 
-Written by `bench/figures/stacks.py`: time on one core by `flowgauge stack bench`, packets in memory and decoded, the
-least of several runs.{remark}
+Written by `bench/figures/stacks.py`: time on one core by `flowgauge stack bench`, packets in memory and decoded,
+minimum of several runs.{remark}
 """
 
 
@@ -93,13 +93,13 @@ def identities(options):
     plot.lines(
         os.path.join(PLOTS, "identities.svg"), "Identity components in a row", "components", "ns per packet", series
     )
-    table = plot.table(["identities", "ns per packet each", "furthest from the line, ns"], rows)
+    table = plot.table(["identities", "ns per packet each", "largest deviation from the line, ns"], rows)
     return section(
         "Identity components (figure 6)",
         "stack bench --batch N -r small.pcap -e 'tcpscan tcpcnxdemux < identity ... > count'",
         "identities.svg",
         table,
-        "The slope of a line through one to eight of them (the paper: 260 ns each).",
+        "Slope of a line through one to eight of them (the paper: 260 ns each).",
     )
 
 
@@ -127,13 +127,13 @@ def tables(options):
                     f"{nanos - floor:.0f}",
                 ]
             )
-    headings = ["trace", "packets", "timeout, s", "keys at once", "packets that made a key", "ns per packet"]
+    headings = ["trace", "packets", "timeout, s", "keys at once", "packets that created a key", "ns per packet"]
     return section(
         "Demultiplexing by connection (tables 3 and 4)",
         "stack bench -r TRACE -e 'tcpscan tcpcnxdemux { timeout = T, keys = 8M } < identity > count'",
         None,
         plot.table(headings, rows),
-        "What the demultiplexer adds, with the making and ending of keys (the paper: 2.1 to 20 us).",
+        "Cost that the demultiplexer adds, including creating and ending keys (the paper: 2.1 to 20 us).",
     )
 
 
@@ -169,7 +169,7 @@ def others(options):
         "stack bench -r TRACE -e 'tcpscan COMPONENT count'",
         None,
         plot.table(headings, rows),
-        "Against the same stack without it: per packet of the trace, whether it comes through or not.",
+        "Difference to the same stack without the component, per packet of the trace, whether passed or not.",
     )
 
 
