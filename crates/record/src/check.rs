@@ -6,10 +6,10 @@ use crate::value::Symbol;
 record! {
     /// Fields of [`CheckRow`].
     CHECK, CHECK_SCHEMA for CheckRow<'_> as it:
-    check Text "CHECK" 1 = it.name, "what was looked at";
+    check Text "CHECK" 1 = it.name, "what was checked";
     status Text "STATUS" 1 = Symbol(it.status), "ok, warn, missing or unknown";
     found Text "FOUND" 1 = it.found, "what was found";
-    advice Text = it.advice, "what to do about it; null when nothing";
+    advice Text = it.advice, "recommended action, or null";
 }
 
 /// One fact about the machine.

@@ -16,7 +16,7 @@ record! {
     src_ip Address "SOURCE" 1 = (source.address, flow.version), "address of the initiator";
     src_port Unsigned "PORT" 2 = source.port, "port of the initiator; for ICMP the message's type, for ESP the upper half of the SPI";
     dst_ip Address "DESTINATION" 1 = (destination.address, flow.version), "address of the responder";
-    dst_port Unsigned "PORT" 2 = destination.port, "port of the responder; for ICMP the type of the answer, or the code where there is none, for ESP the lower half of the SPI";
+    dst_port Unsigned "PORT" 2 = destination.port, "port of the responder; for ICMP the type of the reply, or the code if there is none, for ESP the lower half of the SPI";
     proto Text "PROTO" 2 = Symbol(protocol_name(flow.protocol)), "tcp, udp, icmp (both versions) or the protocol's number, always as text";
     start Time "START" 4 = flow.start, "time of the first packet";
     end Time "END" 0 = flow.end, "time of the last packet";
@@ -33,8 +33,8 @@ record! {
     dst_tcp_flags Text = tcp_flags(flow, destination), "all TCP flags seen, in the order SAPFRUEC; null unless TCP";
     src_retransmitted Unsigned Packets "RETR>" 6 = source.retransmitted, "segments whose payload had been seen before";
     dst_retransmitted Unsigned Packets "<RETR" 6 = destination.retransmitted, "segments whose payload had been seen before";
-    src_out_of_order Unsigned Packets = source.out_of_order, "segments that came after a later one and were no retransmission";
-    dst_out_of_order Unsigned Packets = destination.out_of_order, "segments that came after a later one and were no retransmission";
+    src_out_of_order Unsigned Packets = source.out_of_order, "segments that arrived after a later one and are not retransmissions";
+    dst_out_of_order Unsigned Packets = destination.out_of_order, "segments that arrived after a later one and are not retransmissions";
     handshake_rtt Duration Seconds "RTT" 5 = flow.handshake_rtt, "from the SYN to the ACK that completes the handshake; null when not seen";
     fragments Unsigned Packets = flow.fragments, "IP fragments among the packets";
     state Text "STATE" 3 = Symbol(flow.state.name()), "connection state as Zeek's conn_state";
@@ -54,8 +54,8 @@ record! {
     kind Text = Symbol(tunnel.kind.name()), "ipip, 6in4, gre, vxlan, geneve, gtpu, teredo or erspan";
     src_ip Address = (tunnel.source, tunnel.version), "outer source address";
     dst_ip Address = (tunnel.destination, tunnel.version), "outer destination address";
-    id Unsigned = tunnel.id, "VNI, TEID, GRE key or ERSPAN session; null where there is none";
-    depth Unsigned = tunnel.depth, "how many tunnels were taken off";
+    id Unsigned = tunnel.id, "VNI, TEID, GRE key or ERSPAN session; null if there is none";
+    depth Unsigned = tunnel.depth, "number of tunnel layers removed";
 }
 
 /// A flow's record, as it is written.

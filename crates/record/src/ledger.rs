@@ -28,9 +28,9 @@ record! {
     malformed Unsigned Packets "MALFORMED" 3 = ledger.at(Place::Malformed), "discarded because headers or checksums are wrong";
     filter Unsigned Packets "FILTER" 3 = ledger.at(Place::Filter), "discarded by a filter in user space";
     sink Unsigned Packets "SINK" 4 = ledger.at(Place::Sink), "dropped because a sink could not take them";
-    strict Unsigned Packets "STRICT" 4 = ledger.at(Place::Strict), "discarded by mode strict: behind missing bytes, or without a handshake";
-    outside Unsigned Packets "OUTSIDE" 4 = ledger.at(Place::Outside), "discarded because they have no place in their stream: from before the first bytes taken, behind its end, or where they cannot be";
-    own Unsigned Packets "OWN" 4 = ledger.at(Place::Own), "discarded because they belong to connections of the program that captures";
+    strict Unsigned Packets "STRICT" 4 = ledger.at(Place::Strict), "discarded by mode strict: after missing bytes, or without a handshake";
+    outside Unsigned Packets "OUTSIDE" 4 = ledger.at(Place::Outside), "discarded because they are outside their stream: before its first byte taken, after its end, or at an impossible sequence number";
+    own Unsigned Packets "OWN" 4 = ledger.at(Place::Own), "discarded because they belong to connections of the capturing program";
 }
 
 /// A [`Ledger`] as a record.

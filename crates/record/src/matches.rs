@@ -18,23 +18,23 @@ record! {
     dst_ip Address "DESTINATION" 1 = (identity.destination.0, identity.version), "address of the receiver";
     dst_port Unsigned "PORT" 2 = identity.destination.1, "port of the receiver";
     proto Text "PROTO" 4 = Symbol(protocol_name(identity.protocol)), "tcp or udp";
-    direction Text "FROM" 5 = Symbol(if it.from_initiator { "initiator" } else { "responder" }), "who sent it: initiator or responder";
-    offset Unsigned Bytes "OFFSET" 1 exact = it.offset, "where in the stream the match begins, holes counted; empty where the expression cannot say";
-    end Unsigned Bytes "END" 4 exact = it.end, "position behind its last byte";
-    pattern_id Unsigned "ID" 3 = it.pattern.id, "number of the pattern: its sid, or its place among the patterns";
+    direction Text "FROM" 5 = Symbol(if it.from_initiator { "initiator" } else { "responder" }), "sender: initiator or responder";
+    offset Unsigned Bytes "OFFSET" 1 exact = it.offset, "stream offset of the match, gaps included; empty if the expression does not determine it";
+    end Unsigned Bytes "END" 4 exact = it.end, "stream offset after its last byte";
+    pattern_id Unsigned "ID" 3 = it.pattern.id, "number of the pattern: its sid, or its position in the list";
     name Text "NAME" 6 = it.pattern.name, "the pattern's msg";
-    pattern Text "PATTERN" 1 = it.pattern.text, "the pattern as it was given";
+    pattern Text "PATTERN" 1 = it.pattern.text, "the pattern as given";
     flow_id Hex = identity.flow_id, "the same in every record about the flow";
 }
 
 record! {
     /// Fields of a [`MatchCountRow`].
     COUNT, MATCH_COUNT_SCHEMA for MatchCountRow<'_> as it:
-    pattern_id Unsigned "ID" 2 = it.pattern.id, "number of the pattern: its sid, or its place among the patterns";
-    matches Unsigned "MATCHES" 1 = it.matches, "how often it was found";
-    streams Unsigned "STREAMS" 1 = it.streams, "in how many streams";
+    pattern_id Unsigned "ID" 2 = it.pattern.id, "number of the pattern: its sid, or its position in the list";
+    matches Unsigned "MATCHES" 1 = it.matches, "number of matches";
+    streams Unsigned "STREAMS" 1 = it.streams, "number of streams with a match";
     name Text "NAME" 3 = it.pattern.name, "the pattern's msg";
-    pattern Text "PATTERN" 1 = it.pattern.text, "the pattern as it was given";
+    pattern Text "PATTERN" 1 = it.pattern.text, "the pattern as given";
 }
 
 /// What every record about a pattern says of it.

@@ -34,23 +34,23 @@ record! {
     captured Unsigned Bytes = packet.captured_len, "bytes captured";
     src_mac Text = link.and_then(|it| it.source).map(|mac| mac.to_string()), "Ethernet address of the sender";
     dst_mac Text = link.and_then(|it| it.destination).map(|mac| mac.to_string()), "Ethernet address of the receiver";
-    way Text = link.and_then(|it| it.way).map(|way| Symbol(way.name())), "of cooked packets: in, broadcast, multicast, other (between others) or out";
-    interface_index Unsigned = link.and_then(|it| it.interface_index), "of cooked packets, version 2: number of the interface where it was captured";
+    way Text = link.and_then(|it| it.way).map(|way| Symbol(way.name())), "for cooked packets: in, broadcast, multicast, other (between other hosts) or out";
+    interface_index Unsigned = link.and_then(|it| it.interface_index), "for cooked packets, version 2: number of the interface";
     ether_type Text = link.map(|it| it.ether_type_name()), "what the frame carries: ipv4, ipv6, arp, ... or its number";
-    arp Text = link.and_then(|it| it.arp()), "ARP request or reply, as tcpdump words it";
+    arp Text = link.and_then(|it| it.arp()), "ARP request or reply, as in tcpdump";
     vlan List "VLAN" 8 = &decoded.vlan[..vlans], "VLAN ids, outermost first";
     mpls List = &it.mpls().map(|entry| entry.label).collect::<Vec<u32>>(), "MPLS labels, outermost first";
     src_ip Address "SOURCE" 1 = has_ip.then_some((source.0, version)), "source address";
     src_port Unsigned "PORT" 2 = has_ports.then_some(source.1), "source port; for ICMP the type";
     dst_ip Address "DESTINATION" 1 = has_ip.then_some((destination.0, version)), "destination address";
-    dst_port Unsigned "PORT" 2 = has_ports.then_some(destination.1), "destination port; for ICMP the code or the answer's type";
+    dst_port Unsigned "PORT" 2 = has_ports.then_some(destination.1), "destination port; for ICMP the code or the reply's type";
     proto Text "PROTO" 1 = has_ip.then(|| Symbol(protocol_name(decoded.key.protocol))), "tcp, udp, icmp or the IP protocol's number; null without IP";
     tcp_flags Text "FLAGS" 3 = is_tcp.then(|| Symbol(tcp_flag_letters(decoded.tcp_flags))), "TCP flags in the order SAPFRUEC";
     seq Unsigned "SEQ" 5 = is_tcp.then_some(decoded.seq), "TCP sequence number";
     ack Unsigned "ACK" 5 = is_tcp.then_some(decoded.ack), "TCP acknowledgement number";
     window Unsigned "WIN" 6 = is_tcp.then_some(decoded.window), "TCP window, unscaled";
-    tcp_options Text = is_tcp.then(|| it.tcp_options()), "TCP options, as tcpdump words them";
-    checksum Text = verdict(it.checksum).map(Symbol), "transport checksum: good, bad, or null where that cannot be said";
+    tcp_options Text = is_tcp.then(|| it.tcp_options()), "TCP options, as in tcpdump";
+    checksum Text = verdict(it.checksum).map(Symbol), "transport checksum: good, bad, or null if unknown";
     payload_bytes Unsigned "PAYLOAD" 3 = has_ip.then_some(decoded.payload_len), "transport payload by the headers";
     ttl Unsigned = has_ip.then_some(decoded.ttl), "time to live or hop limit";
     tos Unsigned = ip.map(|ip| ip.tos), "type of service or traffic class: DSCP and ECN";
@@ -59,9 +59,9 @@ record! {
     ip_length Unsigned Bytes = has_ip.then_some(decoded.ip_len), "length of the IP datagram by its header";
     fragment Text = decoded.flags.contains(DecodeFlags::FRAGMENT).then_some(Symbol("fragment")), "fragment, or null";
     fragment_id Unsigned = fragment.map(|it| it.id), "identification of the fragmented datagram";
-    fragment_offset Unsigned Bytes = fragment.map(|it| it.offset), "where the fragment belongs in the datagram";
+    fragment_offset Unsigned Bytes = fragment.map(|it| it.offset), "offset of the fragment in the datagram";
     tunnel Object = Object(it.tunnel.map(|tunnel| TunnelRow(*tunnel))), "the innermost tunnel: kind, src_ip, dst_ip, id, depth";
-    note Text "NOTE" 4 = it.note().map(Symbol), "what is wrong or special with the packet, or null";
+    note Text "NOTE" 4 = it.note().map(Symbol), "anomaly or special property of the packet, or null";
     bytes Text = it.bytes.map(Symbol), "the captured bytes in hexadecimal (with -X)" if it.bytes.is_some();
 }
 

@@ -15,9 +15,9 @@ record! {
     stack Text "STACK" 3 = it.stack, "name of the stack, if it has one";
     component Text "COMPONENT" 1 = it.component, "label of the component in its stack";
     result Text "RESULT" 2 = it.result, "what it is";
-    value Unsigned "VALUE" 1 = it.value, "the value; null where the result is a table";
+    value Unsigned "VALUE" 1 = it.value, "the value; null for a table";
     unit Text "UNIT" 1 = it.unit, "its unit";
-    row Object "ROW" 1 = Object(it.row), "a row of a table; null where the result is a number";
+    row Object "ROW" 1 = Object(it.row), "a row of a table; null for a number";
 }
 
 /// What a component of a stack has found: a number, or a row of a table.
@@ -58,8 +58,8 @@ record! {
     READING, READING_SCHEMA for ReadingRow<'_> as it:
     time Time "TIME" 1 = it.time, "when it was read";
     component Text "COMPONENT" 1 = it.component, "label of the component in its stack";
-    value Unsigned "VALUE" 1 = it.value, "the value; null where the result is a table";
-    row Object "ROW" 1 = Object(it.row), "a row of a table; null where the result is a number";
+    value Unsigned "VALUE" 1 = it.value, "the value; null for a table";
+    row Object "ROW" 1 = Object(it.row), "a row of a table; null for a number";
 }
 
 /// A component's result at a time: a number, or a row of a table.

@@ -6,10 +6,10 @@ record! {
     /// Fields of [`TotalsRow`].
     TOTALS, TOTALS_SCHEMA for TotalsRow as it:
     streams Unsigned "STREAMS" 1 = it.streams, "directions of connections";
-    empty_streams Unsigned "EMPTY" 3 = it.empty_streams, "of these without a delivered byte";
+    empty_streams Unsigned "EMPTY" 3 = it.empty_streams, "of these, without a delivered byte";
     bytes Unsigned Bytes "BYTES" 1 exact = it.bytes, "bytes delivered in order";
     missing_bytes Unsigned Bytes "MISSING" 2 exact = it.missing_bytes, "bytes known to be missing from the capture";
-    gaps Unsigned "GAPS" 2 = it.gaps, "number of holes those bytes are in";
+    gaps Unsigned "GAPS" 2 = it.gaps, "number of gaps that those bytes are in";
     checksum Unsigned "CHECKSUM" 2 = it.checksum, "sum of all delivered bytes modulo 2^64";
 }
 
