@@ -320,8 +320,9 @@ typedef void (*scap_callback_t)(stream_t *stream);
  * Creates a capture.
  *   device           an interface ("eth0", "any"), a capture file ("file:PATH", or a path), or standard input ("file:-").
  *                    Files: pcap, pcapng, snoop, ERF, plain or compressed with gzip or zstd.
- *   memory_size      bytes for everything that waits: chunks, segments out of order, packet records. SCAP_DEFAULT, or at
- *                    least 64 KiB. scap_set_memory() sets more than an int holds.
+ *   memory_size      bytes for connections and for everything that waits: chunks, segments out of order, packet records, events.
+ *                    SCAP_DEFAULT, or at least 64 KiB. scap_set_memory() sets more than an int holds. A connection takes 786
+ *                    bytes, with creation or data callbacks 536 more, with worker threads 544 more.
  *   reassembly_mode  SCAP_TCP_FAST, SCAP_TCP_STRICT, SCAP_TCP_WAIT or SCAP_DEFAULT.
  *   need_pkts        not 0: scap_next_stream_packet() is wanted, and streams have packets of every protocol. Data events
  *                    may have packets and no bytes then (data_len 0): acknowledgements, for instance.
@@ -353,8 +354,8 @@ int scap_add_priority_class(scap_t *sc, int priority, const char *bpf);
 int scap_add_policy(scap_t *sc, const char *subnet, int policy);
 
 /* Threads that callbacks run in, up to 256: more are SCAP_EARGUMENT. 0 (the default) and 1: in that of scap_start_capture(), which is also where they run when no
- * data callback is set. A file waits for slow ones; an interface cannot and is captured in another thread, so memory fills and
- * priorities decide. */
+ * data callback is set. Each of several is kept on a core of its own, as long as there are as many. A file waits for slow ones; an
+ * interface cannot and is captured in another thread, so memory fills and priorities decide. */
 int scap_set_worker_threads(scap_t *sc, int threads);
 
 /* Sets a parameter (enum scap_parameter) for all streams. */

@@ -17,7 +17,7 @@ use crate::handle::{Handle, Setup};
 use crate::settings::Settings;
 use crate::share::{self, Joined};
 
-/// Worker threads for which one thread that puts streams together is enough.
+/// Worker threads for which one thread that puts the streams of a file together is enough.
 const WORKERS_PER_SHARD: usize = 4;
 
 /// Captures until the end of input, or until the handle is asked to stop.
@@ -44,11 +44,17 @@ fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(),
     let (token, callbacks) = (handle.token, settings.callbacks);
     let need_packets = settings.need_packets;
     let workers = settings.threads();
+    // Where nothing can wait each worker has an engine on its core, as in the paper.
+    let shards = match device {
+        Device::File(_) => workers.div_ceil(WORKERS_PER_SHARD),
+        Device::Interface { .. } => workers,
+    };
     let outcome = capture(device)
         .filter(&settings.filter)
         .engine(engine(settings))
-        .shards(workers.div_ceil(WORKERS_PER_SHARD))
+        .shards(shards)
         .workers(workers)
+        .pin(workers > 0)
         .controlled_by(handle.control.clone())
         .application(application(settings)?, move |_thread| {
             Program::new(Scene::new(token, need_packets, false), callbacks)
@@ -101,6 +107,7 @@ fn engine(settings: &Settings) -> EngineConfig {
     EngineConfig {
         shard: ShardConfig::default().with_policy(settings.policy),
         memory_bytes: settings.memory_bytes,
+        connection_bytes: Some(settings.callbacks.connection_bytes()),
         base_threshold: settings.base_threshold(),
         overload_cutoff: settings.overload_cutoff,
         need_packets: settings.need_packets,

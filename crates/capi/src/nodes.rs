@@ -33,6 +33,10 @@ pub(crate) struct Nodes {
 unsafe impl Send for Nodes {}
 
 impl Nodes {
+    /// Bytes of a connection, the lists it may be in included.
+    pub(crate) const BYTES_PER_CONNECTION: u64 =
+        (size_of::<Pair>() + 2 * size_of::<NonNull<Pair>>() + 4 * size_of::<u64>()) as u64;
+
     /// A new pair, both of it alive; returns its two streams. Each points to the other, everything else is
     /// zero.
     pub(crate) fn insert(&mut self) -> [NonNull<RawStream>; 2] {

@@ -10,6 +10,7 @@ use flowgauge_wire::Nanos;
 
 use crate::abi::{Callback, parameter};
 use crate::failure::{Code, Failure};
+use crate::nodes::Nodes;
 
 /// The memory budget when none is asked for.
 pub(crate) const DEFAULT_MEMORY: u64 = 512 << 20;
@@ -64,6 +65,17 @@ pub(crate) struct Callbacks {
     pub(crate) creation: Option<Callback>,
     pub(crate) data: Option<Callback>,
     pub(crate) termination: Option<Callback>,
+}
+
+impl Callbacks {
+    /// Bytes that are kept of each connection beside the engine's.
+    pub(crate) fn connection_bytes(&self) -> u64 {
+        match (self.creation, self.data) {
+            // Their `stream_t`s live for the termination callback only.
+            (None, None) => 0,
+            _ => Nodes::BYTES_PER_CONNECTION,
+        }
+    }
 }
 
 /// Hosts with an overlap policy of their own.

@@ -62,7 +62,7 @@ pub(crate) fn run(
     let program = move |_thread| Program::new(Scene::new(token, need_packets, true), callbacks);
     let (outcome, end) = match settings.threads() {
         0 => client.run(&mut program(0), &handle.control),
-        workers => client.run_on_workers(workers, &Cores::any(), program, &handle.control),
+        workers => client.run_on_workers(workers, &Cores::allowed(), program, &handle.control),
     };
     handle.set_outcome(&outcome);
     capture::unharmed(&outcome)?;

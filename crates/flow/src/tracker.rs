@@ -433,6 +433,11 @@ impl FlowTracker {
         &self.config
     }
 
+    /// Changes how many flows are held at once. Those in the table stay.
+    pub fn set_max_flows(&mut self, flows: u32) {
+        self.config.max_flows = flows.clamp(1, 1 << 30);
+    }
+
     /// Bytes of memory taken by flows and their index.
     pub fn memory_bytes(&self) -> usize {
         self.index.bytes() + self.flows.bytes() + self.extras.bytes()

@@ -190,15 +190,15 @@ impl Capture {
         self
     }
 
-    /// How the engines are configured. They share its memory, and the flow table's limit is divided
-    /// among them.
+    /// How the engines are configured. They share its memory, which connections are charged to, too
+    /// ([`EngineConfig::connection_bytes`]).
     #[must_use]
     pub fn engine(mut self, config: EngineConfig) -> Capture {
         self.engine = config;
         self
     }
 
-    /// Bytes of memory for chunks, waiting segments and packet records together.
+    /// Bytes of memory for connections, chunks, waiting segments, packet records and events that wait for workers together.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Capture {
         self.engine.memory_bytes = bytes;
@@ -222,7 +222,8 @@ impl Capture {
     }
 
     /// Keeps each thread on a core of its own, of those this process may use: shards first, then
-    /// workers, then the reader; they share cores where there are more threads.
+    /// workers, then the reader; they share cores where there are more threads. Of a live source shards and workers of the same
+    /// number share one.
     #[must_use]
     pub fn pin(self, pin: bool) -> Capture {
         self.cores(if pin { Cores::allowed() } else { Cores::any() })
@@ -237,9 +238,10 @@ impl Capture {
 
     /// Whether the source waits for slow workers (a file does, an interface cannot): then nothing is
     /// lost. Without waiting, memory fills and prioritized loss decides, for a file as for an
-    /// interface: chunks that find no memory are in [`Outcome::lost`]. With 65,536 events waiting for one
-    /// worker further ones take memory, too: where there is none, streams that begin then are lost, of which no
-    /// event comes. A stream whose creation was told has its end told.
+    /// interface: chunks that find no memory are in [`Outcome::lost`]. Data events that wait take memory, too, as far as the
+    /// priority of their stream goes, and so do creations and terminations when 65,536 events wait for one worker; a sixteenth of it is
+    /// there for connections and creations alone. Where even that is used up streams that begin then are lost, of which no event
+    /// comes. A stream whose creation was told has its end told.
     #[must_use]
     pub fn wait_for_workers(mut self, wait: bool) -> Capture {
         self.patient = Some(wait);

@@ -39,8 +39,9 @@ pub(crate) fn crew(
             joined: Vec::new(),
         })
         .collect();
+    let of_its_own = !patient && senders == workers.len();
     let outlets = (0..senders)
-        .map(|_| {
+        .map(|sender| {
             let bell = Bell::new();
             let lanes = workers
                 .iter_mut()
@@ -62,7 +63,13 @@ pub(crate) fn crew(
                     }
                 })
                 .collect();
-            Outlet::new(lanes, Arc::clone(&loads), bell, patient)
+            Outlet::new(
+                lanes,
+                Arc::clone(&loads),
+                bell,
+                patient,
+                of_its_own.then_some(sender),
+            )
         })
         .collect();
     (outlets, workers)

@@ -3,11 +3,13 @@
 //! An event leaves with a snapshot of its stream and, if it has one, the chunk, whose memory stays
 //! charged to the budget until the worker is done with it. Where a worker does not keep up its queue
 //! fills: a source that can wait (a file) waits then, so nothing is lost; one that cannot keeps
-//! the events aside, the budget fills, and prioritized packet loss decides what goes. Where very many are kept aside, further
-//! ones are charged to it: where there is no room even for one, its chunk, or its whole stream, is lost and counted.
+//! the events aside, charged to the budget, which fills, and prioritized packet loss decides what goes. An event has room as far as
+//! its stream's priority goes. Creations and terminations are charged where very many events wait, and then a creation has
+//! memory that data do not take. Where there is none a chunk, or a whole stream, is lost and counted.
 //!
 //! # Balance (section 4.4 of the paper)
-//! Each connection has a home, by a hash, and both directions live there. When that worker has more
+//! Each connection has a home, and both directions live there: where a live source has as many shards as workers the worker with
+//! the shard's number (which has its core), else one by a hash. When that worker has more
 //! than its share of the live streams by a quarter, new ones go to the worker with the fewest. Only
 //! those away from home are remembered.
 
@@ -24,8 +26,8 @@ use flowgauge_stream::engine::{
 use crate::queue::{Bell, Receiver, Sender};
 use crate::shared::HeldChunk;
 
-/// Events kept aside for one worker before further ones are charged to the budget, or the sender waits where there
-/// is none.
+/// Events kept aside for one worker before creations and terminations are charged, too, or before the sender waits where
+/// nothing is charged.
 const MOST_ASIDE: usize = 1 << 16;
 /// A worker has too many streams above its share and this part of it, and so many.
 const TOLERATED_PART: u64 = 4;
@@ -112,8 +114,8 @@ struct Charge(Budget);
 impl Charge {
     const BYTES: u64 = size_of::<Aside>() as u64;
 
-    fn to(budget: &Budget) -> Option<Charge> {
-        let is_room = budget.charge(Charge::BYTES, budget.limit());
+    fn to(budget: &Budget, ceiling: u64) -> Option<Charge> {
+        let is_room = budget.charge(Charge::BYTES, ceiling);
         is_room.then(|| Charge(budget.clone()))
     }
 }
@@ -133,7 +135,7 @@ pub(crate) struct Outlet {
     bell: Arc<Bell>,
     /// Whether the source can wait.
     patient: bool,
-    /// What very many events kept aside are charged to; nothing for those of a capture that processes share, which can wait.
+    /// What events kept aside are charged to; nothing for those of a capture that processes share, which can wait.
     budget: Option<Budget>,
     pub(crate) lost: Lost,
     /// Streams of which no event is sent: there was no room for the first.
@@ -165,15 +167,17 @@ impl Lost {
 }
 
 impl Outlet {
+    /// Streams are at home with worker `home`, or else spread over all.
     pub(crate) fn new(
         lanes: Vec<Lane>,
         loads: Arc<[Load]>,
         bell: Arc<Bell>,
         patient: bool,
+        home: Option<usize>,
     ) -> Outlet {
         Outlet {
             lanes,
-            placement: Placement::new(Arc::clone(&loads)),
+            placement: Placement::new(Arc::clone(&loads), home),
             loads,
             bell,
             patient,
@@ -221,9 +225,9 @@ impl Outlet {
         is_aside
     }
 
-    /// Sends an event to the worker that has its stream. False where there is no room for it; a termination is
+    /// Sends an event to the worker that has its stream. False where there is no room for it below `ceiling`; a termination is
     /// always sent, and a creation when the connection's other stream was.
-    pub(crate) fn deliver(&mut self, stream: StreamSnapshot, kind: Kind) -> bool {
+    pub(crate) fn deliver(&mut self, stream: StreamSnapshot, kind: Kind, ceiling: u64) -> bool {
         let uid = stream.uid;
         let must = match kind {
             Kind::Created => self.placement.was_last(uid),
@@ -242,7 +246,7 @@ impl Outlet {
             }
             Kind::Terminated => self.placement.leave(uid),
         };
-        let sent = self.send(worker, Message { stream, kind }, must);
+        let sent = self.send(worker, Message { stream, kind }, must, ceiling);
         if !sent && is_data {
             if let Some(load) = self.loads.get(worker) {
                 load.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -264,7 +268,7 @@ impl Outlet {
         }
     }
 
-    fn send(&mut self, worker: usize, message: Message, must: bool) -> bool {
+    fn send(&mut self, worker: usize, message: Message, must: bool, ceiling: u64) -> bool {
         let Some(lane) = self.lanes.get_mut(worker) else {
             return true;
         };
@@ -286,15 +290,18 @@ impl Outlet {
             return true;
         }
         let mut charge = None;
-        if lane.aside.len() >= MOST_ASIDE {
-            if let Some(budget) = &self.budget {
-                charge = Charge::to(budget);
+        let is_data = matches!(message.kind, Kind::Data(_));
+        if let Some(budget) = &self.budget {
+            if is_data || lane.aside.len() >= MOST_ASIDE {
+                charge = Charge::to(budget, ceiling);
                 if charge.is_none() && !must {
                     return false;
                 }
-            } else if let Some(Aside(first, _)) = lane.aside.pop_front() {
-                let _ = lane.queue.send(first);
             }
+        } else if lane.aside.len() >= MOST_ASIDE
+            && let Some(Aside(first, _)) = lane.aside.pop_front()
+        {
+            let _ = lane.queue.send(first);
         }
         lane.aside.push_back(Aside(message, charge));
         true
@@ -333,7 +340,8 @@ impl Events for Outlet {
     fn created(&mut self, application: ApplicationId, stream: &mut StreamRef<'_>) {
         let uid = stream.uid();
         let is_other_untold = self.untold.contains(&(uid ^ 1, application));
-        if is_other_untold || !self.deliver(stream.snapshot(), Kind::Created) {
+        let ceiling = stream.creation_ceiling();
+        if is_other_untold || !self.deliver(stream.snapshot(), Kind::Created, ceiling) {
             self.lost.streams += 1;
             self.untold.insert((uid, application));
         }
@@ -367,8 +375,10 @@ impl Events for Outlet {
             }
             Err(_) => None,
         };
-        let sent = taken
-            .is_some_and(|taken| self.deliver(stream.snapshot(), Kind::Data(Parcel::Own(taken))));
+        let sent = taken.is_some_and(|taken| {
+            let kind = Kind::Data(Parcel::Own(taken));
+            self.deliver(stream.snapshot(), kind, stream.ceiling())
+        });
         if !sent {
             self.lose(key, bytes, missing);
         } else if !self.trailing.is_empty() {
@@ -386,13 +396,15 @@ impl Events for Outlet {
             snapshot.missing_at_end += missing;
             snapshot.errors.insert(StreamErrors::GAP);
         }
-        self.deliver(snapshot, Kind::Terminated);
+        self.deliver(snapshot, Kind::Terminated, u64::MAX);
     }
 }
 
 /// Which worker a stream is on.
 struct Placement {
     loads: Arc<[Load]>,
+    /// The home of all connections; without one it is found by a hash.
+    home: Option<usize>,
     /// Connections away from home: the worker, and how many events of creation without those of the
     /// end.
     away: HashMap<u64, (usize, u32)>,
@@ -401,9 +413,10 @@ struct Placement {
 }
 
 impl Placement {
-    fn new(loads: Arc<[Load]>) -> Placement {
+    fn new(loads: Arc<[Load]>, home: Option<usize>) -> Placement {
         Placement {
             loads,
+            home,
             away: HashMap::new(),
             last: None,
         }
@@ -416,7 +429,8 @@ impl Placement {
 
     fn home(&self, connection: u64) -> usize {
         let hash = (connection ^ connection >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(hash) * self.loads.len() as u128) >> 64) as usize
+        let by_hash = || ((u128::from(hash) * self.loads.len() as u128) >> 64) as usize;
+        self.home.unwrap_or_else(by_hash)
     }
 
     fn of(&self, uid: u64) -> usize {
@@ -498,7 +512,7 @@ mod tests {
     #[test]
     fn new_streams_leave_a_worker_that_has_more_than_its_share() {
         let loads = loads(4);
-        let mut placement = Placement::new(Arc::clone(&loads));
+        let mut placement = Placement::new(Arc::clone(&loads), None);
         // Somebody else has given worker 2 a lot.
         loads[2].streams.store(10_000, Ordering::Relaxed);
         let mut counts = [0; 4];
@@ -526,11 +540,24 @@ mod tests {
 
     #[test]
     fn balanced_workers_keep_streams_at_home() {
-        let mut placement = Placement::new(loads(3));
+        let mut placement = Placement::new(loads(3), None);
         for connection in 0..3_000u64 {
             placement.place(connection << 1);
         }
         let away = placement.away.len();
         assert!(away < 300, "{away} away");
+    }
+
+    #[test]
+    fn a_home_of_all_is_left_when_it_has_more_than_its_share() {
+        let loads = loads(2);
+        let mut placement = Placement::new(Arc::clone(&loads), Some(1));
+        loads[0].streams.store(1000, Ordering::Relaxed);
+        let places: Vec<usize> = (0..2000)
+            .map(|number| placement.place(number << 1))
+            .collect();
+        assert!(places[..1000].iter().all(|&place| place == 1));
+        assert!((50..300).contains(&placement.away.len()));
+        assert!((0..2000).all(|number| placement.of(number << 1) == places[number as usize]));
     }
 }

@@ -142,6 +142,11 @@ const LONGEST_JOINED: usize = 1 << 30;
 struct Locals(HashMap<(usize, ApplicationId, u32), Local>);
 
 impl Worker {
+    /// Bytes that a worker keeps of both streams of a connection for each application, in a map that is half empty when it has
+    /// just grown.
+    pub(crate) const BYTES_PER_CONNECTION: u64 =
+        4 * size_of::<((usize, ApplicationId, u32), Local)>() as u64;
+
     /// Works until all shards are done.
     pub(crate) fn run(mut self) -> WorkerStatistics {
         let mut statistics = WorkerStatistics::default();

@@ -208,6 +208,11 @@ impl Shard {
         self.ledger.refuse(place, packets, bytes);
     }
 
+    /// Changes how many flows are held at once. Those in the table stay.
+    pub fn set_max_flows(&mut self, flows: u32) {
+        self.tracker.set_max_flows(flows);
+    }
+
     /// Sets the idle timeouts of TCP, UDP and other flows, of those in the table, too.
     pub fn set_idle(&mut self, tcp: Nanos, udp: Nanos, other: Nanos) {
         self.tracker.set_idle(tcp, udp, other);

@@ -15,6 +15,8 @@ struct Shared {
     limit: u64,
     used: AtomicU64,
     high: AtomicU64,
+    /// What of `used` is tables'.
+    tables: AtomicU64,
 }
 
 impl Budget {
@@ -25,6 +27,7 @@ impl Budget {
                 limit,
                 used: AtomicU64::new(0),
                 high: AtomicU64::new(0),
+                tables: AtomicU64::new(0),
             }),
         }
     }
@@ -64,6 +67,39 @@ impl Budget {
         true
     }
 
+    /// Charges as much of `bytes` as [there is room for](Budget::room_for_tables) to tables that grow with the input.
+    /// Returns how much that was.
+    pub fn charge_tables(&self, bytes: u64) -> u64 {
+        let bytes = bytes.min(self.room_for_tables());
+        if !self.charge(bytes, self.limit()) {
+            // Others were faster.
+            return 0;
+        }
+        self.shared.tables.fetch_add(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// How much more tables may have: a [`SHARE_LEFT`](Budget::SHARE_LEFT)th of the budget they leave to the rest.
+    pub fn room_for_tables(&self) -> u64 {
+        let most = self.limit() - self.limit() / Budget::SHARE_LEFT;
+        let unused = self.limit().saturating_sub(self.used());
+        most.saturating_sub(self.tables()).min(unused)
+    }
+
+    /// Gives back what was charged to tables.
+    pub fn release_tables(&self, bytes: u64) {
+        self.shared.tables.fetch_sub(bytes, Ordering::Relaxed);
+        self.release(bytes);
+    }
+
+    /// Bytes charged to tables now.
+    pub fn tables(&self) -> u64 {
+        self.shared.tables.load(Ordering::Relaxed)
+    }
+
+    /// Tables leave so manieth a part of the budget to the rest, and the rest as much of what they do not have to them.
+    pub const SHARE_LEFT: u64 = 16;
+
     /// Gives back what was charged.
     #[inline]
     pub fn release(&self, bytes: u64) {
@@ -86,6 +122,23 @@ mod tests {
         budget.release(60);
         assert!(budget.charge(1, ALL));
         assert_eq!((budget.used(), budget.high()), (41, 100));
+    }
+
+    #[test]
+    fn tables_and_the_rest_leave_each_other_some() {
+        let budget = Budget::new(1600);
+        assert!(budget.charge(300, ALL));
+        assert_eq!(budget.charge_tables(1000), 1000);
+        assert_eq!((budget.used(), budget.tables()), (1300, 1000));
+        // What is left of the budget, then of their share.
+        assert_eq!(budget.charge_tables(1000), 300);
+        budget.release(300);
+        assert_eq!(budget.room_for_tables(), 200);
+        assert_eq!(budget.charge_tables(1000), 200);
+        assert_eq!(budget.charge_tables(1000), 0);
+        assert!(budget.charge(100, ALL) && !budget.charge(1, ALL));
+        budget.release_tables(1500);
+        assert_eq!((budget.used(), budget.tables()), (100, 0));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{self, assert_success, compile, has, here, limited, run, scratch, skip, text};
 use flowgauge_capture::generate::{Config, Preset, generate};
+use flowgauge_stream::engine::EngineConfig;
 
 const OPTIONS: [&str; 5] = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"];
 
@@ -253,5 +254,30 @@ fn an_interrupted_example_loses_nothing() {
         let said = text(&ran.stdout);
         let streams = said.lines().filter(|line| line.contains(" 9999 17 "));
         assert!(streams.count() > 100, "{name}: {said}");
+    }
+}
+
+/// Connections count into the memory, which holds as many of them as it is large: [`EngineConfig::CONNECTION_CHARGE`] each, and a
+/// sixteenth for what else waits. In a twelfth less of it the longest idle ones go.
+#[test]
+fn connections_at_once_are_bounded_by_the_memory_alone() {
+    const COUNT: u64 = 60_000;
+    let name = "connections";
+    if !has("gcc", name) {
+        return;
+    }
+    let program = scratch(name).join(name);
+    let source = here().join("tests/c/connections.c");
+    let options = ["-std=gnu99", "-O2", "-Wall", "-Wextra", "-Werror"];
+    compile("gcc", &options, &source, &program);
+    let enough = COUNT * EngineConfig::CONNECTION_CHARGE / 15 * 16 + (1 << 20);
+    for (memory, is_enough) in [(enough, true), (enough / 12 * 11, false)] {
+        let mut command = limited(&program);
+        let ran = run(command.args([COUNT, memory].map(|number| number.to_string())));
+        assert_success(&ran);
+        let said = text(&ran.stdout);
+        assert_eq!(said.contains("; 0 streams evicted"), is_enough, "{said}");
+        // As docs/scap.md says.
+        assert!(!is_enough || said.contains("786 of memory_size"), "{said}");
     }
 }

@@ -99,7 +99,15 @@ impl Prepared {
         shards = sources.len();
         let mut config = capture.engine;
         config.shard.flow.led_clock |= reader.is_some();
-        config.shard.flow.max_flows = config.shard.flow.max_flows.div_ceil(shards as u32).max(1);
+        // What cannot wait is not held up by a handler: its events are handled beside the engine.
+        let works_here = live && capture.workers == 0;
+        let workers = if works_here { shards } else { capture.workers };
+        let applications = capture.applications.len() as u64;
+        let by_workers = match workers {
+            0 => 0,
+            _ => Worker::BYTES_PER_CONNECTION * applications,
+        };
+        *config.connection_bytes.get_or_insert(0) += by_workers;
         let budget = Budget::new(config.memory_bytes);
         let mut engines = Vec::with_capacity(shards);
         for _ in 0..shards {
@@ -110,14 +118,12 @@ impl Prepared {
             }
             engines.push(engine);
         }
-        // What cannot wait is not held up by a handler: its events are handled beside the engine.
-        let works_here = live && capture.workers == 0;
         Ok(Prepared {
             sources,
             reader,
             engines,
             applications: capture.applications,
-            workers: if works_here { shards } else { capture.workers },
+            workers,
             works_here,
             cores: capture.cores,
             patient: capture.patient.unwrap_or(!live),
@@ -163,6 +169,8 @@ impl Prepared {
             return Ok(outcome);
         }
         let own = if self.works_here { workers.pop() } else { None };
+        // Of a live source each engine has the core of its worker: what one has written the other reads.
+        let first_worker = if self.live { 0 } else { shards };
         let parts: Result<(), ThreadFailure> = thread::scope(|scope| {
             let stopping = |failure: ThreadFailure| {
                 self.control.stop();
@@ -174,7 +182,8 @@ impl Prepared {
                     let number = worker.number;
                     let name = format!("worker-{number}");
                     let work = || worker.run();
-                    threads::start(scope, name, cores.of(shards + number), work).map_err(stopping)
+                    threads::start(scope, name, cores.of(first_worker + number), work)
+                        .map_err(stopping)
                 })
                 .collect();
             let shard = &shard;

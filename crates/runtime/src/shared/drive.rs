@@ -326,7 +326,7 @@ impl Streams {
                 self.known.remove(&(stream.uid as u32));
             }
         }
-        outlet.deliver(stream, kind);
+        outlet.deliver(stream, kind, u64::MAX);
         Turn::Event
     }
 

@@ -1,7 +1,9 @@
 //! The one memory budget, and which packets it refuses under overload.
 //!
 //! Chunks with their descriptions, waiting segments and packet records are charged to one
-//! [`Budget`](super::Budget). A chunk that a
+//! [`Budget`](super::Budget), connections, too, where that is wanted
+//! ([`EngineConfig::connection_bytes`](super::EngineConfig::connection_bytes)): the memory that is divided below is then what
+//! they leave, less a sixteenth, so that further connections, and their creation's events, find room whatever is full. A chunk that a
 //! consumer has taken ([`DataChunk::take`](super::DataChunk::take)) stays charged until the
 //! consumer drops it: a consumer that is too slow fills the budget, and that is what overload means
 //! here.
@@ -22,6 +24,8 @@
 //! whatever it is for: a chunk, its growth, a segment that waits, a packet's record, a copy that a
 //! consumer takes. What lies above is there for the more important ones. `[ours]`
 
+use flowgauge_wire::Budget;
+
 /// What prioritized packet loss says of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sentence {
@@ -37,7 +41,12 @@ pub enum Sentence {
 #[derive(Clone, Debug)]
 pub struct Watermarks {
     base: u64,
+    /// The share of the memory that `base` is.
+    share: f64,
     limit: u64,
+    memory: u64,
+    /// What of the memory connections have; nothing is said of it where they are not charged.
+    tables: Option<u64>,
     overload_cutoff: u64,
     /// 1 + rank of each priority in use from the lowest; 0: not in use.
     rank: [u16; 256],
@@ -56,8 +65,11 @@ impl Watermarks {
             base_threshold.clamp(0.0, 1.0)
         };
         let mut watermarks = Watermarks {
-            base: (limit as f64 * share) as u64,
+            base: 0,
+            share,
             limit,
+            memory: limit,
+            tables: None,
             overload_cutoff: overload_cutoff.unwrap_or(u64::MAX),
             rank: [0; 256],
             ranks: 0,
@@ -83,11 +95,26 @@ impl Watermarks {
 
     /// Changes the base threshold, a share of the memory.
     pub fn set_base_threshold(&mut self, share: f64) {
-        self.base = Watermarks::new(self.limit, share, None).base;
+        self.share = Watermarks::new(0, share, None).share;
         self.note_ceilings();
     }
 
+    /// So much of the memory is connections'.
+    pub fn set_tables(&mut self, bytes: u64) {
+        // Less than a thousandth of it makes no difference.
+        let close = self.memory >> 10;
+        if self.tables.is_none_or(|told| told.abs_diff(bytes) > close) {
+            self.tables = Some(bytes);
+            self.note_ceilings();
+        }
+    }
+
     fn note_ceilings(&mut self) {
+        let tables = self.tables.unwrap_or(0).min(self.memory);
+        let rest = self.memory - tables;
+        let left = self.tables.map_or(0, |_| rest / Budget::SHARE_LEFT);
+        self.limit = self.memory - left;
+        self.base = tables + ((rest - left) as f64 * self.share) as u64;
         for rank in 0..=self.ranks.max(1) {
             self.ceilings[usize::from(rank)] = self.watermark(rank);
         }
@@ -97,6 +124,22 @@ impl Watermarks {
     #[inline]
     pub fn ceiling(&self, priority: u8) -> u64 {
         self.ceilings[usize::from(self.rank[usize::from(priority)].max(1))]
+    }
+
+    /// The same for the highest priority.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The same for the event of a stream's creation, which is to find room when nothing else does.
+    pub fn creation_ceiling(&self, priority: u8) -> u64 {
+        let rank = u64::from(self.rank[usize::from(priority)].max(1));
+        let left = self.memory - self.limit;
+        match left {
+            0 => self.ceiling(priority),
+            _ => self.limit + left * rank / u64::from(self.ranks.max(1)),
+        }
     }
 
     /// The same for the lowest priority in use.
@@ -119,7 +162,7 @@ impl Watermarks {
     /// Watermark `index` of `0..=n`.
     pub fn watermark(&self, index: u16) -> u64 {
         let n = u128::from(self.ranks.max(1));
-        let region = u128::from(self.limit - self.base);
+        let region = u128::from(self.limit.saturating_sub(self.base));
         self.base + (region * u128::from(index.min(self.ranks.max(1))) / n) as u64
     }
 
@@ -155,6 +198,23 @@ mod tests {
         marks.set_base_threshold(0.7);
         assert_eq!([0, 3, 9].map(|of| marks.ceiling(of)), [800, 900, 1000]);
         assert_eq!(marks.lowest_ceiling(), 800);
+    }
+
+    #[test]
+    fn connections_leave_the_rest_to_be_divided() {
+        let mut marks = Watermarks::new(3200, 0.5, None);
+        marks.set_priorities(|priority| matches!(priority, 0 | 3));
+        marks.set_tables(1600);
+        assert_eq!([0, 1, 2].map(|at| marks.watermark(at)), [2350, 2725, 3100]);
+        assert_eq!([0, 3].map(|of| marks.creation_ceiling(of)), [3150, 3200]);
+        marks.set_base_threshold(0.0);
+        assert_eq!(marks.base(), 1600);
+        marks.set_tables(0);
+        assert_eq!([0, 1, 2].map(|at| marks.watermark(at)), [0, 1500, 3000]);
+        // Where they are not charged nothing is left for them.
+        let marks = Watermarks::new(3200, 0.5, None);
+        assert_eq!((marks.base(), marks.ceiling(9)), (1600, 3200));
+        assert_eq!(marks.creation_ceiling(9), 3200);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use core::fmt;
 use std::sync::Arc;
 
 use flowgauge_capture::Filter;
+use flowgauge_flow::FlowConfig;
 use flowgauge_reassembly::HostPolicies;
 use flowgauge_wire::{Decoded, LinkType, Nanos, PacketDescriptor};
 
 use super::command::ChunkParameters;
-use super::record::{Loss, Pending, Record};
+use super::record::{Extra, Loss, Pending, Record};
 use crate::config::ShardConfig;
 
 /// What all applications of an engine share.
@@ -19,6 +20,9 @@ pub struct EngineConfig {
     pub shard: ShardConfig,
     /// One budget for chunks, waiting segments and packet records.
     pub memory_bytes: u64,
+    /// Whether connections are charged to the memory, too, and how many bytes the applications keep of each. They are then
+    /// bounded by it alone, whatever [`FlowConfig::max_flows`] says: with it full the longest idle one goes.
+    pub connection_bytes: Option<u64>,
     /// Share of the memory below which nothing is dropped, and above which partial chunks are
     /// flushed early.
     pub base_threshold: f64,
@@ -38,6 +42,15 @@ impl EngineConfig {
     /// chunk under way. Bytes of chunks are in the budget.
     pub const BYTES_PER_CONNECTION: u64 =
         2 * (size_of::<Record>() + size_of::<Loss>() + size_of::<Pending>()) as u64;
+
+    /// Bytes that a connection is charged ([`EngineConfig::connection_bytes`]), without what applications keep of it: both of its
+    /// streams were cut off or have lost something.
+    pub const CONNECTION_CHARGE: u64 = FlowConfig::BYTES_PER_FLOW
+        + ShardConfig::BYTES_PER_CONNECTION
+        + 2 * (size_of::<Record>() + size_of::<Loss>()) as u64;
+
+    /// The same for each application but the first.
+    pub(super) const APPLICATION_CHARGE: u64 = 2 * size_of::<Extra>() as u64;
 }
 
 impl Default for EngineConfig {
@@ -46,6 +59,7 @@ impl Default for EngineConfig {
         EngineConfig {
             shard: ShardConfig::default(),
             memory_bytes: 256 << 20,
+            connection_bytes: None,
             base_threshold: 0.5,
             overload_cutoff: None,
             need_packets: false,

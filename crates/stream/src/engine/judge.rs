@@ -498,7 +498,7 @@ impl Core {
         let offset = packet.offset.unwrap_or(0).max(0) as u64;
         let priority = self.priority_of(id);
         let mut used = self.budget.used();
-        if self.watermarks.ceiling(priority) < self.budget.limit() {
+        if self.watermarks.ceiling(priority) < self.watermarks.limit() {
             // With the packet, wherever it will be: what is not taken here may be lost later on.
             used += Buffers::cost_of(packet.payload.len());
         }

@@ -62,6 +62,7 @@ mod buffers;
 mod chunk;
 mod command;
 mod config;
+mod connections;
 mod core;
 mod deliver;
 mod events;
@@ -117,6 +118,10 @@ pub struct Engine {
     core: Core,
     /// Whether applications get packets where nothing else is said.
     need_packets: bool,
+    /// [`EngineConfig::connection_bytes`].
+    connection_bytes: Option<u64>,
+    /// What connections are charged.
+    charged: u64,
 }
 
 impl Engine {
@@ -132,6 +137,10 @@ impl Engine {
         let mut config = config;
         config.shard.flow.active = None;
         config.shard.reassembly.memory_bytes = budget.limit();
+        if config.connection_bytes.is_some() {
+            let most = budget.limit() / EngineConfig::CONNECTION_CHARGE;
+            config.shard.flow.max_flows = u32::try_from(most).unwrap_or(u32::MAX);
+        }
         if config.policies.is_uniform() && config.policies != HostPolicies::default() {
             config.shard.overlap_policy = config.policies.default_policy();
         }
@@ -144,6 +153,8 @@ impl Engine {
             core: Core::new(&config, budget),
             shard,
             need_packets: config.need_packets,
+            connection_bytes: config.connection_bytes,
+            charged: 0,
         }
     }
 
@@ -237,6 +248,7 @@ impl Engine {
     /// Takes a batch through the engine. An empty batch with [`Batch::now`] only moves the capture
     /// clock.
     pub fn process<E: Events + ?Sized>(&mut self, batch: &Batch<'_>, events: &mut E) {
+        self.charge_connections();
         let mut hook = Hook {
             core: &mut self.core,
             events,
@@ -255,6 +267,7 @@ impl Engine {
             events,
         };
         self.shard.finish(&mut hook);
+        self.charge_connections();
         self.catch_up();
     }
 

@@ -46,10 +46,10 @@ impl Core {
     ) {
         self.pressed = true;
         let limit = self.ceiling_of(busy);
+        let little = (limit - self.budget.tables().min(limit)) / 32;
         for _ in 0..STEPS {
             let used = self.budget.used() + need;
-            let fits =
-                used <= self.watermarks.base() || used <= limit && self.partial <= limit / 32;
+            let fits = used <= self.watermarks.base() || used <= limit && self.partial <= little;
             if fits || self.partial == 0 {
                 break;
             }

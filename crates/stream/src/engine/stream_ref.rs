@@ -230,6 +230,16 @@ impl StreamRef<'_> {
         self.view(|view| view.priority)
     }
 
+    /// As much of the memory may be in use with what is charged for it.
+    pub fn ceiling(&self) -> u64 {
+        self.core.watermarks.ceiling(self.priority())
+    }
+
+    /// The same for the event of its creation.
+    pub fn creation_ceiling(&self) -> u64 {
+        self.core.watermarks.creation_ceiling(self.priority())
+    }
+
     /// Its chunk size.
     pub fn chunk_bytes(&self) -> u32 {
         self.parameters().chunk_bytes

@@ -86,6 +86,7 @@ fn run(seed: u64) {
     let mut engine = Engine::new(EngineConfig {
         shard,
         memory_bytes: memory,
+        connection_bytes: random.of(&[None, Some(0), Some(100)]),
         base_threshold: random.of(&[0.0, 0.5, 0.9, 1.0]),
         overload_cutoff: random.of(&[None, Some(500), Some(0)]),
         need_packets: random.once_in(3),
