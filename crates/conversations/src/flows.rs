@@ -40,8 +40,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "classify",
             OptionKind::Flag,
-            "say what is spoken in each flow, and for which application: by content, by names of servers, by names \
-             that were looked up, by ports",
+            "classify each flow's protocol and application, by content, server names, DNS names and ports",
         )
         .or("no"),
         protocols::APPLICATIONS,

@@ -18,38 +18,38 @@ options! {
     pub const;
     /// Option `mode`.
     MODE = mode: Choice("wait", "fast", "strict"),
-        "how TCP is put in order: wait for a hole until it is hopeless, fast (never wait, flag holes), \
-         strict (only correctly sequenced data of established connections)";
+        "reassembly mode: wait (for gaps to be filled), fast (never wait, flag gaps), strict (only correctly \
+         sequenced data of established connections)";
     /// Option `policy`.
     POLICY = policy: WordOrFile,
         "overlap policy of the receiving host: a name as for `overlap_policy`, or a file with lines \
          \"10.0.0.0/8 windows\" and \"default linux\"";
     /// Option `cutoff`.
-    CUTOFF = cutoff: Size, "only the first bytes of each stream; 0: statistics only";
+    CUTOFF = cutoff: Size, "keep only the first bytes of each stream; 0: statistics only";
     /// Option `cutoff_client`.
-    CUTOFF_CLIENT = cutoff_client: Size, "cutoff of what the initiator sends, before cutoff";
+    CUTOFF_CLIENT = cutoff_client: Size, "cutoff of data sent by the initiator; overrides cutoff";
     /// Option `cutoff_server`.
-    CUTOFF_SERVER = cutoff_server: Size, "cutoff of what the responder sends, before cutoff";
+    CUTOFF_SERVER = cutoff_server: Size, "cutoff of data sent by the responder; overrides cutoff";
     /// Option `cutoff_class`.
     CUTOFF_CLASS = cutoff_class: Text,
-        "cutoff of streams that a filter matches, before all others: \"10K:tcp port 443\"; of several, a \
-         line each, the first that matches counts";
+        "cutoff of streams that match a filter, overrides all others: \"10K:tcp port 443\"; if there are several (one \
+         per line), the first match applies";
     /// Option `priority`.
     PRIORITY = priority: Text,
-        "priority under overload of streams that a filter matches: \"2:host 192.0.2.1\"; higher is kept \
-         longer, 0 is the default; of several, a line each, the first that matches counts";
+        "priority under overload of streams that match a filter: \"2:host 192.0.2.1\"; higher is kept longer, 0 is the \
+         default; if there are several (one per line), the first match applies";
     /// Option `chunk`.
-    CHUNK = chunk: Size, "size of chunks, 16K where nothing is said; 0: segments as they come";
+    CHUNK = chunk: Size, "chunk size, 16K unless given; 0: segments as they come";
     /// Option `overlap`.
     OVERLAP = overlap: Size, "bytes of a chunk repeated at the start of the next";
     /// Option `flush_timeout`.
-    FLUSH_TIMEOUT = flush_timeout: Duration, "deliver a chunk that is not full after so long";
+    FLUSH_TIMEOUT = flush_timeout: Duration, "deliver a partial chunk after this time";
     /// Option `base_threshold`.
     BASE_THRESHOLD = base_threshold: Number(0.0, 1.0),
-        "share of the memory for chunks below which nothing is dropped, 0.5 where nothing is said";
+        "share of the chunk memory below which nothing is dropped, 0.5 unless given";
     /// Option `overload_cutoff`.
     OVERLOAD_CUTOFF = overload_cutoff: Size,
-        "under overload, drop what lies beyond so many bytes in its stream first";
+        "under overload, first drop data beyond this many bytes of its stream";
 }
 /// The options that have streams delivered in chunks.
 static OPTIONS: [&OptionInfo; 12] = [

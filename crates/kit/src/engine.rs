@@ -10,16 +10,16 @@ options! {
     pub const;
     /// Option `checksums`: see [`checksums`].
     CHECKSUMS = checksums: Choice("auto", "verify", "ignore") = "auto",
-        "what to do with wrong checksums: verify refuses such packets, ignore does not look, auto refuses \
-         them, except from senders all of whose packets are wrong (offloading hosts)";
+        "wrong checksums: verify discards such packets, ignore does not check, auto discards them except from senders \
+         without a correct one (checksum offloading)";
     /// Option `overlap_policy`.
     OVERLAP_POLICY = overlap_policy: Text = "first",
-        "which copy of overlapping segments and fragments counts: first, last, linux, windows, bsd, solaris \
-         and others";
+        "which copy of overlapping segments and fragments is kept: first, last, linux, windows, bsd, solaris and \
+         others";
     /// Option `vlan_aware`: see [`VlanAware`].
     VLAN_AWARE = vlan_aware: Choice("auto", "yes", "no") = "auto",
-        "whether equal endpoints in different VLANs are different flows; auto: where packets go from one \
-         address to another in both VLANs, so that a VLAN for each direction is one flow; yes: always";
+        "whether equal endpoints in different VLANs are different flows; auto: if packets of the same direction are in \
+         both (a VLAN per direction is one flow); yes: always";
 }
 
 /// The least `memory` for each core: room for hundreds of flows and whole datagrams.
@@ -29,23 +29,23 @@ options! {
     pub const;
     /// Option `memory`, in bytes.
     MEMORY = memory: Size,
-        "memory for all that grows with the input: flows, segments and fragments that wait, groups, bytes \
-         collected for files; at least 256K for each core";
+        "memory for everything that grows with the input: flows, waiting segments and fragments, groups, bytes \
+         collected for files; at least 256K per core";
     /// Option `max_flows`.
     MAX_FLOWS = max_flows: Integer(1, 1 << 30),
-        "flows tracked at once; the longest idle one ends when there are more";
+        "maximum number of tracked flows; beyond it, the longest idle is evicted";
     /// Option `tcp_timeout`.
     TCP_IDLE = tcp_timeout: Duration = "300s",
-        "an idle TCP connection ends after so long, on the clock of the capture";
+        "idle timeout of TCP connections, on the capture clock";
     /// Option `udp_timeout`.
-    UDP_IDLE = udp_timeout: Duration = "60s", "an idle UDP flow ends after so long";
+    UDP_IDLE = udp_timeout: Duration = "60s", "idle timeout of UDP flows";
     /// Option `other_timeout`.
-    OTHER_IDLE = other_timeout: Duration = "30s", "an idle flow of another protocol ends after so long";
+    OTHER_IDLE = other_timeout: Duration = "30s", "idle timeout of flows of other protocols";
     /// Option `closed_timeout`.
     CLOSED_TIMEOUT = closed_timeout: Duration = "5s",
-        "a TCP connection that both sides closed, or one reset, ends after so long without packets";
+        "idle timeout of TCP connections closed by both sides or reset";
     /// Option `active_timeout`.
-    ACTIVE_TIMEOUT = active_timeout: Duration, "write a record of flows that last longer than this, again and again";
+    ACTIVE_TIMEOUT = active_timeout: Duration, "also write a record of each active flow at this interval";
     /// Option `community_id_seed`.
     COMMUNITY_ID_SEED = community_id_seed: Integer(0, 65_535) = "0", "seed of the Community ID";
 }

@@ -20,26 +20,25 @@ pub(crate) struct IdentityOptions {
 /// `stack agent`
 #[derive(Args, Debug)]
 pub(crate) struct AgentOptions {
-    /// Address and port to listen at, as 192.0.2.1:2234
+    /// Address and port to listen on, such as 192.0.2.1:2234
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: String,
-    /// Who may do what: a file with a line for each name
+    /// Rights file: a line per name
     #[arg(long, value_name = "FILE")]
     pub(crate) rights: PathBuf,
     /// Stacks read and write files in this folder only
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Stacks run as this user, not as the agent's: the folder must be writable for it. It captures as root first
+    /// Run stacks as this user, who must be able to write to the folder; interfaces are opened as root first
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// Remember the stacks here, so that they run again when the agent is started again; not within
-    /// --folder
+    /// Remember stacks in this folder and restart them with the agent; not within --folder
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// Forget what is remembered
+    /// Forget remembered stacks
     #[arg(long, requires = "state")]
     pub(crate) forget: bool,
-    /// Stacks at once
+    /// Maximum number of stacks
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) most: u16,
     #[command(flatten)]
@@ -52,7 +51,7 @@ pub(crate) struct AdminOptions {
     /// Where the agent listens
     #[arg(value_name = "HOST:PORT")]
     pub(crate) host: String,
-    /// The name in the agent's certificate, where it is not HOST
+    /// Name in the agent's certificate, if not HOST
     #[arg(long, value_name = "NAME")]
     pub(crate) peer: Option<String>,
     #[command(flatten)]
@@ -69,15 +68,15 @@ pub(crate) enum AdminCommand {
     Start(DefinitionOptions),
     /// List the stacks
     List,
-    /// Show a stack: its text, how it is doing, what it said last
+    /// Show a stack: text, status, latest output
     Show(NameOptions),
-    /// Follow what a stack says, with its counts every so often
+    /// Follow a stack's output, with periodic counters
     Watch(WatchOptions),
     /// Stop a stack and forget it
     Stop(NameOptions),
-    /// Stop a stack and start it again
+    /// Restart a stack
     Restart(NameOptions),
-    /// Give a stack another text, or other input, and start it again
+    /// Change a stack's text or input and restart it
     Configure(DefinitionOptions),
 }
 

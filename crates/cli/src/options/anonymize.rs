@@ -11,7 +11,7 @@ use super::shared::{BoundOptions, CommonOptions, InputOptions};
 /// `anonymize`
 #[derive(Args, Debug)]
 pub(crate) struct AnonymizeOptions {
-    /// What is kept and replaced, in TOML: docs/anonymization.md
+    /// Policy in TOML: what is kept and replaced (docs/anonymization.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: PathBuf,
     #[command(flatten)]

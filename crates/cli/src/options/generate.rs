@@ -9,10 +9,10 @@ use super::values::{parse_positive, share};
 /// `generate`
 #[derive(Args, Debug)]
 pub(crate) struct GenerateOptions {
-    /// The capture to write; what it holds is stated in FILE.truth.json beside it
+    /// The capture to write; its ground truth is written to FILE.truth.json
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     pub(crate) write: PathBuf,
-    /// What kind of traffic: mix, late, loss, web, small, syn, elephants, hostile or zoo [default: mix]
+    /// Kind of traffic: mix, late, loss, web, small, syn, elephants, hostile or zoo [default: mix]
     #[arg(value_name = "PRESET", conflicts_with = "preset")]
     pub(crate) preset_word: Option<String>,
     /// The same as PRESET
@@ -34,19 +34,19 @@ pub(crate) struct GenerateOptions {
         default_value_t = 1.0
     )]
     pub(crate) scale: f64,
-    /// Number of flows, about
+    /// Approximate number of flows
     #[arg(long, value_name = "N", conflicts_with = "scale", value_parser = parse_positive::<u64>)]
     pub(crate) flows: Option<u64>,
-    /// Number of packets, about
+    /// Approximate number of packets
     #[arg(long, value_name = "N", conflicts_with_all = ["scale", "flows"], value_parser = parse_positive::<u64>)]
     pub(crate) packets: Option<u64>,
     /// Length of the trace
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) duration: Option<f64>,
-    /// State totals only, not each stream
+    /// Ground truth with totals only, without streams
     #[arg(long)]
     pub(crate) summary: bool,
-    /// Time stamps in nanoseconds rather than microseconds
+    /// Timestamps in nanoseconds instead of microseconds
     #[arg(long)]
     pub(crate) nanoseconds: bool,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(crate) struct GenerateShares {
     /// Datagrams sent as fragments
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) fragments: Option<f64>,
-    /// TCP connections whose beginning is not in the capture
+    /// TCP connections picked up mid-stream
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = share)]
     pub(crate) mid_stream: Option<f64>,
     /// Data segments out of order

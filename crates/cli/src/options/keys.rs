@@ -15,11 +15,11 @@ pub(crate) struct KeysOptions {
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make an authority, whose certificates machines believe
+    /// Create a certificate authority
     Authority(FolderOptions),
-    /// Make a key and a certificate for a machine, where the authority is
+    /// Create a key and certificate for a machine, on the authority's machine
     Add(AddKeyOptions),
-    /// Show whose certificates are in the folder, their fingerprints and until when they are valid
+    /// List the certificates in the folder, with fingerprints and expiry
     Show(FolderOptions),
 }
 
@@ -34,10 +34,10 @@ pub(crate) struct FolderOptions {
 /// `keys add`
 #[derive(Args, Debug)]
 pub(crate) struct AddKeyOptions {
-    /// What the machine is called: small letters, digits, '-' and '.'
+    /// Name of the machine: lower-case letters, digits, '-' and '.'
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// A host name or address where others reach it (several)
+    /// Host name or address of the machine (several)
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Vec<String>,
     /// Days for which the certificate is valid

@@ -11,9 +11,9 @@ use super::shared::{CommonOptions, EngineOptions, InputOptions, PresetOptions, R
 #[derive(Args, Debug)]
 #[command(
     group = ArgGroup::new("files_wanted").args(["files", "digests", "extract"]).multiple(true),
-    after_help = "Protocols are recognised by what is said, on any port. A request without a response, and a \
-                  response\nwithout a request, are records too. With --flows each flow has a record of event \
-                  type flow; flow_id\njoins them.\n\nExample: flowgauge log -r capture.pcap --protocols \
+    after_help = "Protocols are recognised by content, on any port. A request without a response, and a response \
+                  without\na request, are records too. With --flows, each flow has a record of event type flow; \
+                  flow_id joins them.\n\nExample: flowgauge log -r capture.pcap --protocols \
                   http,dns --format zeek -w logs"
 )]
 pub(crate) struct LogOptions {
@@ -23,16 +23,16 @@ pub(crate) struct LogOptions {
     pub(crate) files: FileOptions,
     #[command(flatten)]
     pub(crate) anonymize: PolicyOptions,
-    /// How it is written (default: as the file's name says, else table on a terminal, else json)
+    /// Output format (default: by file name, else table on a terminal, else json)
     #[arg(long, value_name = "FORMAT", value_enum, help_heading = "Output")]
     pub(crate) format: Option<LogFormat>,
-    /// As --format json
+    /// Short for --format json
     #[arg(long, help_heading = "Output", conflicts_with_all = ["format", "csv"])]
     pub(crate) json: bool,
-    /// As --format csv
+    /// Short for --format csv
     #[arg(long, help_heading = "Output", conflicts_with = "format")]
     pub(crate) csv: bool,
-    /// Write to a file, or with zeek into a folder, instead of standard output
+    /// Write to a file, or with zeek to a folder, instead of standard output
     #[arg(
         short = 'w',
         long = "write",
@@ -88,16 +88,16 @@ passed! {
 /// How records of many kinds are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Aligned columns for people
+    /// An aligned table
     Table,
     /// The columns of the table as CSV
     Csv,
-    /// A JSON object per line, with the names of this program
+    /// A JSON object per line, with this program's names
     Json,
-    /// Lines of Suricata's EVE log
+    /// Suricata's EVE log
     Eve,
-    /// Zeek's logs, a file for each kind
+    /// Zeek's logs, one file per log
     Zeek,
-    /// The same with a JSON object per line
+    /// Zeek's logs as JSON lines
     ZeekJson,
 }

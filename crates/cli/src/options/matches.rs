@@ -14,9 +14,9 @@ use super::shared::{EngineOptions, InputOptions, OutputOptions, PresetOptions};
 #[command(
     group = clap::ArgGroup::new("what").required(true).multiple(true),
     mut_arg("cutoff", |arg| arg.help("Search only the first bytes of each stream (units K, M, G)")),
-    after_help = "A pattern is a line: the bytes to find as they stand; \"text |0d 0a|\" in quotation marks \
-                  with\nbytes in hexadecimal; content:\"text\"; nocase; offset:4; depth:20; msg:\"name\"; sid:7 \
-                  as in\nSnort's rules; or /expression/imsx. Lines with # and empty ones do not count.\n\n\
+    after_help = "A pattern is a line: literal bytes; \"text |0d 0a|\" in quotation marks, with bytes in hexadecimal; \
+                  content:\"text\"; nocase; offset:4; depth:20; msg:\"name\"; sid:7 \
+                  as in\nSnort's rules; or /expression/imsx. Lines with # and empty lines are ignored.\n\n\
                   Example: flowgauge match -r capture.pcap -e '/passw(or)?d=/i' tcp port 80"
 )]
 pub(crate) struct MatchOptions {

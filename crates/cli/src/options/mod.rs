@@ -62,30 +62,29 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Write one record per flow
     Flows(FlowsOptions),
-    /// Reassemble TCP streams: list them, hash them or write their bytes to files
+    /// Reassemble TCP streams: list them, hash them, or write them to files
     Streams(Box<StreamsOptions>),
-    /// Find patterns in streams: texts, Snort contents and regular expressions, by the thousand
+    /// Search streams for patterns: text, Snort contents and regular expressions, thousands at once
     Match(Box<MatchOptions>),
-    /// Write a record per transaction of application protocols: HTTP, DNS, TLS and others
+    /// Write one record per transaction of application protocols: HTTP, DNS, TLS and others
     Log(Box<LogOptions>),
     /// Summarize a capture on one page
     Report(ReportOptions),
     /// Write packets to pcap or pcapng files, with rotation
     Capture(Box<CaptureOptions>),
-    /// Write packets to a file without what a policy takes out or replaces
+    /// Write packets to a file, anonymized by a policy
     Anonymize(Box<AnonymizeOptions>),
     /// Print one line or JSON object per packet
     Packets(PacketsOptions),
-    /// Write a synthetic capture whose contents are known
+    /// Write a synthetic capture with its ground truth
     Generate(GenerateOptions),
     /// Run, check and show stacks of components: monitoring tasks in a few lines
     Stack(Box<StackOptions>),
-    /// Make and show the keys by which machines know each other
+    /// Create and show the keys with which machines identify each other
     Keys(KeysOptions),
-    /// Say what this machine can do and what to change where it cannot
+    /// Check what this machine can do, and recommend changes
     Doctor(DoctorOptions),
-    /// Capture for the processes that share an interface: started by the first of them, with the
-    /// socket they come to as its standard input, or by hand with --listen
+    /// Run the shared-capture service (normally started by the first client)
     #[command(hide = true)]
     ShareService(ShareServiceOptions),
 }
@@ -194,13 +193,13 @@ passed! {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Aggregation")]
 pub(crate) struct AggregateOptions {
-    /// Print only the N largest groups [default with --by: all]
+    /// Print the N largest groups [default with --by: all]
     #[arg(long, value_name = "N", value_parser = parse_positive::<usize>)]
     pub(crate) top: Option<usize>,
     /// Group flows by fields; addresses may have a prefix length: src_ip/24,dst_port
     #[arg(long, value_name = "KEY[,KEY]", value_delimiter = ',')]
     pub(crate) by: Vec<String>,
-    /// Fields to add up; the first one orders the groups. "bytes" is src_bytes + dst_bytes
+    /// Fields to add up; groups are ordered by the first. "bytes" is src_bytes + dst_bytes
     #[arg(long, value_name = "FIELD[,FIELD]", value_delimiter = ',')]
     pub(crate) sum: Vec<String>,
 }
@@ -254,7 +253,7 @@ passed! {
 pub(crate) struct ReportOptions {
     #[command(flatten)]
     pub(crate) page: PageOptions,
-    /// Do not look into payload: no applications, no transactions of HTTP, DNS and TLS; faster
+    /// Do not inspect payload: no applications, no HTTP, DNS and TLS transactions; faster
     #[arg(long, conflicts_with = "applications")]
     pub(crate) headers_only: bool,
     #[command(flatten)]
@@ -287,13 +286,13 @@ pub(crate) struct PacketsOptions {
     pub(crate) input: InputOptions,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// Print the link layer, too: Ethernet addresses and what the frame carries
+    /// Also print the link layer: Ethernet addresses and EtherType
     #[arg(short = 'e', long = "link")]
     pub(crate) link: bool,
     /// Print more of each header: TTL, identification, type of service, checksum, TCP options
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Print the bytes of each packet, too, in hexadecimal and ASCII
+    /// Also print the bytes of each packet in hexadecimal and ASCII
     #[arg(short = 'X', long = "hex")]
     pub(crate) hex: bool,
     /// Accepted as other tools have it: live, each batch is written at once
@@ -307,7 +306,7 @@ pub(crate) struct DoctorOptions {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Look at this interface only (several)
+    /// Check only this interface (several)
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: Vec<String>,
 }
@@ -318,10 +317,10 @@ pub(crate) struct ShareServiceOptions {
     /// The interface
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interface: String,
-    /// Let members of this group join, too (a name or a number; else what FLOWGAUGE_SHARE_GROUP says)
+    /// Also admit members of this group (name or number) [default: $FLOWGAUGE_SHARE_GROUP]
     #[arg(long, value_name = "GROUP")]
     pub(crate) group: Option<String>,
-    /// Take the capture's name here, with no program that starts it, and stay until stopped
+    /// Run as a service: take the capture's name itself and stay until stopped
     #[arg(long)]
     pub(crate) listen: bool,
 }

@@ -26,27 +26,26 @@ pub(crate) struct InputOptions {
     /// Keep at most this many bytes of each packet; 0 is everything
     #[arg(short = 's', long = "snapshot-length", value_name = "BYTES", allow_negative_numbers = true, value_parser = parse_whole::<u32>)]
     pub(crate) snapshot_length: Option<u32>,
-    /// Leave out copies of packets, as mirrored ports make them: the same IP datagram again within this
-    /// time (units us, ms, s) [default: 100ms]
+    /// Discard copies of packets, as delivered by mirrored ports: the same IP datagram again within this time (units us, ms,
+    /// s) [default: 100ms]
     #[arg(long, value_name = "WINDOW", num_args = 0..=1, require_equals = true, default_missing_value = "100ms", value_parser = parse_duration)]
     pub(crate) dedup: Option<Nanos>,
     /// Do not put the interface into promiscuous mode
     #[arg(short = 'p', long = "no-promiscuous-mode")]
     pub(crate) no_promiscuous: bool,
-    /// Also capture packets of this program's own links (output, input), which are left out of what an interface has:
-    /// sent on, they would be captured again
+    /// Also capture packets of this program's own links (output, input), which are excluded by default to prevent loops
     #[arg(long)]
     pub(crate) own_traffic: bool,
-    /// Size of the kernel's ring for each worker, in KiB
+    /// Size of the kernel ring per worker, in KiB
     #[arg(short = 'B', long = "buffer-size", value_name = "KIB", allow_negative_numbers = true, value_parser = parse_whole::<u64>)]
     pub(crate) buffer_size: Option<u64>,
-    /// Threads that process packets, sharing them by flow; of files the first reads, too [default: 1]
+    /// Worker threads; packets are distributed by flow [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
     /// Read the filter from a file
     #[arg(short = 'F', long = "filter-file", value_name = "FILE")]
     pub(crate) filter_file: Option<PathBuf>,
-    /// Become this user once files and interfaces are open
+    /// Switch to this user once files and interfaces are open
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
     pub(crate) user: Option<String>,
     /// Accepted as other tools have it: names are never looked up
@@ -68,10 +67,10 @@ pub(crate) struct OutputOptions {
     /// Write JSON lines (the default unless the output is a terminal)
     #[arg(long, group = "format")]
     pub(crate) json: bool,
-    /// Write CSV with a line of names
+    /// Write CSV with a header line
     #[arg(long, group = "format")]
     pub(crate) csv: bool,
-    /// Write CSV for a spreadsheet: no cell is a formula, an apostrophe stands before one that begins with =, +, - or @
+    /// Write CSV for spreadsheets: an apostrophe precedes text that begins with =, +, - or @, so that it is not a formula
     #[arg(long, group = "format")]
     pub(crate) csv_safe: bool,
     /// Write an aligned table (the default on a terminal)
@@ -98,10 +97,10 @@ pub(crate) struct CommonOptions {
     /// Print nothing but results and errors
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
-    /// Print statistics of the engine and the time it took on standard error at the end
+    /// Print engine statistics and run time on standard error at the end
     #[arg(long)]
     pub(crate) stats: bool,
-    /// End with exit code 3 when packets were dropped
+    /// Exit with code 3 if packets were dropped
     #[arg(long)]
     pub(crate) fail_on_drop: bool,
 }
@@ -110,7 +109,7 @@ pub(crate) struct CommonOptions {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct PresetOptions {
-    /// Print the stack that these options make, for flowgauge stack run, and do nothing else
+    /// Print the stack for these options, for use with flowgauge stack run, and exit
     #[arg(long)]
     pub(crate) show_stack: bool,
 }
@@ -136,7 +135,7 @@ passed! {
 pub(crate) struct EngineOptions {
     #[command(flatten)]
     pub(crate) tracking: TrackingOptions,
-    /// End flows without packets after this time (seconds, or with a unit): tcp=300,udp=1m,other=30, or one for all
+    /// Idle timeout of flows (seconds, or with a unit): tcp=300,udp=1m,other=30, or one for all
     #[arg(long, value_name = "TIME", value_parser = parse_idle_timeouts)]
     pub(crate) idle_timeout: Option<Settings>,
     #[command(flatten)]

@@ -21,26 +21,26 @@ pub(crate) struct StackOptions {
 pub(crate) enum StackCommand {
     /// List the components that stacks are made of
     List(ListOptions),
-    /// Say what is wrong with a stack, without running it
+    /// Check a stack without running it
     Check(FileOptions),
-    /// Write a stack in the usual layout
+    /// Format a stack in the standard layout
     Fmt(FormatOptions),
-    /// Show how the components of a stack hang together
+    /// Show the components of a stack and their connections
     Show(ShowOptions),
     /// Run a stack on files or interfaces
     Run(Box<RunOptions>),
     /// Measure what a stack costs per packet, component by component
     Bench(BenchOptions),
-    /// Run stacks for those on other machines who may ask for it
+    /// Run stacks for authorised users on other machines
     Agent(AgentOptions),
-    /// Start, watch, configure and stop stacks at an agent on another machine
+    /// Start, watch, configure and stop stacks of an agent on another machine
     Admin(AdminOptions),
 }
 
 /// `stack list`
 #[derive(Args, Debug)]
 pub(crate) struct ListOptions {
-    /// Tell everything about this component [default: a line about each]
+    /// Document this component [default: one line for each]
     #[arg(value_name = "COMPONENT")]
     pub(crate) component: Option<String>,
     /// Write JSON, one object per component
@@ -94,7 +94,7 @@ pub(crate) struct FormatOptions {
     /// Write back to the file instead of to standard output
     #[arg(short = 'i', long)]
     pub(crate) in_place: bool,
-    /// Only say, by exit code 1, whether the file has another layout
+    /// Only check: exit code 1 if the layout differs
     #[arg(long, conflicts_with = "in_place")]
     pub(crate) check: bool,
 }
@@ -140,8 +140,8 @@ impl ShowOptions {
 /// How often is said what runs.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct WatchOption {
-    /// Say every so many seconds of a run, on standard error (`stack show`: in the graph), what went
-    /// through each component, and its result so far [default without a number: 1]
+    /// Print component counters and results every SECONDS, on standard error (`stack show`: in the graph)
+    /// [default without a number: 1]
     #[arg(
         id = "watch",
         long,
@@ -159,10 +159,10 @@ pub(crate) struct WatchOption {
 pub(crate) struct BenchOptions {
     #[command(flatten)]
     pub(crate) stack: GivenStack,
-    /// Packets from files, which are read into memory first
+    /// Read packets from files, into memory first
     #[arg(short = 'r', long = "read", value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) read: Vec<PathBuf>,
-    /// How often each component is run
+    /// Runs of each component
     #[arg(long, value_name = "TIMES", default_value_t = 5, allow_negative_numbers = true, value_parser = parse_positive::<usize>)]
     pub(crate) repeat: usize,
     /// Packets in a batch
@@ -180,8 +180,7 @@ pub(crate) struct RunOptions {
     pub(crate) stack: GivenStack,
     #[command(flatten)]
     pub(crate) watch: WatchOption,
-    /// Read and write files in this folder only: all names, of the command and in the stack, are looked up in it
-    /// and cannot lead out
+    /// Confine all files, named on the command line and in the stack, to this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
     #[command(flatten)]

@@ -59,15 +59,15 @@ options! {
     struct Options;
     pattern: Text, "what to find; several in lines (\\n between quotes)";
     file: InputFiles, "a file with patterns, one per line; several files in lines; - is standard input";
-    fixed: Flag = "no", "every pattern is the bytes that it is written with";
-    ignore_case: Flag = "no", "upper and lower case letters (A to Z) are the same";
+    fixed: Flag = "no", "take every pattern literally";
+    ignore_case: Flag = "no", "ignore the case of letters A to Z";
     matcher: Choice("auto", "vectorscan", "aho-corasick") = "auto",
-        "what searches; auto is Vectorscan where its library is installed, else aho-corasick, which is slower and \
-         without regular expressions";
-    first: Flag = "no", "a pattern counts once per stream, where it is found first";
-    count: Flag = "no", "give at the end how often each pattern was found, and in how many streams, not where";
-    zeros: Flag = "yes", "with count: give patterns that were not found, too";
-    max_matches: Integer(1, i64::MAX) as u64, "the input ends after so many matches";
+        "search engine; auto: Vectorscan if its library is installed, else aho-corasick, which is slower and has no \
+         regular expressions";
+    first: Flag = "no", "report only the first match of a pattern per stream";
+    count: Flag = "no", "report only totals at the end: matches and streams per pattern";
+    zeros: Flag = "yes", "with count: include patterns without a match";
+    max_matches: Integer(1, i64::MAX) as u64, "stop after this many matches";
     [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS];
 }
 

@@ -19,7 +19,7 @@ use crate::chunked::{self, Chunked, Usual};
 options! {
     pub(super) const;
     COUNTERS = counters: Flag,
-        "add to each record what became of the stream's packets: all, dropped, discarded, captured";
+        "add packet and byte counters to each record: all, dropped, discarded, captured";
 }
 
 /// Whether any of the options was given that have streams delivered in chunks.

@@ -54,12 +54,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 
 options! {
     struct Options;
-    list: Flag = "yes", "give a record of each direction";
-    gaps: Flag = "no", "give a record of each hole: where it begins and its size";
+    list: Flag = "yes", "write a record per direction";
+    gaps: Flag = "no", "write a record per gap, with offset and size";
     hash: Flag = "no", "add the SHA-256 of the delivered bytes to each record";
-    count: Flag = "no", "read every delivered byte and give totals only";
-    out: OutputFolder, "write the bytes of each direction to a file in this folder, named as tcpflow names them";
-    fill_gaps: Flag = "no", "fill the holes in the files with zeros, so that positions are those of the stream";
+    count: Flag = "no", "read every delivered byte and write totals only";
+    out: OutputFolder, "write the bytes of each direction to a file in this folder, named as by tcpflow";
+    fill_gaps: Flag = "no", "fill gaps in the files with zeros, so that file offsets are stream offsets";
     [engine::CHECKSUMS, engine::VLAN_AWARE, engine::OVERLAP_POLICY, engine::MEMORY, engine::MAX_FLOWS, engine::TCP_IDLE, engine::UDP_IDLE, engine::OTHER_IDLE, chunked::MODE, chunked::POLICY, chunked::CUTOFF, chunked::CUTOFF_CLIENT, chunked::CUTOFF_SERVER, chunked::CUTOFF_CLASS, chunked::PRIORITY, chunked::CHUNK, chunked::OVERLAP, chunked::FLUSH_TIMEOUT, chunked::BASE_THRESHOLD, chunked::OVERLOAD_CUTOFF, chunks::COUNTERS];
 }
 

@@ -49,48 +49,48 @@ const MOST_OPEN: usize = 128;
 pub(crate) const FILES: OptionInfo = OptionInfo::new(
     "files",
     OptionKind::Flag,
-    "give a record of each file that is transferred (bodies of HTTP, data connections of FTP, parts of mails), too",
+    "also write a record per transferred file (HTTP bodies, FTP data, parts of mails)",
 )
 .or("no");
 /// Mails.
 pub(crate) const MAILS: OptionInfo = OptionInfo::new(
     "mails",
     OptionKind::Flag,
-    "each mail is a file, too, that its parts name: as it was sent, without doubled dots",
+    "also treat each mail as a file, as sent, without dot-stuffing",
 )
 .or("no");
 /// Digests.
 pub(crate) const DIGESTS: OptionInfo = OptionInfo::new(
     "digests",
     OptionKind::Text,
-    "digests of files in those records: md5, sha1, sha256, with commas between",
+    "digests of files in those records: md5, sha1, sha256, separated by commas",
 );
 /// Folder.
 pub(crate) const EXTRACT: OptionInfo = OptionInfo::new(
     "extract",
     OptionKind::OutputFolder,
-    "write each file into this folder, which is made if it is not there; the record says its name. 128 at once, with \
-     more the longest idle one ends",
+    "write each file to this folder, created if missing; its record has the name. At most 128 at once; the longest idle \
+     is evicted",
 );
 /// Decoding.
 pub(crate) const DECODE: OptionInfo = OptionInfo::new(
     "decode",
     OptionKind::Flag,
-    "take content codings (gzip, deflate, br) away before; 64 at once, with more the longest idle one ends",
+    "decode content codings (gzip, deflate, br) first; at most 64 at once, the longest idle is evicted",
 )
 .or("no");
 /// Most bytes of a file.
 pub(crate) const FILE_LIMIT: OptionInfo = OptionInfo::new(
     "file_limit",
     OptionKind::Size,
-    "bytes of a file that are written; it is cut off behind them",
+    "maximum bytes written per file; the rest is cut off",
 )
 .or("100M");
 /// Most bytes of all.
 pub(crate) const EXTRACT_LIMIT: OptionInfo = OptionInfo::new(
     "extract_limit",
     OptionKind::Size,
-    "bytes of all files together that are written",
+    "maximum bytes written for all files together",
 )
 .or("10G");
 

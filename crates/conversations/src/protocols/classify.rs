@@ -19,15 +19,15 @@ use super::ports;
 pub(crate) const APPLICATIONS: OptionInfo = OptionInfo::new(
     "applications",
     OptionKind::InputFile,
-    "names of servers and their applications, which count more than those that are built in: in each line a name \
-     of hosts (with all below it), blanks, the application",
+    "file of server names and applications that override the built-in ones: per line a host name (with everything below \
+     it), blanks, the application",
 );
 
 /// nDPI's library.
 pub(crate) const NDPI: OptionInfo = OptionInfo::new(
     "ndpi",
     OptionKind::Flag,
-    "ask nDPI's library (version 4.2) what flows are, too: what it says counts more than the rest",
+    "also ask nDPI's library (version 4.2); its answers take precedence",
 )
 .or("no");
 

@@ -15,7 +15,7 @@ use super::room::Room;
 pub(super) const INTERVAL: OptionInfo = OptionInfo::new(
     "stats_interval",
     OptionKind::Duration,
-    "give a record of counters at multiples of this, on the clock of the capture, and at the end; without it none",
+    "also write a record of counters at multiples of this time, on the capture clock, and at the end",
 );
 
 /// When such a record was given last, and what it said.

@@ -43,12 +43,12 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "protocols",
             OptionKind::Text,
-            "those that are wanted, with commas between; without it all. ftp has its data connections (ftp_data) with it",
+            "protocols to log, separated by commas; all if not given. ftp includes its data connections (ftp_data)",
         ),
         OptionInfo::new(
             "flows",
             OptionKind::Flag,
-            "give a record of each flow when it ends, too, with the protocol and the application",
+            "also write a record per flow when it ends, with its protocol and application",
         )
         .or("no"),
         OUTER,
@@ -93,7 +93,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
 const ANOMALIES: OptionInfo = OptionInfo::new(
     "anomalies",
     OptionKind::Flag,
-    "give a record of what should not be in packets, connections and messages, too",
+    "also log anomalies in packets, connections and messages",
 )
 .or("no");
 

@@ -66,7 +66,7 @@ pub(crate) static INFO: ComponentInfo = ComponentInfo {
         OptionInfo::new(
             "payload",
             OptionKind::Flag,
-            "whether payload is looked into: what is spoken in flows, and transactions of HTTP, DNS and TLS",
+            "inspect payload: protocols of flows, and HTTP, DNS and TLS transactions",
         )
         .or("yes"),
         protocols::APPLICATIONS,
