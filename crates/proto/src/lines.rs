@@ -4,8 +4,6 @@ use crate::detect::Look;
 
 /// Bytes of a line that are kept; the rest of a longer one is left out.
 const MAX_LINE: usize = 4 << 10;
-/// Lines of a reply.
-const MAX_LINES: u32 = 10_000;
 
 /// Puts lines together.
 #[derive(Clone, Debug, Default)]
@@ -88,8 +86,8 @@ pub trait ReplyEvents {
 #[derive(Clone, Debug, Default)]
 pub struct Replies {
     lines: Lines,
-    /// Of one of several lines: its code, what its first line says, how many there were.
-    open: Option<(u16, Vec<u8>, u32)>,
+    /// Of one of several lines: its code, and what its first line says.
+    open: Option<(u16, Vec<u8>)>,
     is_foreign: bool,
     has_begun: bool,
     /// Bytes are missing, maybe the end of a reply of several lines.
@@ -174,8 +172,7 @@ impl Replies {
             self.open = None;
         }
         self.has_hole &= self.open.is_some();
-        if let Some((wanted, first, count)) = &mut self.open {
-            *count += 1;
+        if let Some((wanted, first)) = &self.open {
             let text = match found {
                 Some((code, _, text)) if code == *wanted => text,
                 _ => line,
@@ -186,10 +183,6 @@ impl Replies {
                     events.reply(&Reply { code, first, last });
                     self.open = None;
                 }
-                _ if *count > MAX_LINES => {
-                    self.open = None;
-                    events.lost();
-                }
                 // Lines between may have any form in FTP.
                 _ => {}
             }
@@ -199,7 +192,7 @@ impl Replies {
             events.line(code, text);
         }
         match found {
-            Some((code, true, text)) => self.open = Some((code, text.to_vec(), 1)),
+            Some((code, true, text)) => self.open = Some((code, text.to_vec())),
             Some((code, false, text)) => events.reply(&Reply {
                 code,
                 first: text,

@@ -34,7 +34,7 @@ record! {
     state Text "STATE" 3 = Symbol(state(is_asked, it.code.is_some())), "matched, no_reply or no_request";
     tls Text = it.is_tls, "yes: the connection goes over to encryption with this command";
     whole Text = !it.is_damaged, "no: bytes were missing before";
-    limit Text = it.limit, "commands: more waited for their replies than are kept (64), memory: there was none left, so that this has no partner; text: more than 4 KiB of it, of which the rest is left out; or null";
+    limit Text = it.limit, "commands: more waited for their replies than are kept (64), memory: there was none left, so that this has no partner; text: more than 4 KiB of it, or 1 KiB of a line of `reply_lines`, of which the rest is left out; lines: more of them than are told (32); or null";
 }
 
 record! {

@@ -93,7 +93,7 @@ record! {
     missing_bytes Unsigned Bytes = both().map(|it| it.missing_bytes).sum::<u64>(), "bytes of the bodies that were not captured";
     retransmitted_bytes Unsigned Bytes = first.retransmitted.map(|_| both().filter_map(|it| it.retransmitted).sum::<u64>()), "bytes sent again in the connection up to the ends of both messages; null where that is not counted";
     odd Text "ODD" 4 = both().find_map(|it| it.lossy(it.odd)), "what two programs could read differently, or null";
-    limit Text = both().find_map(|it| it.limit).map(Symbol), "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; tunnels: what follows is within too many others (4), and is not read; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields, or 64 KiB of them coded); files: more parts than are listed (100); or null";
+    limit Text = both().find_map(|it| it.limit).map(Symbol), "requests: more messages waited for their partners than are kept (256), memory: there was none left, so that this one has none; head: it is longer than what is read of one (384 KiB), and nothing behind that is; tunnels: what follows is within too many others (4), and is not read; of HTTP/2 streams (more than 128 at once, the oldest of which is over), text (more than 16 KiB of fields, or 64 KiB of them coded); files: more parts than are listed (100); or null";
 }
 
 /// A piece of a message's text; absent by default.

@@ -100,8 +100,9 @@ struct Control {
     /// Replies were lost since the last one.
     is_reply_damaged: bool,
     is_tls: bool,
-    /// Lines of the reply under way.
+    /// Lines of the reply under way, and what bound left something of them out.
     lines: Vec<String>,
+    lines_limit: Option<&'static str>,
     /// Where the next data connection goes, and whether that is to the client.
     data: Vec<(Address, u16)>,
     is_active: bool,
@@ -303,16 +304,19 @@ impl CommandEvents for Said<'_> {
 
 impl ReplyEvents for Said<'_> {
     fn line(&mut self, code: u16, said: &[u8]) {
-        let lines = &mut self.control.lines;
-        if self.keeps_lines && lines.len() < MAX_LINES {
-            let said = bounded_text(said, MAX_LINE, &mut None);
-            lines.push(format!("{code:03} {said}"));
+        let control = &mut *self.control;
+        if self.keeps_lines && control.lines.len() < MAX_LINES {
+            let said = bounded_text(said, MAX_LINE, &mut control.lines_limit);
+            control.lines.push(format!("{code:03} {said}"));
+        } else if self.keeps_lines {
+            control.lines_limit.get_or_insert("lines");
         }
     }
 
     fn reply(&mut self, reply: &Reply<'_>) {
         let control = &mut *self.control;
         let lines = core::mem::take(&mut control.lines);
+        let lines_limit = control.lines_limit.take();
         let is_greeting = !core::mem::replace(&mut control.has_greeted, true)
             && matches!(reply.code, 120 | 220 | 421);
         if control.is_reply_damaged {
@@ -344,7 +348,7 @@ impl ReplyEvents for Said<'_> {
                 row.is_greeting = is_greeting;
                 row.lines = lines;
                 row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
-                row.limit = is_skipped.then_some("commands");
+                row.limit = is_skipped.then_some("commands").or(lines_limit);
                 row.code = Some(reply.code);
                 row.reply = Some(text(reply.last, &mut row.limit));
                 if let Some(endpoint) = agreed(reply) {
@@ -360,6 +364,8 @@ impl ReplyEvents for Said<'_> {
             return control.waiting.push_front(row);
         }
         let free = MAX_LINES.saturating_sub(row.lines.len());
+        let lines_limit = lines_limit.or((lines.len() > free).then_some("lines"));
+        row.limit = row.limit.or(lines_limit);
         row.lines.extend(lines.into_iter().take(free));
         row.is_damaged |= core::mem::take(&mut control.is_reply_damaged);
         let next = control.waiting.front();
@@ -801,6 +807,25 @@ mod tests {
                 r#""NLST" "Sent" ["150 Here","226 Sent"] "matched""#,
             ]
         );
+    }
+
+    #[test]
+    fn lines_of_a_reply_that_are_left_out_are_told() {
+        let all = "211-x\r\n".to_owned() + &"y\r\n".repeat(12_000) + "211 z\r\n";
+        let long = format!("212-{}\r\n212 z\r\n", "y".repeat(2000));
+        for (reply, limit) in [
+            (&*all, "\"lines\""),
+            (&*long, "\"text\""),
+            ("213 z\r\n", "null"),
+        ] {
+            let mut control = Tester::<FtpTalk>::tcp([10, 0, 0, 1], 40_000, [10, 0, 0, 2], 21);
+            control.each_message = true;
+            control.say(true, 2, b"STAT\r\n");
+            control.say(false, 3, reply.as_bytes());
+            control.close();
+            let rows = control.rows(&["reply_msg", "limit", "whole"]);
+            assert_eq!(rows, [format!(r#""z" {limit} "yes""#)]);
+        }
     }
 
     #[test]

@@ -413,6 +413,23 @@ fn bounds_that_are_met_are_told() {
         (&"lines".into(), &"no".into())
     );
 
+    let asks = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    for (bytes, limit, whole, files) in [
+        (300_000, Value::Null, "yes", 1),
+        (400_000, "head".into(), "no", 0),
+    ] {
+        let field = "x".repeat(bytes);
+        let answer = format!("HTTP/1.1 200 OK\r\nA: {field}\r\nContent-Length: 3\r\n\r\nabc");
+        let said: [(bool, &[u8]); 2] = [(true, asks), (false, answer.as_bytes())];
+        let found = records("files = yes", &dialogue(80, &said));
+        let http = of_kind(&found, "http");
+        assert_eq!(
+            (&http[0]["limit"], &http[0]["whole"]),
+            (&limit, &whole.into())
+        );
+        assert_eq!(of_kind(&found, "file").len(), files);
+    }
+
     let long = format!("CWD {}\r\n", "x".repeat(5000));
     let said: [(bool, &[u8]); 3] = [
         (false, b"220 FTP\r\n"),

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use super::head::{read_number, trim};
 
-/// Bytes of all trailers together, and of a chunk's line that is not told as long.
+/// Bytes of a chunk's line, or of all trailers together, that are not told as long.
 const MAX_LINE: u32 = 16 << 10;
 
 /// Where in a chunked body its reader is.
@@ -19,7 +19,7 @@ pub(super) struct Chunks {
     before: u32,
     /// It is in the first line.
     is_first: bool,
-    /// A line was longer than any with a purpose.
+    /// A line, or the trailers, was longer than any with a purpose.
     has_long_line: bool,
 }
 
@@ -139,15 +139,13 @@ impl Chunks {
                 }
                 Place::Trailer(length) => {
                     at += 1;
-                    self.seen += 1;
+                    self.seen = self.seen.saturating_add(1);
+                    self.has_long_line |= self.seen > MAX_LINE;
                     match byte {
                         b'\n' if *length == 0 => return Step::Over(at),
                         b'\n' => *length = 0,
                         b'\r' => {}
-                        _ => *length += 1,
-                    }
-                    if self.seen > MAX_LINE {
-                        return Step::Bad;
+                        _ => *length = length.saturating_add(1),
                     }
                 }
             }

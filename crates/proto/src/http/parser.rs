@@ -5,8 +5,9 @@ use memchr::memchr;
 use super::body::{Chunks, Step};
 use super::head::{Head, Start, Version, begins_message};
 
-/// Bytes of a head that are kept while its end has not come.
-const MAX_HEAD: usize = 64 << 10;
+/// Bytes of a head that are kept while its end has not come: as many as Firefox reads of one
+/// (`network.http.max_response_header_size`); Chromium reads 256 KiB. Nothing behind a longer one is read.
+const MAX_HEAD: usize = 384 << 10;
 
 /// What a response without a body would be followed by.
 const NEXT_STATUS: &[u8] = b"HTTP/1.";
@@ -57,7 +58,7 @@ pub enum Oddity {
     BadStatusLine = 2048,
     /// A request line that is none, but has a method of HTTP's or its version: servers answer many such.
     BadRequestLine = 4096,
-    /// A chunk whose extensions are longer than 16 KiB. They are read over.
+    /// A chunk's extensions, or the trailers, are longer than 16 KiB. They are read over.
     LongExtension = 8192,
 }
 
@@ -150,6 +151,8 @@ pub struct End {
     pub is_whole: bool,
     /// What is odd about it, that of its head included.
     pub oddities: Oddities,
+    /// Its head is longer than what is read of one, and nothing behind that is.
+    pub is_head_too_long: bool,
 }
 
 /// Receives what a [`Parser`] finds, in the order of the stream. Every message has one `begin` and one
@@ -218,6 +221,7 @@ struct Message {
     missing: u64,
     oddities: Oddities,
     is_response: bool,
+    is_head_too_long: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -496,6 +500,7 @@ impl Parser {
                 self.kept_is_body(events);
                 return self.data(bytes, events);
             }
+            self.message.is_head_too_long = true;
             self.cut_head(events);
             self.state = State::Lost;
             return;
@@ -660,6 +665,7 @@ impl Parser {
             missing_bytes: message.missing,
             is_whole: is_whole && message.missing == 0 && !message.oddities.has(Oddity::BadChunk),
             oddities: message.oddities,
+            is_head_too_long: message.is_head_too_long,
         });
     }
 }

@@ -371,6 +371,9 @@ impl<T: Taker> Events for Builder<'_, T> {
         message.body_bytes = end.body_bytes;
         message.missing_bytes = end.missing_bytes;
         message.is_whole = end.is_whole;
+        if end.is_head_too_long {
+            message.limit.get_or_insert("head");
+        }
         message.close = self.close;
         message.is_after_loss = core::mem::take(self.is_after_loss);
         message.handshake = connection.handshake;
