@@ -163,18 +163,18 @@ impl Folder {
 
     /// Opens a file.
     ///
-    /// Root does not write through a symbolic link that another user made, wherever it is: who may write into a
+    /// Root does not write through a symbolic link that another user made, wherever in a name it is: who may write into a
     /// folder could have root write elsewhere. (`fs.protected_symlinks` does the same for folders as /tmp.)
     ///
     /// # Errors
     /// The system's; `PermissionDenied` where the name leads out, or through such a link.
     pub fn open(&self, path: &Path, how: How) -> io::Result<File> {
         let mode = Mode::from_raw_mode(how.mode);
-        if self.is_anywhere() && how.changes_files() && privileges::is_root() {
-            return past_links_of_others(path, how.flags, mode);
-        }
-        let opened = self.look_up(path, how.flags, mode);
-        opened.map(File::from).map_err(|error| self.explain(error))
+        let opened = match how.changes_files() {
+            true => self.to_change(path, how.flags, mode),
+            false => (self.look_up(path, how.flags, mode)).map_err(|error| self.explain(error)),
+        };
+        opened.map(File::from)
     }
 
     /// All of a file, if that is no more than `limit` bytes: a device that never ends is not read on.
@@ -241,14 +241,13 @@ impl Folder {
         Ok(names)
     }
 
-    /// The folder of a name: names in it lead to what is beneath.
+    /// The folder of a name, to write in it: names in it lead to what is beneath.
     ///
     /// # Errors
     /// The system's; it is no folder.
     pub fn folder(&self, path: &Path) -> io::Result<Folder> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = self.look_up(path, flags, Mode::empty());
-        let opened = opened.map_err(|error| self.explain(error))?;
+        let opened = self.to_change(path, flags, Mode::empty())?;
         Ok(Folder(Some(Arc::new(opened))))
     }
 
@@ -331,8 +330,16 @@ impl Folder {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = parent_of(path);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = self.look_up(parent, flags, Mode::empty());
-        Ok((opened.map_err(|error| self.explain(error))?, name))
+        Ok((self.to_change(parent, flags, Mode::empty())?, name))
+    }
+
+    /// What is opened to change something by it.
+    fn to_change(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        if self.is_anywhere() && privileges::is_root() {
+            return past_links_of_others(path, flags, mode);
+        }
+        let opened = self.look_up(path, flags, mode);
+        opened.map_err(|error| self.explain(error))
     }
 
     fn look_up(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
@@ -396,52 +403,72 @@ fn open_at(
     rustix::io::retry_on_intr(|| rustix::fs::openat(folder, path, flags, mode))
 }
 
-/// Opens a file to be written, through links of this user and of root only. Each link is looked at and followed by
-/// its descriptor: one that is put in its place meanwhile is another one, and looked at in turn.
-fn past_links_of_others(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
-    let mut path = path.to_owned();
+/// Opens what a name leads to, through links of this user and of root only. Each part of the name is opened in the folder
+/// before it, and each link looked at and followed by its descriptor: one that is put in its place meanwhile is another one,
+/// and looked at in turn.
+fn past_links_of_others(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+    let parts = |path: &Path| {
+        let parts = path.components().rev();
+        parts
+            .map(|part| part.as_os_str().to_owned())
+            .collect::<Vec<OsString>>()
+    };
+    let mut left = parts(path);
     let mut folder: Option<OwnedFd> = None;
-    for _ in 0..MOST_LINKS {
-        let Some(name) = path.file_name() else {
-            // "." or "..", which are folders.
-            break;
-        };
+    let mut links = 0;
+    while let Some(part) = left.pop() {
         let within = folder.as_ref().map_or(CWD, |folder| folder.as_fd());
-        let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = open_at(within, parent_of(&path), place, Mode::empty())?;
-        match open_at(parent.as_fd(), name, flags | OFlags::NOFOLLOW, mode) {
-            Err(Errno::LOOP) if !flags.contains(OFlags::NOFOLLOW) => {}
-            opened => return Ok(File::from(opened?)),
+        let (flags, mode) = match left.is_empty() {
+            true => (flags, mode),
+            false => (PLACE, Mode::empty()),
+        };
+        let error = match open_at(within, &part, flags | OFlags::NOFOLLOW, mode) {
+            Ok(opened) if left.is_empty() => return Ok(opened),
+            Ok(opened) => {
+                folder = Some(opened);
+                continue;
+            }
+            Err(error) => error,
+        };
+        // It can be a link: of one to be opened as a folder the kernel says that it is none.
+        links += 1;
+        if !matches!(error, Errno::LOOP | Errno::NOTDIR)
+            || flags.contains(OFlags::NOFOLLOW)
+            || links > MOST_LINKS
+        {
+            return Err(error.into());
         }
         let link = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let link = File::from(open_at(parent.as_fd(), name, link, Mode::empty())?);
+        let link = File::from(open_at(within, &part, link, Mode::empty())?);
         let about = link.metadata()?;
         if !about.is_symlink() {
-            continue;
+            return Err(error.into());
         }
         let own = [0, rustix::process::geteuid().as_raw()];
         if !own.contains(&about.uid()) {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "it is a symbolic link of another user ({}), through which root does not write; name what it leads to",
+                    "{} is a symbolic link of another user ({}), through which root does not write; name what it leads to",
+                    Path::new(&part).display(),
                     about.uid()
                 ),
             ));
         }
         // Where /proc/self/fd/1 leads is no name.
-        if rustix::fs::fstatfs(&parent)?.f_type as u64 == PROC_MAGIC {
-            return Ok(open_at(parent.as_fd(), name, flags, mode)?.into());
+        if rustix::fs::fstatfs(within)?.f_type as u64 == PROC_MAGIC {
+            let opened = open_at(within, &part, flags, mode)?;
+            if left.is_empty() {
+                return Ok(opened);
+            }
+            folder = Some(opened);
+        } else {
+            let target = rustix::fs::readlinkat(&link, "", Vec::new())?;
+            left.extend(parts(Path::new(&OsString::from_vec(target.into_bytes()))));
         }
-        let target = rustix::fs::readlinkat(&link, "", Vec::new())?;
-        path = OsString::from_vec(target.into_bytes()).into();
-        folder = Some(parent);
     }
-    let within = folder.as_ref().map_or(CWD, |folder| folder.as_fd());
-    match path.file_name() {
-        None => Ok(open_at(within, &path, flags, mode)?.into()),
-        Some(_) => Err(Errno::LOOP.into()),
-    }
+    Err(Errno::NOENT.into())
 }
 
 #[cfg(test)]
@@ -552,16 +579,21 @@ mod tests {
         symlink("target", of("one")).unwrap();
         symlink(of("one"), of("two")).unwrap();
         symlink("loop", of("loop")).unwrap();
+        fs::create_dir(of("sub")).unwrap();
+        symlink("sub/../sub", of("folder")).unwrap();
         let anywhere = Folder::anywhere();
         let write = |path: &Path| {
             let flags = How::append().flags;
-            past_links_of_others(path, flags, Mode::from_raw_mode(0o600))?.write_all(b"x")
+            let opened = past_links_of_others(path, flags, Mode::from_raw_mode(0o600))?;
+            File::from(opened).write_all(b"x")
         };
-        for name in ["target", "one", "two", "new"] {
+        for name in ["target", "one", "two", "new", "folder/new", "folder/../new"] {
             write(&of(name)).unwrap();
         }
+        assert_eq!(fs::read(of("sub/new")).unwrap(), b"x");
         assert_eq!(fs::read(of("target")).unwrap(), b"xxx");
-        assert_eq!(fs::read(of("new")).unwrap(), b"x");
+        assert_eq!(fs::read(of("new")).unwrap(), b"xx");
+        assert!(write(&of("target/new")).is_err() && write(&of("none/new")).is_err());
         assert!(write(&of("loop")).is_err());
         assert!(write(place.path()).is_err());
         write(Path::new("/dev/null")).unwrap();
@@ -573,7 +605,9 @@ mod tests {
             crate::skipped::skipped("only root can make links of others");
             return;
         }
-        std::os::unix::fs::lchown(of("one"), Some(4711), None).unwrap();
+        for link in ["one", "folder"] {
+            std::os::unix::fs::lchown(of(link), Some(4711), None).unwrap();
+        }
         for name in ["one", "two"] {
             for how in [How::replace(), How::append(), How::write()] {
                 let error = anywhere.open(&of(name), how).unwrap_err();
@@ -583,5 +617,21 @@ mod tests {
             anywhere.open(&of(name), How::read()).unwrap();
         }
         assert_eq!(fs::read(of("target")).unwrap(), b"xxx");
+        let inside = of("folder/new");
+        let refused = [
+            anywhere.open(&inside, How::append()).map(drop),
+            anywhere.folder(&of("folder")).map(drop),
+            anywhere.make_folders(&of("folder/made"), 0o755),
+            anywhere.rename(&of("target"), &inside),
+            anywhere.rename(&inside, &of("target")),
+            anywhere.link(&of("target"), &of("folder/linked")),
+            anywhere.remove_file(&inside),
+        ];
+        for refused in refused {
+            let error = refused.unwrap_err();
+            assert!(error.to_string().contains("another user (4711)"), "{error}");
+        }
+        assert_eq!(anywhere.read(&inside, 100).unwrap().unwrap(), b"x");
+        assert_eq!(fs::read_dir(of("sub")).unwrap().count(), 1);
     }
 }
