@@ -38,7 +38,7 @@ record! {
     duration Duration Seconds = it.origin.until(it.end), "from the first command to the last reply";
     state Text "STATE" 3 = Symbol(it.state), "sent, refused, reset, cut, tls or no_mail: how the transaction ended";
     close Text = it.close, "how the connection ended, where the transaction ended with it: fin, rst, timeout";
-    limit Text = it.limit, "commands: more waited for their replies than are kept (256); memory: there was none left; what left something out: text (1 KiB), receivers (100), files (100, with their names), head (32 KiB); or null";
+    limit Text = it.limit, "commands: more waited for their replies than are kept (256); memory: there was none left; what left something out: text (1 KiB), receivers (100), received (16 lines of that name), files (100, with their names), head (32 KiB); or null";
 }
 
 held! {

@@ -457,6 +457,25 @@ fn bounds_that_are_met_are_told() {
     let smtp = of_kind(&found, "smtp");
     assert_eq!(smtp[0]["limit"], "receivers");
     assert_eq!(smtp[0]["rcptto"].as_array().unwrap().len(), 100);
+
+    for (count, limit) in [(16, Value::Null), (17, "received".into())] {
+        let mut head = "Received: from a\r\n".repeat(count) + "\r\n.\r\n";
+        head.insert_str(0, "Subject: x\r\n");
+        let mut mail = lines(&[
+            (false, "220 SMTP"),
+            (true, "EHLO x"),
+            (false, "250 ok"),
+            (true, "MAIL FROM:<a@b>"),
+            (false, "250 ok"),
+            (true, "DATA"),
+            (false, "354 go"),
+        ]);
+        mail.extend([(true, head.into_bytes()), (false, b"250 ok\r\n".to_vec())]);
+        let found = records("", &play(25, &mail));
+        let smtp = of_kind(&found, "smtp");
+        assert_eq!(smtp[0]["received"].as_array().unwrap().len(), 16);
+        assert_eq!(smtp[0]["limit"], limit);
+    }
 }
 
 fn files(packets: &[Vec<u8>]) -> Vec<Value> {

@@ -3,9 +3,6 @@
 
 use super::coding::Coding;
 
-/// Pieces of a parameter (RFC 2231, section 3); more are left out.
-const MAX_PIECES: usize = 64;
-
 /// The value of a field without its parameters, and these: names in lower case, with values as they are meant.
 pub(super) fn parameters(value: &[u8]) -> (&[u8], Parameters<'_>) {
     let end = value.iter().position(|&byte| byte == b';');
@@ -44,9 +41,7 @@ impl Parameters<'_> {
                     .and_then(|it| it.parse().ok()),
                 _ => None,
             };
-            if let Some(number) = number
-                && pieces.len() < MAX_PIECES
-            {
+            if let Some(number) = number {
                 pieces.push((number, is_extended, value));
             }
         });
@@ -268,5 +263,11 @@ mod tests {
         ] {
             assert_eq!(name(value).as_deref(), wanted, "{value}");
         }
+        let long: String = (0..100).map(|it| format!("; filename*{it}=x")).collect();
+        let long = format!("attachment{long}");
+        assert_eq!(
+            parameters(long.as_bytes()).1.get(b"filename"),
+            Some(vec![b'x'; 100])
+        );
     }
 }

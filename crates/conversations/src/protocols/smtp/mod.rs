@@ -613,9 +613,10 @@ impl Mail {
                 "message-id" => row.id = one(),
                 "in-reply-to" => row.in_reply_to = one(),
                 "subject" => row.subject = one(),
-                "received" if row.received.len() < MAX_RECEIVED => {
-                    row.received.push(text(value.as_bytes(), limit));
-                }
+                "received" => match row.received.len() < MAX_RECEIVED {
+                    true => row.received.push(text(value.as_bytes(), limit)),
+                    false => _ = limit.get_or_insert("received"),
+                },
                 "x-originating-ip" => row.originating_ip = one(),
                 "user-agent" | "x-mailer" => row.user_agent = row.user_agent.take().or_else(one),
                 _ => {}
