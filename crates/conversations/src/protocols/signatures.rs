@@ -209,22 +209,36 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// Whether these are records of TLS, of a connection captured from within (RFC 8446, section 5.1): whole ones,
-/// or the beginning of one that is longer than what came.
-fn are_records(bytes: &[u8]) -> bool {
+/// Whether these are records of TLS, of a connection captured mid-stream (RFC 8446, section 5.1): a complete one, followed by
+/// the next if there is more, or one with the head of a handshake message; or on both sides the head of a record that is
+/// longer than what was sent.
+fn are_records(seen: &Said<'_>) -> bool {
+    let sides = [seen.initiator, seen.responder].map(is_sure_record);
+    sides.contains(&Some(true)) || sides == [Some(false); 2]
+}
+
+/// Whether more than the head says that a record begins these bytes; `None`: none does.
+fn is_sure_record(bytes: &[u8]) -> Option<bool> {
     let record = |at: usize| {
         let [kind, 3, minor @ 0..=4] = *bytes.get(at..)?.first_chunk::<3>()? else {
             return None;
         };
         let len = be16(bytes, at + 3)?;
         let is_one = matches!(kind, 20..=23) && (1..=16_640).contains(&len);
-        is_one.then_some((minor, at + 5 + len))
+        is_one.then_some((kind, minor, at + 5 + len))
     };
-    let Some((version, end)) = record(0) else {
-        return false;
+    let (kind, version, end) = record(0)?;
+    let has_message = || {
+        let head = be32(bytes, 5).map(|head| (head >> 24, head as usize & 0xff_ffff));
+        head.is_some_and(|(kind, len)| {
+            matches!(kind, 1 | 2 | 4 | 11..=16 | 20 | 22) && 9 + len <= end
+        })
     };
-    // The next one begins where it ends, unless more of it was sent than is kept.
-    end >= bytes.len() || record(end).is_some_and(|(minor, _)| minor == version)
+    match bytes.len().checked_sub(end) {
+        None => Some(kind == 22 && has_message()),
+        Some(0) => Some(true),
+        Some(_) => record(end).and_then(|(_, minor, _)| (minor == version).then_some(true)),
+    }
 }
 
 /// RFC 1939, section 4: a greeting with words. What others answer with (Redis' `+OK`) has none.
@@ -665,7 +679,7 @@ fn is_text(line: &[u8], name: &[u8]) -> bool {
         let version = line[end + 1..].strip_prefix(name);
         let version = version.is_some_and(|it| matches!(it, [b'0'..=b'9', b'.', b'0'..=b'9']));
         let (verb, target) = word(&line[..end]);
-        version && is_method(verb) && !target.is_empty()
+        version && is_method(verb) && !target.is_empty() && !target.contains(&b' ')
     })
 }
 
@@ -686,7 +700,7 @@ static ALL: &[Signature] = &[
         either(it, b"d1:ad2:id20:") || either(it, b"d1:rd2:id20:") || either(it, b"d1:eli20")
     })
     .begins(b"d"),
-    tcp("tls", |it| any(it, are_records)).begins(&[20, 21, 22, 23]),
+    tcp("tls", are_records).begins(&[20, 21, 22, 23]),
     tcp("gnutella", |it| {
         any_line(it, |line| {
             line.starts_with(b"GNUTELLA CONNECT/0.") || line.starts_with(b"GNUTELLA/0.")

@@ -248,6 +248,27 @@ fn what_is_left_is_no_evidence() {
         ("bytes", bytes),
         ("short", short),
         ("greeting", greeting),
+        (
+            "key",
+            lines(&[(true, "GET key"), (false, "$5"), (false, "value")]),
+        ),
+        ("verb", lines(&[(true, "POST GET"), (false, "what")])),
+        (
+            "words",
+            lines(&[(true, "HELO you and you"), (false, "hello")]),
+        ),
+        (
+            "name",
+            lines(&[(true, "INFO a b SIP/2.0"), (false, "what")]),
+        ),
+        (
+            "head",
+            vec![(true, vec![0x17, 3, 1, 2, 3, 4]), (false, vec![7, 7])],
+        ),
+        (
+            "answer",
+            vec![(true, vec![7, 7]), (false, vec![0x16, 3, 1, 2, 3, 4, 5])],
+        ),
     ] {
         for port in [
             110, 143, 389, 443, 1080, 3306, 5222, 5269, 5432, 6667, 6379, 40_001,

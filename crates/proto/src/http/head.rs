@@ -475,6 +475,18 @@ fn read_bad_request(line: &[u8]) -> Option<Start<'_>> {
     })
 }
 
+/// A malformed request line tells if HTTP's version is at its end; without it the answer has to.
+fn look_bad_request(line: &[u8]) -> Look {
+    match read_bad_request(line) {
+        Some(Start::Request {
+            version: Version::Other,
+            ..
+        }) => Look::More,
+        Some(_) => Look::Yes,
+        None => Look::No,
+    }
+}
+
 /// A status line that says HTTP, but is written in another way: clients read many such.
 fn read_bad_status(line: &[u8]) -> Option<Start<'_>> {
     const NAME: &[u8] = b"HTTP/";
@@ -542,17 +554,26 @@ pub fn look(bytes: &[u8]) -> Look {
     let method_end = word.iter().position(|&byte| byte == b' ');
     let line_of = || line.strip_suffix(b"\r").unwrap_or(line);
     if !is_method(&word[..method_end.unwrap_or(word.len())]) {
-        let is_request = line_end.is_some() && read_bad_request(line_of()).is_some();
-        return if is_request { Look::Yes } else { Look::No };
+        return match line_end {
+            Some(_) => look_bad_request(line_of()),
+            None => Look::No,
+        };
     }
+    // HTTP/0.9 has nothing but the method; a target is a path or a URL there (RFC 1945, section 5).
+    let is_09 = |uri: &[u8]| uri.starts_with(b"/") || memchr::memmem::find(uri, b"://").is_some();
     match (method_end, line_end) {
         (None, None) if line.len() < 32 => Look::More,
         (None, _) => Look::No,
         (Some(_), None) if line.len() < 4096 => Look::More,
         (Some(_), None) => Look::No,
-        (Some(_), Some(_)) => match read_start(line_of()).or_else(|| read_bad_request(line_of())) {
+        (Some(_), Some(_)) => match read_start(line_of()) {
+            Some(Start::Request {
+                version: Version::V09,
+                uri,
+                ..
+            }) if !is_09(uri) => Look::More,
             Some(_) => Look::Yes,
-            None => Look::No,
+            None => look_bad_request(line_of()),
         },
     }
 }
@@ -616,7 +637,12 @@ mod tests {
             ("GET /", Look::Yes),
             ("GET / HTTP/1.1 \r\n", Look::Yes),
             ("\tGET / HTTP/1.1\r\n", Look::Yes),
-            ("PUT  /x\r\n", Look::Yes),
+            ("PUT  /x\r\n", Look::More),
+            ("GET key\r\n", Look::More),
+            ("CONNECT {\"verbose\":true}\r\n", Look::More),
+            ("\0\0GET /x HTTP/1.1\r\n", Look::Yes),
+            ("GET /key\r\n", Look::Yes),
+            ("POST GET\r\n", Look::More),
             ("\r\nGET / HTTP/1.1\r\n", Look::Yes),
             ("HTT", Look::More),
             ("HTTP/1.1 200", Look::Yes),

@@ -66,7 +66,9 @@ const VERBS: [&[u8]; 15] = [
 /// Whether bytes begin with what a client says first: a line with its name.
 pub fn look_client(bytes: &[u8]) -> Look {
     let first = [b"HELO ".as_slice(), b"EHLO ", b"LHLO "];
-    let is_line = || memchr::memchr(b'\n', bytes).is_some();
+    let line = memchr::memchr(b'\n', bytes).and_then(|end| bytes.get(5..end));
+    // A domain or an address; others say more words, so that the server has to tell.
+    let is_host = |host: &[u8]| !host.is_empty() && host.iter().all(u8::is_ascii_graphic);
     let mut result = Look::No;
     for verb in first {
         let length = verb.len().min(bytes.len());
@@ -74,10 +76,10 @@ pub fn look_client(bytes: &[u8]) -> Look {
             continue;
         };
         if theirs.eq_ignore_ascii_case(verb) {
-            result = match is_line() {
-                true if length == 5 => Look::Yes,
-                true => Look::No,
-                false => Look::More,
+            result = match line {
+                Some(host) if length == 5 && is_host(host.trim_ascii()) => Look::Yes,
+                Some(_) if length < 5 => Look::No,
+                _ => Look::More,
             };
         }
     }
