@@ -422,6 +422,13 @@ fn who_is_important_loses_nothing_live(lab: &Lab, _: &Scene) {
             wait_for_clients(1);
         }
         send_paced(lab);
+        if share == "1" {
+            // Who leaves a shared capture gets nothing of what the kernel still holds.
+            let sent = u64::from(CONNECTIONS * (SEGMENTS + 5));
+            wait_until("packets arrive", || {
+                status().is_some_and(|status| status.ledger.received() >= sent)
+            });
+        }
         let said = program.stop();
         wait_until("it ends", || packet_sockets().1 == 0);
         let numbers = |of: &str| -> Vec<u64> {
