@@ -20,6 +20,10 @@ use crate::share::{self, Joined};
 /// Worker threads for which one thread that puts the streams of a file together is enough.
 const WORKERS_PER_SHARD: usize = 4;
 
+/// Bytes of all rings of an interface together, and of each at least.
+const ALL_RINGS: u64 = 512 << 20;
+const LEAST_RING: u64 = 8 << 20;
+
 /// Captures until the end of input, or until the handle is asked to stop.
 ///
 /// # Errors
@@ -49,7 +53,7 @@ fn run_alone(handle: &Handle, device: Device, settings: &Settings) -> Result<(),
         Device::File(_) => workers.div_ceil(WORKERS_PER_SHARD),
         Device::Interface { .. } => workers,
     };
-    let outcome = capture(device)
+    let outcome = capture(device, shards)
         .filter(&settings.filter)
         .engine(engine(settings))
         .shards(shards)
@@ -84,11 +88,16 @@ pub(crate) fn unharmed(outcome: &Outcome) -> Result<(), Failure> {
     ))
 }
 
-/// Where the packets come from.
-fn capture(device: Device) -> Capture {
+/// Where the packets come from, on so many threads.
+fn capture(device: Device, shards: usize) -> Capture {
     match device {
         Device::File(source) => Capture::source(source, false),
-        Device::Interface { name, .. } => Capture::live(LiveConfig::new(&name)),
+        Device::Interface { name, .. } => {
+            let mut config = LiveConfig::new(&name);
+            let share = (ALL_RINGS / shards.max(1) as u64).max(LEAST_RING);
+            config.buffer_bytes = config.buffer_bytes.min(share);
+            Capture::live(config)
+        }
     }
 }
 
