@@ -67,23 +67,32 @@ impl Health {
 }
 
 /// The handlers of all applications on one thread.
-pub(crate) struct Team {
-    handlers: Vec<Box<dyn Handlers>>,
+pub(crate) struct Team<'a> {
+    handlers: Vec<Box<dyn Handlers + 'a>>,
     health: Arc<Health>,
     shard: usize,
 }
 
-impl Team {
+impl<'a> Team<'a> {
+    /// Those of one application.
+    pub(crate) fn of_one(handlers: Box<dyn Handlers + 'a>, health: &Arc<Health>) -> Team<'a> {
+        Team {
+            handlers: vec![handlers],
+            health: Arc::clone(health),
+            shard: 0,
+        }
+    }
+
     /// Those of thread `number`; where events are handled in the engine, of shard `number`.
     pub(crate) fn new(
         applications: &mut [Application],
         number: usize,
         health: &Arc<Health>,
-    ) -> Team {
+    ) -> Team<'a> {
         Team {
             handlers: applications
                 .iter_mut()
-                .map(|application| (application.make)(number))
+                .map(|application| (application.make)(number) as Box<dyn Handlers + 'a>)
                 .collect(),
             health: Arc::clone(health),
             shard: number,
@@ -95,7 +104,7 @@ impl Team {
     pub(crate) fn call(
         &mut self,
         application: ApplicationId,
-        handle: impl FnOnce(&mut dyn Handlers),
+        handle: impl FnOnce(&mut (dyn Handlers + 'a)),
     ) {
         if self.health.has_failed(application) {
             return;
@@ -113,7 +122,7 @@ impl Team {
 }
 
 /// Run to completion: events are handled where they arise.
-impl Events for Team {
+impl Events for Team<'_> {
     fn created(&mut self, application: ApplicationId, stream: &mut StreamRef<'_>) {
         let shard = self.shard;
         self.call(application, |handlers| {
@@ -152,7 +161,7 @@ impl fmt::Debug for Application {
     }
 }
 
-impl fmt::Debug for Team {
+impl fmt::Debug for Team<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Team({} applications)", self.handlers.len())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flowgauge_stream::engine::Budget;
 
-use crate::application::{Application, Health, Team};
+use crate::application::Team;
 use crate::clock::Clock;
 use crate::outlet::{Lane, Load, Outlet};
 use crate::queue::{Bell, queue};
@@ -15,24 +15,23 @@ use crate::worker::{Inlet, Worker};
 const WAITING_EVENTS: usize = 256;
 const WAITING_ORDERS: usize = 256;
 
-/// So many workers, and the outlets of those who send them events. What workers keep is charged to `budget`;
-/// `patient` senders wait for workers.
-pub(crate) fn crew(
+/// So many workers, each with its team, and the outlets of those who send them events. What workers keep is charged to
+/// `budget`; `patient` senders wait for workers.
+pub(crate) fn crew<'a>(
     workers: usize,
     senders: usize,
-    applications: &mut [Application],
-    health: &Arc<Health>,
+    mut team: impl FnMut(usize) -> Team<'a>,
     budget: &Budget,
     patient: bool,
-) -> (Vec<Outlet>, Vec<Worker>) {
+) -> (Vec<Outlet>, Vec<Worker<'a>>) {
     let loads: Arc<[Load]> = (0..workers).map(|_| Load::default()).collect();
     let clock = Clock::start();
-    let mut workers: Vec<Worker> = (0..workers)
+    let mut workers: Vec<Worker<'a>> = (0..workers)
         .map(|number| Worker {
             number,
             inlets: Vec::with_capacity(senders),
             bell: Bell::new(),
-            team: Team::new(applications, number, health),
+            team: team(number),
             loads: Arc::clone(&loads),
             clock,
             budget: budget.clone(),

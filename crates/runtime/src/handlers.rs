@@ -17,7 +17,7 @@ use flowgauge_stream::engine::{
 use flowgauge_stream::{StreamIdentity, StreamStatus};
 
 use crate::outlet::Parcel;
-use crate::shared::{SharedChunk, SharedPackets};
+use crate::shared::SharedPackets;
 
 /// Handles the events of one application on one thread. Every method has an empty default.
 ///
@@ -36,6 +36,24 @@ pub trait Handlers: Send {
 
     /// Nothing more comes to this thread.
     fn finish(&mut self) {}
+}
+
+impl<H: Handlers + ?Sized> Handlers for &mut H {
+    fn created(&mut self, stream: &mut StreamHandle<'_>) {
+        (**self).created(stream);
+    }
+
+    fn data(&mut self, stream: &mut StreamHandle<'_>, chunk: &mut Chunk<'_>) {
+        (**self).data(stream, chunk);
+    }
+
+    fn terminated(&mut self, stream: &mut StreamHandle<'_>) {
+        (**self).terminated(stream);
+    }
+
+    fn finish(&mut self) {
+        (**self).finish();
+    }
 }
 
 type OnStream = dyn Fn(&mut StreamHandle<'_>) + Send + Sync;
@@ -391,7 +409,6 @@ pub struct Chunk<'a>(Bytes<'a>);
 enum Bytes<'a> {
     Here(&'a mut dyn ChunkHere),
     There(&'a Parcel, Shown<'a>),
-    Shared(&'a SharedChunk<'a>, Shown<'a>),
 }
 
 /// What is delivered of a chunk that came from elsewhere: its first bytes, perhaps behind others that were kept.
@@ -452,24 +469,12 @@ impl<'a> Chunk<'a> {
     }
 
     /// A chunk that came as `parcel`, or what is left of it.
-    pub(crate) fn there(parcel: &'a Parcel, shown: Shown<'a>) -> Chunk<'a> {
-        Chunk(Bytes::There(parcel, shown)).with_own_flags()
-    }
-
-    /// A chunk of another process' capture, or what is left of it.
-    pub(crate) fn shared(chunk: &'a SharedChunk<'a>, shown: Shown<'a>) -> Chunk<'a> {
-        Chunk(Bytes::Shared(chunk, shown)).with_own_flags()
-    }
-
-    /// Its holes may have been in what is not delivered.
-    fn with_own_flags(mut self) -> Chunk<'a> {
-        let has_holes = !self.flags().contains(ChunkFlags::HOLE) || !self.holes().is_empty();
-        if let Bytes::There(_, shown) | Bytes::Shared(_, shown) = &mut self.0
-            && !has_holes
-        {
+    pub(crate) fn there(parcel: &'a Parcel, mut shown: Shown<'a>) -> Chunk<'a> {
+        // Its holes may have been in what is not delivered.
+        if shown.info.flags.contains(ChunkFlags::HOLE) && shown.holes(parcel.holes()).is_empty() {
             shown.info.flags = shown.info.flags.without(ChunkFlags::HOLE);
         }
-        self
+        Chunk(Bytes::There(parcel, shown))
     }
 
     /// The bytes, contiguous in memory. Where a hole is, zeros.
@@ -477,7 +482,7 @@ impl<'a> Chunk<'a> {
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             Bytes::Here(chunk) => chunk.bytes(),
-            Bytes::There(_, shown) | Bytes::Shared(_, shown) => shown.bytes,
+            Bytes::There(_, shown) => shown.bytes,
         }
     }
 
@@ -492,7 +497,7 @@ impl<'a> Chunk<'a> {
     pub fn info(&self) -> ChunkInfo {
         match &self.0 {
             Bytes::Here(chunk) => chunk.info(),
-            Bytes::There(_, shown) | Bytes::Shared(_, shown) => shown.info,
+            Bytes::There(_, shown) => shown.info,
         }
     }
 
@@ -516,7 +521,6 @@ impl<'a> Chunk<'a> {
         match &self.0 {
             Bytes::Here(chunk) => chunk.holes().to_vec(),
             Bytes::There(parcel, shown) => shown.holes(parcel.holes()),
-            Bytes::Shared(chunk, shown) => shown.holes(chunk.holes()),
         }
     }
 
@@ -529,7 +533,6 @@ impl<'a> Chunk<'a> {
             Bytes::Here(chunk) => PacketsOf::Engine(chunk.packets()),
             Bytes::There(Parcel::Own(owned), ..) => PacketsOf::Engine(owned.packets()),
             Bytes::There(Parcel::Shared(held), ..) => PacketsOf::Shared(held.packets()),
-            Bytes::Shared(chunk, ..) => PacketsOf::Shared(chunk.packets()),
         })
     }
 
@@ -541,7 +544,7 @@ impl<'a> Chunk<'a> {
             Bytes::Here(chunk) => chunk.take(),
             Bytes::There(Parcel::Own(owned), ..) => Some(owned.clone()),
             // It is the ring's, which goes on.
-            Bytes::There(Parcel::Shared(_), ..) | Bytes::Shared(..) => None,
+            Bytes::There(Parcel::Shared(_), ..) => None,
         }
     }
 }

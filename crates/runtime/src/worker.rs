@@ -41,17 +41,26 @@ pub struct WorkerStatistics {
     pub busy_ns: u64,
 }
 
-/// A worker before it runs.
-pub(crate) struct Worker {
+/// A worker.
+pub(crate) struct Worker<'a> {
     pub(crate) number: usize,
     pub(crate) inlets: Vec<Inlet>,
     pub(crate) bell: Arc<Bell>,
-    pub(crate) team: Team,
+    pub(crate) team: Team<'a>,
     pub(crate) loads: Arc<[Load]>,
     pub(crate) clock: Clock,
     pub(crate) budget: Budget,
     /// What was kept and the chunk behind it, contiguous.
     pub(crate) joined: Vec<u8>,
+}
+
+/// What a worker has seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    locals: Locals,
+    statistics: WorkerStatistics,
+    /// The shard that is asked next.
+    next: usize,
 }
 
 /// What a worker knows of a stream that the engine does not know, or not yet.
@@ -141,31 +150,42 @@ const LONGEST_JOINED: usize = 1 << 30;
 #[derive(Debug, Default)]
 struct Locals(HashMap<(usize, ApplicationId, u32), Local>);
 
-impl Worker {
+impl Worker<'_> {
     /// Bytes that a worker keeps of both streams of a connection for each application, in a map that is half empty when it has
     /// just grown.
     pub(crate) const BYTES_PER_CONNECTION: u64 =
         4 * size_of::<((usize, ApplicationId, u32), Local)>() as u64;
 
     /// Works until all shards are done.
-    pub(crate) fn run(mut self) -> WorkerStatistics {
-        let mut statistics = WorkerStatistics::default();
-        let mut locals = Locals::default();
-        let mut next = 0;
-        while let Some((shard, message)) = receive(&mut self.inlets, &self.bell, &mut next) {
-            let is_data = matches!(message.kind, Kind::Data(_));
-            self.handle(shard, message, &mut locals, &mut statistics);
-            // The chunk has been dropped by now.
-            if is_data && let Some(load) = self.loads.get(self.number) {
-                load.waiting.fetch_sub(1, Ordering::Release);
-            }
-            if let Some(inlet) = self.inlets.get_mut(shard) {
-                inlet.shard.ring();
-                inlet.push_aside();
-            }
+    pub(crate) fn run(mut self, mut seen: Seen) -> WorkerStatistics {
+        while let Some((shard, message)) = receive(&mut self.inlets, &self.bell, &mut seen.next) {
+            self.take(shard, message, &mut seen);
         }
         self.team.finish();
-        statistics
+        seen.statistics
+    }
+
+    /// Handles what there is, in the thread that sends it.
+    pub(crate) fn work_off(&mut self, seen: &mut Seen) {
+        for shard in 0..self.inlets.len() {
+            let next = |worker: &mut Worker<'_>| worker.inlets.get_mut(shard)?.queue.try_receive();
+            while let Some(message) = next(self) {
+                self.take(shard, message, seen);
+            }
+        }
+    }
+
+    fn take(&mut self, shard: usize, message: Message, seen: &mut Seen) {
+        let is_data = matches!(message.kind, Kind::Data(_));
+        self.handle(shard, message, &mut seen.locals, &mut seen.statistics);
+        // The chunk has been dropped by now.
+        if is_data && let Some(load) = self.loads.get(self.number) {
+            load.waiting.fetch_sub(1, Ordering::Release);
+        }
+        if let Some(inlet) = self.inlets.get_mut(shard) {
+            inlet.shard.ring();
+            inlet.push_aside();
+        }
     }
 
     fn handle(
@@ -359,7 +379,7 @@ impl Locals {
 
 /// Whether of two streams that had the same place this one was there before `other`: the upper half
 /// of their numbers counts how often the place was used.
-pub(crate) fn is_before(uid: u64, other: u64) -> bool {
+fn is_before(uid: u64, other: u64) -> bool {
     let uses = |uid: u64| (uid >> 32) as u32;
     uses(uid).wrapping_sub(uses(other)).cast_signed() < 0
 }

@@ -19,7 +19,7 @@ use crate::crew::crew;
 use crate::distribute::{Distributor, distribute};
 use crate::outlet::{Lost, Outlet};
 use crate::threads::{self, Cores, ThreadFailure};
-use crate::worker::Worker;
+use crate::worker::{Seen, Worker};
 
 /// Batches between two looks at what the control may want to know.
 const BATCHES_PER_LOOK: u64 = 64;
@@ -181,7 +181,7 @@ impl Prepared {
                 .map(|worker| {
                     let number = worker.number;
                     let name = format!("worker-{number}");
-                    let work = || worker.run();
+                    let work = || worker.run(Seen::default());
                     threads::start(scope, name, cores.of(first_worker + number), work)
                         .map_err(stopping)
                 })
@@ -207,7 +207,7 @@ impl Prepared {
             });
             let mut first = Ok(());
             let own = own.map(|worker| {
-                let worked = catch_unwind(AssertUnwindSafe(|| worker.run()));
+                let worked = catch_unwind(AssertUnwindSafe(|| worker.run(Seen::default())));
                 worked.map_err(|panic| stopping(ThreadFailure::panicked("worker", &*panic)))
             });
             for thread in shard_threads {
@@ -241,7 +241,11 @@ impl Prepared {
     }
 
     /// Queues from each shard to each worker and back.
-    fn connect(&mut self, shards: usize, health: &Arc<Health>) -> (Vec<Handling>, Vec<Worker>) {
+    fn connect(
+        &mut self,
+        shards: usize,
+        health: &Arc<Health>,
+    ) -> (Vec<Handling>, Vec<Worker<'static>>) {
         let budget = match self.engines.first() {
             Some(engine) => engine.budget().clone(),
             None => Budget::new(0),
@@ -249,8 +253,7 @@ impl Prepared {
         let (outlets, workers) = crew(
             self.workers,
             shards,
-            &mut self.applications,
-            health,
+            |number| Team::new(&mut self.applications, number, health),
             &budget,
             self.patient,
         );
@@ -270,7 +273,7 @@ impl Outcome {
 
 /// Where a shard's events are handled.
 enum Handling {
-    Here(Team),
+    Here(Team<'static>),
     Queued(Box<Outlet>),
 }
 

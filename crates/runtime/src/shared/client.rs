@@ -336,13 +336,6 @@ impl Client {
         }
     }
 
-    /// No further event is taken: the end of a stream that has not ended, one after the other.
-    pub(super) fn next_end(&mut self) -> Option<SharedEvent<'_>> {
-        self.finish_event();
-        let stream = self.lives.end_one()?;
-        Some(self.made_up(Kind::Terminated, stream))
-    }
-
     /// Ends the event before, and waits for the next.
     pub(super) fn find_event(&mut self, limit: Option<Duration>) -> Result<Heard, Error> {
         let heard = self.find_published(limit);
@@ -687,16 +680,6 @@ impl SharedStream<'_> {
         }
         self.command(Command::SetParameter(parameter));
         Ok(())
-    }
-
-    /// Does what a command says, for another stream, too, by its number.
-    pub(super) fn apply_to(&self, uid: u64, command: Command) {
-        match command {
-            Command::SetUserState(state) => {
-                self.local.with_state(uid, |own| own.user_state = state);
-            }
-            command => self.local.command(uid, command),
-        }
     }
 
     /// During a data event: the next one delivers this chunk and the next, contiguous.

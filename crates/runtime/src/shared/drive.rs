@@ -5,22 +5,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flowgauge_stream::engine::{
-    ApplicationConfig, Budget, ChunkFlags, Command, Counts, Cutoff, EngineStatistics,
-    StreamSnapshot,
+    ApplicationConfig, Budget, Counts, EngineStatistics, StreamSnapshot,
 };
 use flowgauge_wire::{Ledger, Place};
 
-use super::client::{Client, EventKind, Next, SharedChunk, SharedEvent, SharedStream};
+use super::client::Client;
 use super::error::Error;
 use super::held::Taken;
-use crate::application::{Application as HandledBy, Health};
+use crate::application::{Application as HandledBy, Health, Team};
 use crate::capture::{Control, Outcome};
 use crate::changes::Change;
 use crate::crew::crew;
-use crate::handlers::{Chunk, Handlers, Remote, Shown, StreamHandle};
+use crate::handlers::{Closures, Handlers};
 use crate::outlet::{Kind, Lost, Outlet, Parcel};
 use crate::threads::{self, Cores, ThreadFailure};
-use crate::worker::is_before;
+use crate::worker::Seen;
 
 /// Time between two looks at whether to stop, where nothing happens. A signal ends the wait.
 const TICK: Duration = Duration::from_millis(50);
@@ -45,29 +44,41 @@ impl Client {
     ///
     /// # Errors
     /// With the outcome so far: [`Error::Ended`] when the capture ended by itself, [`Error::Died`],
-    /// [`Error::Silent`] when it does not let go.
+    /// [`Error::Silent`] when it does not let go. Handlers that panicked are in [`Outcome::failures`]: no further event comes
+    /// then.
     pub fn run<H: Handlers>(
         mut self,
         handlers: &mut H,
         control: &Control,
     ) -> (Outcome, Result<(), Error>) {
-        let (_, before) = self.statistics();
-        let mut streams = Streams::default();
-        let ended = self.drive(control, &before, &mut streams, |client, streams| {
-            Ok(match client.next_event(Some(TICK))? {
-                Next::Event(event) => {
-                    streams.handle(&event, handlers);
-                    Turn::Event
-                }
-                Next::Idle => Turn::Idle,
-                Next::End(reason) => Turn::End(reason),
-            })
+        let health = Health::of(1);
+        let budget = Budget::new(self.memory_bytes());
+        let mut handlers: Option<Box<dyn Handlers + '_>> = Some(Box::new(handlers));
+        let team = |_| {
+            Team::of_one(
+                handlers.take().unwrap_or_else(|| Box::new(Closures::new())),
+                &health,
+            )
+        };
+        let (outlets, workers) = crew(1, 1, team, &budget, false);
+        let mut works: Vec<_> = workers
+            .into_iter()
+            .map(|worker| (worker, Seen::default()))
+            .collect();
+        let (mut outcome, end) = self.read_for(outlets, &health, control, || {
+            for (worker, seen) in &mut works {
+                worker.work_off(seen);
+            }
         });
-        while let Some(event) = self.next_end() {
-            streams.handle(&event, handlers);
+        for (worker, seen) in works {
+            let handled = worker.run(seen);
+            for total in &mut outcome.shards {
+                (total.chunks, total.chunk_bytes) = (handled.chunks, handled.bytes);
+                total.discarded.bytes += handled.passed_bytes;
+            }
         }
-        handlers.finish();
-        (self.outcome(&streams, &before), ended)
+        outcome.failures = health.take_failures();
+        (outcome, end)
     }
 
     /// The same on so many threads of their own, at least one, each with handlers that `make` makes, as
@@ -95,7 +106,8 @@ impl Client {
         let health = Health::of(1);
         let budget = Budget::new(self.memory_bytes());
         let (workers, alone) = (workers.max(1), 1);
-        let (outlets, workers) = crew(workers, alone, &mut applications, &health, &budget, false);
+        let team = |number| Team::new(&mut applications, number, &health);
+        let (outlets, workers) = crew(workers, alone, team, &budget, false);
         let mut handled = Vec::new();
         let (mut outcome, end) = thread::scope(|scope| {
             let threads: Result<Vec<_>, _> = workers
@@ -103,7 +115,9 @@ impl Client {
                 .map(|worker| {
                     let number = worker.number;
                     let name = format!("worker-{number}");
-                    threads::start(scope, name, cores.of(alone + number), || worker.run())
+                    threads::start(scope, name, cores.of(alone + number), || {
+                        worker.run(Seen::default())
+                    })
                 })
                 .collect();
             let threads = match threads {
@@ -115,7 +129,7 @@ impl Client {
                 }
             };
             let health = &health;
-            let read = || self.read_for(outlets, health, control);
+            let read = || self.read_for(outlets, health, control, || {});
             let mut ended = match cores.of(0) {
                 None => read(),
                 core => threads::start(scope, "reader".to_owned(), core, read)
@@ -135,12 +149,13 @@ impl Client {
         (outcome, end)
     }
 
-    /// Gives events to workers until the end.
+    /// Gives events to workers until the end. `sent` is called behind each.
     fn read_for(
         &mut self,
         mut outlets: Vec<Outlet>,
         health: &Health,
         control: &Control,
+        mut sent: impl FnMut(),
     ) -> (Outcome, Result<(), Error>) {
         let (_, before) = self.statistics();
         let mut streams = Streams::default();
@@ -157,13 +172,17 @@ impl Client {
                 }
             }
             let taken = client.take_event(Some(limit))?;
-            Ok(outlets
-                .first_mut()
-                .map_or(Turn::Over, |outlet| streams.send(taken, outlet)))
+            let Some(outlet) = outlets.first_mut() else {
+                return Ok(Turn::Over);
+            };
+            let turn = streams.send(taken, outlet);
+            sent();
+            Ok(turn)
         });
         if let Some(outlet) = outlets.first_mut() {
             while let Some(stream) = self.lives.end_one() {
                 streams.send(Taken::Terminated(stream), outlet);
+                sent();
             }
         }
         outlets.iter_mut().for_each(Outlet::finish);
@@ -287,21 +306,13 @@ struct Streams {
     total: EngineStatistics,
 }
 
-/// What the handlers changed of a stream, which the service may not know yet, and what of it is
-/// counted.
+/// What of a stream is counted.
 #[derive(Debug, Default)]
 struct Known {
     uid: u64,
-    cutoff: Option<Cutoff>,
-    priority: Option<u8>,
-    discarded: bool,
     all: Counts,
     lost: Counts,
     unwanted: Counts,
-    /// Data events that were handled.
-    chunks: u64,
-    /// Bytes that came when the handlers wanted no more.
-    passed_bytes: u64,
 }
 
 impl Streams {
@@ -330,88 +341,6 @@ impl Streams {
         Turn::Event
     }
 
-    fn handle<H: Handlers>(&mut self, event: &SharedEvent<'_>, handlers: &mut H) {
-        let SharedEvent { stream, kind } = event;
-        let uid = stream.snapshot().uid;
-        let mut remote = Remote::new(*stream.snapshot());
-        self.count(stream.snapshot());
-        self.known(uid).apply_to(&mut remote.snapshot);
-        let opposite_uid = remote.snapshot.opposite_uid;
-        if let Some(opposite) = self.known.get(&(opposite_uid as u32))
-            && opposite.uid == opposite_uid
-        {
-            let discarded = &mut remote.snapshot.opposite_statistics.discarded;
-            discarded.bytes += opposite.passed_bytes;
-        }
-        match kind {
-            EventKind::Created => {
-                self.total.created += 1;
-                handlers.created(&mut StreamHandle::there(&mut remote, 0));
-            }
-            EventKind::Data(chunk) => self.data(stream, chunk, &mut remote, handlers),
-            EventKind::Terminated => {
-                self.total.terminated += 1;
-                self.known.remove(&(uid as u32));
-                handlers.terminated(&mut StreamHandle::there(&mut remote, 0));
-                remote.commands.clear();
-            }
-        }
-        let own = remote.commands.iter().map(|&command| (uid, command));
-        for (uid, command) in own.chain(remote.others) {
-            let there = self.known.get(&(uid as u32));
-            if !there.is_some_and(|there| is_before(uid, there.uid)) {
-                self.known(uid).note(command);
-            }
-            stream.apply_to(uid, command);
-        }
-    }
-
-    fn data<H: Handlers>(
-        &mut self,
-        stream: &SharedStream<'_>,
-        chunk: &SharedChunk<'_>,
-        remote: &mut Remote,
-        handlers: &mut H,
-    ) {
-        let mut info = chunk.info();
-        let mut bytes = chunk.bytes();
-        // What was on its way when the handlers lost interest: the service has counted it as captured.
-        let wanted = remote.snapshot.cutoff.0.saturating_sub(info.offset);
-        let repeated = u64::from(info.repeated);
-        let is_over = remote.snapshot.is_discarded || wanted <= repeated;
-        let taken = if is_over { repeated } else { wanted };
-        let passed = (bytes.len() as u64).saturating_sub(taken);
-        let known = self.known(remote.snapshot.uid);
-        known.passed_bytes += passed;
-        known.chunks += u64::from(!is_over);
-        remote.snapshot.chunks = known.chunks;
-        remote.snapshot.statistics.discarded.bytes += passed;
-        self.total.discarded.bytes += passed;
-        if is_over {
-            return;
-        }
-        if passed > 0 {
-            bytes = bytes.get(..wanted as usize).unwrap_or(bytes);
-            info.flags = info.flags.with(ChunkFlags::CUTOFF);
-        }
-        self.total.chunks += 1;
-        self.total.chunk_bytes += bytes.len() as u64;
-        handlers.data(
-            &mut StreamHandle::there(remote, 0),
-            &mut Chunk::shared(
-                chunk,
-                Shown {
-                    bytes,
-                    info,
-                    shift: 0,
-                },
-            ),
-        );
-        if remote.kept {
-            stream.keep_chunk();
-        }
-    }
-
     fn known(&mut self, uid: u64) -> &mut Known {
         let known = self.known.entry(uid as u32).or_default();
         if known.uid != uid {
@@ -437,26 +366,5 @@ impl Streams {
         self.total.all += all;
         self.total.dropped += lost;
         self.total.discarded += unwanted;
-    }
-}
-
-impl Known {
-    fn note(&mut self, command: Command) {
-        match command {
-            Command::SetCutoff(cutoff) => self.cutoff = Some(cutoff),
-            Command::SetPriority(priority) => self.priority = Some(priority),
-            Command::Discard => self.discarded = true,
-            // What is kept elsewhere.
-            Command::SetUserState(_) | Command::SetParameter(_) | Command::AddProcessingTime(_) => {
-            }
-        }
-    }
-
-    fn apply_to(&self, snapshot: &mut StreamSnapshot) {
-        snapshot.cutoff = self.cutoff.unwrap_or(snapshot.cutoff);
-        snapshot.priority = self.priority.unwrap_or(snapshot.priority);
-        snapshot.is_discarded |= self.discarded;
-        snapshot.chunks = self.chunks;
-        snapshot.statistics.discarded.bytes += self.passed_bytes;
     }
 }
