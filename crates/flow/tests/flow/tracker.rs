@@ -234,6 +234,25 @@ fn idle_flows_end_on_the_clock_not_on_the_packets() {
 }
 
 #[test]
+fn an_id_is_not_given_again_before_its_flow_was_drained() {
+    let mut tracker = FlowTracker::new(FlowConfig {
+        max_flows: 4,
+        ..FlowConfig::default()
+    });
+    let flows = |from: u16| (from..from + 20).map(|port| packet(17, port, false, SECOND, 5));
+    let mut refs = Vec::new();
+    tracker.process(&flows(1).collect::<Vec<_>>(), &[], &mut refs);
+    let mut ids: Vec<u32> = refs.iter().map(|flow| flow.id.0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 20, "flows were evicted, and their places kept");
+    let ended: Vec<u32> = drain(&mut tracker).iter().map(|flow| flow.id.0).collect();
+    assert_eq!(ended.len(), 16);
+    tracker.process(&flows(100).collect::<Vec<_>>(), &[], &mut refs);
+    assert!(refs.iter().any(|flow| ended.contains(&flow.id.0)));
+}
+
+#[test]
 fn one_time_stamp_from_the_future_ends_nothing() {
     let mut tracker = FlowTracker::new(FlowConfig::default());
     let mut refs = Vec::new();
